@@ -1,0 +1,76 @@
+"""The nouns of training data. Rows are JSON lines that `datasets` loads and TRL's trainers take as they are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graph.types import Message
+
+
+@dataclass(frozen=True)
+class PreferenceRow:
+    """One pair (GraphMPA §3.2, Eq. 7): a prompt over a context of `context_size` excerpts, and two answers to it.
+
+    `gold_in_context` is the share of the gold documents that the context quotes; `control` names a length-matched
+    rejected side ("" for the paper's own: the answer alone); `reasoner` names the model that wrote the reasoning.
+    """
+
+    id: str
+    prompt: tuple[Message, ...]
+    chosen: str
+    rejected: str
+    question_id: str
+    question: str
+    answers: tuple[str, ...]
+    kind: str
+    split: str
+    context_size: int
+    context_ids: tuple[str, ...]
+    gold_in_context: float
+    reasoner: str
+    control: str = ""
+
+
+def preference_to_json(row: PreferenceRow) -> dict[str, Any]:
+    """A row as TRL's conversational format wants it: prompt, chosen and rejected are lists of messages."""
+    return {
+        "id": row.id,
+        "prompt": [message_to_json(message) for message in row.prompt],
+        "chosen": [{"role": "assistant", "content": row.chosen}],
+        "rejected": [{"role": "assistant", "content": row.rejected}],
+        "question_id": row.question_id,
+        "question": row.question,
+        "answers": list(row.answers),
+        "kind": row.kind,
+        "split": row.split,
+        "context_size": row.context_size,
+        "context_ids": list(row.context_ids),
+        "gold_in_context": row.gold_in_context,
+        "reasoner": row.reasoner,
+        "control": row.control,
+    }
+
+
+def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
+    """The inverse of `preference_to_json`; a missing key raises KeyError (readers turn it into file and line)."""
+    return PreferenceRow(
+        id=row["id"],
+        prompt=tuple(Message(turn["role"], turn["content"]) for turn in row["prompt"]),
+        chosen=row["chosen"][0]["content"],
+        rejected=row["rejected"][0]["content"],
+        question_id=row["question_id"],
+        question=row["question"],
+        answers=tuple(row["answers"]),
+        kind=row["kind"],
+        split=row["split"],
+        context_size=row["context_size"],
+        context_ids=tuple(row["context_ids"]),
+        gold_in_context=row["gold_in_context"],
+        reasoner=row["reasoner"],
+        control=row["control"],
+    )
+
+
+def message_to_json(message: Message) -> dict[str, str]:
+    """A chat turn as OpenAI's API and chat templates take it."""
+    return {"role": message.role, "content": message.content}

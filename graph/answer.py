@@ -1,0 +1,85 @@
+"""One form of prompt and of answer for the whole suite: training, evaluation and serving all build it here.
+
+Form of the answer (GraphMPA, Appendix L): "###Reason: … ###Answer: …", with citations [n] of the numbered passages.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from graph.types import Excerpt, Message
+
+REASON, ANSWER = "###Reason:", "###Answer:"
+NOT_FOUND = "not in the documents"
+_FORM = re.compile(rf"^\s*{REASON}\s*(?P<reason>.+?)\s*{ANSWER}\s*(?P<answer>[^\n]+?)\s*$", re.DOTALL)
+_CITATION = re.compile(r"\s?\[(\d{1,4})\]")
+
+
+@dataclass(frozen=True)
+class ParsedAnswer:
+    """An answer taken apart; without the form, `reason` is empty and `answer` is the whole text."""
+
+    reason: str
+    answer: str
+    well_formed: bool
+
+
+@dataclass(frozen=True)
+class CheckedText:
+    """A text whose citations all exist: `cited` in order of first use, `removed` are numbers that had no passage."""
+
+    text: str
+    cited: tuple[int, ...]
+    removed: tuple[int, ...]
+
+
+def answer_messages(question: str, excerpts: Sequence[Excerpt]) -> tuple[Message, ...]:
+    """The chat that asks `question` over numbered excerpts (1-based); with none, the question stands alone."""
+    quoted = [f"[{number}] {quote(_headed(excerpt))}" for number, excerpt in enumerate(excerpts, start=1)]
+    passages = "Passages:\n" + "\n".join(quoted) + "\n\n" if quoted else ""
+    user = f"{passages}Question: {quote(question)}"
+    return Message("system", _instruction()), Message("user", user)
+
+
+def quote(text: str) -> str:
+    """Foreign text as one line of data: control tokens such as <|im_start|> are broken, line ends folded.
+
+    >>> quote("a <|endoftext|>\\nb")
+    'a < |endoftext| > b'
+    """
+    return " ".join(text.replace("<|", "< |").replace("|>", "| >").split())
+
+
+def format_answer(reason: str, answer: str) -> str:
+    """The chosen form: reasoning, then the answer."""
+    return f"{REASON} {reason.strip()} {ANSWER} {answer.strip()}"
+
+
+def parse_answer(text: str) -> ParsedAnswer:
+    """Take "###Reason: … ###Answer: …" apart; exactly one of each marker, both non-empty, counts as well formed."""
+    match = _FORM.match(text)
+    if match is None or text.count(REASON) != 1 or text.count(ANSWER) != 1:
+        tail = text.rpartition(ANSWER)[2] if ANSWER in text else text
+        return ParsedAnswer("", tail.strip(), well_formed=False)
+    return ParsedAnswer(match["reason"], match["answer"], well_formed=True)
+
+
+def check_citations(text: str, passages: int) -> CheckedText:
+    """Remove every citation [n] with n outside 1…passages, and report both kinds."""
+    numbers = [int(number) for number in _CITATION.findall(text)]
+    cited = tuple(dict.fromkeys(n for n in numbers if 1 <= n <= passages))
+    removed = tuple(dict.fromkeys(n for n in numbers if not 1 <= n <= passages))
+    clean = _CITATION.sub(lambda match: match[0] if 1 <= int(match[1]) <= passages else "", text)
+    return CheckedText(clean, cited, removed)
+
+
+def _headed(excerpt: Excerpt) -> str:
+    title = excerpt.title.strip()
+    return excerpt.text if not title or excerpt.text.lstrip("# ").startswith(title) else f"{title}: {excerpt.text}"
+
+
+@cache
+def _instruction() -> str:
+    return files("graph").joinpath("prompts/answer.txt").read_text(encoding="utf-8").strip()

@@ -1,0 +1,174 @@
+"""The nouns of the whole suite: what an index holds, what a retriever returns, what a language model is.
+
+Everything is frozen. Character offsets count Unicode code points of `Document.text`, start inclusive, end exclusive.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+Encode = Callable[[Sequence[str]], Floats]
+"""Texts to unit vectors: N texts -> float32[N, D]."""
+
+
+class Encoder(Protocol):
+    """A sentence encoder. `fingerprint` changes whenever the same text could get another vector."""
+
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def dimensions(self) -> int: ...
+    def encode(self, texts: Sequence[str]) -> Floats: ...
+    def count_tokens(self, text: str) -> int: ...
+
+
+@dataclass(frozen=True)
+class Document:
+    """One source text. `source` is the user's name for it: a path below the indexed folder, or the row's id."""
+
+    source: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A slice of one document: `text == document.text[start:end]`; `order` counts the document's passages from 0."""
+
+    id: str
+    source: str
+    title: str
+    order: int
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where a proposition stands: the passage and the character offsets in its document."""
+
+    passage_id: str
+    source: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Proposition:
+    """One self-contained statement, the names in it, and every place it was read from."""
+
+    id: str
+    text: str
+    entities: tuple[str, ...]
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A text that stands for many: a large chunk's or a community's summary; `members` are the passages below it."""
+
+    id: str
+    layer: int
+    text: str
+    members: tuple[str, ...]
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Scored(Generic[T]):
+    """An item and the score it was ranked by (higher is better)."""
+
+    item: T
+    score: float
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a retrieval did and what it cost. Seconds exclude the encoder, which has its own figure."""
+
+    mode: str
+    steps: tuple[str, ...] = ()
+    seconds: float = 0.0
+    encoder_seconds: float = 0.0
+    model_calls: int = 0
+    model_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one retrieval found, each list best first. `paths` tell in words how a passage was reached."""
+
+    query: str
+    passages: tuple[Scored[Passage], ...] = ()
+    propositions: tuple[Scored[Proposition], ...] = ()
+    summaries: tuple[Scored[Summary], ...] = ()
+    paths: tuple[tuple[str, ...], ...] = ()
+    trace: Trace = field(default_factory=lambda: Trace(mode=""))
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """One numbered quotation of a prompt, and what a citation of it resolves to.
+
+    For a passage or proposition, `source[start:end]` is where it was read; for a summary `source` is empty and
+    `members` names the passages it sums up.
+    """
+
+    id: str
+    title: str
+    text: str
+    source: str = ""
+    start: int = 0
+    end: int = 0
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Message:
+    """One turn of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True)
+class CompletionRequest:
+    """One call of a language model. `schema` is a JSON schema that the server must enforce, if it can."""
+
+    messages: tuple[Message, ...]
+    max_tokens: int
+    temperature: float = 0.0
+    seed: int | None = None
+    schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What came back; `finish_reason` is "length" when the text was cut at `max_tokens`."""
+
+    text: str
+    finish_reason: Literal["stop", "length"]
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class LanguageModel(Protocol):
+    """A chat model behind any engine. `complete` answers in the order asked and raises UserError when it cannot."""
+
+    @property
+    def name(self) -> str: ...
+    def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]: ...
+    def count_tokens(self, text: str) -> int: ...
+
+
+OpenModel = Callable[[str], LanguageModel]
+"""A model SPEC (`hf:PATH_OR_NAME`, `openai:NAME@URL`) to a ready model; wired in by the door."""

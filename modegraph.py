@@ -1,0 +1,77 @@
+"""The door: assembles the command line from the folders' own commands, wires the model engines in, and nothing else.
+
+graph, data_synth, serve, train and eval each bring a `cli.py` with `register(app, open_model)`. They import what is
+heavy inside the commands, so that `modegraph --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import typer
+
+    from graph.types import LanguageModel
+
+FOLDERS = ("graph", "serve", "data_synth", "train", "eval")
+QUIET = {"HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def main() -> None:
+    """Run the command line; a UserError becomes one line on standard error and exit status 2."""
+    refuse_hidden_folders()
+    for variable, value in QUIET.items():
+        os.environ.setdefault(variable, value)
+
+    from graph.errors import UserError
+
+    try:
+        build_app()()
+    except UserError as problem:
+        print(f"modegraph: {problem}", file=sys.stderr)
+        sys.exit(2)
+
+
+def refuse_hidden_folders() -> None:
+    """Exit, naming the file, when something else hides one of our folders (a user's own train.py, say)."""
+    home = Path(__file__).resolve().parent
+    for name in FOLDERS:
+        spec = importlib.util.find_spec(name)
+        found = Path(spec.origin).resolve() if spec is not None and spec.origin else None
+        if found != home / name / "__init__.py":
+            sys.exit(
+                f"modegraph: 'import {name}' finds {found}; expected modegraph's own folder {home / name}; "
+                f"rename that file, or start from another folder or with `python -P`"
+            )
+
+
+def build_app() -> typer.Typer:
+    """The whole command line: every folder registers its own commands."""
+    import typer
+
+    app = typer.Typer(
+        help="Fine-tune small language models to answer from your own documents.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for name in FOLDERS:
+        importlib.import_module(f"{name}.cli").register(app, open_model)
+    return app
+
+
+def open_model(spec: str) -> LanguageModel:
+    """A model SPEC to a ready model (see serve/engines); imported only when a command needs one."""
+    from serve.engines import open_model as open_engine
+
+    return open_engine(spec)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The nouns of training: what a finished run leaves behind, for serving, comparing and publishing.
+
+A run folder holds the adapter or the model and its tokenizer as transformers saves them, `run.json` (this record),
+`settings.yaml` (the resolved settings), `log.jsonl` (one row a logged step) and `README.md` (the model card).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from graph.errors import UserError
+
+Stage = Literal["tiny", "sft", "ms", "dpo"]
+RECORD = "run.json"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """How a run came to be. `base_model` is what its weights or adapter started from; `data` the folder it learned from.
+
+    `beta` and `label_smoothing` are β and ε of the preference loss (None for other stages); K is 2 for pairs.
+    """
+
+    stage: Stage
+    base_model: str
+    data: str
+    beta: float | None
+    label_smoothing: float | None
+    responses_per_prompt: int | None
+    settings: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    train_seconds: float
+    device: str
+    versions: Mapping[str, str]
+
+
+def write_run(folder: Path, record: RunRecord) -> None:
+    """Save the record as the last file of a run: a folder without it is not a finished run."""
+    partial = folder / (RECORD + ".partial")
+    partial.write_text(json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(folder / RECORD)
+
+
+def read_run(folder: Path) -> RunRecord:
+    """The record of a finished run; UserError when `folder` is not one."""
+    try:
+        return RunRecord(**json.loads((folder / RECORD).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise UserError(f"{folder}: no {RECORD}", "the folder of a finished training run", "check the path") from None
+    except (ValueError, TypeError) as problem:
+        raise UserError(f"{folder / RECORD}: not a run record ({problem})", "the file as saved", "train again") from None

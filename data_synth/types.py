@@ -4,7 +4,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graph.types import Message
+from graph.questions import Question
+from graph.types import Excerpt, Message
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A pair that still lacks its reasoning: a question, its gold answer, and the context it is asked over."""
+
+    question: Question
+    answer: str
+    excerpts: tuple[Excerpt, ...]
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What became no row, and why; `why` is what the dataset card counts by."""
+
+    why: str
 
 
 @dataclass(frozen=True)

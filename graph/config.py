@@ -90,7 +90,9 @@ def parse_settings(kind: type[S], values: Mapping[str, Any], where: str) -> S:
     if problem["type"] == "extra_forbidden":
         known = known_keys(kind)
         near = difflib.get_close_matches(path, known, n=1, cutoff=0.0)
-        raise UserError(f"{where}: unknown key '{path}'", f"did you mean '{near[0]}'?", f"known keys: {', '.join(known)}")
+        raise UserError(
+            f"{where}: unknown key '{path}'", f"did you mean '{near[0]}'?", f"known keys: {', '.join(known)}"
+        )
     if problem["type"] == "missing":
         raise UserError(f"{where}: '{path}' is missing", "it has no default", f"add it or pass --set {path}=…")
     raise UserError(f"{where}: {path} = {problem['input']!r}", problem["msg"], "change the value")

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -20,29 +20,51 @@ def print_json(result: Any) -> None:
     print(json.dumps(result, ensure_ascii=False, indent=2))
 
 
-def track(items: Iterable[T], what: str, total: int) -> Iterator[T]:
-    """Yield `items`, showing how many of `total` are done."""
+def one(item: object) -> int:
+    """The size of an item that counts as one."""
+    del item
+    return 1
+
+
+def track(items: Iterable[T], what: str, total: int, size: Callable[[T], int] = one) -> Iterator[T]:
+    """Yield `items`, showing how many of `total` are done; `size(item)` is how many an item stands for (a batch, say)."""
     if sys.stderr.isatty():
-        yield from _track_bar(items, what, total)
+        yield from _track_bar(items, what, total, size)
     else:
-        yield from _track_lines(items, what, total)
+        yield from _track_lines(items, what, total, size)
 
 
-def _track_bar(items: Iterable[T], what: str, total: int) -> Iterator[T]:
+def _track_bar(items: Iterable[T], what: str, total: int, size: Callable[[T], int]) -> Iterator[T]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        yield from progress.track(items, total=total, description=what)
+        task = progress.add_task(what, total=total)
+        for item in items:
+            yield item
+            progress.advance(task, size(item))
 
 
-def _track_lines(items: Iterable[T], what: str, total: int) -> Iterator[T]:
+def _track_lines(items: Iterable[T], what: str, total: int, size: Callable[[T], int]) -> Iterator[T]:
     done, last = 0, time.monotonic()
     for item in items:
         yield item
-        done += 1
-        if time.monotonic() - last > SECONDS_BETWEEN_LINES:
+        done += size(item)
+        if time.monotonic() - last > SECONDS_BETWEEN_LINES and done < total:
             say(f"{what}: {done:,} of {total:,}")
             last = time.monotonic()
     say(f"{what}: {done:,} done")

@@ -50,4 +50,6 @@ def read_run(folder: Path) -> RunRecord:
     except FileNotFoundError:
         raise UserError(f"{folder}: no {RECORD}", "the folder of a finished training run", "check the path") from None
     except (ValueError, TypeError) as problem:
-        raise UserError(f"{folder / RECORD}: not a run record ({problem})", "the file as saved", "train again") from None
+        raise UserError(
+            f"{folder / RECORD}: not a run record ({problem})", "the file as saved", "train again"
+        ) from None

@@ -1,0 +1,36 @@
+"""Model SPECs to engines. A SPEC names a kind of engine and what it opens; the command line passes it on as it stands."""
+
+from pathlib import Path
+
+from graph.errors import UserError
+from graph.types import LanguageModel
+from serve.types import Engine
+
+FORMS = "hf:PATH_OR_NAME, openai:NAME@URL"
+
+
+def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
+    """The model that `spec` names; with `ledger`, every finished call is kept in that file and never made again.
+
+    Raises UserError for an unknown kind, a model that cannot be opened, or a file that is no ledger.
+    """
+    engine = open_engine(spec)
+    if ledger is None:
+        return engine
+    from serve.ledger import Ledger
+
+    return Ledger(engine, ledger)
+
+
+def open_engine(spec: str) -> Engine:
+    """The engine that `spec` names; its libraries are imported only here."""
+    kind, _, target = spec.partition(":")
+    if kind == "hf" and target:
+        from serve.engines.hf import open_hf
+
+        return open_hf(target)
+    if kind == "openai" and target:
+        from serve.engines.openai_api import open_openai
+
+        return open_openai(target)
+    raise UserError(f"model {spec!r}", f"one of {FORMS}", "for example hf:Qwen/Qwen3-0.6B")

@@ -1,0 +1,170 @@
+"""The reasoning of a chosen answer (GraphMPA §3.2): composed by rules from gold sentences, or written by a model and filtered."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cache
+from importlib.resources import files
+
+from data_synth.types import Draft, Dropped
+from graph.answer import REASON, answer_messages, check_citations, parse_answer, quote
+from graph.extract.units import Unit, split_units
+from graph.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message, Passage
+
+UNSUPPORTED = "no sentence supports the answer"
+CUT = "reasoning cut at the token limit"
+MALFORMED = "not of the form ###Reason: … ###Answer: …"
+EMPTY = "no reasoning"
+WRONG = "another answer than the gold one"
+COPY = "reasoning copies the question"
+LEAK = "reasoning says that the answer was given"
+
+MAX_REASON_TOKENS = 256
+COPY_RATIO = 0.9
+_LEAK = re.compile(
+    r"\b(?:given|provided|known|gold|stated|supplied) (?:the )?(?:correct |right |final )?answer\b"
+    r"|\banswer (?:is|was|has been) (?:already )?(?:given|provided|known|supplied|stated)\b"
+    r"|\b(?:was|am|were|been) (?:told|given) (?:that )?the (?:correct |right |final )?answer\b",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One supporting sentence: `found` as it stands in the document `source`, `said` as the reasoning puts it."""
+
+    source: str
+    found: str
+    said: str
+
+
+def compose_reason(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> str | Dropped:
+    """The question's evidence sentences, each citing the excerpt that holds it, then the question's own reasoning.
+
+    Without evidence quotes, each gold document gives its sentence most similar to question and answer;
+    `passages_of` is asked for a document's passages.
+    """
+    question = draft.question
+    if question.evidence:
+        statements = [Statement(quoted.source, quoted.text, quoted.text) for quoted in question.evidence]
+    else:
+        statements = closest_statements(f"{question.text} {draft.answer}", question.gold_sources, passages_of)
+    said = [cite_statement(statement, draft.excerpts) for statement in statements]
+    reasoning = plain(question.reasoning)
+    parts = [part for part in dict.fromkeys([*said, reasoning]) if part]
+    return " ".join(parts) if parts else Dropped(UNSUPPORTED)
+
+
+def cite_statement(statement: Statement, excerpts: Sequence[Excerpt]) -> str:
+    """The statement as a sentence, with [n] before its full stop if excerpt n holds it.
+
+    An excerpt of the statement's own document goes before a twin elsewhere.
+    """
+    sentence = plain(statement.said)
+    holders = [n for n, excerpt in enumerate(excerpts, start=1) if _folded(statement.found) in _folded(excerpt.text)]
+    own = [n for n in holders if excerpts[n - 1].source == statement.source]
+    ending = "" if sentence.endswith(("!", "?")) else "."
+    cited = f" [{(own or holders)[0]}]" if holders else ""
+    return f"{sentence.rstrip('.')}{cited}{ending}" if sentence else ""
+
+
+def closest_statements(
+    wanted: str, sources: Sequence[str], passages_of: Callable[[str], Sequence[Passage]]
+) -> list[Statement]:
+    """Of each document the sentence closest to `wanted`, in the documents' order; none of a document that shares no word."""
+    sentences = [(source, unit) for source in sources for unit in _sentences(passages_of(source))]
+    scores = tfidf_cosines(wanted, [unit.text for _, unit in sentences])
+    best: dict[str, tuple[float, Unit]] = {}
+    for (source, unit), score in zip(sentences, scores, strict=True):
+        if score > 0 and (source not in best or score > best[source][0]):
+            best[source] = (score, unit)
+    return [Statement(source, best[source][1].text, _said(best[source][1])) for source in sources if source in best]
+
+
+def tfidf_cosines(wanted: str, sentences: Sequence[str]) -> list[float]:
+    """Cosine of binary TF-IDF vectors, up to the norm of `wanted`: Σ_{w ∈ S∩Q} i_w² / ‖S‖, i_w = ln(1 + N / n_w).
+
+    N sentences, n_w of them with the word w.
+
+    >>> [round(score, 3) for score in tfidf_cosines("lantern", ["the lantern", "the sea", "fog"])]
+    [1.159, 0.0, 0.0]
+    """
+    words = [_words(sentence) for sentence in sentences]
+    count = Counter(word for sentence in words for word in sentence)
+    weight = {word: math.log(1 + len(sentences) / n) ** 2 for word, n in count.items()}
+    asked = _words(wanted)
+    norms = [math.sqrt(sum(weight[word] for word in sentence)) for sentence in words]
+    shared = [sum(weight[word] for word in sorted(sentence & asked)) for sentence in words]
+    return [part / norm if norm else 0.0 for part, norm in zip(shared, norms, strict=True)]
+
+
+def model_reasons(drafts: Sequence[Draft], model: LanguageModel) -> list[str | Dropped]:
+    """Reasonings written by `model`, which is told the gold answer, each filtered by `check_reason`."""
+    requests = [CompletionRequest((reasoner_message(draft),), MAX_REASON_TOKENS, seed=0) for draft in drafts]
+    return [check_reason(made, draft) for made, draft in zip(model.complete(requests), drafts, strict=True)]
+
+
+def reasoner_message(draft: Draft) -> Message:
+    """The prompt of prompts/reasoner.txt over the very passages and numbers that the row's own prompt shows."""
+    asked = answer_messages(draft.question.text, draft.excerpts)[-1].content
+    return Message("user", _template().format(question_over_passages=asked, answer=draft.answer))
+
+
+def check_reason(made: Completion, draft: Draft) -> str | Dropped:
+    """The reasoning of a completion, without citations of passages that are not there; Dropped when it fails a filter."""
+    if made.finish_reason != "stop":
+        return Dropped(CUT)
+    parsed = parse_answer(made.text)
+    if not parsed.well_formed:
+        return Dropped(MALFORMED)
+    reason = check_citations(quote(parsed.reason), len(draft.excerpts)).text.strip()
+    if not _words(reason):
+        return Dropped(EMPTY)
+    if normalise_answer(parsed.answer) not in {normalise_answer(answer) for answer in draft.question.answers}:
+        return Dropped(WRONG)
+    if SequenceMatcher(None, _folded(reason).lower(), _folded(draft.question.text).lower()).ratio() >= COPY_RATIO:
+        return Dropped(COPY)
+    if _LEAK.search(reason):
+        return Dropped(LEAK)
+    return reason
+
+
+def normalise_answer(text: str) -> str:
+    """For comparing answers: case, citations, outer punctuation and runs of white space do not count.
+
+    >>> normalise_answer(" Yes. [1]") == normalise_answer("yes")
+    True
+    """
+    return " ".join(check_citations(text, 0).text.casefold().split()).strip(" .!?,;:\"'“”‘’")
+
+
+def plain(text: str) -> str:
+    """Foreign text fit to stand in a reasoning: one line, no control tokens, no bracketed numbers, no form markers."""
+    return check_citations(quote(text), 0).text.replace(REASON[:3], "").strip()
+
+
+def _sentences(passages: Sequence[Passage]) -> Iterator[Unit]:
+    return (unit for passage in passages for unit in split_units(passage.text) if unit.kind != "heading")
+
+
+def _said(unit: Unit) -> str:
+    return "; ".join(f"{name}: {value}" if name else value for name, value in unit.cells) or unit.text
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.casefold()))
+
+
+@cache
+def _template() -> str:
+    return files("data_synth").joinpath("prompts/reasoner.txt").read_text(encoding="utf-8").strip()

@@ -1,0 +1,65 @@
+"""The figures of a comparison: box plots of log π(y|x), as GraphMPA's Figure 6 draws them, with the rejected side added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from eval.types import PairScore, PolicyResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CHOSEN_COLOUR, REJECTED_COLOUR = "#2b7bba", "#e08a3c"
+BOX_WIDTH, OFFSET = 0.34, 0.2
+
+
+def draw_logps(results: Sequence[PolicyResult], title: str, file: Path) -> None:
+    """Write a PNG: per policy a box of the chosen and of the rejected side, as sums (left) and per token (right)."""
+    figure = Figure(figsize=(max(8.0, 2.6 + 1.8 * len(results)), 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    names = [result.policy.name for result in results]
+    _draw_boxes(left, names, [_sums(result.scores) for result in results], "log π(y|x), summed (nats)")
+    _draw_boxes(right, names, [_per_token(result.scores) for result in results], "log π(y|x) / |y| (nats per token)")
+    handles = [Patch(color=CHOSEN_COLOUR, label="chosen y_w"), Patch(color=REJECTED_COLOUR, label="rejected y_l")]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    figure.suptitle(title, fontsize=11)
+    partial = file.with_name(file.name + ".partial")
+    figure.savefig(partial, format="png", dpi=150, facecolor="white")
+    partial.replace(file)
+
+
+def _sums(scores: Sequence[PairScore]) -> tuple[list[float], list[float]]:
+    return [score.chosen_logp for score in scores], [score.rejected_logp for score in scores]
+
+
+def _per_token(scores: Sequence[PairScore]) -> tuple[list[float], list[float]]:
+    chosen = [score.chosen_logp / score.chosen_tokens for score in scores]
+    return chosen, [score.rejected_logp / score.rejected_tokens for score in scores]
+
+
+def _draw_boxes(
+    axes: Axes, names: Sequence[str], values: Sequence[tuple[Sequence[float], Sequence[float]]], label: str
+) -> None:
+    sides = ((-OFFSET, CHOSEN_COLOUR, 0), (OFFSET, REJECTED_COLOUR, 1))
+    for offset, colour, side in sides:
+        boxes = axes.boxplot(
+            [pair[side] for pair in values],
+            positions=[place + offset for place in range(len(names))],
+            widths=BOX_WIDTH,
+            patch_artist=True,
+            manage_ticks=False,
+            medianprops={"color": "black"},
+            flierprops={"marker": ".", "markersize": 3, "markeredgecolor": colour},
+        )
+        for box in boxes["boxes"]:
+            box.set(facecolor=colour, alpha=0.75)
+    long_names = max(len(name) for name in names) > 10
+    axes.set_xticks(range(len(names)), names, rotation=30 if long_names else 0, ha="right" if long_names else "center")
+    axes.set_ylabel(label)
+    axes.grid(axis="y", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)

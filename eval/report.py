@@ -1,0 +1,118 @@
+"""A comparison on disk: report.md, report.html, report.json, answers.jsonl and logps.png in one folder.
+
+The folder's files are replaced one by one by finished ones; anything else in it stays.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from eval.figures import draw_logps
+from eval.page import to_html
+from eval.samples import Sample, samples_of
+from eval.tables import Table, tables_of
+from eval.types import Comparison
+from graph.jsonl import write_jsonl
+
+FIGURE = "logps.png"
+CAPTION = (
+    "log π(y|x) of the chosen and the rejected side under every model (box: quartiles, line: median, whiskers: 1.5 "
+    "interquartile ranges), as in GraphMPA's Figure 6."
+)
+
+
+def write_report(comparison: Comparison, out: Path) -> None:
+    """Write all five files into `out`, which is made if it is missing."""
+    out.mkdir(parents=True, exist_ok=True)
+    tables, samples = tables_of(comparison), samples_of(comparison)
+    draw_logps(comparison.results, f"log π(y|x) of {len(comparison.pairs)} held-out pairs", out / FIGURE)
+    figure = (out / FIGURE).read_bytes()
+    write_jsonl(out / "answers.jsonl", answer_rows(comparison))
+    _write_text(out / "report.md", to_markdown(comparison, tables, samples))
+    _write_text(out / "report.html", to_html(headline(comparison), tables, samples, figure, CAPTION))
+    _write_text(out / "report.json", json.dumps(to_json(comparison), indent=2, ensure_ascii=False) + "\n")
+
+
+def _write_text(file: Path, text: str) -> None:
+    partial = file.with_name(file.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(file)
+
+
+def headline(comparison: Comparison) -> str:
+    """What was compared on what, in one sentence."""
+    sizes = ", ".join(str(size) for size in sorted({row.context_size for row in comparison.prompts}))
+    questions = len({row.question_id for row in comparison.prompts})
+    names = ", ".join(result.policy.name for result in comparison.results)
+    return f"{names} on {questions} questions of {comparison.data}, {comparison.split} split, context size {sizes}."
+
+
+def to_json(comparison: Comparison) -> dict[str, Any]:
+    """The whole comparison but its texts; answers are in answers.jsonl."""
+    return {
+        "data": comparison.data,
+        "split": comparison.split,
+        "seed": comparison.seed,
+        "max_answer_tokens": comparison.max_answer_tokens,
+        "questions": len({row.question_id for row in comparison.prompts}),
+        "prompts": len(comparison.prompts),
+        "pairs": len(comparison.pairs),
+        "context_sizes": sorted({row.context_size for row in comparison.prompts}),
+        "policies": [{**asdict(result.policy), "seconds": round(result.seconds, 3)} for result in comparison.results],
+        "measures": {
+            measure.name: {name: measure.mean(name) for name in measure.values} for measure in comparison.measures
+        },
+        "differences_from": comparison.results[0].policy.name,
+        "differences": {
+            measure: {name: asdict(interval) for name, interval in intervals.items()}
+            for measure, intervals in comparison.differences.items()
+        },
+        "choices": [asdict(score) for score in comparison.choices],
+        "gold_choices": dict(comparison.gold_choices),
+    }
+
+
+def answer_rows(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """Every answer with its prompt's gold answers: one JSON object for each policy and prompt."""
+    for result in comparison.results:
+        for row, answer in zip(comparison.prompts, result.answers, strict=True):
+            gold = {"question": row.question, "answers": list(row.answers), "context_size": row.context_size}
+            yield {"policy": result.policy.name, **gold, **asdict(answer)}
+
+
+def to_markdown(comparison: Comparison, tables: list[Table], samples: list[Sample]) -> str:
+    """The report for a repository or a terminal."""
+    parts = ["# Comparison", escape_markdown(headline(comparison))]
+    for table in tables:
+        parts += [f"## {escape_markdown(table.title)}", _markdown_table(table), escape_markdown(table.note)]
+    parts += ["## Log-probabilities", f"![Box plots of log π(y|x)]({FIGURE})", CAPTION, "## Answers side by side"]
+    for sample in samples:
+        parts.append(f"### {escape_markdown(sample.question)}")
+        parts += [f"{escape_markdown(name)}:\n\n{_fenced(text)}" for name, text in sample.answers]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(table: Table) -> str:
+    lines = [table.header, ("---", *["---:"] * (len(table.header) - 1)), *table.rows]
+    cells = [[cell if number == 1 else escape_markdown(cell) for cell in line] for number, line in enumerate(lines)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+
+
+def escape_markdown(text: str) -> str:
+    """Text as one line in which nothing is markup.
+
+    >>> escape_markdown("y_w | *\\n<b>")
+    'y\\\\_w \\\\| \\\\* \\\\<b\\\\>'
+    """
+    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", " ".join(text.split()))
+
+
+def _fenced(text: str) -> str:
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"

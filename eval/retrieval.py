@@ -1,0 +1,169 @@
+"""`modegraph eval retrieval`: how well each mode ranks the documents that hold an answer, and how long it takes.
+
+The ranking of a question is the unique document sources in the order of `Evidence.passages`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from eval.measures import differences_of
+from eval.metrics import Interval, all_gold_at, ndcg_at, recall_at, reciprocal_rank
+from eval.tables import Table, figure, interval_text
+from eval.types import Measure
+from graph.console import say, track
+from graph.errors import UserError
+from graph.jsonl import write_jsonl
+from graph.questions import SPLITS, Question
+from graph.types import Evidence
+
+Retrieve = Callable[[str], Evidence]
+OfRanking = Callable[[Sequence[str], Sequence[str]], float]
+COMPARED = "Recall@5"
+MEASURES: tuple[tuple[str, OfRanking], ...] = (
+    ("Recall@2", lambda ranked, gold: recall_at(ranked, gold, 2)),
+    (COMPARED, lambda ranked, gold: recall_at(ranked, gold, 5)),
+    ("Recall@10", lambda ranked, gold: recall_at(ranked, gold, 10)),
+    ("all gold@5", lambda ranked, gold: all_gold_at(ranked, gold, 5)),
+    ("MRR", reciprocal_rank),
+    ("nDCG@10", lambda ranked, gold: ndcg_at(ranked, gold, 10)),
+)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """One question's ranked sources, and the seconds of its retrieval without the encoder and of the encoder alone."""
+
+    question_id: str
+    sources: tuple[str, ...]
+    seconds: float
+    encoder_seconds: float
+
+
+@dataclass(frozen=True)
+class RetrievalReport:
+    """Modes side by side over the same questions; `differences` are of Recall@5, every mode minus the first."""
+
+    questions: tuple[Question, ...]
+    rankings: Mapping[str, tuple[Ranking, ...]]
+    measures: tuple[Measure, ...]
+    differences: Mapping[str, Interval]
+    skipped: int
+    top_k: int
+
+
+def evaluate_retrieval(
+    questions: Sequence[Question], retrievers: Mapping[str, Retrieve], top_k: int, seed: int
+) -> RetrievalReport:
+    """Every retriever (by mode, the first is the baseline) on every question with gold sources; UserError for none.
+
+    Each mode answers one question before the clock starts, so that loading the encoder is not billed to it.
+    """
+    asked = tuple(question for question in questions if question.gold_sources)
+    if not asked:
+        raise UserError(
+            f"none of {len(questions)} questions names gold_ids", "questions with gold documents", "add them"
+        )
+    rankings: dict[str, tuple[Ranking, ...]] = {}
+    for mode, retrieve in retrievers.items():
+        retrieve(asked[0].text)
+        rankings[mode] = tuple(rank(question, retrieve) for question in track(asked, f"{mode}: questions", len(asked)))
+    measures = measures_of(asked, rankings)
+    compared = next(measure for measure in measures if measure.name == COMPARED)
+    differences = differences_of([compared], next(iter(retrievers)), seed)[COMPARED]
+    return RetrievalReport(asked, rankings, measures, differences, len(questions) - len(asked), top_k)
+
+
+def select_questions(questions: Sequence[Question], split: str | None, sources: Collection[str]) -> list[Question]:
+    """The questions of `split` (None: all). UserError for an empty choice, and for gold documents not in `sources`.
+
+    A gold document that the index lacks can never be found: the figures would blame the retriever for it.
+    """
+    chosen = [question for question in questions if split in (None, question.split)]
+    if not chosen:
+        raise UserError(f"--split {split}: no such questions", f"one of {', '.join(SPLITS)}", "change the split")
+    missing = sorted({source for question in chosen for source in question.gold_sources} - set(sources))
+    if missing:
+        found = f"{len(missing):,} gold documents are not in the index, {missing[0]!r} first"
+        raise UserError(found, "an index of the documents the questions ask about", "index them, or mend gold_ids")
+    return chosen
+
+
+def rank(question: Question, retrieve: Retrieve) -> Ranking:
+    """Retrieve for one question."""
+    evidence = retrieve(question.text)
+    return Ranking(question.id, ranked_sources(evidence), evidence.trace.seconds, evidence.trace.encoder_seconds)
+
+
+def ranked_sources(evidence: Evidence) -> tuple[str, ...]:
+    """The unique document sources, in the order of the ranked passages."""
+    return tuple(dict.fromkeys(scored.item.source for scored in evidence.passages))
+
+
+def measures_of(questions: Sequence[Question], rankings: Mapping[str, Sequence[Ranking]]) -> tuple[Measure, ...]:
+    """The ranking measures and the seconds a query, one value for each question and mode."""
+    ids = tuple(question.id for question in questions)
+    quality = [
+        Measure(
+            name,
+            ids,
+            {
+                mode: tuple(of(r.sources, q.gold_sources) for r, q in zip(ranked, questions, strict=True))
+                for mode, ranked in rankings.items()
+            },
+            share=False,
+        )
+        for name, of in MEASURES
+    ]
+    without = {mode: tuple(r.seconds for r in ranked) for mode, ranked in rankings.items()}
+    whole = {mode: tuple(r.seconds + r.encoder_seconds for r in ranked) for mode, ranked in rankings.items()}
+    seconds = [("s/query without encoder", without), ("s/query", whole)]
+    return (*quality, *(Measure(name, ids, values, share=False) for name, values in seconds))
+
+
+def retrieval_table(report: RetrievalReport) -> Table:
+    """One row a mode."""
+    first = next(iter(report.rankings))
+    rows = []
+    for mode in report.rankings:
+        means = [figure(measure.mean(mode), measure.share) for measure in report.measures]
+        rows.append((mode, *means, interval_text(report.differences[mode], 1) if mode != first else ""))
+    header = ("mode", *(measure.name for measure in report.measures), f"{COMPARED} minus {first}")
+    note = (
+        f"{len(report.questions)} questions with gold documents ({report.skipped} without were left out); documents in "
+        f"the order of the {report.top_k} passages retrieved. Brackets: 95 % interval of a paired bootstrap over "
+        "questions; * leaves out 0."
+    )
+    return Table("Retrieval", header, tuple(rows), note)
+
+
+def retrieval_json(report: RetrievalReport) -> dict[str, Any]:
+    """Means and intervals by mode."""
+    return {
+        "questions": len(report.questions),
+        "skipped_without_gold": report.skipped,
+        "top_k": report.top_k,
+        "modes": {mode: {measure.name: measure.mean(mode) for measure in report.measures} for mode in report.rankings},
+        "differences_from": next(iter(report.rankings)),
+        f"{COMPARED} differences": {mode: asdict(interval) for mode, interval in report.differences.items()},
+    }
+
+
+def write_retrieval(report: RetrievalReport, out: Path) -> None:
+    """retrieval.json, and rankings.jsonl with the ranked and gold sources of every question and mode, into `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    gold = {question.id: list(question.gold_sources) for question in report.questions}
+    rows = (
+        {"mode": mode, **asdict(ranking), "gold": gold[ranking.question_id]}
+        for mode, ranked in report.rankings.items()
+        for ranking in ranked
+    )
+    write_jsonl(out / "rankings.jsonl", rows)
+    partial = out / "retrieval.json.partial"
+    partial.write_text(json.dumps(retrieval_json(report), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(out / "retrieval.json")
+    say(f"wrote {out / 'retrieval.json'} and {out / 'rankings.jsonl'}")

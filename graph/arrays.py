@@ -1,0 +1,132 @@
+"""Derived arrays on disk: one folder a generation, a manifest with checksums written last and renamed into place.
+
+A reader opens what the manifest names and nothing else, so a build beside it never disturbs it.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graph.errors import UserError
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Strings:
+    """A column of texts: UTF-8 bytes end to end, and where each begins. `strings[3]` decodes one.
+
+    >>> Strings.of(["a", "né", ""])[1]
+    'né'
+    """
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, texts: list[str]) -> "Strings":
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        starts = np.zeros(len(texts) + 1, np.int64)
+        np.cumsum([len(text) for text in encoded], out=starts[1:])
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, row: int) -> str:
+        return self.data[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "surrogatepass")
+
+
+D = TypeVar("D")
+
+
+def save_arrays(folder: Path, name: str, data: Any, facts: Mapping[str, Any]) -> None:
+    """Write every field of the dataclass `data` under `folder/name/`, then the manifest that makes it the current one.
+
+    Fields are arrays (.npy), Strings (two .npy) or CSR matrices (.npz). `facts` go into the manifest. Older generations
+    but the one just replaced are removed.
+    """
+    target = folder / name
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    for field in fields(data):
+        _save_field(target, field.name, getattr(data, field.name))
+    replaced = read_manifest(folder)["arrays"] if (folder / MANIFEST).exists() else None
+    files = {file.name: {"bytes": file.stat().st_size, "checksum": checksum(file)} for file in sorted(target.iterdir())}
+    partial = folder / (MANIFEST + ".partial")
+    partial.write_text(json.dumps({**facts, "arrays": name, "files": files}, indent=1) + "\n", encoding="utf-8")
+    partial.replace(folder / MANIFEST)
+    for old in folder.glob("arrays-*"):
+        if old.name not in (name, replaced):
+            shutil.rmtree(old)
+
+
+def load_arrays(folder: Path, kind: type[D]) -> D:
+    """The current generation as `kind`, memory-mapped; UserError naming the file when one is missing or cut short."""
+    manifest = read_manifest(folder)
+    target = folder / manifest["arrays"]
+    for name, facts in manifest["files"].items():
+        file = target / name
+        size = file.stat().st_size if file.exists() else 0
+        if size != facts["bytes"]:
+            raise UserError(f"{file}: {size:,} bytes", f"{facts['bytes']:,} bytes", "index the documents again")
+    hints = get_type_hints(kind)
+    return kind(**{field.name: _load_field(target, field.name, hints[field.name]) for field in fields(kind)})  # type: ignore[arg-type]
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of an index; UserError when the folder holds none."""
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: no such folder", "an index", "make one with: modegraph index SRC --out " + str(folder)
+        )
+    try:
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{folder}: no {MANIFEST}", "a finished index", f"run: modegraph index SRC --out {folder}"
+        ) from None
+    except ValueError as problem:
+        raise UserError(
+            f"{folder / MANIFEST}: not valid JSON ({problem})", "as written by index", "index again"
+        ) from None
+    return manifest
+
+
+def checksum(file: Path) -> str:
+    """128-bit hash of a file's bytes."""
+    digest = blake2b(digest_size=16)
+    with file.open("rb") as data:
+        while block := data.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _save_field(target: Path, name: str, value: Any) -> None:
+    if isinstance(value, Strings):
+        np.save(target / f"{name}.data.npy", value.data)
+        np.save(target / f"{name}.starts.npy", value.starts)
+    elif sp.issparse(value):
+        sp.save_npz(target / f"{name}.npz", value, compressed=False)
+    else:
+        np.save(target / f"{name}.npy", value, allow_pickle=False)
+
+
+def _load_field(target: Path, name: str, kind: Any) -> Any:
+    if kind is Strings:
+        return Strings(_load_array(target / f"{name}.data.npy"), _load_array(target / f"{name}.starts.npy"))
+    if kind is sp.csr_array:
+        return sp.csr_array(sp.load_npz(target / f"{name}.npz"))
+    return _load_array(target / f"{name}.npy")
+
+
+def _load_array(file: Path) -> Any:
+    return np.load(file, mmap_mode="r", allow_pickle=False)

@@ -1,0 +1,317 @@
+"""Names in a sentence by rules: runs of capitalised words, quoted titles, full dates, numbers with units.
+
+No statistics of the corpus enter here: the same sentence in the same document always gives the same names.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+_WORD = re.compile(r"[^\W_]+(?:['’.&/-][^\W_]+)*")
+_LINK = re.compile(
+    r" (?:(?:of|de|la|le|du|des|del|della|di|da|van|von|der|ten|ter|el|al|bin|ibn)(?: (?:the|la|los|las|der|den))? )?"
+)
+_ABBREVIATED = frozenset(
+    ["dr", "mr", "mrs", "ms", "st", "jr", "sr", "prof", "capt", "col", "gen", "lt", "rev", "hon", "no", "mt", "ft"]
+)
+_FUNCTION_WORDS = frozenset(
+    [
+        "a",
+        "about",
+        "above",
+        "according",
+        "additionally",
+        "after",
+        "afterwards",
+        "again",
+        "all",
+        "also",
+        "although",
+        "among",
+        "an",
+        "and",
+        "another",
+        "any",
+        "anything",
+        "are",
+        "around",
+        "as",
+        "at",
+        "away",
+        "because",
+        "before",
+        "behind",
+        "being",
+        "below",
+        "besides",
+        "between",
+        "both",
+        "but",
+        "by",
+        "can",
+        "could",
+        "currently",
+        "despite",
+        "did",
+        "do",
+        "does",
+        "during",
+        "each",
+        "earlier",
+        "either",
+        "else",
+        "even",
+        "eventually",
+        "every",
+        "everyone",
+        "everything",
+        "few",
+        "finally",
+        "first",
+        "for",
+        "formerly",
+        "from",
+        "further",
+        "furthermore",
+        "had",
+        "has",
+        "have",
+        "he",
+        "hence",
+        "her",
+        "here",
+        "hers",
+        "herself",
+        "him",
+        "himself",
+        "his",
+        "how",
+        "however",
+        "i",
+        "if",
+        "in",
+        "indeed",
+        "initially",
+        "instead",
+        "into",
+        "is",
+        "it",
+        "its",
+        "itself",
+        "just",
+        "last",
+        "later",
+        "many",
+        "may",
+        "me",
+        "meanwhile",
+        "might",
+        "moreover",
+        "most",
+        "much",
+        "must",
+        "my",
+        "near",
+        "neither",
+        "nevertheless",
+        "next",
+        "no",
+        "none",
+        "nor",
+        "not",
+        "notably",
+        "nothing",
+        "now",
+        "of",
+        "off",
+        "often",
+        "on",
+        "once",
+        "one",
+        "only",
+        "or",
+        "originally",
+        "other",
+        "others",
+        "otherwise",
+        "our",
+        "out",
+        "over",
+        "overall",
+        "own",
+        "part",
+        "perhaps",
+        "please",
+        "previously",
+        "rather",
+        "recently",
+        "same",
+        "second",
+        "several",
+        "she",
+        "should",
+        "similarly",
+        "since",
+        "so",
+        "some",
+        "someone",
+        "something",
+        "sometimes",
+        "soon",
+        "still",
+        "subsequently",
+        "such",
+        "than",
+        "that",
+        "the",
+        "their",
+        "theirs",
+        "them",
+        "themselves",
+        "then",
+        "there",
+        "thereafter",
+        "therefore",
+        "these",
+        "they",
+        "third",
+        "this",
+        "those",
+        "though",
+        "three",
+        "through",
+        "throughout",
+        "thus",
+        "to",
+        "today",
+        "together",
+        "too",
+        "toward",
+        "towards",
+        "two",
+        "under",
+        "unless",
+        "unlike",
+        "until",
+        "up",
+        "upon",
+        "us",
+        "very",
+        "was",
+        "we",
+        "were",
+        "what",
+        "when",
+        "where",
+        "whereas",
+        "whether",
+        "which",
+        "while",
+        "who",
+        "whom",
+        "whose",
+        "why",
+        "will",
+        "with",
+        "within",
+        "without",
+        "would",
+        "yes",
+        "yet",
+        "you",
+        "your",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+    ]
+)
+_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+_DATE = re.compile(
+    rf"\b(?:\d{{1,2}} (?:{_MONTHS})(?: \d{{4}})?|(?:{_MONTHS}) \d{{1,2}}(?:, \d{{4}})?|(?:{_MONTHS}) \d{{4}})\b"
+)
+_QUANTITY = re.compile(
+    r"(?<![\w.])[-−]?\d[\d,.]*\s?(?:%|°C|°F|(?:percent|per cent|km|m|cm|mm|mi|miles|feet|ft|kg|g|mg|µg|tonnes|tons|litres|liters|ml|"
+    r"hectares|acres|kW|MW|GW|Hz|knots|hours|minutes|days|weeks|years|million|billion)\b)"
+)
+_QUOTED = re.compile(r"[\"“]([^\"“”]{2,60})[\"”]")
+_POSSESSIVE = re.compile(r"['’]s?$")
+_BRACKETS = re.compile(r"\s*\([^()]*\)")
+
+
+def find_names(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
+    """Names as written, in order of first appearance, without repetition.
+
+    `known` are keys (`name_key`) of the document's names, which count even as the single first word of a sentence.
+
+    >>> find_names("In 1911 the ferry Lantern of Port Ellery carried J. Brandt over 12 km.")
+    ('Lantern of Port Ellery', 'J. Brandt', '12 km')
+    """
+    dates = [match.span() for match in _DATE.finditer(sentence)]
+    spans = (
+        dates
+        + [match.span() for match in _QUANTITY.finditer(sentence)]
+        + [match.span(1) for match in _QUOTED.finditer(sentence)]
+    )
+    known_keys = set(known)
+    for start, end in _capitalised_runs(sentence):
+        if any(start < date_end and date_start < end for date_start, date_end in dates):
+            continue
+        first_word = not any(character.isalnum() for character in sentence[:start])
+        name = sentence[start:end]
+        if first_word and " " not in name and not name.isupper() and name_key(name) not in known_keys:
+            continue
+        spans.append((start, end))
+    names = (_POSSESSIVE.sub("", sentence[start:end].strip(" ,.")) for start, end in sorted(spans))
+    return distinct_names(names)
+
+
+def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
+    """The first spelling of each name (by `name_key`), in order; keys of fewer than two characters are no names."""
+    first: dict[str, str] = {}
+    for name in names:
+        first.setdefault(name_key(name), name)
+    return tuple(name for key, name in first.items() if len(key) > 1)
+
+
+def name_key(name: str) -> str:
+    """What makes two spellings one entity: case, a leading "the", possessives, bracketed qualifiers and spacing do not.
+
+    >>> name_key("The Lantern (ferry)") == name_key("lantern")
+    True
+    """
+    plain = _BRACKETS.sub("", name) or name
+    words = _POSSESSIVE.sub("", plain.casefold()).replace("’", "'").split()
+    if len(words) > 1 and words[0] == "the":
+        words = words[1:]
+    return " ".join(words).strip(" .,;:'\"")
+
+
+def _capitalised_runs(sentence: str) -> Iterator[tuple[int, int]]:
+    """Spans of neighbouring capitalised words, joined over links ("of", "de la") and by numbers ("Apollo 11")."""
+    run: tuple[int, int] | None = None
+    for match in _WORD.finditer(sentence):
+        word = match[0]
+        joins = run is not None and _joins(sentence[: run[1]], sentence[run[1] : match.start()])
+        capital = word[0].isupper() and (joins or word.casefold() not in _FUNCTION_WORDS)
+        numeral = joins and word.isdigit() and len(word) <= 4
+        if not (capital or numeral):
+            continue
+        if run is not None and joins:
+            run = (run[0], match.end())
+        else:
+            if run is not None:
+                yield run
+            run = match.span()
+    if run is not None:
+        yield run
+
+
+def _joins(before: str, gap: str) -> bool:
+    """Whether a capitalised word that ends `before` and another one after `gap` make one name."""
+    if gap == ". ":
+        last = before.rsplit(None, 1)[-1].rsplit(".", 1)[-1]
+        return len(last) == 1 or last.casefold() in _ABBREVIATED
+    return _LINK.fullmatch(gap) is not None

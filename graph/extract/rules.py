@@ -1,0 +1,81 @@
+"""Propositions without a model: one per sentence, list item or table row, made to stand on its own as far as rules go.
+
+De-contextualising: a sentence that opens with a pronoun gets the document's subject in its place; a sentence, list item or
+table row that does not name the subject gets it in front; a table row is told as "header: value" pairs (HLG §4.3.2).
+"""
+
+import re
+from collections.abc import Sequence
+
+from graph.extract.names import distinct_names, find_names, name_key
+from graph.extract.types import Statement
+from graph.extract.units import Unit, split_units
+from graph.types import Document, Passage
+
+MAX_TITLED_PASSAGES = 8
+"""A longer document is about many things: there the nearest heading, not the title, is the subject."""
+
+_PRONOUN = re.compile(r"^(He|She|It|They|His|Her|Its|Their)\b(?!['’])")
+_POSSESSIVE_PRONOUNS = frozenset({"His", "Her", "Its", "Their"})
+_OBJECT_AFTER_HER = re.compile(r"^Her (?:was|is|had|has|were)\b")
+_BRACKETS = re.compile(r"\s*\([^()]*\)$")
+MIN_WORDS = 2
+
+
+def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tuple[Statement, ...]]:
+    """The statements of every passage, read from this document alone (an `Extract`)."""
+    titled = len(passages) <= MAX_TITLED_PASSAGES
+    title = _BRACKETS.sub("", document.title.strip())
+    known = _inner_names(passages) | ({name_key(title)} if title else set())
+    subject = title if titled else ""
+    results = []
+    for passage in passages:
+        statements = []
+        for unit in split_units(passage.text):
+            if unit.kind == "heading":
+                subject = title if titled and title else unit.text
+                continue
+            if sum(any(map(str.isalpha, word)) for word in unit.text.split()) < MIN_WORDS:
+                continue
+            lead, body = _standalone(unit, subject)
+            names = ((subject,) if lead else ()) + find_names(body, known)
+            start = passage.start + unit.start
+            statements.append(Statement(lead + body, distinct_names(names), start, start + len(unit.text)))
+        results.append(tuple(statements))
+    return results
+
+
+def _standalone(unit: Unit, subject: str) -> tuple[str, str]:
+    """The unit's text with line ends folded, and what must stand before it ("Subject: ") to stand alone."""
+    if unit.cells:
+        told = "; ".join(f"{header}: {value}" if header else value for header, value in unit.cells)
+        return (f"{subject}: " if subject else "", told)
+    text = " ".join(unit.text.split())
+    if not subject or names_subject(text, subject):
+        return "", text
+    pronoun = _PRONOUN.match(text)
+    if pronoun is None:
+        return f"{subject}: ", text
+    possessive = pronoun[1] in _POSSESSIVE_PRONOUNS and not _OBJECT_AFTER_HER.match(text)
+    return "", subject + ("'s" if possessive else "") + text[pronoun.end() :]
+
+
+def names_subject(text: str, subject: str) -> bool:
+    """Whether `text` already names `subject`: by its whole name, or by a word of it that no other name would share.
+
+    >>> names_subject("Gábor directed 20 films.", "Pál Gábor"), names_subject("He directed 20 films.", "Pál Gábor")
+    (True, False)
+    """
+    words = {word.casefold() for word in re.findall(r"\w+", text)}
+    own = [word.casefold() for word in re.findall(r"\w+", subject) if len(word) > 3] or [subject.casefold()]
+    return own[-1] in words or all(word in words for word in own)
+
+
+def _inner_names(passages: Sequence[Passage]) -> set[str]:
+    """Keys of names that stand inside a sentence somewhere in the document, where a capital letter means a name."""
+    keys: set[str] = set()
+    for passage in passages:
+        for unit in split_units(passage.text):
+            inner = unit.text.partition(" ")[2]
+            keys.update(name_key(name) for name in find_names("x " + inner))
+    return keys

@@ -1,0 +1,81 @@
+"""Passages to sentence-like units with offsets: sentences of prose, lines of lists, rows of tables under their header."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sentencex import get_sentence_boundaries
+
+_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+_HEADING = re.compile(r"^\s{0,3}#{1,6}\s+")
+_RULE = re.compile(r"^[\s|:+=-]+$")
+_LINE = re.compile(r"[^\n]*\n?")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One sentence, list item, heading or table row: `text` is `passage[start:end]`, `cells` a row's header–value pairs."""
+
+    text: str
+    start: int
+    end: int
+    kind: str
+    cells: tuple[tuple[str, str], ...] = ()
+
+
+def split_units(text: str) -> Iterator[Unit]:
+    """Yield the units of `text` in order; offsets count from the start of `text`, outer white space is left out."""
+    header: tuple[str, ...] = ()
+    for block, start in _blocks(text):
+        if _is_row(block):
+            cells = tuple(cell.strip() for cell in block.strip().strip("|").split("|"))
+            if _RULE.match(block):
+                continue
+            if not header:
+                header = cells
+                continue
+            pairs = tuple(pair for pair in zip(header, cells, strict=False) if pair[1])
+            yield _trimmed(text, start, start + len(block), "row", pairs)
+            continue
+        header = ()
+        if marker := _HEADING.match(block):
+            yield _trimmed(text, start + marker.end(), start + len(block), "heading")
+        else:
+            marker = _ITEM.match(block)
+            body = start + (marker.end() if marker else 0)
+            yield from _sentences(text, body, start + len(block))
+
+
+def _blocks(text: str) -> Iterator[tuple[str, int]]:
+    """Lines that stand for themselves, and runs of prose lines between them."""
+    prose_start: int | None = None
+    for match in _LINE.finditer(text):
+        line, start = match[0], match.start()
+        alone = _is_row(line) or bool(_HEADING.match(line)) or bool(_ITEM.match(line))
+        if prose_start is not None and (alone or not line.strip()):
+            yield text[prose_start:start], prose_start
+            prose_start = None
+        if alone:
+            yield line, start
+        elif line.strip() and prose_start is None:
+            prose_start = start
+    if prose_start is not None:
+        yield text[prose_start:], prose_start
+
+
+def _sentences(text: str, start: int, end: int) -> Iterator[Unit]:
+    for boundary in get_sentence_boundaries("en", text[start:end]):
+        unit = _trimmed(text, start + boundary["start_index"], start + boundary["end_index"], "sentence")
+        if unit.text:
+            yield unit
+
+
+def _is_row(line: str) -> bool:
+    return line.strip().startswith("|") and line.count("|") >= 2
+
+
+def _trimmed(text: str, start: int, end: int, kind: str, cells: tuple[tuple[str, str], ...] = ()) -> Unit:
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    end = start + len(piece.strip())
+    return Unit(text[start:end], start, end, kind, cells)

@@ -1,0 +1,131 @@
+"""The reader's view of an index: arrays in memory, nouns on demand, and the encoder that its vectors came from.
+
+Nothing here is written to, so any number of threads may share one Index.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from graph.arrays import load_arrays, read_manifest
+from graph.build import OpenEncoder, check_encoder, stored_settings
+from graph.data import IndexData
+from graph.encoder import open_encoder
+from graph.settings import IndexSettings
+from graph.types import Encoder, Floats, Passage, Proposition, Span, Summary
+
+
+@dataclass(frozen=True)
+class Index:
+    """One generation of an index. Rows are those of `data` (see graph/data.py for the legend)."""
+
+    folder: Path
+    settings: IndexSettings
+    data: IndexData
+    encoder_source: "EncoderSource"
+
+    def encode_query(self, text: str) -> Floats:
+        """The unit vector [D] of a query, by the index's own encoder (loaded at the first call)."""
+        vector_D: Floats = self.encoder_source.get().encode([text])[0]
+        return vector_D
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text, as the index's encoder counts them."""
+        return self.encoder_source.get().count_tokens(text)
+
+    def passage(self, row: int) -> Passage:
+        """The passage in a row."""
+        data, document = self.data, int(self.data.passage_document_P[row])
+        return Passage(
+            id=data.passage_ids[row],
+            source=data.document_sources[document],
+            title=data.document_titles[document],
+            order=int(data.passage_order_P[row]),
+            start=int(data.passage_start_P[row]),
+            end=int(data.passage_end_P[row]),
+            text=data.passage_texts[row],
+        )
+
+    def proposition(self, row: int) -> Proposition:
+        """The proposition in a row, with its names and every place it stands at."""
+        data = self.data
+        names = data.proposition_name_NE[[row], :].indices
+        first, last = np.searchsorted(data.statement_proposition_M, [row, row + 1])
+        return Proposition(
+            id=data.proposition_ids[row],
+            text=data.proposition_texts[row],
+            entities=tuple(sorted(data.name_texts[name] for name in names)),
+            spans=tuple(self._span(statement) for statement in range(first, last)),
+        )
+
+    def summary(self, row: int) -> Summary:
+        """The summary in a row, with the ids of all passages below it."""
+        data = self.data
+        below = sorted(self._passages_below(len(data.passage_ids) + row))
+        members = tuple(data.passage_ids[passage] for passage in below)
+        return Summary(data.summary_ids[row], int(data.summary_layer_S[row]), data.summary_texts[row], members)
+
+    def sources(self) -> tuple[str, ...]:
+        """The sources of all documents, sorted."""
+        return tuple(self.data.document_sources[row] for row in range(len(self.data.document_sources)))
+
+    def passages_of(self, source: str) -> tuple[Passage, ...]:
+        """The passages of one document in order; none if the index has no such document."""
+        document = self._document_rows.get(source)
+        if document is None:
+            return ()
+        return tuple(self.passage(int(row)) for row in np.flatnonzero(self.data.passage_document_P == document))
+
+    @cached_property
+    def _document_rows(self) -> dict[str, int]:
+        return {source: row for row, source in enumerate(self.sources())}
+
+    def _span(self, statement: int) -> Span:
+        data, passage = self.data, int(self.data.statement_passage_M[statement])
+        return Span(
+            passage_id=data.passage_ids[passage],
+            source=data.document_sources[int(data.passage_document_P[passage])],
+            start=int(data.statement_start_M[statement]),
+            end=int(data.statement_end_M[statement]),
+        )
+
+    def _passages_below(self, node: int) -> set[int]:
+        passages = len(self.data.passage_ids)
+        if node < passages:
+            return {node}
+        members: Sequence[int] = self.data.summary_member_SX[[node - passages], :].indices.tolist()
+        return set().union(*(self._passages_below(member) for member in members))
+
+
+class EncoderSource:
+    """Loads the encoder once, when it is first needed, and refuses one that is not the index's own."""
+
+    def __init__(self, spec: str, fingerprint: str, folder: Path, open_by_spec: OpenEncoder) -> None:
+        self._spec, self._fingerprint, self._folder, self._open = spec, fingerprint, folder, open_by_spec
+        self._lock = Lock()
+        self._encoder: Encoder | None = None
+
+    def get(self) -> Encoder:
+        """The encoder; UserError when the one that the index names now has other weights."""
+        with self._lock:
+            if self._encoder is None:
+                encoder = self._open(self._spec)
+                check_encoder(self._fingerprint, encoder, self._folder)
+                self._encoder = encoder
+            return self._encoder
+
+
+def open_index(folder: Path, open_by_spec: OpenEncoder = open_encoder) -> Index:
+    """The current generation of the index in `folder`; UserError when there is none or a file of it is cut short."""
+    settings = stored_settings(folder)
+    fingerprint = read_manifest(folder)["encoder"]["fingerprint"]
+    return Index(
+        folder,
+        settings,
+        load_arrays(folder, IndexData),
+        EncoderSource(settings.encoder, fingerprint, folder, open_by_spec),
+    )

@@ -1,0 +1,175 @@
+"""index.sqlite: the one source of truth of an index. Arrays, graph blocks and vectors are derived from it (graph/derive.py).
+
+Tables: documents → passages → statements (one proposition read at one place) → mentions (a name in a statement).
+Propositions and names are shared between places; when the last place goes, they go. Ids are content hashes (graph/ids.py).
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from graph.errors import UserError
+from graph.extract.names import name_key
+from graph.extract.types import Statement
+from graph.ids import content_id
+from graph.types import Document, Floats, Passage
+
+FORMAT = 1
+FILE = "index.sqlite"
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE documents (source TEXT PRIMARY KEY, title TEXT NOT NULL, text TEXT NOT NULL, hash TEXT NOT NULL,
+    extracted INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE passages (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+    source TEXT NOT NULL REFERENCES documents ON DELETE CASCADE, "order" INTEGER NOT NULL, "start" INTEGER NOT NULL,
+    "end" INTEGER NOT NULL);
+CREATE INDEX passages_of_document ON passages (source);
+CREATE TABLE propositions (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL);
+CREATE TABLE names (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL);
+CREATE TABLE statements (row INTEGER PRIMARY KEY, proposition INTEGER NOT NULL REFERENCES propositions,
+    passage INTEGER NOT NULL REFERENCES passages ON DELETE CASCADE, "start" INTEGER NOT NULL, "end" INTEGER NOT NULL);
+CREATE INDEX statements_of_passage ON statements (passage);
+CREATE INDEX statements_of_proposition ON statements (proposition);
+CREATE TABLE mentions (statement INTEGER NOT NULL REFERENCES statements ON DELETE CASCADE,
+    name INTEGER NOT NULL REFERENCES names, spelling TEXT NOT NULL, PRIMARY KEY (statement, name)) WITHOUT ROWID;
+CREATE INDEX mentions_of_name ON mentions (name);
+CREATE TABLE summaries (id TEXT PRIMARY KEY, layer INTEGER NOT NULL, text TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE pending_vectors (id TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+
+class Store:
+    """The writer's connection to one index.sqlite."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+        is_new = not self._file.exists()
+        self._connection = sqlite3.connect(self._file, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        self._connection.execute("PRAGMA foreign_keys = ON")
+        if is_new:
+            self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version != FORMAT:
+            raise UserError(f"{self._file}: format {version}", f"format {FORMAT}", "index the documents again")
+
+    def close(self) -> None:
+        """Fold the write-ahead log into the file and let it go."""
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing: what is written inside is there after it, or none of it is."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def rows(self, query: str, parameters: Sequence[object] = ()) -> Iterator[tuple[object, ...]]:
+        """The rows of a SELECT, streamed."""
+        yield from self._connection.execute(query, parameters)
+
+    def get_meta(self, key: str) -> str | None:
+        """A value of the index itself ("settings", "encoder"), or None."""
+        row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def set_meta(self, key: str, value: Mapping[str, object] | str) -> None:
+        """Keep a value of the index itself; mappings as JSON."""
+        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        self._connection.execute(
+            "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, text)
+        )
+
+    def put_document(self, document: Document) -> bool:
+        """Add or replace a document, to be extracted; False when the very same one is there already."""
+        content = content_id("document", document.source, document.title, document.text)
+        known = self._connection.execute("SELECT hash FROM documents WHERE source = ?", (document.source,)).fetchone()
+        if known is not None and known[0] == content:
+            return False
+        self._connection.execute("DELETE FROM documents WHERE source = ?", (document.source,))
+        self._connection.execute(
+            "INSERT INTO documents (source, title, text, hash) VALUES (?, ?, ?, ?)",
+            (document.source, document.title, document.text, content),
+        )
+        return True
+
+    def delete_document(self, source: str) -> bool:
+        """Remove a document and everything that was read from it alone; False when there is none."""
+        return self._connection.execute("DELETE FROM documents WHERE source = ?", (source,)).rowcount > 0
+
+    def sources_to_extract(self) -> list[str]:
+        """Documents that have been put but whose statements are not there yet, in order."""
+        rows = self._connection.execute("SELECT source FROM documents WHERE NOT extracted ORDER BY source")
+        return [str(source) for (source,) in rows]
+
+    def document(self, source: str) -> Document:
+        """One document, whole."""
+        row = self._connection.execute(
+            "SELECT source, title, text FROM documents WHERE source = ?", (source,)
+        ).fetchone()
+        return Document(*row)
+
+    def put_extraction(
+        self, source: str, passages: Sequence[Passage], statements: Sequence[Sequence[Statement]]
+    ) -> None:
+        """Keep what was read from a document: its passages and, for each of them, its statements."""
+        for passage, read in zip(passages, statements, strict=True):
+            passage_row = self._connection.execute(
+                'INSERT INTO passages (id, source, "order", "start", "end") VALUES (?, ?, ?, ?, ?) RETURNING row',
+                (passage.id, source, passage.order, passage.start, passage.end),
+            ).fetchone()[0]
+            for statement in read:
+                self._put_statement(passage_row, statement)
+        self._connection.execute("UPDATE documents SET extracted = 1 WHERE source = ?", (source,))
+
+    def _put_statement(self, passage_row: int, statement: Statement) -> None:
+        proposition = self._row_of("propositions", "text", content_id("proposition", statement.text), statement.text)
+        row = self._connection.execute(
+            'INSERT INTO statements (proposition, passage, "start", "end") VALUES (?, ?, ?, ?) RETURNING row',
+            (proposition, passage_row, statement.start, statement.end),
+        ).fetchone()[0]
+        for spelling in statement.names:
+            key = name_key(spelling)
+            name = self._row_of("names", "key", content_id("name", key), key)
+            self._connection.execute("INSERT OR IGNORE INTO mentions VALUES (?, ?, ?)", (row, name, spelling))
+
+    def _row_of(self, table: str, column: str, identity: str, value: str) -> int:
+        found = self._connection.execute(f"SELECT row FROM {table} WHERE id = ?", (identity,)).fetchone()
+        if found is None:
+            insert = f"INSERT INTO {table} (id, {column}) VALUES (?, ?) RETURNING row"
+            found = self._connection.execute(insert, (identity, value)).fetchone()
+        return int(found[0])
+
+    def drop_orphans(self) -> None:
+        """Remove propositions and names that no place holds any more."""
+        self._connection.execute("DELETE FROM propositions WHERE row NOT IN (SELECT proposition FROM statements)")
+        self._connection.execute("DELETE FROM names WHERE row NOT IN (SELECT name FROM mentions)")
+
+    def put_summaries(self, summaries: Iterable[tuple[str, int, str]]) -> None:
+        """Replace all (id, layer, text) of summaries."""
+        self._connection.execute("DELETE FROM summaries")
+        self._connection.executemany("INSERT INTO summaries VALUES (?, ?, ?)", summaries)
+
+    def put_vectors(self, ids: Sequence[str], vectors_ND: Floats) -> None:
+        """Keep vectors that were just computed, until the derived arrays hold them: no text is encoded twice."""
+        rows = ((identity, vector.tobytes()) for identity, vector in zip(ids, vectors_ND, strict=True))
+        self._connection.executemany("INSERT OR REPLACE INTO pending_vectors VALUES (?, ?)", rows)
+
+    def pending_vectors(self) -> dict[str, Floats]:
+        """The vectors kept by `put_vectors`, by id."""
+        rows = self._connection.execute("SELECT id, vector FROM pending_vectors")
+        return {str(identity): np.frombuffer(vector, np.float32) for identity, vector in rows}
+
+    def drop_pending_vectors(self) -> None:
+        """Forget them: the arrays have been saved."""
+        self._connection.execute("DELETE FROM pending_vectors")

@@ -1,0 +1,140 @@
+"""The call ledger: a language model that keeps every finished call and never makes it again.
+
+One SQLite file. A row is a result and its status at once: it exists only when the call finished with "stop", and it is
+committed as soon as its call returns, so that a crash loses calls in flight and no finished one.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+
+from graph.errors import UserError
+from graph.types import Completion, CompletionRequest
+from serve.types import Engine
+
+THREADS = 8
+LOCK_TIMEOUT_S = 60.0
+_TABLE = """
+CREATE TABLE IF NOT EXISTS calls (
+    key TEXT PRIMARY KEY, model TEXT NOT NULL, text TEXT NOT NULL,
+    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL
+) WITHOUT ROWID
+"""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a ledger saw since it was opened: calls answered from the file, calls made, and what those cost."""
+
+    hits: int = 0
+    misses: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Ledger:
+    """`model` behind a file of its finished calls; safe for several threads and several processes.
+
+    Equal calls made at the same moment by two of them may both reach the model; the first result stands for both.
+    """
+
+    def __init__(self, model: Engine, file: Path) -> None:
+        self._model = model
+        self._lock = Lock()
+        self._counts = Counts()
+        self._database = _open_database(file)
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def counts(self) -> Counts:
+        return self._counts
+
+    def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
+        """Answers in the order asked, each from the file if it is there; calls not yet kept run `THREADS` at a time."""
+        keys = [call_key(self.name, request) for request in requests]
+        wanted = dict(zip(keys, requests, strict=True))
+        known = {key: kept for key in wanted if (kept := self._find(key)) is not None}
+        missing = [(key, request) for key, request in wanted.items() if key not in known]
+        self._count(Counts(hits=len(requests) - len(missing), misses=len(missing)))
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="ledger") as pool:
+            calls = [pool.submit(self._call, group) for group in _groups(missing, self._model.batch_size)]
+            try:
+                for call in calls:
+                    known |= call.result()
+            finally:
+                for call in calls:
+                    call.cancel()
+        return [known[key] for key in keys]
+
+    def count_tokens(self, text: str) -> int:
+        return self._model.count_tokens(text)
+
+    def _call(self, group: Sequence[tuple[str, CompletionRequest]]) -> dict[str, Completion]:
+        made = self._model.complete([request for _, request in group])
+        return {key: self._keep(key, completion) for (key, _), completion in zip(group, made, strict=True)}
+
+    def _find(self, key: str) -> Completion | None:
+        query = "SELECT text, prompt_tokens, completion_tokens FROM calls WHERE key = ?"
+        with self._lock:
+            row = self._database.execute(query, (key,)).fetchone()
+        return None if row is None else Completion(row[0], "stop", row[1], row[2])
+
+    def _keep(self, key: str, made: Completion) -> Completion:
+        """Commit a finished call, unless an equal one was first; returns the one that stands."""
+        self._count(Counts(prompt_tokens=made.prompt_tokens, completion_tokens=made.completion_tokens))
+        if made.finish_reason != "stop":
+            return made
+        row = (key, self.name, made.text, made.prompt_tokens, made.completion_tokens)
+        with self._lock, self._database:
+            self._database.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
+        return self._find(key) or made
+
+    def _count(self, more: Counts) -> None:
+        with self._lock:
+            old = self._counts
+            self._counts = Counts(
+                old.hits + more.hits,
+                old.misses + more.misses,
+                old.prompt_tokens + more.prompt_tokens,
+                old.completion_tokens + more.completion_tokens,
+            )
+
+
+def call_key(model: str, request: CompletionRequest) -> str:
+    """The hash of everything that decides a completion: model name, messages and parameters."""
+    messages = [[message.role, message.content] for message in request.messages]
+    schema = None if request.schema is None else dict(request.schema)
+    parts = [model, messages, request.max_tokens, request.temperature, request.seed, schema]
+    return sha256(json.dumps(parts, sort_keys=True).encode("utf-8")).hexdigest()
+
+
+def _open_database(file: Path) -> sqlite3.Connection:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(file, timeout=LOCK_TIMEOUT_S, check_same_thread=False)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        with database:
+            database.execute(_TABLE)
+    except (sqlite3.Error, OSError) as problem:
+        raise UserError(
+            f"{file}: no call ledger ({problem})", "a new file or an earlier ledger", "move it away"
+        ) from None
+    return database
+
+
+def _groups(
+    calls: Sequence[tuple[str, CompletionRequest]], size: int
+) -> Iterator[Sequence[tuple[str, CompletionRequest]]]:
+    for start in range(0, len(calls), size):
+        yield calls[start : start + size]

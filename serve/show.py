@@ -1,0 +1,66 @@
+"""Answers and evidence as a person at a terminal reads them. Foreign text is shown as one line of printable characters."""
+
+import shutil
+import textwrap
+from collections.abc import Iterator
+
+from graph.types import Evidence, Excerpt, Passage, Scored, Summary
+from serve.answering import Answer
+
+MAX_WIDTH = 110
+INDENT = "    "
+
+
+def show_evidence(evidence: Evidence) -> str:
+    """Every passage with rank, score, title, source, offsets and text; then the summaries, ranked among themselves."""
+    lines: list[str] = []
+    for rank, found in enumerate(evidence.passages, start=1):
+        lines += [_heading(rank, found, found.item.title, _place(found.item)), _wrap(found.item.text), ""]
+    if evidence.summaries:
+        lines += ["Summaries", ""]
+    for rank, summed in enumerate(evidence.summaries, start=1):
+        title = f"layer {summed.item.layer}"
+        lines += [_heading(rank, summed, title, f"of {len(summed.item.members)} passages"), _wrap(summed.item.text), ""]
+    return "\n".join(lines or ["Nothing found.", ""]).rstrip("\n")
+
+
+def show_answer(answer: Answer) -> str:
+    """The answer, the reason, each citation with source, offsets and text, and what was wrong, if anything."""
+    lines = [_wrap(answer.answer or "(the model wrote nothing)", "")]
+    if answer.reason:
+        lines += ["", _wrap(f"Reason: {answer.reason}", "")]
+    for number, excerpt in answer.citations.items():
+        lines += ["", _wrap(f"[{number}] {excerpt.title}  {_place(excerpt)}", ""), _wrap(excerpt.text)]
+    notes = list(_notes(answer))
+    return "\n".join([*lines, *([""] if notes else []), *notes])
+
+
+def printable(text: str) -> str:
+    """Text as one line without control characters, so that no document can steer the terminal.
+
+    >>> printable("a\\x1b[31m red\\n b")
+    'a[31m red b'
+    """
+    return "".join(character for character in " ".join(text.split()) if character.isprintable())
+
+
+def _notes(answer: Answer) -> Iterator[str]:
+    if answer.removed:
+        yield f"Removed: {', '.join(f'[{number}]' for number in answer.removed)}, cited but not among the passages."
+    if answer.finish_reason == "length":
+        yield f"Cut: the model reached the limit after {answer.completion_tokens:,} tokens (--max-answer-tokens)."
+    if answer.model and not answer.well_formed and answer.prompt_tokens:
+        yield "Form: the model did not write ###Reason: … ###Answer: …; its text is shown as the answer."
+
+
+def _heading(rank: int, found: Scored[Passage] | Scored[Summary], title: str, place: str) -> str:
+    return _wrap(f"{rank}. {found.score:.3f}  {title}  {place}", "")
+
+
+def _place(item: Passage | Excerpt) -> str:
+    return f"{item.source} {item.start}–{item.end}" if item.source else "(a summary)"
+
+
+def _wrap(text: str, indent: str = INDENT) -> str:
+    width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
+    return textwrap.fill(printable(text), width, initial_indent=indent, subsequent_indent=indent)

@@ -1,0 +1,96 @@
+"""A small world to evaluate in: a random Llama, three runs that grew from it, and preference data with hostile texts."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from data_synth.types import PreferenceRow, preference_to_json
+from graph.answer import answer_messages, format_answer
+from graph.jsonl import write_jsonl
+from graph.types import Excerpt
+from train.settings import TinySettings
+from train.tiny import new_llama, train_tokenizer
+from train.types import RunRecord, write_run
+
+HOSTILE = "<script>alert('x')</script> | `tick` & ![](http://x)"
+BETA, EPSILON = 0.5, 0.01
+
+
+@dataclass(frozen=True)
+class World:
+    """Folders: an untuned model, runs on it, and preference data."""
+
+    base: Path
+    sft: Path
+    ms: Path
+    dpo: Path
+    data: Path
+
+
+def preference(question: int, context_size: int, split: str, control: str = "") -> PreferenceRow:
+    """Every third question is a yes/no one; test question 0 asks for trouble."""
+    excerpts = [Excerpt(f"p{n}", f"Title {n}", f"The mill number {n} stands in Corrow.") for n in range(context_size)]
+    kind, answer = ("boolean", ("yes", "no")[question % 2]) if question % 3 == 0 else ("single", f"mill {question}")
+    text = f"Where is mill {question}? {HOSTILE if question == 0 else ''}"
+    rejected = answer if not control else format_answer("because of the weather", "somewhere else")
+    return PreferenceRow(
+        id=f"{split}-{question}#{context_size}{control}",
+        prompt=answer_messages(text, excerpts),
+        chosen=format_answer(f"The mill {question} stands there [1]", answer),
+        rejected=rejected,
+        question_id=f"{split}-{question}",
+        question=text,
+        answers=(answer,),
+        kind=kind,
+        split=split,
+        context_size=context_size,
+        context_ids=tuple(excerpt.id for excerpt in excerpts),
+        gold_in_context=1.0,
+        reasoner="rules",
+        control=control,
+    )
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Built once: weights are random, MS and DPO differ from SFT by small noise."""
+    home = tmp_path_factory.mktemp("world")
+    made = World(*(home / name for name in ("base", "sft", "ms", "dpo", "data")))
+    made.data.mkdir()
+    for split, questions in (("train", range(9)), ("test", range(6))):
+        rows = [preference(question, size, split) for question in questions for size in (1, 2)]
+        rows += [preference(question, 2, split, control="wrong") for question in questions]
+        write_jsonl(made.data / f"{split}.jsonl", (preference_to_json(row) for row in rows))
+    settings = TinySettings(texts="", output="", vocabulary=512, hidden_size=32, layers=1, heads=2, context_tokens=512)
+    tokenizer = train_tokenizer([row.prompt[-1].content for row in rows], settings.vocabulary, settings.context_tokens)
+    model = new_llama(settings, tokenizer)
+    for folder, beta, base in (
+        (made.base, None, ""),
+        (made.sft, None, made.base),
+        (made.ms, BETA, made.sft),
+        (made.dpo, BETA, made.sft),
+    ):
+        if folder in (made.sft, made.dpo):
+            with torch.no_grad():
+                for weight in model.parameters():
+                    weight += 0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(len(str(base))))
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        if folder != made.base:
+            write_run(folder, run_record(folder.name, str(base), beta, str(made.data)))
+    return made
+
+
+def run_record(stage: str, base_model: str, beta: float | None, data: str = "data") -> RunRecord:
+    """A record with the fields that a comparison reads."""
+    epsilon = EPSILON if stage == "ms" else None
+    k = 2 if beta is not None else None
+    return RunRecord(stage, base_model, data, beta, epsilon, k, {}, {}, 1.5, "cpu", {})  # type: ignore[arg-type]
+
+
+def read_lines(file: Path) -> list[dict]:
+    """The objects of a JSON lines file."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

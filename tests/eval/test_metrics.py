@@ -1,0 +1,173 @@
+"""Measures against hand-worked numbers, slow twins and, where installed, the reference libraries."""
+
+import doctest
+import importlib.util
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eval import metrics
+from eval.metrics import (
+    accuracy,
+    accuracy_per_class,
+    all_gold_at,
+    bootstrap_difference,
+    exact_match,
+    majority_class,
+    ndcg_at,
+    normalise,
+    read_choice,
+    recall_at,
+    reciprocal_rank,
+    token_f1,
+    well_formed,
+)
+
+
+def test_doctests():
+    assert doctest.testmod(metrics).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The Brandt Yard.", "brandt yard"),
+        ("an  apple a day", "apple day"),
+        ("theatre", "theatre"),
+        ("U.S.A.", "usa"),
+        ("", ""),
+        ("The", ""),
+    ],
+)
+def test_normalise(text, expected):
+    assert normalise(text) == expected
+
+
+def test_exact_match_takes_any_gold_answer():
+    assert exact_match("the Lantern", ["Kittiwake", "Lantern!"]) == 1.0
+    assert exact_match("Lanterns", ["Lantern"]) == 0.0
+    assert exact_match("Lantern", []) == 0.0
+
+
+def test_token_f1_by_hand():
+    # "ferry lantern" against "lantern": precision 1/2, recall 1 -> 2·½·1 / (3/2) = 2/3.
+    assert token_f1("the ferry Lantern", ["Lantern"]) == pytest.approx(2 / 3)
+    # Repeated words count once each: shared 1, lengths 3 and 1 -> 2/4.
+    assert token_f1("no no no", ["no"]) == pytest.approx(0.5)
+    assert token_f1("red", ["blue", "red boat"]) == pytest.approx(2 / 3)
+    assert token_f1("", ["blue"]) == 0.0
+    assert token_f1("the", ["a"]) == 1.0
+
+
+@given(st.lists(st.sampled_from("abcd"), max_size=6), st.lists(st.sampled_from("abcd"), max_size=6))
+def test_token_f1_is_symmetric_and_within_bounds(left, right):
+    # "a" is an article, so the lists are joined with another letter to keep every word.
+    one, two = " ".join(f"x{w}" for w in left), " ".join(f"x{w}" for w in right)
+    assert token_f1(one, [two]) == pytest.approx(token_f1(two, [one]))
+    assert 0.0 <= token_f1(one, [two]) <= 1.0
+    assert (token_f1(one, [two]) == 1.0) == (sorted(left) == sorted(right))
+
+
+def test_read_choice_takes_the_first_word_only():
+    assert read_choice("Maybe: the notices disagree") == "maybe"
+    assert read_choice("I think yes") == ""
+    assert read_choice("") == ""
+
+
+def test_majority_class_of_the_train_split():
+    assert majority_class(["no", "yes", "yes", "maybe"]) == "yes"
+    assert majority_class(["yes", "no"]) == "no"
+    assert majority_class([]) == ""
+
+
+def test_accuracy_and_accuracy_per_class():
+    gold = ["yes", "yes", "no", "maybe"]
+    predicted = ["yes", "no", "no", ""]
+    assert accuracy(predicted, gold) == 0.5
+    assert accuracy_per_class(predicted, gold) == {"maybe": 0.0, "no": 1.0, "yes": 0.5}
+    assert accuracy_per_class(["yes"] * 4, gold) == {"maybe": 0.0, "no": 0.0, "yes": 1.0}
+    assert math.isnan(accuracy([], []))
+    with pytest.raises(ValueError):
+        accuracy(["yes"], [])
+
+
+def test_well_formed():
+    texts = ["###Reason: because [1] ###Answer: yes", "###Answer: yes", "yes", "###Reason: r ###Answer: no", ""]
+    assert [well_formed(text) for text in texts] == [1.0, 0.0, 0.0, 1.0, 0.0]
+
+
+RANKED, GOLD = ["b", "x", "a", "y", "c"], ["a", "c"]
+
+
+def test_ranking_measures_by_hand():
+    assert [recall_at(RANKED, GOLD, k) for k in (2, 3, 5)] == [0.0, 0.5, 1.0]
+    assert [all_gold_at(RANKED, GOLD, k) for k in (3, 5)] == [0.0, 1.0]
+    assert reciprocal_rank(RANKED, GOLD) == pytest.approx(1 / 3)
+    assert reciprocal_rank(["x"], GOLD) == 0.0
+    # Gains at ranks 3 and 5: 1/log2(4) + 1/log2(6); ideal at ranks 1 and 2: 1 + 1/log2(3).
+    expected = (1 / 2 + 1 / math.log2(6)) / (1 + 1 / math.log2(3))
+    assert ndcg_at(RANKED, GOLD, 10) == pytest.approx(expected)
+    assert ndcg_at(["a", "c"], GOLD, 10) == pytest.approx(1.0)
+    # With k below the number of gold sources the ideal stops at k as well.
+    assert ndcg_at(["a"], GOLD, 1) == pytest.approx(1.0)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("sklearn") is None, reason="scikit-learn is not installed")
+@settings(deadline=None)
+@given(st.permutations("abcdefgh"), st.sets(st.sampled_from("abcdefgh"), min_size=1), st.integers(1, 8))
+def test_ndcg_equals_scikit_learn(ranked, gold, k):
+    from sklearn.metrics import ndcg_score
+
+    relevance = [[float(source in gold) for source in ranked]]
+    scores = [[float(-rank) for rank in range(len(ranked))]]
+    assert ndcg_at(ranked, sorted(gold), k) == pytest.approx(ndcg_score(relevance, scores, k=k))
+
+
+def test_bootstrap_is_seeded_and_holds_the_mean():
+    rng = np.random.default_rng(7)
+    first, second = rng.normal(1.0, 1.0, 60).tolist(), rng.normal(0.0, 1.0, 60).tolist()
+    found = bootstrap_difference(first, second)
+    assert found == bootstrap_difference(first, second)
+    assert found != bootstrap_difference(first, second, seed=1)
+    assert found.low < found.mean < found.high
+    assert found.mean == pytest.approx(np.mean(first) - np.mean(second))
+
+
+def test_bootstrap_width_is_close_to_the_normal_interval():
+    rng = np.random.default_rng(3)
+    difference = rng.normal(0.3, 1.0, 400)
+    found = bootstrap_difference(difference.tolist(), [0.0] * 400)
+    half = 1.96 * difference.std(ddof=1) / math.sqrt(400)
+    assert found.low == pytest.approx(difference.mean() - half, abs=0.02)
+    assert found.high == pytest.approx(difference.mean() + half, abs=0.02)
+
+
+def test_bootstrap_of_a_constant_difference_has_no_width():
+    found = bootstrap_difference([1.0, 2.0, 3.0], [0.5, 1.5, 2.5])
+    assert (found.mean, found.low, found.high) == (0.5, 0.5, 0.5)
+
+
+def test_copies_of_one_question_do_not_narrow_the_interval():
+    rng = np.random.default_rng(5)
+    values = rng.normal(0.0, 1.0, 40).tolist()
+    once = bootstrap_difference(values, [0.0] * 40)
+    tenfold = bootstrap_difference(values * 10, [0.0] * 400, clusters=list(range(40)) * 10)
+    assert (tenfold.low, tenfold.high) == pytest.approx((once.low, once.high))
+    unclustered = bootstrap_difference(values * 10, [0.0] * 400)
+    assert unclustered.high - unclustered.low < 0.5 * (once.high - once.low)
+
+
+def test_bootstrap_of_uneven_clusters_weighs_rows_not_clusters():
+    found = bootstrap_difference([1.0, 1.0, 1.0, 0.0], [0.0] * 4, clusters=["a", "a", "a", "b"])
+    # Draws of two clusters: aa -> 1, ab and ba -> 3/4, bb -> 0.
+    assert (found.mean, found.low, found.high) == (0.75, 0.0, 1.0)
+
+
+def test_bootstrap_refuses_rows_that_do_not_pair_up():
+    with pytest.raises(ValueError, match="2 values"):
+        bootstrap_difference([1.0, 2.0], [1.0])
+    with pytest.raises(ValueError, match="0 values"):
+        bootstrap_difference([], [])

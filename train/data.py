@@ -1,0 +1,131 @@
+"""Preference data before the first step: read it, and refuse what a trainer would silently cut, drop or choke on.
+
+A data folder holds `train.jsonl` and, where there is one, `dev.jsonl`: one PreferenceRow a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from data_synth.types import PreferenceRow, message_to_json, preference_from_json
+from graph.errors import UserError
+from graph.jsonl import read_jsonl
+from graph.types import Message
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The rows a run learns from, and those it is measured on when done (empty without a dev.jsonl)."""
+
+    train: tuple[PreferenceRow, ...]
+    dev: tuple[PreferenceRow, ...]
+
+
+def read_splits(folder: Path) -> Splits:
+    """`train.jsonl` and, if there is one, `dev.jsonl` of a data folder; UserError as `read_preferences`."""
+    dev = folder / "dev.jsonl"
+    train_rows = read_preferences(folder / "train.jsonl")
+    return Splits(tuple(train_rows), tuple(read_preferences(dev)) if dev.exists() else ())
+
+
+def read_preferences(file: Path) -> list[PreferenceRow]:
+    """All rows of a preference file, checked; UserError with the line number for the first bad one, or for none."""
+    rows: list[PreferenceRow] = []
+    for line, values in read_jsonl(file):
+        where = f"{file} line {line}"
+        try:
+            row = preference_from_json(values)
+        except KeyError as missing:
+            raise UserError(f"{where}: no {missing}", "a preference row", "write it with `synth preferences`") from None
+        except (TypeError, IndexError, AttributeError) as problem:
+            found = f"{where}: prompt, chosen or rejected is malformed ({problem})"
+            raise UserError(found, 'lists of {"role", "content"}', "write it with `synth preferences`") from None
+        check_row(row, where)
+        rows.append(row)
+    if not rows:
+        raise UserError(f"{file}: no rows", "one preference row a line", "write it with `synth preferences`")
+    return rows
+
+
+def check_row(row: PreferenceRow, where: str) -> None:
+    """UserError when a row cannot teach a preference: an empty side, two equal sides, a prompt without a question."""
+    for side, text in (("chosen", row.chosen), ("rejected", row.rejected)):
+        if not isinstance(text, str) or not text.strip():
+            raise UserError(f"{where}: the {side} completion is {text!r}", "a non-empty text", "remove the row")
+    if row.chosen == row.rejected:
+        raise UserError(f"{where}: chosen and rejected are the same text", "two answers that differ", "remove the row")
+    if not row.prompt or row.prompt[-1].role != "user":
+        raise UserError(f"{where}: the prompt does not end with a user's turn", "a question to answer", "mend the row")
+
+
+def check_lengths(
+    rows: Sequence[PreferenceRow],
+    sides: Callable[[PreferenceRow], Sequence[str]],
+    tokenizer: PreTrainedTokenizerBase,
+    max_length_tokens: int,
+    file: Path,
+) -> None:
+    """UserError naming how many rows are longer than `max_length_tokens`, the first and the longest.
+
+    `sides` picks the completions that will be trained on. TRL would cut such rows at the end without a word, and with
+    the end the answer and its end token go.
+    """
+    from train.logps import tokenize_row
+
+    lengths = [
+        max(len(tokenize_row(tokenizer, row.prompt, completion).ids) for completion in sides(row)) for row in rows
+    ]
+    over = [number for number, length in enumerate(lengths, start=1) if length > max_length_tokens]
+    if over:
+        longest = max(lengths)
+        raise UserError(
+            f"{file}: {len(over)} of {len(rows)} rows are longer than max_length_tokens = {max_length_tokens} "
+            f"(the first is row {over[0]} with {lengths[over[0] - 1]} tokens, the longest has {longest})",
+            "rows that fit whole",
+            f"set max_length_tokens to {longest}, or make shorter contexts",
+        )
+
+
+def both_sides(row: PreferenceRow) -> tuple[str, str]:
+    """What preference training reads of a row."""
+    return row.chosen, row.rejected
+
+
+def chosen_side(row: PreferenceRow) -> tuple[str]:
+    """What supervised fine-tuning reads of a row."""
+    return (row.chosen,)
+
+
+def pair_dataset(rows: Sequence[PreferenceRow]) -> Dataset:
+    """The columns that TRL's DPOTrainer reads: prompt, chosen, rejected."""
+    from datasets import Dataset
+
+    return Dataset.from_list(
+        [
+            {"prompt": _turns(row.prompt), "chosen": _answer(row.chosen), "rejected": _answer(row.rejected)}
+            for row in rows
+        ]
+    )
+
+
+def sft_dataset(rows: Sequence[PreferenceRow]) -> Dataset:
+    """The columns that TRL's SFTTrainer reads: prompt, completion. Rows that differ in `rejected` alone count once."""
+    from datasets import Dataset
+
+    distinct = dict.fromkeys((row.prompt, row.chosen) for row in rows)
+    return Dataset.from_list([{"prompt": _turns(prompt), "completion": _answer(chosen)} for prompt, chosen in distinct])
+
+
+def _turns(prompt: Sequence[Message]) -> list[dict[str, str]]:
+    return [message_to_json(message) for message in prompt]
+
+
+def _answer(text: str) -> list[dict[str, str]]:
+    return [message_to_json(Message("assistant", text))]

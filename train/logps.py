@@ -1,0 +1,89 @@
+"""From text to summed log-probabilities: Σ_t log π(y_t | x, y_<t) over a completion's tokens, its end token included.
+
+Used by the trainers' checks, by the tests that hold TRL to our formulas, and by eval's margins and box plots.
+Legend: B sequences (prompt then completion, padded on the right), T positions, N completion tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import PreTrainedTokenizerBase
+
+from graph.errors import UserError
+from graph.types import Message
+
+
+@dataclass(frozen=True)
+class TokenizedRow:
+    """One prompt and one completion as the trainers see them: `ids[:prompt_tokens]` is the prompt."""
+
+    ids: tuple[int, ...]
+    prompt_tokens: int
+
+
+def completion_logps(model: Any, input_ids_BT: Tensor, completion_mask_BT: Tensor) -> Tensor:
+    """Summed log-probability of each sequence's masked tokens: float32[B], never averaged over length.
+
+    Padding must stand on the right, where causal attention keeps it from mattering; it and the prompt carry mask 0.
+    Logits are computed only at the positions that predict a completion token of some sequence.
+    """
+    targets_BT = completion_mask_BT[:, 1:].bool()
+    columns_C = targets_BT.any(dim=0).nonzero().squeeze(-1)
+    logits_BCV = model(input_ids=input_ids_BT, logits_to_keep=columns_C, use_cache=False).logits
+    wanted_BC = targets_BT[:, columns_C]
+    token_ids_N = input_ids_BT[:, 1:][:, columns_C][wanted_BC]
+    logps_N = -cross_entropy(logits_BCV[wanted_BC].float(), token_ids_N, reduction="none")
+    rows_N = wanted_BC.nonzero()[:, 0]
+    return torch.zeros(len(input_ids_BT), device=logps_N.device).index_add(0, rows_N, logps_N)
+
+
+def tokenize_row(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], completion: str) -> TokenizedRow:
+    """A chat prompt and the assistant's completion through the chat template, exactly as TRL's trainers cut them.
+
+    The completion starts where the tokens of prompt + completion leave those of the prompt with its generation
+    prompt. UserError when the template does not close an assistant's turn with the end token: a model trained on
+    such rows never learns to stop.
+    """
+    turns = [{"role": message.role, "content": message.content} for message in prompt]
+    prompt_ids = _template_ids(tokenizer, turns, add_generation_prompt=True)
+    ids = _template_ids(tokenizer, [*turns, {"role": "assistant", "content": completion}], add_generation_prompt=False)
+    prompt_tokens = common_prefix_length(prompt_ids, ids)
+    if tokenizer.eos_token_id not in ids[prompt_tokens:]:
+        found = f"the chat template ends an assistant's turn without {tokenizer.eos_token!r}"
+        raise UserError(found, "the end token after every answer", "use a tokenizer whose chat template writes it")
+    return TokenizedRow(tuple(ids), prompt_tokens)
+
+
+def common_prefix_length(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many leading ids two sequences share.
+
+    >>> common_prefix_length([5, 6, 7], [5, 6, 8, 9])
+    2
+    """
+    same = 0
+    while same < min(len(left), len(right)) and left[same] == right[same]:
+        same += 1
+    return same
+
+
+def pad_rows(rows: Sequence[TokenizedRow], pad_id: int) -> tuple[Tensor, Tensor]:
+    """Rows padded on the right to the longest: (input_ids_BT, completion_mask_BT), both int64."""
+    longest = max(len(row.ids) for row in rows)
+    ids = [[*row.ids, *[pad_id] * (longest - len(row.ids))] for row in rows]
+    mask = [[int(row.prompt_tokens <= t < len(row.ids)) for t in range(longest)] for row in rows]
+    return torch.tensor(ids), torch.tensor(mask)
+
+
+def _template_ids(
+    tokenizer: PreTrainedTokenizerBase, turns: list[dict[str, str]], add_generation_prompt: bool
+) -> list[int]:
+    encoded: Any = tokenizer.apply_chat_template(
+        turns, tokenize=True, return_dict=True, add_generation_prompt=add_generation_prompt
+    )
+    return list(encoded["input_ids"])

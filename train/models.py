@@ -1,0 +1,105 @@
+"""Models from disk or hub: the one place that knows adapters from whole models, for training and for evaluation.
+
+Only safetensors are read, and no code that ships with a model is run. A relative path of an adapter's base model is
+relative to the working directory, as it was when the adapter was trained.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+
+from graph.errors import UserError
+
+ADAPTER = "adapter_config.json"
+Precision = Literal["float32", "bfloat16"]
+
+
+def load_policy(source: str, precision: Precision = "float32") -> tuple[Any, PreTrainedTokenizerBase]:
+    """(model, tokenizer) ready to generate and to score: evaluation mode, dropout off, on the GPU where there is one.
+
+    `source` is a model's folder, an adapter's folder or a hub name. UserError when it, or an adapter's base, is missing.
+    """
+    model = load_model(source, precision)
+    return model.to(device()).eval(), load_tokenizer(source)
+
+
+def load_model(source: str, precision: Precision, trainable: bool = False) -> Any:
+    """A whole model, or an adapter on its base (a PeftModel whose adapter learns only if `trainable`)."""
+    check_source(source)
+    if not is_adapter(source):
+        return _load_base(source, precision)
+    from peft import PeftModel
+
+    base = adapter_base(source)
+    if not _is_present(base):
+        found = f"{Path(source) / ADAPTER}: base model {base!r} does not exist in {Path.cwd()}"
+        raise UserError(
+            found, "the base model that the adapter was trained on", "start from the folder it was trained in"
+        )
+    return PeftModel.from_pretrained(_load_base(base, precision), source, is_trainable=trainable)
+
+
+def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
+    """The tokenizer beside a model, with a chat template, an end token and a pad token; UserError without."""
+    check_source(source)
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError) as problem:
+        raise UserError(f"{source}: no tokenizer ({_first_line(problem)})", "a model with its tokenizer", "") from None
+    if tokenizer.eos_token is None or tokenizer.chat_template is None:
+        what = "end token" if tokenizer.eos_token is None else "chat template"
+        raise UserError(f"{source}: its tokenizer has no {what}", "a chat (instruct) model", "choose another model")
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.padding_side = "right"
+    return tokenizer
+
+
+def check_source(source: str) -> None:
+    """UserError when `source` looks like a path and nothing is there, or is a folder without a model."""
+    if not _is_present(source):
+        raise UserError(f"model {source!r}: no such folder", "a model's folder, a run or a hub name", "check the path")
+    folder = Path(source)
+    if folder.exists() and not (folder / "config.json").exists() and not (folder / ADAPTER).exists():
+        raise UserError(
+            f"model {source!r}: neither config.json nor {ADAPTER}", "a model's folder or a run", "check the path"
+        )
+
+
+def is_adapter(source: str) -> bool:
+    """Whether `source` is the folder of an adapter."""
+    return (Path(source) / ADAPTER).exists()
+
+
+def adapter_base(folder: str) -> str:
+    """The base model's name or path as an adapter's folder records it."""
+    return str(json.loads((Path(folder) / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"])
+
+
+def device() -> str:
+    """Where models run: "cuda" if there is a GPU, else "cpu"."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _load_base(source: str, precision: Precision) -> Any:
+    try:
+        return AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, precision), use_safetensors=True)
+    except (OSError, ValueError) as problem:
+        found = f"model {source!r} cannot be loaded ({_first_line(problem)})"
+        raise UserError(
+            found, "a causal language model as safetensors, in a folder or on the hub", "check the name"
+        ) from None
+
+
+def _is_present(source: str) -> bool:
+    """A hub name is `name` or `owner/name`; everything else must exist here."""
+    return Path(source).exists() or (source.count("/") <= 1 and not source.startswith((".", "/", "~")))
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().split("\n")[0][:200]

@@ -1,0 +1,81 @@
+"""The settings of every training command, validated at the door (graph/config.py reads the YAML and the flags).
+
+GraphMPA's recipe is the default of the trainers: learning rate 1e-5, batches of 4, 2 epochs.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from graph.config import Settings
+
+
+class TinySettings(Settings):
+    """A tokenizer and a small Llama trained from nothing on `texts`: the stand-in for a pretrained model."""
+
+    texts: str
+    output: str
+    vocabulary: int = Field(default=3000, ge=512)
+    hidden_size: int = Field(default=128, ge=16)
+    layers: int = Field(default=4, ge=1)
+    heads: int = Field(default=4, ge=1)
+    context_tokens: int = Field(default=1024, ge=64)
+    steps: int = Field(default=200, ge=1)
+    batch_size: int = Field(default=16, ge=1)
+    block_tokens: int = Field(default=128, ge=8)
+    learning_rate: float = Field(default=3e-3, gt=0)
+    seed: int = 0
+
+
+class LoraSettings(Settings):
+    """A low-rank adapter on every linear layer except the output head (which TRL's losses read directly)."""
+
+    rank: int = Field(default=16, ge=1)
+    alpha: int = Field(default=32, ge=1)
+
+
+class TrainSettings(Settings):
+    """What SFT and preference training share. `model` is a folder, an adapter's folder or a hub name.
+
+    Without `lora` a full model is trained whole, and an adapter goes on training. `max_steps` overrides `epochs`.
+    `warmup_share` is the share of steps over which the rate rises from 0; it then falls linearly to 0.
+    """
+
+    model: str
+    data: str
+    output: str
+    learning_rate: float = Field(default=1e-5, gt=0)
+    epochs: float = Field(default=2, gt=0)
+    max_steps: int | None = Field(default=None, ge=1)
+    batch_size: int = Field(default=4, ge=1)
+    gradient_accumulation: int = Field(default=1, ge=1)
+    max_length_tokens: int = Field(default=1024, ge=8)
+    warmup_share: float = Field(default=0.0, ge=0, lt=1)
+    seed: int = 0
+    precision: Literal["float32", "bfloat16"] = "float32"
+    gradient_checkpointing: bool = False
+    lora: LoraSettings | None = None
+    report_to: Literal["none", "tensorboard", "wandb", "trackio"] = "none"
+    logging_steps: int = Field(default=10, ge=1)
+
+
+class SftSettings(TrainSettings):
+    """Supervised fine-tuning on the chosen answers."""
+
+
+class PairSettings(TrainSettings):
+    """Preference pairs; `beta` is β_π of DESIGN §5, the strength of the tie to the reference."""
+
+    beta: float = Field(default=0.1, gt=0)
+
+
+class DpoSettings(PairSettings):
+    """DPO with hard labels (TRL's `sigmoid`)."""
+
+
+class MsSettings(PairSettings):
+    """Mode-seeking pairs (TRL's `exo_pair`); `label_smoothing` is ε, above 0 because the loss divides by it."""
+
+    label_smoothing: float = Field(default=1e-3, gt=0, lt=0.5)

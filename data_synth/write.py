@@ -40,19 +40,33 @@ def check_folder(folder: Path) -> None:
 
 
 def write_preferences(folder: Path, rows: Iterable[PreferenceRow | Dropped], origin: Origin) -> Summary:
-    """Stream `rows` into a folder that `check_folder` passed; an earlier run's files are replaced at the end."""
+    """Stream `rows` into a folder that `check_folder` passed; an earlier run's files are replaced when all rows are there.
+
+    When `rows` raises, the folder is left as it was.
+    """
     unfinished = folder / UNFINISHED
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
+    try:
+        summary = _write_all(unfinished, rows, origin)
+    except BaseException:
+        shutil.rmtree(unfinished)
+        if not any(folder.iterdir()):
+            folder.rmdir()
+        raise
+    _move_into_place(unfinished, folder)
+    return summary
+
+
+def _write_all(folder: Path, rows: Iterable[PreferenceRow | Dropped], origin: Origin) -> Summary:
     tally = Tally()
-    _write_lines(unfinished, rows, tally)
+    _write_lines(folder, rows, tally)
     summary = tally.summary(origin)
     for split in summary.by_split:
-        write_parquet(unfinished / f"{split}.jsonl", unfinished / f"{split}.parquet")
-    (unfinished / CARD).write_text(dataset_card(summary), encoding="utf-8")
+        write_parquet(folder / f"{split}.jsonl", folder / f"{split}.parquet")
+    (folder / CARD).write_text(dataset_card(summary), encoding="utf-8")
     described = json.dumps({"made_by": MAKER, **asdict(summary)}, indent=2, ensure_ascii=False)
-    (unfinished / SUMMARY).write_text(described + "\n", encoding="utf-8")
-    _move_into_place(unfinished, folder)
+    (folder / SUMMARY).write_text(described + "\n", encoding="utf-8")
     return summary
 
 

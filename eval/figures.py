@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from eval.types import PairScore, PolicyResult
+from eval.types import PairScore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,13 +18,12 @@ CHOSEN_COLOUR, REJECTED_COLOUR = "#2b7bba", "#e08a3c"
 BOX_WIDTH, OFFSET = 0.34, 0.2
 
 
-def draw_logps(results: Sequence[PolicyResult], title: str, file: Path) -> None:
-    """Write a PNG: per policy a box of the chosen and of the rejected side, as sums (left) and per token (right)."""
-    figure = Figure(figsize=(max(8.0, 2.6 + 1.8 * len(results)), 4.6), layout="constrained")
+def draw_logps(scores: Mapping[str, Sequence[PairScore]], title: str, file: Path) -> None:
+    """Write a PNG from each policy's scores: per policy a box of the chosen and of the rejected side, as sums (left) and per token (right)."""
+    figure = Figure(figsize=(max(8.0, 2.6 + 1.8 * len(scores)), 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    names = [result.policy.name for result in results]
-    _draw_boxes(left, names, [_sums(result.scores) for result in results], "log π(y|x), summed (nats)")
-    _draw_boxes(right, names, [_per_token(result.scores) for result in results], "log π(y|x) / |y| (nats per token)")
+    _draw_boxes(left, {name: _sums(own) for name, own in scores.items()}, "log π(y|x), summed (nats)")
+    _draw_boxes(right, {name: _per_token(own) for name, own in scores.items()}, "log π(y|x) / |y| (nats per token)")
     handles = [Patch(color=CHOSEN_COLOUR, label="chosen y_w"), Patch(color=REJECTED_COLOUR, label="rejected y_l")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     figure.suptitle(title, fontsize=11)
@@ -42,13 +41,12 @@ def _per_token(scores: Sequence[PairScore]) -> tuple[list[float], list[float]]:
     return chosen, [score.rejected_logp / score.rejected_tokens for score in scores]
 
 
-def _draw_boxes(
-    axes: Axes, names: Sequence[str], values: Sequence[tuple[Sequence[float], Sequence[float]]], label: str
-) -> None:
+def _draw_boxes(axes: Axes, values: Mapping[str, tuple[list[float], list[float]]], label: str) -> None:
+    names = list(values)
     sides = ((-OFFSET, CHOSEN_COLOUR, 0), (OFFSET, REJECTED_COLOUR, 1))
     for offset, colour, side in sides:
         boxes = axes.boxplot(
-            [pair[side] for pair in values],
+            [pair[side] for pair in values.values()],
             positions=[place + offset for place in range(len(names))],
             widths=BOX_WIDTH,
             patch_artist=True,

@@ -30,12 +30,20 @@ def write_report(comparison: Comparison, out: Path) -> None:
     """Write all five files into `out`, which is made if it is missing."""
     out.mkdir(parents=True, exist_ok=True)
     tables, samples = tables_of(comparison), samples_of(comparison)
-    draw_logps(comparison.results, f"log π(y|x) of {len(comparison.pairs)} held-out pairs", out / FIGURE)
+    drawn = paper_pairs(comparison)
+    scores = {each.policy.name: [each.scores[index] for index in drawn] for each in comparison.results}
+    draw_logps(scores, f"{len(drawn)} held-out pairs", out / FIGURE)
     figure = (out / FIGURE).read_bytes()
     write_jsonl(out / "answers.jsonl", answer_rows(comparison))
     _write_text(out / "report.md", to_markdown(comparison, tables, samples))
     _write_text(out / "report.html", to_html(headline(comparison), tables, samples, figure, CAPTION))
     _write_text(out / "report.json", json.dumps(to_json(comparison), indent=2, ensure_ascii=False) + "\n")
+
+
+def paper_pairs(comparison: Comparison) -> list[int]:
+    """The pairs to draw: the paper's own, or the first kind of length-matched ones where the data has no others."""
+    control = min(row.control for row in comparison.pairs)
+    return [index for index, row in enumerate(comparison.pairs) if row.control == control]
 
 
 def _write_text(file: Path, text: str) -> None:
@@ -107,9 +115,9 @@ def escape_markdown(text: str) -> str:
     """Text as one line in which nothing is markup.
 
     >>> escape_markdown("y_w | *\\n<b>")
-    'y\\\\_w \\\\| \\\\* \\\\<b\\\\>'
+    'y\\\\_w \\\\| \\\\* \\\\<b>'
     """
-    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*_\[<#|~])", r"\\\1", " ".join(text.split()))
 
 
 def _fenced(text: str) -> str:

@@ -74,4 +74,7 @@ def select_rows(rows: Sequence[HeldOutRow], context_size: int | None, limit: int
 
 def unique_prompts(rows: Sequence[HeldOutRow]) -> list[HeldOutRow]:
     """One row for each prompt: pairs that differ only in their rejected side are asked once."""
-    return list({row.prompt: row for row in reversed(rows)}.values())[::-1]
+    first: dict[tuple[Message, ...], HeldOutRow] = {}
+    for row in rows:
+        first.setdefault(row.prompt, row)
+    return list(first.values())

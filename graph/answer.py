@@ -13,7 +13,7 @@ from graph.types import Excerpt, Message
 
 REASON, ANSWER = "###Reason:", "###Answer:"
 NOT_FOUND = "not in the documents"
-_FORM = re.compile(rf"^\s*{REASON}\s*(?P<reason>.+?)\s*{ANSWER}\s*(?P<answer>[^\n]+?)\s*$", re.DOTALL)
+_FORM = re.compile(rf"^\s*{REASON}\s*(?P<reason>\S.*?)\s*{ANSWER}\s*(?P<answer>\S[^\n]*?)\s*$", re.DOTALL)
 _CITATION = re.compile(r"\s?\[(\d{1,4})\]")
 
 

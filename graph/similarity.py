@@ -24,7 +24,9 @@ def similarity_graph(vectors_ND: Floats, neighbours: int, min_similarity: float)
     others_NK = found_NK != rows_NK
     # A row whose duplicates pushed it out of its own list has one neighbour too many: the farthest goes.
     rank_NK = np.cumsum(others_NK, axis=1)
-    keep_NK = others_NK & (rank_NK <= neighbours) & (found_NK >= 0) & (cosines_NK >= min_similarity - 1e-6)
+    keep_NK = (
+        others_NK & (rank_NK <= neighbours) & (found_NK >= 0) & (cosines_NK >= min_similarity - 1e-6) & (cosines_NK > 0)
+    )
     edges = sp.coo_array((cosines_NK[keep_NK], (rows_NK[keep_NK], found_NK[keep_NK])), shape=(count, count)).tocsr()
     return sp.csr_array(edges.maximum(edges.T))
 

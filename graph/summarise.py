@@ -10,6 +10,8 @@ import numpy as np
 from graph.types import Floats
 
 RELEVANCE = 0.7
+REPEATS = 0.95
+"""Cosine from which a sentence says what a chosen one says."""
 MAX_CANDIDATES = 200
 
 
@@ -40,6 +42,7 @@ def choose_sentences(vectors_SD: Floats, count_tokens: Callable[[int], int], max
         if room <= 0:
             break
         nearest_C = np.maximum(nearest_C, vectors_CD @ vectors_CD[best])
+        open_C &= nearest_C < REPEATS
     return sorted(chosen)
 
 

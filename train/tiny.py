@@ -106,9 +106,8 @@ def new_llama(settings: TinySettings, tokenizer: PreTrainedTokenizerFast) -> Any
 
 
 def token_stream(texts: Sequence[str], tokenizer: PreTrainedTokenizerFast) -> Tensor:
-    """All texts one after another, each closed by the end token: int64[tokens]."""
-    ids = [token for text in texts for token in [*tokenizer(text)["input_ids"], tokenizer.eos_token_id]]
-    return torch.tensor(ids)
+    """All texts one after another, blank lines between: int64[tokens]. The end token is left to fine-tuning."""
+    return torch.tensor([token for text in texts for token in tokenizer(f"{text}\n\n")["input_ids"]])
 
 
 def random_blocks(stream: Tensor, batch_size: int, block_tokens: int, steps: int, seed: int) -> Iterator[Tensor]:

@@ -35,9 +35,9 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
             if unit.kind == "heading":
                 subject = title if titled and title else unit.text
                 continue
-            if sum(any(map(str.isalpha, word)) for word in unit.text.split()) < MIN_WORDS:
-                continue
             lead, body = _standalone(unit, subject)
+            if sum(any(map(str.isalpha, word)) for word in body.split()) < MIN_WORDS:
+                continue
             names = ((subject,) if lead else ()) + find_names(body, known)
             start = passage.start + unit.start
             statements.append(Statement(lead + body, distinct_names(names), start, start + len(unit.text)))

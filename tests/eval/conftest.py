@@ -1,6 +1,7 @@
 """A small world to evaluate in: a random Llama, three runs that grew from it, and preference data with hostile texts."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,15 @@ def preference(question: int, context_size: int, split: str, control: str = "") 
         reasoner="rules",
         control=control,
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models this small run faster on one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

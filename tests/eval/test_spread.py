@@ -37,5 +37,5 @@ def test_a_command_takes_several_values():
     def compare(index: str, runs: list[str] = typer.Option(...), data: str = "none", as_json: bool = False):  # noqa: B008
         seen.update(index=index, runs=runs, data=data, as_json=as_json)
 
-    app("I --runs A B C --data D --as-json".split(), standalone_mode=False)
+    app(["I", "--runs", "A", "B", "C", "--data", "D", "--as-json"], standalone_mode=False)
     assert seen == {"index": "I", "runs": ["A", "B", "C"], "data": "D", "as_json": True}

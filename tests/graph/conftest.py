@@ -1,0 +1,22 @@
+"""One real encoder for the whole run, a fast stand-in where only identity matters, and a small index of real text."""
+
+import pytest
+
+from graph.build import build_index
+from graph.encoder import open_encoder
+from graph.index import Index, open_index
+from graph.settings import IndexSettings
+from graph.types import Encoder
+from tests.corpora import ISLES
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Encoder:
+    return open_encoder("minilm")
+
+
+@pytest.fixture(scope="session")
+def isles(tmp_path_factory: pytest.TempPathFactory, minilm: Encoder) -> Index:
+    folder = tmp_path_factory.mktemp("isles") / "index"
+    build_index(folder, ISLES, IndexSettings(min_similarity=0.2), lambda spec: minilm)
+    return open_index(folder, lambda spec: minilm)

@@ -1,0 +1,195 @@
+"""The life of an index: order of arrival, repetition, replacement and bad input never show in what it holds."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from graph.arrays import Strings, load_arrays
+from graph.build import build_index, settings_for
+from graph.data import IndexData
+from graph.errors import UserError
+from graph.index import open_index
+from graph.lock import writer_lock
+from graph.read import read_documents
+from graph.settings import IndexSettings
+from graph.types import Document, Encoder
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+
+SETTINGS = IndexSettings(max_passage_tokens=30, max_chunk_tokens=60, max_summary_tokens=20)
+
+
+def build(folder: Path, documents: list[Document], encoder: Encoder | None = None) -> IndexData:
+    build_index(folder, documents, SETTINGS, lambda spec: encoder or HashEncoder())
+    return load_arrays(folder, IndexData)
+
+
+def assert_same(a: IndexData, b: IndexData) -> None:
+    for field in fields(IndexData):
+        left, right = getattr(a, field.name), getattr(b, field.name)
+        if isinstance(left, Strings):
+            assert [left[i] for i in range(len(left))] == [right[i] for i in range(len(right))], field.name
+        elif sp.issparse(left):
+            assert left.shape == right.shape and (left != right).nnz == 0, field.name
+        else:
+            assert np.array_equal(left, right), field.name
+
+
+documents = st.lists(
+    st.builds(
+        Document,
+        st.sampled_from("abcdef"),
+        st.sampled_from(["", "Lantern", "Port Ellery"]),
+        st.lists(
+            st.sampled_from(["The Lantern sails.", "Port Ellery is old.", "It rains in Tarn.", "No. 5 was lost."]),
+            min_size=1,
+        ).map(" ".join),
+    ),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda document: document.source,
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(given_documents=documents, extra=documents, order=st.randoms(use_true_random=False))
+def test_order_repetition_and_replacement_do_not_show(
+    given_documents: list[Document], extra: list[Document], order: object, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("life")
+    whole = build(folder / "whole", given_documents)
+    shuffled = list(given_documents)
+    order.shuffle(shuffled)  # type: ignore[attr-defined]
+    for document in shuffled:
+        one_by_one = build(folder / "single", [document])
+    assert_same(whole, one_by_one)
+    assert_same(whole, build(folder / "whole", given_documents))
+    build(folder / "detour", extra)
+    changed = {document.source for document in extra} - {document.source for document in given_documents}
+    if not changed:
+        assert_same(whole, build(folder / "detour", given_documents))
+
+
+def test_counts_spans_and_shared_propositions(tmp_path: Path) -> None:
+    shared = "Tarn is a village. "
+    data = build(tmp_path / "i", [Document("a", "", shared + shared), Document("b", "", "It is so. " + shared)])
+    row = [data.proposition_texts[i] for i in range(len(data.proposition_texts))].index("Tarn is a village.")
+    assert data.passage_proposition_PN[:, [row]].toarray().ravel().tolist() == [2, 1]
+    proposition = open_index(tmp_path / "i").proposition(row)
+    assert [(span.source, span.start, span.end) for span in proposition.spans] == [
+        ("a", 0, 18),
+        ("a", 19, 37),
+        ("b", 10, 28),
+    ]
+    after = build(tmp_path / "i", [Document("a", "", "Nothing here.")])
+    assert sum(after.passage_proposition_PN.data) == 3 and after.passage_proposition_PN.shape[1] == 3
+
+
+def test_no_text_is_encoded_twice_even_after_a_crash(tmp_path: Path) -> None:
+    class Dying(HashEncoder):
+        left = 2
+
+        def encode(self, texts):  # type: ignore[no-untyped-def]
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left -= 1
+            return super().encode(texts)
+
+    dying, healthy = Dying(), HashEncoder()
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "i", ISLES, dying)
+    data = build(tmp_path / "i", ISLES, healthy)
+    assert dying.seen and healthy.seen and not set(dying.seen) & set(healthy.seen)
+    fresh = HashEncoder()
+    assert_same(data, build(tmp_path / "fresh", ISLES, fresh))
+    assert sorted(dying.seen + healthy.seen) == sorted(fresh.seen)
+    again = HashEncoder()
+    build(tmp_path / "i", ISLES, again)
+    assert again.seen == []
+
+
+def test_offsets_of_passages_slice_the_files_themselves(tmp_path: Path, minilm: Encoder) -> None:
+    folder = Path(__file__).parents[2] / "examples/documents"
+    some = [
+        d for d in read_documents(folder, print) if d.source in ("pomfret-code.md", "corrow-tram-timetable-2022.md")
+    ]
+    build_index(tmp_path / "i", some, IndexSettings(max_passage_tokens=40), lambda spec: minilm)
+    index = open_index(tmp_path / "i", lambda spec: minilm)
+    for document in some:
+        text = (folder / document.source).read_text(encoding="utf-8")
+        passages = index.passages_of(document.source)
+        assert len(passages) > 1
+        assert all(text[p.start : p.end] == p.text and minilm.count_tokens(p.text) <= 40 for p in passages)
+    assert "<|endoftext|>" in " ".join(p.text for p in index.passages_of("pomfret-code.md"))
+
+
+def test_bad_input_leaves_nothing_behind_and_an_index_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "c.jsonl"
+    file.write_text('{"id": "a", "text": "x y."}\n{"id": "b"}\n')
+    with pytest.raises(UserError, match="line 2"):
+        build_index(tmp_path / "new", read_documents(file, print), SETTINGS, lambda spec: HashEncoder())
+    assert not (tmp_path / "new").exists()
+    before = build(tmp_path / "old", ISLES)
+    with pytest.raises(UserError, match="line 2"):
+        build_index(tmp_path / "old", read_documents(file, print), SETTINGS, lambda spec: HashEncoder())
+    assert_same(before, build(tmp_path / "old", ISLES))
+
+
+def test_another_encoder_other_settings_and_foreign_folders_are_refused(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    with pytest.raises(UserError, match="made with encoder"):
+        build(tmp_path / "i", ISLES, HashEncoder("another"))
+    with pytest.raises(UserError, match="made with encoder"):
+        open_index(tmp_path / "i", lambda spec: HashEncoder("another")).encode_query("x")
+    with pytest.raises(UserError, match=r"min_similarity = 0\.7, but this index was made with min_similarity = 0\.5"):
+        build_index(
+            tmp_path / "i",
+            ISLES,
+            settings_for(tmp_path / "i", None, ["min_similarity=0.7"]),
+            lambda spec: HashEncoder(),
+        )
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/letter.txt").write_text("dear")
+    with pytest.raises(UserError, match="exists and is not an index"):
+        build(tmp_path / "home", ISLES)
+
+
+def test_a_run_without_flags_takes_the_settings_of_the_index(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    assert settings_for(tmp_path / "i", None, []) == SETTINGS
+
+
+def test_a_second_writer_is_refused_and_named(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    with writer_lock(tmp_path / "i"), pytest.raises(UserError, match=r"being written by process \d+"):
+        build(tmp_path / "i", ISLES)
+
+
+def test_a_file_cut_short_is_named(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    file = tmp_path / "i/arrays-000001/passage_vectors_PD.npy"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(UserError, match=r"passage_vectors_PD\.npy"):
+        open_index(tmp_path / "i")
+
+
+def test_a_reader_keeps_its_generation_while_the_next_is_written(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    index = open_index(tmp_path / "i", lambda spec: HashEncoder())
+    build(tmp_path / "i", [Document("new", "New", "A new ferry came.")])
+    assert index.sources() == ("ada", "bread", "lantern", "marlow", "tarn")
+    assert index.passages_of("tarn")[0].text == ISLES[3].text
+    assert open_index(tmp_path / "i").passages_of("new")[0].text == "A new ferry came."
+
+
+def test_the_manifest_names_every_file_with_its_checksum(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    manifest = json.loads((tmp_path / "i/manifest.json").read_text())
+    assert set(manifest["files"]) == {file.name for file in (tmp_path / "i/arrays-000001").iterdir()}
+    assert manifest["settings"] == SETTINGS.model_dump()

@@ -1,0 +1,95 @@
+import json
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+import stamina
+
+from graph.errors import UserError
+from graph.types import CompletionRequest, Message
+from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, open_openai
+from tests.fakes import chat_server
+
+
+@pytest.fixture(autouse=True)
+def no_waiting() -> Iterator[None]:
+    with stamina.set_testing(True, attempts=ATTEMPTS, cap=True):
+        yield
+
+
+def ask(text: str, **options: object) -> CompletionRequest:
+    return CompletionRequest((Message("system", "Be brief."), Message("user", text)), **{"max_tokens": 9, **options})  # type: ignore[arg-type]
+
+
+def test_answers_come_in_the_order_asked_and_never_too_many_at_once() -> None:
+    def slow_first(body: dict[str, object], number: int) -> str:
+        time.sleep(0.15 if number == 1 else 0.03)
+        return "echo " + body["messages"][-1]["content"]  # type: ignore[index]
+
+    with chat_server(slow_first) as server:
+        model = open_openai(f"org/name@{server.url}")
+        made = model.complete([ask(str(number)) for number in range(3 * IN_FLIGHT)])
+    assert [one.text for one in made] == [f"echo {number}" for number in range(3 * IN_FLIGHT)]
+    assert 1 < server.most_running <= IN_FLIGHT
+    assert model.name == "org/name"
+
+
+def test_every_parameter_reaches_the_server() -> None:
+    schema = {"type": "object", "properties": {"answer": {"type": "string"}}}
+    with chat_server(lambda body, number: "one two three") as server:
+        model = open_openai(f"m@{server.url}")
+        made = model.complete([ask("hi", temperature=0.5, seed=7, schema=schema, max_tokens=2)])[0]
+        model.complete([ask("hi")])
+    full, bare = server.asked
+    assert full["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
+    assert (full["model"], full["max_tokens"], full["temperature"], full["seed"]) == ("m", 2, 0.5, 7)
+    assert full["response_format"]["json_schema"]["schema"] == schema
+    assert "response_format" not in bare and "seed" not in bare
+    assert (made.text, made.finish_reason, made.prompt_tokens, made.completion_tokens) == ("one two", "length", 7, 3)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_passing_trouble_is_tried_again(status: int) -> None:
+    with chat_server(lambda body, number: (status, "{}") if number < ATTEMPTS else "there") as server:
+        assert open_openai(f"m@{server.url}").complete([ask("hi")])[0].text == "there"
+    assert len(server.asked) == ATTEMPTS
+
+
+@pytest.mark.parametrize(("status", "calls"), [(503, ATTEMPTS), (400, 1), (401, 1), (404, 1)])
+def test_tries_are_bounded_and_a_refusal_is_final(status: int, calls: int) -> None:
+    with chat_server(lambda body, number: (status, json.dumps({"error": {"message": "no model m"}}))) as server:
+        with pytest.raises(UserError, match=f"status {status}.*no model m"):
+            open_openai(f"m@{server.url}").complete([ask("hi")])
+        assert len(server.asked) == calls
+
+
+@pytest.mark.parametrize("body", ["<html>hello</html>", "{}", '{"choices": []}', '{"choices": [{"index": 0}]}', "[]"])
+def test_an_answer_of_another_shape_is_told(body: str) -> None:
+    with chat_server(lambda request, number: (200, body)) as server, pytest.raises(UserError, match="not a chat comp"):
+        open_openai(f"m@{server.url}").complete([ask("hi")])
+
+
+def test_an_unreachable_server_is_named_with_the_remedy() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    with pytest.raises(UserError, match=f"{url}: no answer after {ATTEMPTS} tries.*start the server"):
+        open_openai(f"m@{url}").complete([ask("hi")])
+
+
+@pytest.mark.parametrize("target", ["name", "name@", "@http://x/v1", "name@localhost"])
+def test_another_form_is_refused(target: str) -> None:
+    with pytest.raises(UserError, match="openai:NAME@URL"):
+        open_openai(target)
+
+
+@pytest.mark.parametrize("target", ["m@file:///etc/passwd", "m@ftp://host/v1", "m@http:///v1"])
+def test_only_http_addresses_are_opened(target: str) -> None:
+    with pytest.raises(UserError, match="an http:// or https:// address"):
+        open_openai(target)
+
+
+def test_tokens_are_estimated_from_above() -> None:
+    model = open_openai("m@http://localhost/v1")
+    assert [model.count_tokens(text) for text in ("", "abc", "abcd", "€€")] == [0, 1, 2, 2]

@@ -30,7 +30,7 @@ def show_answer(answer: Answer) -> str:
     if answer.reason:
         lines += ["", _wrap(f"Reason: {answer.reason}", "")]
     for number, excerpt in answer.citations.items():
-        lines += ["", _wrap(f"[{number}] {excerpt.title}  {_place(excerpt)}", ""), _wrap(excerpt.text)]
+        lines += ["", _wrap(f"[{number}] {excerpt.title} · {_place(excerpt)}", ""), _wrap(excerpt.text)]
     notes = list(_notes(answer))
     return "\n".join([*lines, *([""] if notes else []), *notes])
 
@@ -54,7 +54,7 @@ def _notes(answer: Answer) -> Iterator[str]:
 
 
 def _heading(rank: int, found: Scored[Passage] | Scored[Summary], title: str, place: str) -> str:
-    return _wrap(f"{rank}. {found.score:.3f}  {title}  {place}", "")
+    return _wrap(f"{rank}. {found.score:.3f} · {title} · {place}", "")
 
 
 def _place(item: Passage | Excerpt) -> str:

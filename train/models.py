@@ -25,7 +25,7 @@ def load_policy(source: str, precision: Precision = "float32") -> tuple[Any, Pre
     `source` is a model's folder, an adapter's folder or a hub name. UserError when it, or an adapter's base, is missing.
     """
     model = load_model(source, precision)
-    return model.to(device()).eval(), load_tokenizer(source)
+    return model.to(device()).eval().requires_grad_(False), load_tokenizer(source)
 
 
 def load_model(source: str, precision: Precision, trainable: bool = False) -> Any:

@@ -5,6 +5,7 @@ No statistics of the corpus enter here: the same sentence in the same document a
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 _WORD = re.compile(r"[^\W_]+(?:['’.&/-][^\W_]+)*")
 _LINK = re.compile(
@@ -13,221 +14,20 @@ _LINK = re.compile(
 _ABBREVIATED = frozenset(
     ["dr", "mr", "mrs", "ms", "st", "jr", "sr", "prof", "capt", "col", "gen", "lt", "rev", "hon", "no", "mt", "ft"]
 )
-_FUNCTION_WORDS = frozenset(
-    [
-        "a",
-        "about",
-        "above",
-        "according",
-        "additionally",
-        "after",
-        "afterwards",
-        "again",
-        "all",
-        "also",
-        "although",
-        "among",
-        "an",
-        "and",
-        "another",
-        "any",
-        "anything",
-        "are",
-        "around",
-        "as",
-        "at",
-        "away",
-        "because",
-        "before",
-        "behind",
-        "being",
-        "below",
-        "besides",
-        "between",
-        "both",
-        "but",
-        "by",
-        "can",
-        "could",
-        "currently",
-        "despite",
-        "did",
-        "do",
-        "does",
-        "during",
-        "each",
-        "earlier",
-        "either",
-        "else",
-        "even",
-        "eventually",
-        "every",
-        "everyone",
-        "everything",
-        "few",
-        "finally",
-        "first",
-        "for",
-        "formerly",
-        "from",
-        "further",
-        "furthermore",
-        "had",
-        "has",
-        "have",
-        "he",
-        "hence",
-        "her",
-        "here",
-        "hers",
-        "herself",
-        "him",
-        "himself",
-        "his",
-        "how",
-        "however",
-        "i",
-        "if",
-        "in",
-        "indeed",
-        "initially",
-        "instead",
-        "into",
-        "is",
-        "it",
-        "its",
-        "itself",
-        "just",
-        "last",
-        "later",
-        "many",
-        "may",
-        "me",
-        "meanwhile",
-        "might",
-        "moreover",
-        "most",
-        "much",
-        "must",
-        "my",
-        "near",
-        "neither",
-        "nevertheless",
-        "next",
-        "no",
-        "none",
-        "nor",
-        "not",
-        "notably",
-        "nothing",
-        "now",
-        "of",
-        "off",
-        "often",
-        "on",
-        "once",
-        "one",
-        "only",
-        "or",
-        "originally",
-        "other",
-        "others",
-        "otherwise",
-        "our",
-        "out",
-        "over",
-        "overall",
-        "own",
-        "part",
-        "perhaps",
-        "please",
-        "previously",
-        "rather",
-        "recently",
-        "same",
-        "second",
-        "several",
-        "she",
-        "should",
-        "similarly",
-        "since",
-        "so",
-        "some",
-        "someone",
-        "something",
-        "sometimes",
-        "soon",
-        "still",
-        "subsequently",
-        "such",
-        "than",
-        "that",
-        "the",
-        "their",
-        "theirs",
-        "them",
-        "themselves",
-        "then",
-        "there",
-        "thereafter",
-        "therefore",
-        "these",
-        "they",
-        "third",
-        "this",
-        "those",
-        "though",
-        "three",
-        "through",
-        "throughout",
-        "thus",
-        "to",
-        "today",
-        "together",
-        "too",
-        "toward",
-        "towards",
-        "two",
-        "under",
-        "unless",
-        "unlike",
-        "until",
-        "up",
-        "upon",
-        "us",
-        "very",
-        "was",
-        "we",
-        "were",
-        "what",
-        "when",
-        "where",
-        "whereas",
-        "whether",
-        "which",
-        "while",
-        "who",
-        "whom",
-        "whose",
-        "why",
-        "will",
-        "with",
-        "within",
-        "without",
-        "would",
-        "yes",
-        "yet",
-        "you",
-        "your",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-    ]
-)
+_FUNCTION_WORDS = """
+a about above according additionally after afterwards again all also although among an and another any anything are
+around as at away because before behind being below besides between both but by can could currently despite did do
+does during each earlier eight either else even eventually every everyone everything few finally first five for
+formerly four from further furthermore had has have he hence her here hers herself him himself his how however i if
+in indeed initially instead into is it its itself just last later many may me meanwhile might moreover most much
+must my near neither nevertheless next nine no none nor not notably nothing now of off often on once one only or
+originally other others otherwise our out over overall own part perhaps please previously rather recently same
+second seven several she should similarly since six so some someone something sometimes soon still subsequently such
+ten than that the their theirs them themselves then there thereafter therefore these they third this those though
+three through throughout thus to today together too toward towards two under unless unlike until up upon us very was
+we were what when where whereas whether which while who whom whose why will with within without would yes yet you
+your
+"""
 _MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 _DATE = re.compile(
     rf"\b(?:\d{{1,2}} (?:{_MONTHS})(?: \d{{4}})?|(?:{_MONTHS}) \d{{1,2}}(?:, \d{{4}})?|(?:{_MONTHS}) \d{{4}})\b"
@@ -295,7 +95,7 @@ def _capitalised_runs(sentence: str) -> Iterator[tuple[int, int]]:
     for match in _WORD.finditer(sentence):
         word = match[0]
         joins = run is not None and _joins(sentence[: run[1]], sentence[run[1] : match.start()])
-        capital = word[0].isupper() and (joins or word.casefold() not in _FUNCTION_WORDS)
+        capital = word[0].isupper() and (joins or word.casefold() not in _function_words())
         numeral = joins and word.isdigit() and len(word) <= 4
         if not (capital or numeral):
             continue
@@ -307,6 +107,11 @@ def _capitalised_runs(sentence: str) -> Iterator[tuple[int, int]]:
             run = match.span()
     if run is not None:
         yield run
+
+
+@cache
+def _function_words() -> frozenset[str]:
+    return frozenset(_FUNCTION_WORDS.split())
 
 
 def _joins(before: str, gap: str) -> bool:

@@ -1,0 +1,184 @@
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+import graph.index
+from data_synth import reasons
+from data_synth.cli import register
+from graph.build import build_index
+from graph.errors import UserError
+from graph.questions import read_questions
+from graph.settings import IndexSettings
+from graph.types import CompletionRequest, LanguageModel
+from serve.ledger import Ledger
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, ScriptedModel
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+BORN = {
+    "id": "born",
+    "question": "Where was Ada Marlow born?",
+    "answers": ["Tarn", "in Tarn"],
+    "gold_ids": ["ada"],
+    "evidence": [{"id": "ada", "quote": "She was born in Tarn and died on 4 May 1931."}],
+    "type": "single",
+    "split": "train",
+}
+KELP = {
+    "id": "kelp",
+    "question": "Does kelp bread keep for a week?",
+    "answers": ["yes"],
+    "gold_ids": ["bread"],
+    "type": "boolean",
+    "split": "test",
+}
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("synth") / "index"
+    build_index(folder, ISLES, IndexSettings(), lambda spec: HashEncoder())
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = partial(graph.index.open_index, open_by_spec=lambda spec: HashEncoder())
+    monkeypatch.setattr(graph.index, "open_index", opened)
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    return write_questions(tmp_path / "questions.jsonl", BORN, KELP)
+
+
+def write_questions(file: Path, *rows: dict[str, Any]) -> Path:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def run(index: Path, questions: Path, *arguments: object, model: ScriptedModel | None = None) -> Result:
+    def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
+        assert model is not None and spec == "scripted"
+        return model if ledger is None else Ledger(model, ledger)
+
+    app = typer.Typer()
+    register(app, open_model)
+    words = ["synth", "preferences", str(index), "--questions", str(questions), *map(str, arguments)]
+    done = CliRunner().invoke(app, words)
+    if isinstance(done.exception, Exception):
+        raise done.exception
+    return done
+
+
+def rows_in(folder: Path, split: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / f"{split}.jsonl").read_text().splitlines()]
+
+
+def test_rows_are_written_and_summed_up(index: Path, questions: Path, tmp_path: Path) -> None:
+    done = run(index, questions, "--out", tmp_path / "out", "--max-context", 3, "--json")
+    summary = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert summary["by_split"] == {"train": 4, "test": 4} and summary["by_context_size"] == dict.fromkeys("0123", 2)
+    for row in rows_in(tmp_path / "out", "train"):
+        holders = [n for n, text in enumerate(row["prompt"][1]["content"].split("\n["), 1) if "born in Tarn" in text]
+        cited = f" [{holders[0]}]" if holders else ""
+        expected = f"###Reason: She was born in Tarn and died on 4 May 1931{cited}. ###Answer: Tarn"
+        assert row["chosen"][0]["content"] == expected
+    assert any("[" in row["chosen"][0]["content"] for row in rows_in(tmp_path / "out", "train"))
+    first = rows_in(tmp_path / "out", "test")[0]["chosen"][0]["content"]
+    assert first == "###Reason: It keeps for nine days. ###Answer: yes"
+    assert not (tmp_path / "out" / "ledger.sqlite").exists()
+
+
+def test_the_same_inputs_give_the_same_bytes(index: Path, questions: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        run(index, questions, "--out", tmp_path / name, "--mode", "hierarchy")
+    files = sorted(file.name for file in (tmp_path / "one").iterdir())
+    assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes() for name in files)
+
+
+def test_a_preview_writes_nothing(index: Path, questions: Path, tmp_path: Path) -> None:
+    shown = json.loads(run(index, questions, "--preview", 2, "--json").stdout)
+    assert [row["id"] for row in shown["rows"]] == ["born#0", "born#1"]
+    assert "chosen:   ###Reason: She was born" in run(index, questions, "--preview", 1).stdout
+    assert list(tmp_path.iterdir()) == [questions]
+
+
+def test_a_reasoner_writes_through_the_ledger_and_its_failures_are_counted(
+    index: Path, questions: Path, tmp_path: Path
+) -> None:
+    bad = iter(["no form", "###Reason: Given the answer, Tarn. ###Answer: Tarn", "###Reason: So. ###Answer: Quill"])
+
+    def reply(request: CompletionRequest) -> str:
+        text = request.messages[0].content
+        if "kelp bread keep" in text:
+            return "###Reason: Nine days are more than seven [1] [8]. ###Answer: Yes."
+        return next(bad, "###Reason: She was born there. ###Answer: Tarn")
+
+    model = ScriptedModel(reply, batch_size=8)
+    out = tmp_path / "out"
+    options = ("--out", out, "--max-context", 3, "--reasoner", "scripted")
+    done = run(index, questions, *options, "--json", model=model)
+    summary = json.loads(done.stdout)
+    assert summary["drops"] == {reasons.WRONG: 1, reasons.LEAK: 1, reasons.MALFORMED: 1}
+    assert summary["rows"] == 5 and done.exit_code == 0
+    kelp = [row["chosen"][0]["content"] for row in rows_in(out, "test")]
+    assert (
+        kelp
+        == ["###Reason: Nine days are more than seven. ###Answer: yes"]
+        + ["###Reason: Nine days are more than seven [1]. ###Answer: yes"] * 3
+    )
+    assert {row["reasoner"] for row in rows_in(out, "test")} == {"scripted"}
+
+    before = {name: (out / name).read_bytes() for name in ("train.jsonl", "test.parquet", "README.md")}
+    run(index, questions, *options, model=model)
+    assert len(model.asked) == 8, "the second run asks nothing"
+    assert {name: (out / name).read_bytes() for name in before} == before
+
+
+def test_mostly_lost_rows_end_with_status_1(index: Path, questions: Path, tmp_path: Path) -> None:
+    model = ScriptedModel(lambda request: "nothing of the form")
+    done = run(index, questions, "--out", tmp_path / "out", "--reasoner", "scripted", model=model)
+    assert done.exit_code == 1
+    assert "rows were dropped, only 0 kept" in done.stderr
+
+
+def test_splits_are_chosen(index: Path, questions: Path, tmp_path: Path) -> None:
+    run(index, questions, "--out", tmp_path / "out", "--split", "train", "--split", "dev")
+    assert (tmp_path / "out" / "train.jsonl").exists() and not (tmp_path / "out" / "test.jsonl").exists()
+
+
+def test_bad_input_is_told_and_writes_nothing(index: Path, questions: Path, tmp_path: Path) -> None:
+    elsewhere = write_questions(tmp_path / "other.jsonl", {**BORN, "gold_ids": ["mars"]})
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "notes.txt").touch()
+    out = tmp_path / "out"
+    for arguments, message in [
+        ((index, elsewhere, "--out", out), "not in the index: 'mars'"),
+        ((index, questions), "no --out"),
+        ((index, questions, "--out", out, "--mode", "magic"), "magic"),
+        ((index, questions, "--out", out, "--split", "all"), "--split all"),
+        ((index, questions, "--out", mine), "holds other files"),
+        ((tmp_path / "nowhere", questions, "--out", out), "nowhere"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            run(*arguments)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["2wiki_dev164", "hotpotqa_train", "musique_train100", "entailmentbank", "graphragbench_medical"]
+)
+def test_public_question_sets_are_read(name: str) -> None:
+    file = SHARED / name / "questions.jsonl"
+    if not file.exists():
+        pytest.skip(f"{file} is not here")
+    found = read_questions(file)
+    assert len(found) >= 100 and not any(question.evidence for question in found)

@@ -1,0 +1,135 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from data_synth import write
+from data_synth.preferences import DUPLICATE
+from data_synth.summary import Lengths, Origin
+from data_synth.types import Dropped, PreferenceRow, preference_from_json, preference_to_json
+from data_synth.write import check_folder, preference_schema, write_preferences
+from graph.errors import UserError
+from graph.types import Message
+
+ORIGIN = Origin("idx", "q.jsonl", "dense", 5, "rules")
+
+
+def row(number: int, split: str = "train", words: int = 3) -> PreferenceRow:
+    return PreferenceRow(
+        id=f"q{number}#1",
+        prompt=(Message("system", "s"), Message("user", f"Frage {number} é\n\u2028 x")),
+        chosen="word " * (words - 1) + "word",
+        rejected="word",
+        question_id=f"q{number}",
+        question="?",
+        answers=("a", "b"),
+        kind="" if number % 2 else "multi",
+        split=split,
+        context_size=number % 3,
+        context_ids=(),
+        gold_in_context=0.5,
+        reasoner="rules",
+    )
+
+
+ROWS = [row(0), row(1, "test", 5), Dropped("why"), row(2, words=1), Dropped(DUPLICATE), row(3, "test", 11)]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    write_preferences(tmp_path / "out", ROWS, ORIGIN)
+    assert set(contents(tmp_path / "out")) == {
+        *("train.jsonl", "train.parquet", "test.jsonl", "test.parquet", "README.md", "summary.json")
+    }
+    for split in ("train", "test"):
+        expected = [one for one in ROWS if isinstance(one, PreferenceRow) and one.split == split]
+        lines = (tmp_path / "out" / f"{split}.jsonl").read_bytes().splitlines()
+        assert [preference_from_json(json.loads(line)) for line in lines] == expected
+        table = pyarrow.parquet.read_table(tmp_path / "out" / f"{split}.parquet")
+        assert [preference_from_json(one) for one in table.to_pylist()] == expected
+
+
+def test_the_parquet_columns_are_those_of_a_row() -> None:
+    assert preference_schema().names == list(preference_to_json(row(0)))
+
+
+def test_the_summary_counts_by_hand(tmp_path: Path) -> None:
+    summary = write_preferences(tmp_path / "out", ROWS, ORIGIN)
+    assert (summary.rows, summary.duplicates, summary.drops) == (4, 1, {"why": 1})
+    assert summary.by_split == {"train": 2, "test": 2}
+    assert summary.by_kind == {"multi": 2, "unspecified": 2}
+    assert summary.by_context_size == {"0": 2, "1": 1, "2": 1}
+    assert summary.chosen_words == Lengths(5.0, 4.0, 11)
+    assert summary.rejected_words == Lengths(1.0, 1.0, 1)
+    assert summary.chosen_longer == 0.75
+    assert not summary.mostly_lost
+    saved = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (saved["rows"], saved["origin"]["reasoner"]) == (4, "rules")
+
+
+def test_more_than_half_dropped_is_mostly_lost(tmp_path: Path) -> None:
+    half = write_preferences(tmp_path / "half", [row(0), Dropped("a"), Dropped(DUPLICATE)], ORIGIN)
+    more = write_preferences(tmp_path / "more", [row(0), Dropped("a"), Dropped("b")], ORIGIN)
+    none = write_preferences(tmp_path / "none", [Dropped("a")], ORIGIN)
+    assert (half.mostly_lost, more.mostly_lost, none.mostly_lost) == (False, True, True)
+
+
+def test_the_card_loads_in_datasets_and_tells_what_was_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(write, "ROWS_PER_BATCH", 1)
+    write_preferences(tmp_path / "out", ROWS, ORIGIN)
+    loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
+    assert {split: len(rows) for split, rows in loaded.items()} == {"train": 2, "test": 2}
+    assert loaded["train"][0]["prompt"][0] == {"role": "system", "content": "s"}
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| why | 1 |" in card and "duplicates removed: 1" in card and "longer one in 75.0%" in card
+
+
+def test_same_rows_same_bytes_and_an_earlier_run_is_replaced(tmp_path: Path) -> None:
+    write_preferences(tmp_path / "out", [row(0, "dev"), row(1)], ORIGIN)
+    (tmp_path / "out" / "ledger.sqlite").write_text("kept")
+    check_folder(tmp_path / "out")
+    write_preferences(tmp_path / "out", ROWS, ORIGIN)
+    write_preferences(tmp_path / "fresh", ROWS, ORIGIN)
+    replaced = contents(tmp_path / "out")
+    assert replaced.pop("ledger.sqlite") == b"kept"
+    assert replaced == contents(tmp_path / "fresh")
+
+
+def failing() -> Iterator[PreferenceRow]:
+    yield row(0)
+    raise UserError("server gone", "", "")
+
+
+def test_a_failure_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="server gone"):
+        write_preferences(tmp_path / "new", failing(), ORIGIN)
+    assert not (tmp_path / "new").exists()
+    write_preferences(tmp_path / "old", [row(5)], ORIGIN)
+    before = contents(tmp_path / "old")
+    with pytest.raises(UserError, match="server gone"):
+        write_preferences(tmp_path / "old", failing(), ORIGIN)
+    assert contents(tmp_path / "old") == before
+
+
+def test_somebody_elses_folder_is_refused(tmp_path: Path) -> None:
+    check_folder(tmp_path / "new")
+    check_folder(tmp_path)
+    (tmp_path / "ledger.sqlite-wal").touch()
+    (tmp_path / ".unfinished").mkdir()
+    check_folder(tmp_path)
+    (tmp_path / "README.md").write_text("my thesis")
+    with pytest.raises(UserError, match=r"holds other files \('README\.md'\)"):
+        check_folder(tmp_path)
+    (tmp_path / "summary.json").write_text("[]")
+    with pytest.raises(UserError, match="holds other files"):
+        check_folder(tmp_path)
+    with pytest.raises(UserError, match="a file"):
+        check_folder(tmp_path / "README.md")

@@ -1,0 +1,60 @@
+import pytest
+
+from graph.answer import NOT_FOUND
+from graph.types import CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
+from serve.answering import answer_from
+from tests.fakes import ScriptedModel
+
+LANTERN = Passage("p1", "lantern.md", "Lantern", 0, 0, 36, "The Lantern was launched in May 1958")
+YARD = Passage("p2", "yard.md", "Yard", 3, 200, 227, "The yard closed <|im_end|> up")
+FOUND = Evidence(
+    "When was the Lantern launched?", (Scored(LANTERN, 0.9), Scored(YARD, 0.4)), trace=Trace("dense", seconds=2.0)
+)
+
+
+def answer(text: str, evidence: Evidence = FOUND, top_k: int = 5, finish: str = "stop"):  # type: ignore[no-untyped-def]
+    model = ScriptedModel(lambda request: text, finish)  # type: ignore[arg-type]
+    return answer_from(evidence, top_k, model, 64), model.asked
+
+
+def test_citations_resolve_to_their_excerpts_and_others_are_removed() -> None:
+    made, asked = answer("###Reason: It left in May [1], says [3]; the yard shut [2]. ###Answer: May 1958 [7]")
+    assert (made.reason, made.answer) == ("It left in May [1], says; the yard shut [2].", "May 1958")
+    assert made.citations == {
+        1: Excerpt("p1", "Lantern", LANTERN.text, "lantern.md", 0, 36),
+        2: Excerpt("p2", "Yard", YARD.text, "yard.md", 200, 227),
+    }
+    assert made.removed == (3, 7)
+    assert made.well_formed and made.finish_reason == "stop"
+    assert (made.question, made.model, made.prompt_tokens) == (FOUND.query, "scripted", 10)
+    assert made.seconds >= 2.0
+    assert asked[0].max_tokens == 64
+    assert (
+        "[1] Lantern: The Lantern" in asked[0].messages[1].content and "<|im_end|>" not in asked[0].messages[1].content
+    )
+
+
+def test_only_the_best_excerpts_are_shown_to_the_model() -> None:
+    made, asked = answer("###Reason: x [2] ###Answer: y", top_k=1)
+    assert "[2]" not in asked[0].messages[1].content
+    assert made.removed == (2,) and made.citations == {}
+
+
+def test_without_evidence_no_model_is_asked() -> None:
+    made, asked = answer("never", Evidence("Who?"))
+    assert asked == []
+    assert (made.answer, made.citations, made.prompt_tokens, made.completion_tokens) == (NOT_FOUND, {}, 0, 0)
+
+
+@pytest.mark.parametrize("text", ["just May 1958", "", "###Answer: May 1958", "###Reason: r ###Reason: s ###Answer: a"])
+def test_a_text_without_the_form_is_shown_and_marked(text: str) -> None:
+    made, _ = answer(text, finish="length")
+    assert not made.well_formed and made.reason == "" and made.finish_reason == "length"
+
+
+def test_the_prompt_is_the_one_of_training() -> None:
+    from graph.answer import answer_messages
+    from graph.context import build_context
+
+    _, asked = answer("x")
+    assert asked == [CompletionRequest(answer_messages(FOUND.query, build_context(FOUND, 5)), 64)]

@@ -1,0 +1,46 @@
+"""A small world to train in: a tokenizer and a Llama of a few thousand weights, and preference data over them."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+import torch
+
+from data_synth.types import preference_to_json
+from graph.jsonl import write_jsonl
+from tests.train.world import TEXTS, preference
+from train.settings import TinySettings
+from train.tiny import new_llama, train_tokenizer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models this small run faster on one thread, and the same on every machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an untrained Llama with its tokenizer; weights drawn from seed 0."""
+    folder = tmp_path_factory.mktemp("models") / "base"
+    settings = TinySettings(texts="", output="", vocabulary=600, hidden_size=32, layers=2, heads=2, context_tokens=256)
+    tokenizer = train_tokenizer(TEXTS, settings.vocabulary, settings.context_tokens)
+    new_llama(settings, tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A preference-data folder: 12 rows to learn from, 4 to measure on."""
+    folder = tmp_path_factory.mktemp("data")
+    write_jsonl(folder / "train.jsonl", (preference_to_json(preference(number)) for number in range(12)))
+    write_jsonl(folder / "dev.jsonl", (preference_to_json(preference(number)) for number in range(12, 16)))
+    return folder

@@ -1,0 +1,233 @@
+"""Whole runs on the CPU: what they leave behind, what they learn, that they repeat, and how they fail."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from graph.errors import UserError
+from tests.train.world import preference
+from train.data import both_sides, read_preferences
+from train.logps import completion_logps, pad_rows, tokenize_row
+from train.loop import prepare, run_trainer
+from train.losses import pair_dpo_loss, pair_mode_seeking_loss
+from train.models import is_adapter, load_model, load_policy
+from train.pairs import pair_trainer, train_dpo, train_ms
+from train.settings import DpoSettings, LoraSettings, MsSettings, SftSettings
+from train.sft import train_sft
+from train.types import read_run
+
+STEPS = 5
+SFT_CURVE = [6.40, 5.81, 5.11, 4.54, 4.27]
+
+
+def common(base: Path, data: Path, output: Path, **changes: Any) -> dict[str, Any]:
+    """Settings of a run of seconds."""
+    values = {"model": str(base), "data": str(data), "output": str(output), "learning_rate": 3e-3}
+    return {**values, "max_steps": STEPS, "logging_steps": 1, **changes}
+
+
+def log_of(run: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def weights_of(run: Path) -> bytes:
+    return (run / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def sft_run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A full fine-tuning run of a few steps."""
+    output = tmp_path_factory.mktemp("sft") / "run"
+    train_sft(SftSettings(**common(base, data, output)))
+    return output
+
+
+@pytest.fixture(scope="module")
+def sft_adapter(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with LoRA."""
+    output = tmp_path_factory.mktemp("lora") / "run"
+    train_sft(SftSettings(**common(base, data, output, lora=LoraSettings(rank=4, alpha=8), learning_rate=3e-2)))
+    return output
+
+
+def test_sft_follows_the_committed_curve(sft_run: Path) -> None:
+    """A fall that is slower, or a start elsewhere, means that tokens, masks, loss or optimiser changed."""
+    assert [row["loss"] for row in log_of(sft_run)] == pytest.approx(SFT_CURVE, abs=0.05)
+
+
+def test_a_finished_run_holds_all_that_it_promises(sft_run: Path, base: Path, data: Path) -> None:
+    names = {path.name for path in sft_run.iterdir()}
+    promised = {"model.safetensors", "config.json", "tokenizer.json", "settings.yaml", "log.jsonl", "README.md"}
+    assert names >= promised | {"run.json"}
+    record = read_run(sft_run)
+    assert (record.stage, record.base_model, record.data) == ("sft", str(base), str(data))
+    assert record.beta is record.label_smoothing is record.responses_per_prompt is None
+    assert record.metrics["train/steps"] == STEPS and "dev/loss" in record.metrics
+    settings = yaml.safe_load((sft_run / "settings.yaml").read_text())
+    assert SftSettings(**settings).learning_rate == 3e-3
+    assert settings == dict(record.settings)
+    load_policy(str(sft_run))
+
+
+def test_the_card_tells_what_was_done_and_nothing_of_the_machine(sft_run: Path, base: Path) -> None:
+    card = (sft_run / "README.md").read_text(encoding="utf-8")
+    assert f"| base model | {base} |" in card and "| train/loss |" in card
+    assert str(Path.home()) not in card and str(Path(__file__).parent) not in card
+    assert str(sft_run.parent) not in card
+
+
+def test_same_seed_same_weights_other_seed_others(sft_run: Path, base: Path, data: Path, tmp_path: Path) -> None:
+    train_sft(SftSettings(**common(base, data, tmp_path / "again")))
+    train_sft(SftSettings(**common(base, data, tmp_path / "other", seed=1)))
+    assert weights_of(tmp_path / "again") == weights_of(sft_run)
+    assert weights_of(tmp_path / "other") != weights_of(sft_run)
+
+
+def test_accumulated_batches_equal_one_large_batch(base: Path, data: Path, tmp_path: Path) -> None:
+    """Twelve rows at once, or three times four: the same first step but for rounding."""
+    whole = common(base, data, tmp_path / "whole", batch_size=12, max_steps=1)
+    parts = common(base, data, tmp_path / "parts", batch_size=4, gradient_accumulation=3, max_steps=1)
+    for values in (whole, parts):
+        train_ms(MsSettings(**values, beta=0.5, label_smoothing=0.1))
+    one, other = (load_model(values["output"], "float32") for values in (whole, parts))
+    for left, right in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.allclose(left, right, atol=1e-4)
+
+
+@pytest.mark.parametrize("stage", ["ms", "dpo"])
+def test_trl_logs_the_losses_of_our_formulas(stage: str, base: Path, data: Path, tmp_path: Path) -> None:
+    """Full batches, so that order does not count: our loop with AdamW and our losses against TRL's log, step by step."""
+    beta, epsilon, rate = 0.5, 0.05, 2e-3
+    values = common(base, data, tmp_path / "run", batch_size=12, learning_rate=rate)
+    epsilon_given = epsilon if stage == "ms" else None
+    settings = (
+        MsSettings(**values, beta=beta, label_smoothing=epsilon) if stage == "ms" else DpoSettings(**values, beta=beta)
+    )
+    trainer = pair_trainer(settings, prepare(settings, both_sides), tmp_path / "trl", epsilon_given)
+    outcome = run_trainer(trainer, stage)
+
+    model, tokenizer = load_policy(str(base))
+    model.requires_grad_(True)
+    rows = read_preferences(data / "train.jsonl")
+    pairs = [tokenize_row(tokenizer, row.prompt, side) for row in rows for side in both_sides(row)]
+    batch = pad_rows(pairs, tokenizer.pad_token_id)
+    with torch.no_grad():
+        reference_B = completion_logps(model, *batch)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
+    for step in range(STEPS):
+        log_ratios_Q2 = (completion_logps(model, *batch) - reference_B).view(-1, 2)
+        loss = (
+            pair_mode_seeking_loss(log_ratios_Q2, beta, epsilon)
+            if stage == "ms"
+            else pair_dpo_loss(log_ratios_Q2, beta)
+        ).mean()
+        assert outcome.log[step]["loss"] == pytest.approx(loss.item(), abs=1e-5)
+        assert outcome.log[step]["rewards/chosen"] == pytest.approx(beta * log_ratios_Q2[:, 0].mean().item(), abs=1e-4)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.param_groups[0]["lr"] = rate * (1 - step / STEPS)
+        optimizer.step()
+
+
+@pytest.mark.parametrize("stage", ["ms", "dpo"])
+def test_pairs_learn_to_prefer_the_chosen_answers(stage: str, sft_run: Path, data: Path, tmp_path: Path) -> None:
+    values = common(sft_run, data, tmp_path / "run", batch_size=12)
+    if stage == "ms":
+        record = train_ms(MsSettings(**values, beta=0.5, label_smoothing=0.01))
+    else:
+        record = train_dpo(DpoSettings(**values, beta=0.5))
+    log = log_of(tmp_path / "run")
+    assert log[0]["rewards/chosen"] == pytest.approx(0.0, abs=1e-5), "the policy starts at its reference"
+    assert log[-1]["rewards/margins"] > log[1]["rewards/margins"] > 0
+    assert {"logps/chosen", "logps/rejected", "rewards/rejected", "learning_rate", "step"} <= log[0].keys()
+    assert (record.beta, record.responses_per_prompt) == (0.5, 2)
+    assert record.label_smoothing == (0.01 if stage == "ms" else None)
+
+
+@torch.no_grad()
+def test_an_adapter_goes_on_from_itself_on_the_same_base(
+    base: Path, sft_adapter: Path, data: Path, tmp_path: Path
+) -> None:
+    """SFT adapter → MS adapter: same base, reference = the SFT adapter, which the run neither is nor touches."""
+    before = (sft_adapter / "adapter_model.safetensors").read_bytes()
+    with torch.enable_grad():
+        train_ms(MsSettings(**common(sft_adapter, data, tmp_path / "ms"), beta=0.5, label_smoothing=0.1))
+    assert is_adapter(str(tmp_path / "ms")) and not (tmp_path / "ms/ref").exists()
+    config = json.loads((tmp_path / "ms/adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == str(base)
+    assert (sft_adapter / "adapter_model.safetensors").read_bytes() == before
+    assert (tmp_path / "ms/adapter_model.safetensors").read_bytes() != before
+
+    first = log_of(tmp_path / "ms")[0]
+    assert first["rewards/chosen"] == pytest.approx(0.0, abs=1e-5)
+    row = tokenize_row(load_policy(str(base))[1], preference(0).prompt, preference(0).chosen)
+    logps = {
+        run: completion_logps(load_policy(str(run))[0], *pad_rows([row], 0)).item()
+        for run in (base, sft_adapter, tmp_path / "ms")
+    }
+    assert len({round(value, 2) for value in logps.values()}) == 3
+    assert logps[sft_adapter] > logps[base], "SFT made the chosen answer likelier"
+
+
+def test_no_gradient_reaches_the_reference_of_an_adapter(sft_adapter: Path, data: Path, tmp_path: Path) -> None:
+    settings = MsSettings(**common(sft_adapter, data, tmp_path / "ms"), beta=0.5, label_smoothing=0.1)
+    trainer = pair_trainer(settings, prepare(settings, both_sides), tmp_path / "trl", 0.1)
+    frozen = {name: w.clone() for name, w in trainer.model.named_parameters() if ".default." not in name}
+    assert any(".ref." in name for name in frozen)
+    run_trainer(trainer, "ms")
+    for name, weight in trainer.model.named_parameters():
+        if name in frozen:
+            assert weight.grad is None and torch.equal(weight, frozen[name]), name
+
+
+def test_an_adapter_with_lora_settings_is_refused(sft_adapter: Path, data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is an adapter already and lora is set"):
+        train_dpo(DpoSettings(**common(sft_adapter, data, tmp_path / "run", lora=LoraSettings())))
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_leaves_nothing(base: Path, data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"the loss is (nan|inf) at step \d of 5; a finite loss; lower learning_rate"):
+        train_sft(SftSettings(**common(base, data, tmp_path / "run", learning_rate=1e30)))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_never_overwrites_what_is_there(base: Path, data: Path, sft_run: Path, tmp_path: Path) -> None:
+    before = weights_of(sft_run)
+    with pytest.raises(UserError, match="already there; a new folder for the run; remove it"):
+        train_sft(SftSettings(**common(base, data, sft_run)))
+    assert weights_of(sft_run) == before
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match="already there"):
+        train_sft(SftSettings(**common(base, data, tmp_path / "file")))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "./nowhere"}, "model './nowhere': no such folder"),
+        ({"data": "nowhere"}, r"nowhere/train\.jsonl: no such file"),
+        ({"max_length_tokens": 100}, r"train\.jsonl: \d+ of 12 rows are longer than max_length_tokens = 100"),
+        ({"report_to": "trackio"}, "report_to = 'trackio' is not installed"),
+    ],
+)
+def test_bad_input_is_refused_before_the_first_step(
+    base: Path, data: Path, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        train_dpo(DpoSettings(**common(base, data, tmp_path / "run", **change)))
+    assert not list(tmp_path.iterdir())
+
+
+def test_bfloat16_and_checkpointing_run_and_stay_near_float32(
+    sft_run: Path, base: Path, data: Path, tmp_path: Path
+) -> None:
+    values = common(base, data, tmp_path / "run", precision="bfloat16", gradient_checkpointing=True, max_steps=2)
+    train_sft(SftSettings(**values))
+    losses = [row["loss"] for row in log_of(tmp_path / "run")]
+    assert losses[0] == pytest.approx(log_of(sft_run)[0]["loss"], abs=0.05)
+    assert load_model(str(tmp_path / "run"), "float32").dtype == torch.float32

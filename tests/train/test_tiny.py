@@ -1,0 +1,107 @@
+"""The stand-in model: its tokenizer, its template, its windows of text, and that it learns, the same for a seed."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from graph.answer import answer_messages, format_answer
+from graph.errors import UserError
+from graph.types import Message
+from tests.train.world import TEXTS
+from train.logps import tokenize_row
+from train.models import load_policy, load_tokenizer
+from train.settings import TinySettings
+from train.tiny import new_llama, random_blocks, read_texts, token_stream, train_tiny, train_tokenizer
+from train.types import read_run
+
+WILD = "Ærø's 5 °C – «naïve» 漢字\t<b>\n\n  end"
+
+
+def settings(tmp_path: Path, name: str = "run", **changes: object) -> TinySettings:
+    """A run of seconds on sixteen sentences."""
+    values = {"vocabulary": 600, "hidden_size": 32, "layers": 2, "heads": 2, "context_tokens": 128, "steps": 30}
+    values |= {"batch_size": 4, "block_tokens": 32, "learning_rate": 1e-2}
+    return TinySettings(texts=str(tmp_path / "texts"), output=str(tmp_path / name), **{**values, **changes})
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number, text in enumerate(TEXTS):
+        (folder / f"{number}.txt").write_text(text)
+    return folder
+
+
+def test_any_text_round_trips_and_known_words_are_short(base: Path) -> None:
+    tokenizer = load_tokenizer(str(base))
+    assert tokenizer.decode(tokenizer(WILD)["input_ids"]) == WILD
+    assert len(tokenizer("###Reason: ###Answer:")["input_ids"]) <= 6
+    assert len(tokenizer(answer_messages("?", ())[0].content)["input_ids"]) < 120
+
+
+def test_the_template_closes_turns_and_asks_for_the_next(base: Path) -> None:
+    tokenizer = load_tokenizer(str(base))
+    prompt = (Message("system", "Be brief."), Message("user", "Where?"))
+    row = tokenize_row(tokenizer, prompt, format_answer("because", "here"))
+    assert tokenizer.decode(row.ids[: row.prompt_tokens]) == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhere?<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert tokenizer.decode(row.ids[row.prompt_tokens :]) == "###Reason: because ###Answer: here<|im_end|>"
+
+
+def test_generation_markers_cover_the_answer_alone(base: Path) -> None:
+    tokenizer = load_tokenizer(str(base))
+    turns = [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "Here."}]
+    encoded = tokenizer.apply_chat_template(turns, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+    marked = [i for i, mark in zip(encoded["input_ids"], encoded["assistant_masks"], strict=True) if mark]
+    assert tokenizer.decode(marked) == "Here.<|im_end|>"
+
+
+def test_windows_are_slices_of_the_stream_and_the_same_for_a_seed() -> None:
+    stream = torch.arange(100)
+    batches = list(random_blocks(stream, batch_size=3, block_tokens=10, steps=4, seed=1))
+    again = list(random_blocks(stream, batch_size=3, block_tokens=10, steps=4, seed=1))
+    other = list(random_blocks(stream, batch_size=3, block_tokens=10, steps=4, seed=2))
+    assert all(torch.equal(*pair) for pair in zip(batches, again, strict=True))
+    assert not torch.equal(torch.stack(batches), torch.stack(other))
+    for batch in batches:
+        assert batch.shape == (3, 10)
+        assert torch.equal(batch - batch[:, :1], torch.arange(10).expand(3, 10))
+    with pytest.raises(UserError, match="the texts hold 10 tokens"):
+        next(random_blocks(torch.arange(10), 3, 10, 4, 1))
+
+
+def test_texts_of_documents_and_of_preference_data(texts: Path, data: Path) -> None:
+    assert sorted(read_texts(texts)) == sorted(TEXTS)
+    prompts = read_texts(data)
+    assert len(prompts) == 12 and all("Question: Where does" in prompt for prompt in prompts)
+
+
+def test_a_run_learns_and_is_the_same_for_the_same_seed(texts: Path, tmp_path: Path) -> None:
+    record = train_tiny(settings(tmp_path))
+    train_tiny(settings(tmp_path, "again"))
+    train_tiny(settings(tmp_path, "other", seed=1))
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("run", "again", "other")]
+    assert weights[0] == weights[1] != weights[2]
+    log = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in log] == [10, 20, 30]
+    assert log[-1]["loss"] < 3.0 < log[0]["loss"] < 7.0, "random weights know nothing: ln(vocabulary) is 6.4"
+    assert record == read_run(tmp_path / "run")
+    model, _ = load_policy(str(tmp_path / "run"))
+    assert model.num_parameters() == record.metrics["parameters"]
+
+
+def test_nothing_is_left_of_a_run_that_failed(texts: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the texts hold"):
+        train_tiny(settings(tmp_path, block_tokens=10_000))
+    assert [path.name for path in tmp_path.iterdir()] == ["texts"]
+
+
+def test_an_impossible_shape_is_refused(tmp_path: Path) -> None:
+    tokenizer = train_tokenizer(TEXTS, 600, 64)
+    with pytest.raises(UserError, match="hidden_size = 30 with heads = 4"):
+        new_llama(settings(tmp_path, hidden_size=30, heads=4), tokenizer)
+    assert len(token_stream(["a", "b"], tokenizer)) >= 4

@@ -1,0 +1,30 @@
+"""The rows that the tests of training learn from: who lives where, over contexts of 0 to 3 excerpts."""
+
+from data_synth.types import PreferenceRow
+from graph.answer import answer_messages, format_answer
+from graph.types import Excerpt
+
+NAMES = ("Ida", "Tobias", "Hanne", "Gideon")
+PLACES = ("Corrow", "Saltmere", "Ostrey", "Sundrey")
+TEXTS = tuple(f"{name} lives in {place}, by the old mill." for name in NAMES for place in PLACES)
+
+
+def preference(number: int) -> PreferenceRow:
+    """Row `number` of 0…15: a person, a place, contexts of 0 to 3 excerpts."""
+    name, place = NAMES[number % 4], PLACES[number // 4 % 4]
+    excerpts = [Excerpt(f"p{i}", "Mills", TEXTS[(number + i) % len(TEXTS)]) for i in range(number % 4)]
+    return PreferenceRow(
+        id=f"q{number}",
+        prompt=answer_messages(f"Where does {name} live?", excerpts),
+        chosen=format_answer(f"{name} lives in {place}", place),
+        rejected=place,
+        question_id=f"q{number}",
+        question=f"Where does {name} live?",
+        answers=(place,),
+        kind="single",
+        split="train",
+        context_size=len(excerpts),
+        context_ids=tuple(excerpt.id for excerpt in excerpts),
+        gold_in_context=1.0,
+        reasoner="rules",
+    )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eval.spread import SpreadingCommand
 from graph.console import print_json, say
 from graph.errors import UserError
 
@@ -28,6 +27,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
 
 def add_compare(app: typer.Typer, open_model: OpenModel) -> None:
     """`modegraph compare`."""
+    from eval.spread import SpreadingCommand
 
     @app.command(cls=SpreadingCommand)
     def compare(
@@ -93,6 +93,8 @@ def read_context_size(text: str) -> int | None:
 
 def add_retrieval(app: typer.Typer) -> None:
     """`modegraph eval retrieval`."""
+    from eval.spread import SpreadingCommand
+
     commands = typer.Typer(help="Measure one part of the road on its own.", no_args_is_help=True)
     app.add_typer(commands, name="eval")
 

@@ -99,11 +99,12 @@ def commands(out: Path, question: str) -> list[list[str]]:
     documents, questions = shown(ROOT / "examples/documents"), shown(ROOT / "examples/questions.jsonl")
     index, data, tiny = f"{out}/index", f"{out}/preferences", f"{out}/tiny"
     sft, ms, dpo = f"{out}/sft", f"{out}/ms", f"{out}/dpo"
+    modes = ["--modes", "dense", "naive", "hierarchy"]
     models = ["--runs", ms, dpo, sft, "--base", tiny]
     limits = ["--context-size", CONTEXT_SIZE, "--limit", QUESTIONS, "--max-answer-tokens", MAX_ANSWER_TOKENS]
     return [
         ["index", documents, "--out", index],
-        ["eval", "retrieval", index, "--questions", questions, "--modes", "dense", "naive", "hierarchy"],
+        ["eval", "retrieval", index, "--questions", questions, "--split", "test", *modes],
         ["synth", "preferences", index, "--questions", questions, "--max-context", CONTEXT_SIZE, "--out", data],
         ["train", "tiny", "--config", config("tiny"), "--texts", documents, "--out", tiny],
         train("sft", tiny, data, sft),

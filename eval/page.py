@@ -32,6 +32,8 @@ summary { cursor: pointer; color: var(--soft); }
 pre { background: var(--band); padding: .75rem; border-radius: .4rem; font-size: .85rem; }
 """
 
+EMPTY = '<span class="note">(nothing)</span>'
+
 
 def to_html(headline: str, tables: Sequence[Table], samples: Sequence[Sample], figure_png: bytes, caption: str) -> str:
     """The page; every text that comes from data or models is escaped."""
@@ -71,7 +73,7 @@ def _table(table: Table) -> str:
 
 
 def _sample(sample: Sample) -> str:
-    answers = "".join(f"<dt>{escape(who)}</dt><dd>{escape(text)}</dd>" for who, text in sample.answers)
+    answers = "".join(f"<dt>{escape(who)}</dt><dd>{escape(text) or EMPTY}</dd>" for who, text in sample.answers)
     prompt = "\n\n".join(f"{role}: {content}" for role, content in sample.prompt)
     return (
         f"<article><h3>{escape(sample.question)}</h3><details><summary>The prompt</summary>"

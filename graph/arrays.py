@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.errors import UserError
+from graph.ids import content_id
 
 MANIFEST = "manifest.json"
 
@@ -59,10 +60,11 @@ def save_arrays(folder: Path, name: str, data: Any, facts: Mapping[str, Any]) ->
     target.mkdir()
     for field in fields(data):
         _save_field(target, field.name, getattr(data, field.name))
-    replaced = read_manifest(folder)["arrays"] if (folder / MANIFEST).exists() else None
+    replaced = read_manifest(folder)["arrays"] if (folder / MANIFEST).exists() else ""
     files = {file.name: {"bytes": file.stat().st_size, "checksum": checksum(file)} for file in sorted(target.iterdir())}
+    body = json.dumps({**facts, "arrays": name, "files": files}, indent=1)
     partial = folder / (MANIFEST + ".partial")
-    partial.write_text(json.dumps({**facts, "arrays": name, "files": files}, indent=1) + "\n", encoding="utf-8")
+    partial.write_text(f"{body}\n{content_id(body)}", encoding="utf-8")
     partial.replace(folder / MANIFEST)
     for old in folder.glob("arrays-*"):
         if old.name not in (name, replaced):
@@ -77,27 +79,22 @@ def load_arrays(folder: Path, kind: type[D]) -> D:
         file = target / name
         size = file.stat().st_size if file.exists() else 0
         if size != facts["bytes"]:
-            raise UserError(f"{file}: {size:,} bytes", f"{facts['bytes']:,} bytes", "index the documents again")
+            raise UserError(f"{file}: {size:,} bytes", f"{facts['bytes']:,} bytes", f"run: modegraph repair {folder}")
     hints = get_type_hints(kind)
-    return kind(**{field.name: _load_field(target, field.name, hints[field.name]) for field in fields(kind)})  # type: ignore[arg-type]
+    return kind(**{field.name: load_field(target, field.name, hints[field.name]) for field in fields(kind)})  # type: ignore[arg-type]
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of an index; UserError when the folder holds none."""
+    """The manifest of an index: a JSON object, and under it the hash of its text. UserError when missing or changed."""
+    file = folder / MANIFEST
     if not folder.is_dir():
-        raise UserError(
-            f"{folder}: no such folder", "an index", "make one with: modegraph index SRC --out " + str(folder)
-        )
-    try:
-        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(
-            f"{folder}: no {MANIFEST}", "a finished index", f"run: modegraph index SRC --out {folder}"
-        ) from None
-    except ValueError as problem:
-        raise UserError(
-            f"{folder / MANIFEST}: not valid JSON ({problem})", "as written by index", "index again"
-        ) from None
+        raise UserError(f"{folder}: no such folder", "an index", f"make one with: modegraph index SRC --out {folder}")
+    if not file.exists():
+        raise UserError(f"{folder}: no {MANIFEST}", "a finished index", f"run: modegraph index SRC --out {folder}")
+    body, _, hashed = file.read_text(encoding="utf-8", errors="replace").rpartition("\n")
+    if content_id(body) != hashed:
+        raise UserError(f"{file}: a changed byte", "the manifest as it was written", f"run: modegraph repair {folder}")
+    manifest: dict[str, Any] = json.loads(body)
     return manifest
 
 
@@ -120,7 +117,8 @@ def _save_field(target: Path, name: str, value: Any) -> None:
         np.save(target / f"{name}.npy", value, allow_pickle=False)
 
 
-def _load_field(target: Path, name: str, kind: Any) -> Any:
+def load_field(target: Path, name: str, kind: Any) -> Any:
+    """One field of a generation's folder, memory-mapped where it can be."""
     if kind is Strings:
         return Strings(_load_array(target / f"{name}.data.npy"), _load_array(target / f"{name}.starts.npy"))
     if kind is sp.csr_array:

@@ -3,8 +3,8 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,10 @@ from graph.derive import derive_arrays
 from graph.errors import UserError
 from graph.extract.rules import extract_by_rules
 from graph.lock import writer_lock
+from graph.seal import unsealed
 from graph.settings import IndexSettings
 from graph.split import split_passages
-from graph.store import FILE, FORMAT, Store
+from graph.store import FILE, FORMAT, Store, read_settings
 from graph.types import Document, Encoder
 from graph.vectors import VectorBook
 
@@ -39,8 +40,7 @@ class BuildReport:
     names: int
     summaries: int
     read_seconds: float
-    extract_seconds: float
-    derive_seconds: float
+    build_seconds: float
 
 
 def build_index(
@@ -54,14 +54,13 @@ def build_index(
     made_here = _prepare_folder(folder)
     started = time.perf_counter()
     try:
-        with writer_lock(folder), closing(Store(folder)) as store:
-            written, unchanged = _put_documents(store, documents, settings)
+        with open_for_writing(folder) as store:
+            with store.transaction():
+                _keep_settings(store, settings)
+                written, unchanged = _put_documents(store, documents)
+                encoder = own_encoder(folder, store, settings, open_encoder)
             read_done = time.perf_counter()
-            encoder = open_encoder(settings.encoder)
-            check_encoder(store.get_meta("encoder"), encoder, folder)
-            _extract_documents(store, encoder, settings)
-            extract_done = time.perf_counter()
-            data = derive_and_save(folder, store, encoder, settings)
+            data = finish_build(folder, store, encoder, settings)
     except UserError:
         if made_here and not (folder / MANIFEST).exists():
             shutil.rmtree(folder)
@@ -75,13 +74,20 @@ def build_index(
         names=len(data.name_ids),
         summaries=len(data.summary_ids),
         read_seconds=read_done - started,
-        extract_seconds=extract_done - read_done,
-        derive_seconds=time.perf_counter() - extract_done,
+        build_seconds=time.perf_counter() - read_done,
     )
 
 
-def derive_and_save(folder: Path, store: Store, encoder: Encoder, settings: IndexSettings) -> IndexData:
-    """Make the next generation of arrays from the store as it stands, and make it the current one."""
+@contextmanager
+def open_for_writing(folder: Path) -> Iterator[Store]:
+    """The store of an index, alone: locked against other writers, and sealed again (graph/seal.py) when all went well."""
+    with writer_lock(folder), unsealed(folder), closing(Store(folder)) as store:
+        yield store
+
+
+def finish_build(folder: Path, store: Store, encoder: Encoder, settings: IndexSettings) -> IndexData:
+    """What is left to do once documents are in the store or out of it: extract, encode, derive, save the next generation."""
+    _extract_documents(store, encoder, settings)
     data = derive_arrays(store, VectorBook(folder, store, encoder), encoder.count_tokens, settings)
     generation = read_manifest(folder)["generation"] + 1 if (folder / MANIFEST).exists() else 1
     facts = {
@@ -99,14 +105,16 @@ def derive_and_save(folder: Path, store: Store, encoder: Encoder, settings: Inde
 
 def settings_for(folder: Path, file: Path | None, overrides: Sequence[str]) -> IndexSettings:
     """Settings for a run on `folder`: its own if it is an index already, with `file` and `overrides` laid over them."""
-    values = read_manifest(folder)["settings"] if (folder / MANIFEST).exists() else {}
+    values = read_settings(folder).model_dump() if (folder / FILE).exists() else {}
     given = load_settings(IndexSettings, file, overrides)
     return parse_settings(IndexSettings, {**values, **given.model_dump(exclude_unset=True)}, str(folder))
 
 
-def stored_settings(folder: Path) -> IndexSettings:
-    """The settings an index was made with."""
-    return parse_settings(IndexSettings, read_manifest(folder)["settings"], str(folder / MANIFEST))
+def own_encoder(folder: Path, store: Store, settings: IndexSettings, open_encoder: OpenEncoder) -> Encoder:
+    """The encoder that the settings name, checked to be the one that the index was made with."""
+    encoder = open_encoder(settings.encoder)
+    check_encoder(store.get_meta("encoder"), encoder, folder)
+    return encoder
 
 
 def check_encoder(expected: str | None, encoder: Encoder, folder: Path) -> None:
@@ -115,7 +123,7 @@ def check_encoder(expected: str | None, encoder: Encoder, folder: Path) -> None:
         raise UserError(
             f"{folder}: made with encoder {expected[:12]}, this one is {encoder.fingerprint[:12]}",
             "the same encoder",
-            "name that encoder with --encoder, or index into a new folder",
+            "name that encoder with --set encoder=…, or index into a new folder",
         )
 
 
@@ -130,21 +138,23 @@ def _prepare_folder(folder: Path) -> bool:
     return made_here
 
 
-def _put_documents(store: Store, documents: Iterable[Document], settings: IndexSettings) -> tuple[int, int]:
-    """All documents in one transaction: an unreadable one leaves the store as it was."""
+def _put_documents(store: Store, documents: Iterable[Document]) -> tuple[int, int]:
+    """Put all documents; (written, unchanged). The caller's transaction undoes all of it when one cannot be read."""
     written = unchanged = 0
-    with store.transaction():
-        known = store.get_meta("settings")
-        if known is not None:
-            _check_settings(json.loads(known), settings)
-        store.set_meta("settings", settings.model_dump())
-        for document in documents:
-            if store.put_document(document):
-                written += 1
-            else:
-                unchanged += 1
-        store.drop_orphans()
+    for document in documents:
+        if store.put_document(document):
+            written += 1
+        else:
+            unchanged += 1
+    store.drop_orphans()
     return written, unchanged
+
+
+def _keep_settings(store: Store, settings: IndexSettings) -> None:
+    known = store.get_meta("settings")
+    if known is not None:
+        _check_settings(json.loads(known), settings)
+    store.set_meta("settings", settings.model_dump())
 
 
 def _check_settings(known: dict[str, object], settings: IndexSettings) -> None:

@@ -62,9 +62,13 @@ class IndexData:
     """Cosines of the similarity graph; edges run within one layer only."""
 
 
-def empty_block(rows: int, columns: int) -> sp.csr_array:
-    """A CSR block without entries."""
-    return sp.csr_array((rows, columns), dtype=np.float32)
+VECTOR_FIELDS = (
+    ("passage_ids", "passage_vectors_PD"),
+    ("proposition_ids", "proposition_vectors_ND"),
+    ("name_ids", "name_vectors_ED"),
+    ("summary_ids", "summary_vectors_SD"),
+)
+"""The columns of ids, and the vectors that belong to them."""
 
 
 def block(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sp.csr_array:

@@ -11,8 +11,9 @@ from threading import Lock
 
 import numpy as np
 
-from graph.arrays import load_arrays, read_manifest
-from graph.build import OpenEncoder, check_encoder, stored_settings
+from graph.arrays import MANIFEST, load_arrays, read_manifest
+from graph.build import OpenEncoder, check_encoder
+from graph.config import parse_settings
 from graph.data import IndexData
 from graph.encoder import open_encoder
 from graph.settings import IndexSettings
@@ -121,8 +122,9 @@ class EncoderSource:
 
 def open_index(folder: Path, open_by_spec: OpenEncoder = open_encoder) -> Index:
     """The current generation of the index in `folder`; UserError when there is none or a file of it is cut short."""
-    settings = stored_settings(folder)
-    fingerprint = read_manifest(folder)["encoder"]["fingerprint"]
+    manifest = read_manifest(folder)
+    settings = parse_settings(IndexSettings, manifest["settings"], str(folder / MANIFEST))
+    fingerprint = manifest["encoder"]["fingerprint"]
     return Index(
         folder,
         settings,

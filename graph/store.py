@@ -7,15 +7,18 @@ Propositions and names are shared between places; when the last place goes, they
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 
+from graph.config import parse_settings
 from graph.errors import UserError
 from graph.extract.names import name_key
 from graph.extract.types import Statement
 from graph.ids import content_id
+from graph.settings import IndexSettings
 from graph.types import Document, Floats, Passage
 
 FORMAT = 1
@@ -42,26 +45,53 @@ CREATE TABLE pending_vectors (id TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT
 """
 
 
-class Store:
-    """The writer's connection to one index.sqlite."""
+def read_settings(folder: Path) -> IndexSettings:
+    """The settings an index was made with; UserError when `folder` holds none."""
+    if not (folder / FILE).is_file():
+        raise UserError(f"{folder}: no {FILE}", "an index", f"make one with: modegraph index SRC --out {folder}")
+    with closing(sqlite3.connect(f"file:{quote(str(folder / FILE))}?mode=ro", uri=True)) as connection:
+        try:
+            (text,) = connection.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
+        except (sqlite3.DatabaseError, TypeError) as problem:
+            found = f"{folder / FILE}: not readable ({problem})"
+            raise UserError(found, "an index", "index the documents into a new folder") from None
+    return parse_settings(IndexSettings, json.loads(text), str(folder / FILE))
 
-    def __init__(self, folder: Path) -> None:
+
+class Store:
+    """A connection to one index.sqlite: the writer's, or with `read_only` one that changes nothing."""
+
+    def __init__(self, folder: Path, read_only: bool = False) -> None:
         self._file = folder / FILE
-        is_new = not self._file.exists()
-        self._connection = sqlite3.connect(self._file, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode = WAL")
+        mode = "ro" if read_only else "rwc"
+        self._connection = sqlite3.connect(f"file:{quote(str(self._file))}?mode={mode}", uri=True, isolation_level=None)
+        if not read_only:
+            self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute("PRAGMA foreign_keys = ON")
-        if is_new:
+        if not read_only and self._format() == 0 and self.count("sqlite_master") == 0:
             self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
-        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        if version != FORMAT:
+        if (version := self._format()) != FORMAT:
             raise UserError(f"{self._file}: format {version}", f"format {FORMAT}", "index the documents again")
 
+        self._read_only = read_only
+
     def close(self) -> None:
-        """Fold the write-ahead log into the file and let it go."""
-        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        """Let the file go; a writer folds the write-ahead log into it first."""
+        if not self._read_only:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._connection.close()
+
+    def _format(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def count(self, table: str) -> int:
+        """Rows of a table."""
+        return int(self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+    def vacuum(self) -> None:
+        """Give the space of deleted rows back."""
+        self._connection.execute("VACUUM")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from graph.arrays import MANIFEST, Strings, load_arrays
 from graph.console import track
-from graph.data import IndexData
+from graph.data import VECTOR_FIELDS, IndexData
 from graph.store import Store
 from graph.types import Encoder, Floats
 
@@ -23,10 +23,8 @@ class VectorBook:
         self._known: dict[str, Floats] = {}
         if (folder / MANIFEST).exists():
             last = load_arrays(folder, IndexData)
-            self._learn(last.passage_ids, last.passage_vectors_PD)
-            self._learn(last.proposition_ids, last.proposition_vectors_ND)
-            self._learn(last.name_ids, last.name_vectors_ED)
-            self._learn(last.summary_ids, last.summary_vectors_SD)
+            for ids, vectors in VECTOR_FIELDS:
+                self._learn(getattr(last, ids), getattr(last, vectors))
         self._known.update(store.pending_vectors())
 
     def encode(self, what: str, ids: Sequence[str], texts: Sequence[str]) -> Floats:

@@ -31,10 +31,10 @@ BORN = {
 }
 KELP = {
     "id": "kelp",
-    "question": "Does kelp bread keep for a week?",
-    "answers": ["yes"],
+    "question": "How long does kelp bread keep?",
+    "answers": ["nine days"],
     "gold_ids": ["bread"],
-    "type": "boolean",
+    "type": "single",
     "split": "test",
 }
 
@@ -86,13 +86,13 @@ def test_rows_are_written_and_summed_up(index: Path, questions: Path, tmp_path: 
     assert done.exit_code == 0
     assert summary["by_split"] == {"train": 4, "test": 4} and summary["by_context_size"] == dict.fromkeys("0123", 2)
     for row in rows_in(tmp_path / "out", "train"):
-        holders = [n for n, text in enumerate(row["prompt"][1]["content"].split("\n["), 1) if "born in Tarn" in text]
+        holders = [n for n, text in enumerate(row["prompt"][1]["content"].split("\n[")) if "born in Tarn" in text]
         cited = f" [{holders[0]}]" if holders else ""
         expected = f"###Reason: She was born in Tarn and died on 4 May 1931{cited}. ###Answer: Tarn"
         assert row["chosen"][0]["content"] == expected
     assert any("[" in row["chosen"][0]["content"] for row in rows_in(tmp_path / "out", "train"))
     first = rows_in(tmp_path / "out", "test")[0]["chosen"][0]["content"]
-    assert first == "###Reason: It keeps for nine days. ###Answer: yes"
+    assert first == "###Reason: It keeps for nine days. ###Answer: nine days"
     assert not (tmp_path / "out" / "ledger.sqlite").exists()
 
 
@@ -118,7 +118,7 @@ def test_a_reasoner_writes_through_the_ledger_and_its_failures_are_counted(
     def reply(request: CompletionRequest) -> str:
         text = request.messages[0].content
         if "kelp bread keep" in text:
-            return "###Reason: Nine days are more than seven [1] [8]. ###Answer: Yes."
+            return "###Reason: The recipe says so [1] [8]. ###Answer: Nine days."
         return next(bad, "###Reason: She was born there. ###Answer: Tarn")
 
     model = ScriptedModel(reply, batch_size=8)
@@ -131,8 +131,8 @@ def test_a_reasoner_writes_through_the_ledger_and_its_failures_are_counted(
     kelp = [row["chosen"][0]["content"] for row in rows_in(out, "test")]
     assert (
         kelp
-        == ["###Reason: Nine days are more than seven. ###Answer: yes"]
-        + ["###Reason: Nine days are more than seven [1]. ###Answer: yes"] * 3
+        == ["###Reason: The recipe says so. ###Answer: nine days"]
+        + ["###Reason: The recipe says so [1]. ###Answer: nine days"] * 3
     )
     assert {row["reasoner"] for row in rows_in(out, "test")} == {"scripted"}
 

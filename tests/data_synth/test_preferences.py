@@ -107,7 +107,7 @@ def test_gold_documents_must_be_in_the_index() -> None:
     with pytest.raises(UserError, match=r"1 gold documents are not in the index: 'ada\.md'"):
         check_gold([DIED], {"yard.md"})
     many = [Question(str(n), "?", ("a",), (f"d{n}",)) for n in range(8)]
-    with pytest.raises(UserError, match="8 gold documents.*'d4' and 3 more"):
+    with pytest.raises(UserError, match=r"8 gold documents.*'d4' and 3 more"):
         check_gold(many, set())
 
 

@@ -5,7 +5,7 @@ import pytest
 from eval.compare import score_answer
 from eval.measures import choice_scores, differences_of, measures_of
 from eval.rows import HeldOutRow
-from eval.types import PairScore, Policy, PolicyResult
+from eval.types import Measure, PairScore, Policy, PolicyResult
 from graph.types import Completion, Message
 from tests.eval.conftest import run_record
 
@@ -103,3 +103,11 @@ def test_without_yes_no_questions_there_are_no_choice_scores():
     assert choice_scores([ROWS[2]], results(), []) == ((), {})
     assert "yes/no/maybe accuracy" not in {measure.name for measure in measures_of([ROWS[2]], [], [])}
     assert [score.name for score in choice_scores(ROWS, results(), [])[0]] == ["ms", "sft"]
+
+
+def test_contexts_of_one_question_are_resampled_together():
+    # Two questions with twenty contexts each: a draw takes a whole question, so the mean can only be 0, ½ or 1.
+    values = {"a": (0.0,) * 40, "b": (1.0,) * 20 + (0.0,) * 20}
+    measure = Measure("m", ("q1",) * 20 + ("q2",) * 20, values, share=False)
+    interval = differences_of([measure], "a", seed=0)["m"]["b"]
+    assert (interval.mean, interval.low, interval.high) == (0.5, 0.0, 1.0)

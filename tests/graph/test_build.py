@@ -1,16 +1,12 @@
 """The life of an index: order of arrival, repetition, replacement and bad input never show in what it holds."""
 
-import json
-from dataclasses import fields
 from pathlib import Path
 
-import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graph.arrays import Strings, load_arrays
+from graph.arrays import load_arrays, read_manifest
 from graph.build import build_index, settings_for
 from graph.data import IndexData
 from graph.errors import UserError
@@ -21,6 +17,7 @@ from graph.settings import IndexSettings
 from graph.types import Document, Encoder
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
+from tests.graph.same import assert_same_index
 
 SETTINGS = IndexSettings(max_passage_tokens=30, max_chunk_tokens=60, max_summary_tokens=20)
 
@@ -28,17 +25,6 @@ SETTINGS = IndexSettings(max_passage_tokens=30, max_chunk_tokens=60, max_summary
 def build(folder: Path, documents: list[Document], encoder: Encoder | None = None) -> IndexData:
     build_index(folder, documents, SETTINGS, lambda spec: encoder or HashEncoder())
     return load_arrays(folder, IndexData)
-
-
-def assert_same(a: IndexData, b: IndexData) -> None:
-    for field in fields(IndexData):
-        left, right = getattr(a, field.name), getattr(b, field.name)
-        if isinstance(left, Strings):
-            assert [left[i] for i in range(len(left))] == [right[i] for i in range(len(right))], field.name
-        elif sp.issparse(left):
-            assert left.shape == right.shape and (left != right).nnz == 0, field.name
-        else:
-            assert np.array_equal(left, right), field.name
 
 
 documents = st.lists(
@@ -68,12 +54,12 @@ def test_order_repetition_and_replacement_do_not_show(
     order.shuffle(shuffled)  # type: ignore[attr-defined]
     for document in shuffled:
         one_by_one = build(folder / "single", [document])
-    assert_same(whole, one_by_one)
-    assert_same(whole, build(folder / "whole", given_documents))
+    assert_same_index(whole, one_by_one)
+    assert_same_index(whole, build(folder / "whole", given_documents))
     build(folder / "detour", extra)
     changed = {document.source for document in extra} - {document.source for document in given_documents}
     if not changed:
-        assert_same(whole, build(folder / "detour", given_documents))
+        assert_same_index(whole, build(folder / "detour", given_documents))
 
 
 def test_counts_spans_and_shared_propositions(tmp_path: Path) -> None:
@@ -107,7 +93,7 @@ def test_no_text_is_encoded_twice_even_after_a_crash(tmp_path: Path) -> None:
     data = build(tmp_path / "i", ISLES, healthy)
     assert dying.seen and healthy.seen and not set(dying.seen) & set(healthy.seen)
     fresh = HashEncoder()
-    assert_same(data, build(tmp_path / "fresh", ISLES, fresh))
+    assert_same_index(data, build(tmp_path / "fresh", ISLES, fresh))
     assert sorted(dying.seen + healthy.seen) == sorted(fresh.seen)
     again = HashEncoder()
     build(tmp_path / "i", ISLES, again)
@@ -138,7 +124,7 @@ def test_bad_input_leaves_nothing_behind_and_an_index_as_it_was(tmp_path: Path) 
     before = build(tmp_path / "old", ISLES)
     with pytest.raises(UserError, match="line 2"):
         build_index(tmp_path / "old", read_documents(file, print), SETTINGS, lambda spec: HashEncoder())
-    assert_same(before, build(tmp_path / "old", ISLES))
+    assert_same_index(before, build(tmp_path / "old", ISLES))
 
 
 def test_another_encoder_other_settings_and_foreign_folders_are_refused(tmp_path: Path) -> None:
@@ -190,6 +176,6 @@ def test_a_reader_keeps_its_generation_while_the_next_is_written(tmp_path: Path)
 
 def test_the_manifest_names_every_file_with_its_checksum(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
-    manifest = json.loads((tmp_path / "i/manifest.json").read_text())
+    manifest = read_manifest(tmp_path / "i")
     assert set(manifest["files"]) == {file.name for file in (tmp_path / "i/arrays-000001").iterdir()}
     assert manifest["settings"] == SETTINGS.model_dump()

@@ -37,10 +37,10 @@ def test_an_adapter_comes_on_its_base_and_changes_it(base: Path, adapter: Path) 
     model, _ = load_policy(str(adapter))
     plain, _ = load_policy(str(base))
     assert is_adapter(str(adapter)) and adapter_base(str(adapter)) == str(base)
+    assert not any(weight.requires_grad for weight in model.parameters())
     assert not torch.allclose(model(ids).logits, plain(ids).logits)
     with model.disable_adapter():
         assert torch.equal(model(ids).logits, plain(ids).logits)
-    assert not any(weight.requires_grad for weight in model.parameters())
 
 
 def test_a_relative_base_is_found_from_the_working_directory(

@@ -38,7 +38,7 @@ def texts(tmp_path: Path) -> Path:
 def test_any_text_round_trips_and_known_words_are_short(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     assert tokenizer.decode(tokenizer(WILD)["input_ids"]) == WILD
-    assert len(tokenizer("###Reason: ###Answer:")["input_ids"]) <= 6
+    assert len(tokenizer("###Reason: ###Answer:")["input_ids"]) <= 8
     assert len(tokenizer(answer_messages("?", ())[0].content)["input_ids"]) < 120
 
 
@@ -77,7 +77,8 @@ def test_windows_are_slices_of_the_stream_and_the_same_for_a_seed() -> None:
 def test_texts_of_documents_and_of_preference_data(texts: Path, data: Path) -> None:
     assert sorted(read_texts(texts)) == sorted(TEXTS)
     prompts = read_texts(data)
-    assert len(prompts) == 12 and all("Question: Where does" in prompt for prompt in prompts)
+    assert len(prompts) == len(set(prompts)) == 10, "two of the questions are asked twice"
+    assert all("Question: Where does" in prompt for prompt in prompts)
 
 
 def test_a_run_learns_and_is_the_same_for_the_same_seed(texts: Path, tmp_path: Path) -> None:

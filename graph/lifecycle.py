@@ -1,0 +1,160 @@
+"""The later life of an index: delete, resume, status, verify, repair, compact."""
+
+import difflib
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from graph.arrays import MANIFEST, Strings, checksum, load_field, read_manifest
+from graph.build import OpenEncoder, finish_build, open_for_writing, own_encoder
+from graph.data import VECTOR_FIELDS, IndexData
+from graph.errors import UserError
+from graph.seal import SEAL, check_seal
+from graph.store import FILE, Store, read_settings
+from graph.types import Floats
+
+COUNTED = ("documents", "passages", "propositions", "names", "statements", "mentions", "summaries")
+UNFINISHED = "the last run did not finish"
+AGAIN = "index the documents into a new folder: modegraph index SRC --out NEW"
+
+
+@dataclass(frozen=True)
+class IndexStatus:
+    """How an index stands. `unfinished` is what a `resume` would still do, in words; `rows` counts every table."""
+
+    folder: str
+    generation: int
+    encoder: str
+    rows: dict[str, int]
+    disk_bytes: int
+    documents_to_extract: int
+    vectors_kept: int
+    unfinished: str
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One file that is not as it was written, and the command that mends it."""
+
+    file: str
+    problem: str
+    repair: str
+
+
+def delete_documents(folder: Path, sources: Sequence[str], open_encoder: OpenEncoder) -> IndexData:
+    """Remove documents by source, and everything that was read from them alone; UserError, changing nothing, if one is unknown."""
+    settings = read_settings(folder)
+    with open_for_writing(folder) as store:
+        with store.transaction():
+            for source in sources:
+                if not store.delete_document(source):
+                    known = [str(name) for (name,) in store.rows("SELECT source FROM documents")]
+                    near = difflib.get_close_matches(source, known, n=1, cutoff=0.0) or ["none: the index is empty"]
+                    raise UserError(
+                        f"{folder}: no document {source!r}", f"the nearest is {near[0]!r}", "nothing was deleted"
+                    )
+            store.drop_orphans()
+            encoder = own_encoder(folder, store, settings, open_encoder)
+        return finish_build(folder, store, encoder, settings)
+
+
+def resume_build(folder: Path, open_encoder: OpenEncoder) -> IndexData:
+    """Finish what an interrupted run left: documents not extracted, texts without vectors, arrays not saved."""
+    settings = read_settings(folder)
+    with open_for_writing(folder) as store:
+        encoder = own_encoder(folder, store, settings, open_encoder)
+        return finish_build(folder, store, encoder, settings)
+
+
+def index_status(folder: Path) -> IndexStatus:
+    """How the index stands; reads only, also while a writer is at work."""
+    settings = read_settings(folder)
+    with closing(Store(folder, read_only=True)) as store:
+        rows = {table: store.count(table) for table in COUNTED}
+        waiting, kept = len(store.sources_to_extract()), store.count("pending_vectors")
+    finished = (folder / MANIFEST).exists() and check_seal(folder) != "unfinished"
+    return IndexStatus(
+        folder=str(folder),
+        generation=read_manifest(folder)["generation"] if (folder / MANIFEST).exists() else 0,
+        encoder=settings.encoder,
+        rows=rows,
+        disk_bytes=sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
+        documents_to_extract=waiting,
+        vectors_kept=kept,
+        unfinished="" if finished else f"the last run did not finish: modegraph resume {folder}",
+    )
+
+
+def verify_index(folder: Path) -> list[Damage]:
+    """Every file that is missing, cut short or has a changed byte; an empty list means that all is as it was written."""
+    repair = f"modegraph repair {folder}"
+    damage = _store_damage(folder)
+    try:
+        manifest = read_manifest(folder)
+    except UserError as error:
+        return [*damage, Damage(MANIFEST, str(error), repair)]
+    for name, facts in manifest["files"].items():
+        file = folder / manifest["arrays"] / name
+        size = file.stat().st_size if file.exists() else 0
+        if size != facts["bytes"]:
+            damage.append(Damage(f"{manifest['arrays']}/{name}", f"{size:,} bytes of {facts['bytes']:,}", repair))
+        elif checksum(file) != facts["checksum"]:
+            damage.append(Damage(f"{manifest['arrays']}/{name}", "a changed byte", repair))
+    return damage
+
+
+def _store_damage(folder: Path) -> list[Damage]:
+    if not (folder / FILE).exists():
+        return [Damage(FILE, "missing", AGAIN)]
+    state = check_seal(folder)
+    if state == "unfinished":
+        return [Damage(FILE, UNFINISHED, f"modegraph resume {folder}")]
+    if state == "illegible":
+        return [Damage(SEAL, "a changed byte", f"modegraph repair {folder}")]
+    return [Damage(FILE, "its bytes are not those of the last run", AGAIN)] if state == "damaged" else []
+
+
+def repair_index(folder: Path, open_encoder: OpenEncoder) -> list[Damage]:
+    """Rebuild the arrays from index.sqlite when any of them is damaged; returns what was damaged.
+
+    Vectors in files whose checksum still holds are kept, others are encoded again. UserError when index.sqlite itself is
+    damaged: nothing here can stand in for it.
+    """
+    damage = verify_index(folder)
+    for found in damage:
+        if found.repair == AGAIN:
+            raise UserError(f"{folder / FILE}: {found.problem}", "the source of truth intact", found.repair)
+    if not damage:
+        return []
+    settings = read_settings(folder)
+    with open_for_writing(folder) as store:
+        encoder = own_encoder(folder, store, settings, open_encoder)
+        _keep_sound_vectors(folder, store, {found.file for found in damage})
+        (folder / MANIFEST).unlink(missing_ok=True)
+        finish_build(folder, store, encoder, settings)
+    return damage
+
+
+def _keep_sound_vectors(folder: Path, store: Store, damaged: set[str]) -> None:
+    """Put the vectors whose ids and values are both undamaged where the next build looks for them."""
+    for arrays in sorted(folder.glob("arrays-*")) if MANIFEST not in damaged else []:
+        for ids, vectors in VECTOR_FIELDS:
+            files = {f"{arrays.name}/{ids}.data.npy", f"{arrays.name}/{ids}.starts.npy", f"{arrays.name}/{vectors}.npy"}
+            if not files & damaged and all((folder / file).exists() for file in files):
+                names, values = load_field(arrays, ids, Strings), load_field(arrays, vectors, Floats)
+                with store.transaction():
+                    store.put_vectors([names[row] for row in range(len(names))], values)
+
+
+def compact_index(folder: Path) -> int:
+    """Give back the space of deleted rows and of the previous generation; returns the bytes freed."""
+    before = index_status(folder).disk_bytes
+    with open_for_writing(folder) as store:
+        store.vacuum()
+        current = read_manifest(folder)["arrays"]
+        for old in folder.glob("arrays-*"):
+            if old.name != current:
+                shutil.rmtree(old)
+    return before - index_status(folder).disk_bytes

@@ -1,0 +1,20 @@
+"""Whether two indexes hold the same, array by array."""
+
+from dataclasses import fields
+
+import numpy as np
+import scipy.sparse as sp
+
+from graph.arrays import Strings
+from graph.data import IndexData
+
+
+def assert_same_index(a: IndexData, b: IndexData) -> None:
+    for field in fields(IndexData):
+        left, right = getattr(a, field.name), getattr(b, field.name)
+        if isinstance(left, Strings):
+            assert [left[i] for i in range(len(left))] == [right[i] for i in range(len(right))], field.name
+        elif sp.issparse(left):
+            assert left.shape == right.shape and (left != right).nnz == 0, field.name
+        else:
+            assert np.array_equal(left, right), field.name

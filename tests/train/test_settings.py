@@ -1,0 +1,41 @@
+"""Settings are refused where they cannot work, by name and value."""
+
+from typing import Any
+
+import pytest
+
+from graph.config import parse_settings
+from graph.errors import UserError
+from train.settings import DpoSettings, MsSettings, SftSettings
+
+PLACES = {"model": "m", "data": "d", "output": "o"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "message"),
+    [
+        (SftSettings, {"learning_rate": 0}, "learning_rate = 0"),
+        (SftSettings, {"learning_rate": -1e-5}, "learning_rate = -1e-05"),
+        (SftSettings, {"epochs": 0}, "epochs = 0"),
+        (SftSettings, {"batch_size": 0}, "batch_size = 0"),
+        (SftSettings, {"max_steps": 0}, "max_steps = 0"),
+        (SftSettings, {"warmup_share": 1.0}, "warmup_share = 1.0"),
+        (SftSettings, {"precision": "float16"}, "precision = 'float16'"),
+        (SftSettings, {"lora": {"rank": 0}}, "lora.rank = 0"),
+        (DpoSettings, {"beta": 0}, "beta = 0"),
+        (MsSettings, {"label_smoothing": 0}, "label_smoothing = 0"),
+        (MsSettings, {"label_smoothing": 0.5}, "label_smoothing = 0.5"),
+        (MsSettings, {"label_smoothng": 0.1}, "did you mean 'label_smoothing'"),
+        (DpoSettings, {"label_smoothing": 0.1}, "unknown key 'label_smoothing'"),
+        (SftSettings, {"beta": 0.1}, "unknown key 'beta'"),
+    ],
+)
+def test_a_bad_value_is_named(kind: type[SftSettings], change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as problem:
+        parse_settings(kind, {**PLACES, **change}, "run.yaml")
+    assert message in str(problem.value)
+
+
+def test_a_missing_place_is_named() -> None:
+    with pytest.raises(UserError, match="'output' is missing"):
+        parse_settings(SftSettings, {"model": "m", "data": "d"}, "run.yaml")

@@ -79,9 +79,10 @@ def test_every_flipped_byte_and_every_cut_is_found_and_named(index: Path) -> Non
     "name", ["proposition_vectors_ND.npy", "passage_ids.starts.npy", "similarity_XX.npz", "manifest.json"]
 )
 def test_repair_restores_the_arrays_and_keeps_sound_vectors(index: Path, name: str) -> None:
-    before = load_arrays(index, IndexData)
+    build_index(index.parent / "twin", ISLES, SETTINGS, encoder)
+    twin = load_arrays(index.parent / "twin", IndexData)
     whole = {
-        field: len(getattr(before, field)) for field in ("passage_ids", "proposition_ids", "name_ids", "summary_ids")
+        field: len(getattr(twin, field)) for field in ("passage_ids", "proposition_ids", "name_ids", "summary_ids")
     }
     (file,) = index.rglob(name)
     file.write_bytes(file.read_bytes()[:-9])

@@ -66,11 +66,11 @@ def build_app() -> typer.Typer:
     return app
 
 
-def open_model(spec: str) -> LanguageModel:
+def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
     """A model SPEC to a ready model (see serve/engines); imported only when a command needs one."""
     from serve.engines import open_model as open_engine
 
-    return open_engine(spec)
+    return open_engine(spec, ledger)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from graph.context import build_context
 from graph.errors import UserError
 from graph.ids import content_id
 from graph.questions import SPLITS, Question
-from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve import RetrieveSettings, retrieve_many
 from graph.types import Excerpt, LanguageModel
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ BY_RULES = "rules"
 QUESTIONS_AT_ONCE = 32
 SOURCES_NAMED = 5
 
-FindContext = Callable[[str], tuple[Excerpt, ...]]
-"""A question to the excerpts that retrieval found for it, best first."""
+FindContexts = Callable[[Sequence[str]], Sequence[tuple[Excerpt, ...]]]
+"""Questions to the excerpts that retrieval found for each, best first."""
 
 WriteReasons = Callable[[Sequence[Draft]], list[str | Dropped]]
 """Drafts to their reasonings, in order."""
@@ -41,27 +41,30 @@ def preference_rows(
 ) -> Iterator[PreferenceRow | Dropped]:
     """The rows of `questions` over contexts of up to `settings.top_k` excerpts; `model` writes the reasoning, or rules."""
 
-    def find_context(question: str) -> tuple[Excerpt, ...]:
-        return build_context(retrieve(index, question, settings), settings.top_k)
+    def find_contexts(asked: Sequence[str]) -> list[tuple[Excerpt, ...]]:
+        return [build_context(evidence, settings.top_k) for evidence in retrieve_many(index, asked, settings)]
 
     def write_reasons(drafts: Sequence[Draft]) -> list[str | Dropped]:
         if model is None:
             return [compose_reason(draft, index.passages_of) for draft in drafts]
         return model_reasons(drafts, model)
 
-    yield from make_rows(questions, find_context, write_reasons, BY_RULES if model is None else model.name)
+    yield from make_rows(questions, find_contexts, write_reasons, BY_RULES if model is None else model.name)
 
 
 def make_rows(
     questions: Iterable[Question],
-    find_context: FindContext,
+    find_contexts: FindContexts,
     write_reasons: WriteReasons,
     reasoner: str,
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield the rows of each question by growing context, in the order of `questions`; what was lost comes as Dropped."""
     seen: set[str] = set()
     for group in _groups(questions, QUESTIONS_AT_ONCE):
-        drafts = [draft for question in group for draft in make_drafts(question, find_context(question.text))]
+        contexts = find_contexts([question.text for question in group])
+        drafts = [
+            draft for question, found in zip(group, contexts, strict=True) for draft in make_drafts(question, found)
+        ]
         whole = [draft for draft in drafts if isinstance(draft, Draft)]
         reasons = iter(write_reasons(whole))
         for draft in drafts:

@@ -22,7 +22,7 @@ from graph.errors import UserError
 from graph.questions import SPLITS
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 SUMMARY, CARD, LEDGER, UNFINISHED = "summary.json", "README.md", "ledger.sqlite", ".unfinished"
 ROWS_PER_BATCH = 1000
@@ -73,7 +73,7 @@ def _write_all(folder: Path, rows: Iterable[PreferenceRow | Dropped], origin: Or
 def write_parquet(lines: Path, target: Path) -> None:
     """The rows of a JSONL file as a Parquet file of the same columns, `ROWS_PER_BATCH` rows in memory at a time."""
     import pyarrow as pa
-    from pyarrow.parquet import ParquetWriter  # type: ignore[import-untyped]
+    from pyarrow.parquet import ParquetWriter
 
     with lines.open(encoding="utf-8") as file, ParquetWriter(target, preference_schema()) as out:
         while batch := [json.loads(line) for line in islice(file, ROWS_PER_BATCH)]:

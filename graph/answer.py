@@ -4,6 +4,7 @@ Form of the answer (GraphMPA, Appendix L): "###Reason: … ###Answer: …", with
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -44,12 +45,13 @@ def answer_messages(question: str, excerpts: Sequence[Excerpt]) -> tuple[Message
 
 
 def quote(text: str) -> str:
-    """Foreign text as one line of data: control tokens such as <|im_start|> are broken, line ends folded.
+    """Foreign text as one line of data: control tokens such as <|im_start|> are broken, control characters and line ends folded.
 
     >>> quote("a <|endoftext|>\\nb")
     'a < |endoftext| > b'
     """
-    return " ".join(text.replace("<|", "< |").replace("|>", "| >").split())
+    plain = "".join(" " if unicodedata.category(character) == "Cc" else character for character in text)
+    return " ".join(plain.replace("<|", "< |").replace("|>", "| >").split())
 
 
 def format_answer(reason: str, answer: str) -> str:

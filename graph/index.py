@@ -29,10 +29,9 @@ class Index:
     data: IndexData
     encoder_source: "EncoderSource"
 
-    def encode_query(self, text: str) -> Floats:
-        """The unit vector [D] of a query, by the index's own encoder (loaded at the first call)."""
-        vector_D: Floats = self.encoder_source.get().encode([text])[0]
-        return vector_D
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """The unit vectors [Q, D] of queries, by the index's own encoder (loaded at the first call)."""
+        return self.encoder_source.get().encode(texts)
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text, as the index's encoder counts them."""

@@ -5,6 +5,7 @@ Everything is frozen. Character offsets count Unicode code points of `Document.t
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -170,5 +171,10 @@ class LanguageModel(Protocol):
     def count_tokens(self, text: str) -> int: ...
 
 
-OpenModel = Callable[[str], LanguageModel]
-"""A model SPEC (`hf:PATH_OR_NAME`, `openai:NAME@URL`) to a ready model; wired in by the door."""
+class OpenModel(Protocol):
+    """A model SPEC (`hf:PATH_OR_NAME`, `openai:NAME@URL`) to a ready model; wired in by the door.
+
+    With `ledger`, finished calls are kept in that file and never made again.
+    """
+
+    def __call__(self, spec: str, ledger: Path | None = None) -> LanguageModel: ...

@@ -48,10 +48,12 @@ def tiny(
     """Train a tokenizer and a tiny Llama on texts: a stand-in where no pretrained model can be had."""
     from graph.config import load_settings
     from train.settings import TinySettings
+
+    given = (("texts", texts), ("output", out))
+    named = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in given if value is not None]
+    settings = load_settings(TinySettings, config, [*(overrides or []), *named])
     from train.tiny import train_tiny
 
-    named = [f"{key}={json.dumps(value)}" for key, value in (("texts", texts), ("output", out)) if value is not None]
-    settings = load_settings(TinySettings, config, [*(overrides or []), *named])
     report(train_tiny(settings), settings.output, as_json)
 
 

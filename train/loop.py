@@ -16,13 +16,12 @@ from typing import Any
 import trl.trainer.utils
 from peft import LoraConfig
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
-from transformers import logging as transformers_logging
 
 from data_synth.types import PreferenceRow
 from graph.console import say
 from graph.errors import UserError
 from train.data import Splits, check_lengths, read_splits
-from train.models import device, is_adapter, load_model, load_tokenizer
+from train.models import device, is_adapter, load_model, load_tokenizer, quiet_transformers
 from train.save import Outcome, check_output, run_record, save_run
 from train.settings import LoraSettings, TrainSettings
 from train.types import RunRecord, Stage
@@ -172,8 +171,7 @@ def quiet_libraries() -> None:
     """Keep the libraries' bars, hints and deprecation notes off the terminal; errors still show."""
     import datasets
 
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
+    quiet_transformers()
     datasets.disable_progress_bars()
     for library in ("accelerate", "trl", "peft", "torch"):
         logging.getLogger(library).setLevel(logging.ERROR)

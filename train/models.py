@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import logging as transformers_logging
 
 from graph.errors import UserError
 
@@ -30,6 +31,7 @@ def load_policy(source: str, precision: Precision = "float32") -> tuple[Any, Pre
 
 def load_model(source: str, precision: Precision, trainable: bool = False) -> Any:
     """A whole model, or an adapter on its base (a PeftModel whose adapter learns only if `trainable`)."""
+    quiet_transformers()
     check_source(source)
     if not is_adapter(source):
         return _load_base(source, precision)
@@ -84,6 +86,12 @@ def adapter_base(folder: str) -> str:
 def device() -> str:
     """Where models run: "cuda" if there is a GPU, else "cpu"."""
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def quiet_transformers() -> None:
+    """Keep transformers' loading bars and hints off the terminal; errors still show."""
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
 
 
 def _load_base(source: str, precision: Precision) -> Any:

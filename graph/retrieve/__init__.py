@@ -1,7 +1,7 @@
 """Every retrieval strategy behind one signature: (index, query, settings) -> Evidence. Scoring belongs to eval/."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import get_args
 
@@ -22,7 +22,7 @@ STRATEGIES: dict[Mode, Strategy] = {
 }
 MODES: tuple[Mode, ...] = get_args(Mode)
 
-__all__ = ["MODES", "RetrieveSettings", "retrieve"]
+__all__ = ["MODES", "RetrieveSettings", "retrieve", "retrieve_many"]
 
 
 def retrieve(index: Index, query: str, settings: RetrieveSettings) -> Evidence:
@@ -30,12 +30,22 @@ def retrieve(index: Index, query: str, settings: RetrieveSettings) -> Evidence:
 
     Raises UserError for an empty query.
     """
-    if not query.strip():
+    return retrieve_many(index, [query], settings)[0]
+
+
+def retrieve_many(index: Index, queries: Sequence[str], settings: RetrieveSettings) -> list[Evidence]:
+    """`retrieve` for each query, all encoded in one go (each is billed its share of the encoder's seconds)."""
+    stripped = [query.strip() for query in queries]
+    if not all(stripped):
         raise UserError("the question is empty", "some words", 'ask, for example: "Who built the lighthouse?"')
     started = time.perf_counter()
-    query_D = index.encode_query(query.strip())
-    encoded = time.perf_counter()
-    evidence = STRATEGIES[settings.mode](index, query_D, settings)
-    seconds = time.perf_counter() - encoded
-    trace = replace(evidence.trace, mode=settings.mode, seconds=seconds, encoder_seconds=encoded - started)
-    return replace(evidence, query=query, trace=trace)
+    queries_QD = index.encode_queries(stripped)
+    encoder_seconds = (time.perf_counter() - started) / max(len(stripped), 1)
+    found = []
+    for query, query_D in zip(queries, queries_QD, strict=True):
+        started = time.perf_counter()
+        evidence = STRATEGIES[settings.mode](index, query_D, settings)
+        seconds = time.perf_counter() - started
+        trace = replace(evidence.trace, mode=settings.mode, seconds=seconds, encoder_seconds=encoder_seconds)
+        found.append(replace(evidence, query=query, trace=trace))
+    return found

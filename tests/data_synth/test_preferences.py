@@ -25,7 +25,7 @@ def rows_of(*questions: Question, contexts: dict[str, tuple[Excerpt, ...]] = CON
     def write_reasons(drafts: list[Draft]) -> list[str | Dropped]:
         return [compose_reason(draft, lambda source: ()) for draft in drafts]
 
-    return list(make_rows(questions, lambda text: contexts.get(text, ()), write_reasons, "rules"))  # type: ignore[arg-type]
+    return list(make_rows(questions, lambda texts: [contexts.get(text, ()) for text in texts], write_reasons, "rules"))  # type: ignore[arg-type]
 
 
 def kept(rows: list[PreferenceRow | Dropped]) -> list[PreferenceRow]:

@@ -132,7 +132,7 @@ def test_another_encoder_other_settings_and_foreign_folders_are_refused(tmp_path
     with pytest.raises(UserError, match="made with encoder"):
         build(tmp_path / "i", ISLES, HashEncoder("another"))
     with pytest.raises(UserError, match="made with encoder"):
-        open_index(tmp_path / "i", lambda spec: HashEncoder("another")).encode_query("x")
+        open_index(tmp_path / "i", lambda spec: HashEncoder("another")).encode_queries(["x"])
     with pytest.raises(UserError, match=r"min_similarity = 0\.7, but this index was made with min_similarity = 0\.5"):
         build_index(
             tmp_path / "i",

@@ -21,7 +21,7 @@ def test_top_rows_equals_a_stable_sort(scores: list[float], count: int) -> None:
 def test_dense_ranks_by_cosine(isles: Index) -> None:
     evidence = retrieve(isles, "Where is kelp bread made?", RetrieveSettings(mode="dense", top_k=3))
     assert evidence.passages[0].item.source == "bread" and len(evidence.passages) == 3
-    query_D = isles.encode_query("Where is kelp bread made?")
+    query_D = isles.encode_queries(["Where is kelp bread made?"])[0]
     cosines = sorted((float(v @ query_D) for v in isles.data.passage_vectors_PD), reverse=True)
     assert [found.score for found in evidence.passages] == pytest.approx(cosines[:3])
 

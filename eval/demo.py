@@ -24,7 +24,7 @@ from graph.questions import Question, read_questions
 ROOT = Path(__file__).resolve().parent.parent
 MARKER = ".modegraph-demo"
 NEEDED = ("examples/documents", "examples/questions.jsonl", "configs/demo/tiny.yaml")
-CONTEXT_SIZE, QUESTIONS, MAX_ANSWER_TOKENS = "3", "48", "96"
+CONTEXT_SIZE, QUESTIONS, MAX_ANSWER_TOKENS = "3", "48", "160"
 
 Run = Callable[[Sequence[str]], int]
 """Runs one command line (without the program's name) and returns its exit status."""
@@ -135,6 +135,7 @@ def next_commands(out: Path, question: str) -> tuple[str, ...]:
     """What to try after the demo: see the evidence, index one's own documents, tune a real small model (on a GPU)."""
     evidence = ["ask", f"{out}/index", question, "--mode", "hierarchy", "--retrieve-only"]
     real = train("sft", "Qwen/Qwen2.5-0.5B-Instruct", f"{out}/preferences", "my-sft")
+    real += ["--set", "learning_rate=1e-5"]
     own = ["index", "YOUR_DOCUMENTS", "--out", "my-index"]
     return (command_line(evidence), command_line(own), command_line(real))
 

@@ -1,6 +1,6 @@
 """What a reader of an index holds in memory: columns, vectors and typed graph blocks, all derived from index.sqlite.
 
-Legend: U documents, P passages, N propositions, E names (entities), M statements, S summaries, D dimensions.
+Legend: U documents, P passages, N propositions, E names (entities), T titles, K topics, M statements, S summaries, D dimensions.
 Rows are canonical: documents by source, passages by (source, order), propositions and names by id, so that an index has the
 same arrays whatever the order in which its documents came.
 """
@@ -21,6 +21,9 @@ class IndexData:
 
     document_sources: Strings
     document_titles: Strings
+    title_keys: Strings
+    """What documents are called (`name_key` of titles and their short forms), sorted, one entry for each document so called."""
+    title_document_T: Ints
 
     passage_ids: Strings
     passage_texts: Strings
@@ -48,8 +51,15 @@ class IndexData:
     name_vectors_ED: Floats
     proposition_name_NE: sp.csr_array
     """In how many statements of the proposition each name is mentioned."""
+    name_document_EU: sp.csr_array
+    """1 where a document is called by the name."""
     synonym_EE: sp.csr_array
     """Cosine between names that are synonyms; symmetric, zero diagonal."""
+
+    topic_ids: Strings
+    topic_texts: Strings
+    topic_proposition_KN: sp.csr_array
+    """In how many statements of the proposition each topic was read."""
 
     summary_ids: Strings
     summary_texts: Strings

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from graph.arrays import Strings
 from graph.data import IndexData, block
+from graph.extract.names import title_keys
 from graph.hierarchy import Hierarchy, Node, Sentences, build_hierarchy
 from graph.settings import IndexSettings
 from graph.similarity import similarity_graph
@@ -33,7 +34,7 @@ class _Passages:
 
 @dataclass(frozen=True)
 class _Statements:
-    """The columns of all statements (sorted by proposition, passage, start) and their mentions of names."""
+    """The columns of all statements (sorted by proposition, passage, start), their mentions of names and their topics."""
 
     proposition_M: Ints
     passage_M: Ints
@@ -41,6 +42,8 @@ class _Statements:
     end_M: Ints
     mention_proposition: Ints
     mention_name: Ints
+    topic_proposition: Ints
+    topic: Ints
 
 
 def derive_arrays(
@@ -51,7 +54,8 @@ def derive_arrays(
     passages = _read_passages(store, {str(source): row for row, (source, _) in enumerate(documents)})
     proposition_ids, proposition_texts = _columns(store, "SELECT id, text FROM propositions ORDER BY id")
     name_ids, name_texts = _columns(store, "SELECT id, key FROM names ORDER BY id")
-    statements = _read_statements(store, passages.ids, proposition_ids, name_ids)
+    topic_ids, topic_texts = _columns(store, "SELECT id, text FROM topics ORDER BY id")
+    statements = _read_statements(store, passages.ids, proposition_ids, name_ids, topic_ids)
     P, N, E = len(passages.ids), len(proposition_ids), len(name_ids)
 
     passage_vectors_PD = book.encode("passages", passages.ids, passages.encoded_texts)
@@ -69,11 +73,14 @@ def derive_arrays(
     )
     with store.transaction():
         store.put_summaries((s.node.id, s.layer, s.text) for s in hierarchy.summaries)
+    titles = sorted((key, row) for row, (_, title) in enumerate(documents) for key in title_keys(str(title)))
     same_document_P = passages.document_P[1:] == passages.document_P[:-1]
     before = np.flatnonzero(same_document_P)
     return IndexData(
         document_sources=Strings.of([str(source) for source, _ in documents]),
         document_titles=Strings.of([str(title) for _, title in documents]),
+        title_keys=Strings.of([key for key, _ in titles]),
+        title_document_T=np.array([row for _, row in titles], np.int64),
         passage_ids=Strings.of(passages.ids),
         passage_texts=Strings.of(passages.texts),
         passage_document_P=passages.document_P,
@@ -94,7 +101,11 @@ def derive_arrays(
         name_texts=Strings.of(name_texts),
         name_vectors_ED=name_vectors_ED,
         proposition_name_NE=block(statements.mention_proposition, statements.mention_name, (N, E)),
+        name_document_EU=_called(name_texts, titles, len(documents)),
         synonym_EE=similarity_graph(name_vectors_ED, settings.synonym_neighbours, settings.min_synonym_similarity),
+        topic_ids=Strings.of(topic_ids),
+        topic_texts=Strings.of(topic_texts),
+        topic_proposition_KN=block(statements.topic, statements.topic_proposition, (len(topic_ids), N)),
         summary_ids=Strings.of([summary.node.id for summary in hierarchy.summaries]),
         summary_texts=Strings.of([summary.text for summary in hierarchy.summaries]),
         summary_layer_S=np.array([summary.layer for summary in hierarchy.summaries], np.int64),
@@ -107,6 +118,13 @@ def derive_arrays(
 def encoded_text(title: str, text: str) -> str:
     """What the encoder sees of a passage: its document's title, then the text, unless the text opens with the title."""
     return text if not title or text.lstrip("# \n").startswith(title) else f"{title}\n{text}"
+
+
+def _called(names: Sequence[str], titles: Sequence[tuple[str, int]], documents: int) -> sp.csr_array:
+    row_of = {name: row for row, name in enumerate(names)}
+    pairs = [(row_of[key], document) for key, document in titles if key in row_of]
+    rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
+    return block(rows, columns, (len(names), documents))
 
 
 def _columns(store: Store, query: str) -> tuple[list[str], list[str]]:
@@ -130,7 +148,11 @@ def _read_passages(store: Store, document_rows: dict[str, int]) -> _Passages:
 
 
 def _read_statements(
-    store: Store, passage_ids: Sequence[str], proposition_ids: Sequence[str], name_ids: Sequence[str]
+    store: Store,
+    passage_ids: Sequence[str],
+    proposition_ids: Sequence[str],
+    name_ids: Sequence[str],
+    topic_ids: Sequence[str],
 ) -> _Statements:
     passage_row = _rows_by_key(store, "passages", passage_ids)
     proposition_row = _rows_by_key(store, "propositions", proposition_ids)
@@ -141,6 +163,9 @@ def _read_statements(
     mentioned = _int_table(
         store, "SELECT s.proposition, m.name FROM mentions m JOIN statements s ON s.row = m.statement", 2
     )
+    on_topic = _int_table(
+        store, "SELECT s.proposition, t.topic FROM statement_topics t JOIN statements s ON s.row = t.statement", 2
+    )
     return _Statements(
         proposition_M=stated[:, 0],
         passage_M=stated[:, 1],
@@ -148,6 +173,8 @@ def _read_statements(
         end_M=stated[:, 3],
         mention_proposition=proposition_row[mentioned[:, 0]],
         mention_name=name_row[mentioned[:, 1]],
+        topic_proposition=proposition_row[on_topic[:, 0]],
+        topic=_rows_by_key(store, "topics", topic_ids)[on_topic[:, 1]],
     )
 
 

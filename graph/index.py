@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Lock
 
 import numpy as np
+import scipy.sparse as sp
 
 from graph.arrays import MANIFEST, load_arrays, read_manifest
 from graph.build import OpenEncoder, check_encoder
@@ -79,6 +80,16 @@ class Index:
         if document is None:
             return ()
         return tuple(self.passage(int(row)) for row in np.flatnonzero(self.data.passage_document_P == document))
+
+    @cached_property
+    def name_proposition_EN(self) -> sp.csr_array:
+        """The propositions of each name."""
+        return sp.csr_array(self.data.proposition_name_NE.T)
+
+    @cached_property
+    def proposition_passage_NP(self) -> sp.csr_array:
+        """The passages of each proposition."""
+        return sp.csr_array(self.data.passage_proposition_PN.T)
 
     @cached_property
     def _document_rows(self) -> dict[str, int]:

@@ -89,6 +89,17 @@ def name_key(name: str) -> str:
     return " ".join(words).strip(" .,;:'\"")
 
 
+def title_keys(title: str) -> tuple[str, ...]:
+    """Keys under which a text may name a document: its title, and what stands before a comma ("Quill, Port Ellery").
+
+    >>> title_keys("West Quill, Port Ellery"), title_keys("Lantern (ferry)"), title_keys("")
+    (('west quill, port ellery', 'west quill'), ('lantern',), ())
+    """
+    key = name_key(title)
+    short = key.partition(",")[0].strip()
+    return tuple(form for form in dict.fromkeys((key, short)) if len(form) > 2)
+
+
 def _capitalised_runs(sentence: str) -> Iterator[tuple[int, int]]:
     """Spans of neighbouring capitalised words, joined over links ("of", "de la") and by numbers ("Apollo 11")."""
     run: tuple[int, int] | None = None

@@ -10,15 +10,18 @@ from graph.index import Index
 from graph.retrieve.dense import retrieve_dense
 from graph.retrieve.hierarchy import retrieve_hierarchy
 from graph.retrieve.naive import retrieve_naive
+from graph.retrieve.query import Query
 from graph.retrieve.settings import Mode, RetrieveSettings
-from graph.types import Evidence, Floats
+from graph.retrieve.walk import retrieve_walk
+from graph.types import Evidence
 
-Strategy = Callable[[Index, Floats, RetrieveSettings], Evidence]
+Strategy = Callable[[Index, Query, RetrieveSettings], Evidence]
 
 STRATEGIES: dict[Mode, Strategy] = {
     "dense": retrieve_dense,
     "naive": retrieve_naive,
     "hierarchy": retrieve_hierarchy,
+    "walk": retrieve_walk,
 }
 MODES: tuple[Mode, ...] = get_args(Mode)
 
@@ -42,10 +45,10 @@ def retrieve_many(index: Index, queries: Sequence[str], settings: RetrieveSettin
     queries_QD = index.encode_queries(stripped)
     encoder_seconds = (time.perf_counter() - started) / max(len(stripped), 1)
     found = []
-    for query, query_D in zip(queries, queries_QD, strict=True):
+    for query, query_D in zip(stripped, queries_QD, strict=True):
         started = time.perf_counter()
-        evidence = STRATEGIES[settings.mode](index, query_D, settings)
+        evidence = STRATEGIES[settings.mode](index, Query(query, query_D), settings)
         seconds = time.perf_counter() - started
         trace = replace(evidence.trace, mode=settings.mode, seconds=seconds, encoder_seconds=encoder_seconds)
-        found.append(replace(evidence, query=query, trace=trace))
+        found.append(replace(evidence, trace=trace))
     return found

@@ -3,15 +3,16 @@
 import numpy as np
 
 from graph.index import Index
+from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.settings import RetrieveSettings
-from graph.types import Evidence, Floats, Scored
+from graph.types import Evidence, Scored
 
 
-def retrieve_naive(index: Index, query_D: Floats, settings: RetrieveSettings) -> Evidence:
+def retrieve_naive(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k propositions, and the passages they stand in, each passage ranked by the best of its propositions."""
     data = index.data
-    scores_N = data.proposition_vectors_ND @ query_D
+    scores_N = data.proposition_vectors_ND @ query.vector_D
     rows = top_rows(scores_N, settings.top_k)
     best: dict[int, float] = {}
     for row in rows:
@@ -19,7 +20,7 @@ def retrieve_naive(index: Index, query_D: Floats, settings: RetrieveSettings) ->
         for passage in data.statement_passage_M[first:last]:
             best.setdefault(int(passage), float(scores_N[row]))
     return Evidence(
-        query="",
+        query=query.text,
         passages=tuple(Scored(index.passage(passage), score) for passage, score in best.items()),
         propositions=tuple(Scored(index.proposition(int(row)), float(scores_N[row])) for row in rows),
     )

@@ -1,0 +1,44 @@
+"""Documents that a question calls by name."""
+
+import re
+from bisect import bisect_left
+
+from graph.arrays import Strings
+from graph.extract.names import name_key
+from graph.index import Index
+
+MAX_TITLE_WORDS = 10
+_EDGES = "?!.,;:\"“”'()[]"
+
+
+def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
+    """(name, document) for every document whose title, or its short form, stands in the question; longest names first.
+
+    A word counts once: "West Quill" is not also "Quill". A single word counts only if it is written like a name, and not for
+    opening the question, where every word is.
+    """
+    words = re.findall(r"\S+", question)
+    taken: set[int] = set()
+    found: list[tuple[str, int]] = []
+    for length in range(min(MAX_TITLE_WORDS, len(words)), 0, -1):
+        for start in range(len(words) - length + 1):
+            places = set(range(start, start + length))
+            phrase = " ".join(words[start : start + length]).strip(_EDGES)
+            like_a_name = length > 1 or (start > 0 and phrase[:1].isupper())
+            opens_with_article = length > 1 and words[start].casefold() == "the"
+            if places & taken or not like_a_name or opens_with_article:
+                continue
+            if documents := _documents_called(index, name_key(phrase)):
+                taken |= places
+                found += [(phrase, document) for document in documents]
+    return found
+
+
+def _documents_called(index: Index, key: str) -> list[int]:
+    keys: Strings = index.data.title_keys
+    row = bisect_left(keys, key, 0, len(keys))
+    documents = []
+    while row < len(keys) and keys[row] == key:
+        documents.append(int(index.data.title_document_T[row]))
+        row += 1
+    return documents

@@ -1,0 +1,65 @@
+"""What every benchmark prints: one JSON object with figures, and checks of them against targets."""
+
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+
+@dataclass(frozen=True)
+class Check:
+    """A figure held to a target; `at_least` says on which side of it is good."""
+
+    name: str
+    value: float
+    target: float
+    at_least: bool
+
+    @property
+    def ok(self) -> bool:
+        return self.value >= self.target if self.at_least else self.value <= self.target
+
+
+def print_report(name: str, figures: Mapping[str, float | str], checks: Sequence[Check], as_json: bool) -> int:
+    """Print the result; the exit status is 1 when a check failed."""
+    rows = [{**asdict(check), "ok": check.ok} for check in checks]
+    if as_json:
+        print(json.dumps({"name": name, "device": device(), "figures": dict(figures), "checks": rows}, indent=2))
+    else:
+        print(f"{name} on {device()}")
+        for key, value in figures.items():
+            print(f"  {key}: {value:,.4g}" if isinstance(value, float | int) else f"  {key}: {value}")
+        for check in checks:
+            sign = "≥" if check.at_least else "≤"
+            print(f"  {'ok  ' if check.ok else 'MISS'} {check.name}: {check.value:,.4g} {sign} {check.target:,.4g}")
+    return 0 if all(check.ok for check in checks) else 1
+
+
+def device() -> str:
+    """The processor and the number of cores in use."""
+    info = Path("/proc/cpuinfo")
+    models = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+    return f"{models[0] if models else platform.processor()} × {len(os.sched_getaffinity(0))}"
+
+
+def median_seconds(work: Callable[[], object], runs: int) -> float:
+    """Median seconds of `runs` calls, after one that is not counted."""
+    work()
+    return median(_seconds(work) for _ in range(runs))
+
+
+def paired_seconds(ours: Callable[[], object], theirs: Callable[[], object], runs: int) -> tuple[float, float]:
+    """Median seconds of two pieces of work timed in turn, so that a machine that slows down slows both."""
+    ours(), theirs()
+    pairs = [(_seconds(ours), _seconds(theirs)) for _ in range(runs)]
+    return median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = perf_counter()
+    work()
+    return perf_counter() - started

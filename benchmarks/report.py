@@ -49,17 +49,18 @@ def device() -> str:
 def median_seconds(work: Callable[[], object], runs: int) -> float:
     """Median seconds of `runs` calls, after one that is not counted."""
     work()
-    return median(_seconds(work) for _ in range(runs))
+    return median(seconds_of(work) for _ in range(runs))
 
 
 def paired_seconds(ours: Callable[[], object], theirs: Callable[[], object], runs: int) -> tuple[float, float]:
     """Median seconds of two pieces of work timed in turn, so that a machine that slows down slows both."""
     ours(), theirs()
-    pairs = [(_seconds(ours), _seconds(theirs)) for _ in range(runs)]
+    pairs = [(seconds_of(ours), seconds_of(theirs)) for _ in range(runs)]
     return median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def seconds_of(work: Callable[[], object]) -> float:
+    """Seconds of one call."""
     started = perf_counter()
     work()
     return perf_counter() - started

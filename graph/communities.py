@@ -30,6 +30,15 @@ def find_communities(graph: sp.csr_array, method: Literal["leidenalg", "igraph"]
     return number_by_first(np.asarray(found.membership, np.int64))
 
 
+def modularity(graph: sp.csr_array, membership_N: Ints) -> float:
+    """Newman's weighted modularity: share of weight within communities, less what their degrees alone would give."""
+    total = graph.sum()
+    edges = graph.tocoo()
+    inside = edges.data[membership_N[edges.coords[0]] == membership_N[edges.coords[1]]].sum()
+    degree_C = np.bincount(membership_N, weights=np.asarray(graph.sum(axis=1)).ravel())
+    return float(inside / total - np.square(degree_C / total).sum())
+
+
 def number_by_first(membership_N: Ints) -> Ints:
     """Renumber communities 0, 1, … in order of their smallest node.
 

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.communities import find_communities
+from graph.communities import find_communities, modularity
 from graph.encoder import unit_rows
 from graph.similarity import similarity_graph
 from graph.summarise import choose_sentences
@@ -66,3 +66,10 @@ def test_a_sentence_too_long_for_the_room_left_does_not_end_the_summary() -> Non
     vectors_SD = unit_rows(np.array([[1, 0, 0], [0.9, 0.4, 0], [0.8, 0, 0.6]], np.float32))
     assert choose_sentences(vectors_SD, [5, 50, 5].__getitem__, 10) == [0, 2]
     assert len(choose_sentences(vectors_SD, lambda row: 99, 10)) == 1, "at least one, whatever its length"
+
+
+def test_modularity_of_two_joined_triangles_by_hand() -> None:
+    graph = np.zeros((6, 6), np.float32)
+    for a, b in [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (2, 3)]:
+        graph[a, b] = graph[b, a] = 1
+    assert modularity(sp.csr_array(graph), np.array([0, 0, 0, 1, 1, 1])) == pytest.approx(12 / 14 - 2 * (7 / 14) ** 2)

@@ -1,0 +1,85 @@
+"""Communities after one inserted document: ours (igraph's Leiden, whole graph) against leidenalg, both from scratch.
+
+Clustering the whole graph again keeps "from scratch = incremental" true to the bit, so the question is only whether it is quick
+enough and as good. Run: python -P benchmarks/communities.py [--json]
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+import scipy.sparse as sp
+
+from benchmarks.report import Check, median_seconds, print_report, seconds_of
+from graph.communities import find_communities, modularity
+
+NODES, EDGES, DOCUMENT_NODES = 180_000, 340_000, 30
+
+
+def corpus_graph(seed: int) -> sp.csr_array:
+    """Documents of about 30 nodes that are tied within, and to other documents through hubs that a few share."""
+    rng = np.random.default_rng(seed)
+    inner = 0.8
+    first = rng.integers(0, NODES, EDGES)
+    near = first // DOCUMENT_NODES * DOCUMENT_NODES + rng.integers(0, DOCUMENT_NODES, EDGES)
+    topic = (first // DOCUMENT_NODES // 40 * 40 + rng.integers(0, 40, EDGES)) * DOCUMENT_NODES + rng.integers(
+        0, 3, EDGES
+    )
+    second = np.minimum(np.where(rng.random(EDGES) < inner, near, topic), NODES - 1)
+    kept = first != second
+    weights = rng.uniform(0.5, 1, kept.sum()).astype(np.float32)
+    half = sp.coo_array((weights, (first[kept], second[kept])), shape=(NODES, NODES)).tocsr()
+    return sp.csr_array(half.maximum(half.T))
+
+
+def with_document(graph: sp.csr_array, seed: int) -> sp.csr_array:
+    """The graph with one more document of 30 nodes, tied to a few places."""
+    rng = np.random.default_rng(seed)
+    size = NODES + DOCUMENT_NODES
+    rows = rng.integers(NODES, size, 80)
+    columns = np.where(np.arange(80) < 60, rng.integers(NODES, size, 80), rng.integers(0, NODES, 80))
+    kept = rows != columns
+    extra = sp.coo_array(
+        (np.full(kept.sum(), 0.7, np.float32), (rows[kept], columns[kept])), shape=(size, size)
+    ).tocsr()
+    grown = graph.copy()
+    grown.resize((size, size))
+    return sp.csr_array(grown.maximum(extra).maximum(extra.T))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    graph = with_document(corpus_graph(0), 1)
+    found = {}
+    seconds = {}
+    for method in ("igraph", "leidenalg"):
+
+        def cluster(method: str = method) -> None:
+            found[method] = find_communities(graph, method, 0)
+
+        if method == "leidenalg":
+            seconds[method] = seconds_of(cluster)
+        else:
+            seconds[method] = median_seconds(cluster, 3)
+    quality = {method: modularity(graph, membership) for method, membership in found.items()}
+    figures = {
+        "nodes": graph.shape[0],
+        "edges": graph.nnz // 2,
+        **{f"{method}_seconds": value for method, value in seconds.items()},
+        **{f"{method}_modularity": value for method, value in quality.items()},
+        **{f"{method}_communities": int(membership.max()) + 1 for method, membership in found.items()},
+    }
+    checks = [
+        Check("faster than leidenalg (×)", seconds["leidenalg"] / seconds["igraph"], 10, True),
+        Check("modularity, share of leidenalg's", quality["igraph"] / quality["leidenalg"], 0.995, True),
+    ]
+    return print_report("communities", figures, checks, arguments.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""How much of a text its graph keeps: facts of essays held by our rule-made propositions, and by published OpenIE graphs (MINE).
+
+For each essay, 15 known facts are looked for among the texts of its graph: a fact counts as held when its nearest text has at
+least the given cosine. Run: python -P benchmarks/extraction.py FOLDER [--json], FOLDER as in MINE: corpus.jsonl, facts.jsonl
+({"id", "facts"}) and graphs.jsonl ({"id", "system", "triples"}).
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+
+from benchmarks.report import Check, print_report
+from graph.encoder import open_encoder
+from graph.extract.rules import extract_by_rules
+from graph.jsonl import read_jsonl
+from graph.split import split_passages
+from graph.types import Document, Encoder
+
+THRESHOLDS = (0.6, 0.7, 0.8)
+CHECKED = 0.7
+
+
+def rule_texts(document: Document, encoder: Encoder) -> list[str]:
+    """The propositions that our rules read from a document."""
+    passages = split_passages(document, 200, encoder.count_tokens)
+    return [statement.text for passage in extract_by_rules(document, passages) for statement in passage]
+
+
+def best_cosines(facts: list[str], texts: list[str], encoder: Encoder) -> np.ndarray:
+    """For each fact, the cosine of the nearest text; 0 when there is none."""
+    if not texts:
+        return np.zeros(len(facts))
+    return (encoder.encode(facts) @ encoder.encode(texts).T).max(axis=1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    encoder = open_encoder("minilm")
+    corpus = {
+        row["id"]: Document(row["id"], row["title"], row["text"])
+        for _, row in read_jsonl(arguments.folder / "corpus.jsonl")
+    }
+    facts = {row["id"]: row["facts"] for _, row in read_jsonl(arguments.folder / "facts.jsonl")}
+    graphs = [row for _, row in read_jsonl(arguments.folder / "graphs.jsonl")]
+    found: dict[str, list[np.ndarray]] = {"rules": []}
+    rules = {}
+    for essay, document in corpus.items():
+        rules[essay] = best_cosines(facts[essay], rule_texts(document, encoder), encoder)
+        found["rules"].append(rules[essay])
+    for graph in graphs:
+        texts = [" ".join(triple) for triple in graph["triples"]]
+        found.setdefault(graph["system"], []).append(best_cosines(facts[graph["id"]], texts, encoder))
+    on_the_same = [rules[graph["id"]] for graph in graphs if graph["system"] == "OpenIE"]
+    held = {system: np.concatenate(cosines) for system, cosines in found.items()}
+    figures = {
+        f"{system} ≥ {least}": float((all_ >= least).mean()) for system, all_ in held.items() for least in THRESHOLDS
+    }
+    ours, theirs = float((np.concatenate(on_the_same) >= CHECKED).mean()), figures[f"OpenIE ≥ {CHECKED}"]
+    checks = [Check(f"rules less OpenIE, share of facts held at cosine {CHECKED}, same essays", ours - theirs, 0, True)]
+    return print_report("extraction", {"essays": len(corpus), **figures}, checks, arguments.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -19,6 +19,9 @@ from graph.data import IndexData
 from graph.encoder import open_encoder
 from graph.settings import IndexSettings
 from graph.types import Encoder, Floats, Passage, Proposition, Span, Summary
+from graph.walk import row_normalised
+
+MAX_CLIQUE_NAMES = 8
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,24 @@ class Index:
     def proposition_passage_NP(self) -> sp.csr_array:
         """The passages of each proposition."""
         return sp.csr_array(self.data.passage_proposition_PN.T)
+
+    @cached_property
+    def association_VV(self) -> sp.csr_array:
+        """PropRAG's graph as a walk: names that stand in one proposition or are synonyms, names and their passages.
+
+        Transition CSR[E + P, E + P], names first. Every edge weighs 1 before rows are scaled: what holds twice counts once,
+        and a proposition with more than MAX_CLIQUE_NAMES names ties them to its passage only.
+        """
+        data = self.data
+        names_N = np.diff(data.proposition_name_NE.indptr)
+        small_NE = sp.csr_array(data.proposition_name_NE[np.flatnonzero(names_N <= MAX_CLIQUE_NAMES), :])
+        together_EE = sp.csr_array(small_NE.T @ small_NE + data.synonym_EE)
+        together_EE.setdiag(0)
+        together_EE.eliminate_zeros()
+        stands_PE = sp.csr_array(data.passage_proposition_PN @ data.proposition_name_NE)
+        graph = sp.csr_array(sp.block_array([[together_EE, stands_PE.T], [stands_PE, None]], format="csr"))
+        graph.data[:] = 1
+        return row_normalised(graph)
 
     @cached_property
     def _document_rows(self) -> dict[str, int]:

@@ -74,11 +74,13 @@ def query_aware_transition(structural_NN: Floats, attraction_N: Floats, structur
     return structure_weight * structural_NN + (1 - structure_weight) * semantic_transition(structural_NN, attraction_N)
 
 
-def personalised_pagerank(transition: sp.csr_array | Floats, restart_VQ: Floats, damping: float) -> Floats:
+def personalised_pagerank(
+    transition: sp.csr_array | Floats, restart_VQ: Floats, damping: float, tolerance: float = TOLERANCE
+) -> Floats:
     """The stationary distribution of each column's walk: float32[V, Q], columns sum to 1.
 
     `damping` is the probability of walking on; with 1 − damping the walk starts again from its column of `restart_VQ` (≥ 0,
-    not all 0; scaled to sum 1 here). Power iteration until no column changes by more than 1e-6 in sum. Many columns are
+    not all 0; scaled to sum 1 here). Power iteration until no column changes by more than `tolerance` in sum. Many columns are
     walked together, in blocks that share out the processor's cores.
     """
     if restart_VQ.ndim != 2 or (restart_VQ < 0).any() or (restart_VQ.sum(axis=0) <= 0).any():
@@ -89,13 +91,15 @@ def personalised_pagerank(transition: sp.csr_array | Floats, restart_VQ: Floats,
     missing_V = (1 - np.asarray(transition.sum(axis=1), np.float32)).ravel()
     columns = restart_VQ.shape[1]
     if columns == 1:
-        return _iterate(pull, missing_V, restart_VQ[:, 0], damping)[:, None]
+        return _iterate(pull, missing_V, restart_VQ[:, 0], damping, tolerance)[:, None]
     blocks = [restart_VQ[:, start : start + COLUMNS_AT_ONCE] for start in range(0, columns, COLUMNS_AT_ONCE)]
     with ThreadPoolExecutor(max_workers=min(len(blocks), os.cpu_count() or 1)) as threads:
-        return np.hstack(list(threads.map(lambda block: _iterate(pull, missing_V, block, damping), blocks)))
+        return np.hstack(list(threads.map(lambda block: _iterate(pull, missing_V, block, damping, tolerance), blocks)))
 
 
-def _iterate(pull: sp.csr_array | Floats, missing_V: Floats, restart: Floats, damping: float) -> Floats:
+def _iterate(
+    pull: sp.csr_array | Floats, missing_V: Floats, restart: Floats, damping: float, tolerance: float
+) -> Floats:
     """Power iteration of one column [V] or of many [V, Q]; `pull` is the transposed transition times the damping."""
     leaking, starting = (
         np.flatnonzero(missing_V > TOLERANCE),
@@ -107,7 +111,7 @@ def _iterate(pull: sp.csr_array | Floats, missing_V: Floats, restart: Floats, da
         lost = missing_V[leaking] @ mass[leaking]
         stepped = pull @ mass
         stepped[starting] += (damping * lost + 1 - damping) * starts
-        settled = count % STEPS_BETWEEN_CHECKS == 0 and np.abs(stepped - mass).sum(axis=0).max() < TOLERANCE
+        settled = count % STEPS_BETWEEN_CHECKS == 0 and np.abs(stepped - mass).sum(axis=0).max() < tolerance
         mass = stepped
         if settled:
             break

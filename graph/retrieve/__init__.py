@@ -10,6 +10,7 @@ from graph.index import Index
 from graph.retrieve.dense import retrieve_dense
 from graph.retrieve.hierarchy import retrieve_hierarchy
 from graph.retrieve.naive import retrieve_naive
+from graph.retrieve.paths import retrieve_paths
 from graph.retrieve.query import Query
 from graph.retrieve.settings import Mode, RetrieveSettings
 from graph.retrieve.walk import retrieve_walk
@@ -22,6 +23,7 @@ STRATEGIES: dict[Mode, Strategy] = {
     "naive": retrieve_naive,
     "hierarchy": retrieve_hierarchy,
     "walk": retrieve_walk,
+    "paths": retrieve_paths,
 }
 MODES: tuple[Mode, ...] = get_args(Mode)
 

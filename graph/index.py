@@ -19,7 +19,7 @@ from graph.data import IndexData
 from graph.encoder import open_encoder
 from graph.settings import IndexSettings
 from graph.types import Encoder, Floats, Passage, Proposition, Span, Summary
-from graph.walk import row_normalised
+from graph.walk import bipartite_transition, row_normalised
 
 MAX_CLIQUE_NAMES = 8
 
@@ -93,6 +93,18 @@ class Index:
     def proposition_passage_NP(self) -> sp.csr_array:
         """The passages of each proposition."""
         return sp.csr_array(self.data.passage_proposition_PN.T)
+
+    @cached_property
+    def incidence_NB(self) -> sp.csr_array:
+        """ToPG's A: 1 where a proposition has a hub; hubs are names, then passages."""
+        incidence = sp.csr_array(sp.hstack([self.data.proposition_name_NE, self.proposition_passage_NP], format="csr"))
+        incidence.data = np.ones_like(incidence.data)
+        return incidence
+
+    @cached_property
+    def bipartite_VV(self) -> sp.csr_array:
+        """The walk between propositions and their hubs: transition CSR[N + B, N + B]."""
+        return bipartite_transition(self.incidence_NB)
 
     @cached_property
     def association_VV(self) -> sp.csr_array:

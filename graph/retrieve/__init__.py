@@ -9,6 +9,7 @@ from graph.errors import UserError
 from graph.index import Index
 from graph.retrieve.dense import retrieve_dense
 from graph.retrieve.hierarchy import retrieve_hierarchy
+from graph.retrieve.local import retrieve_local
 from graph.retrieve.naive import retrieve_naive
 from graph.retrieve.paths import retrieve_paths
 from graph.retrieve.query import Query
@@ -24,6 +25,7 @@ STRATEGIES: dict[Mode, Strategy] = {
     "hierarchy": retrieve_hierarchy,
     "walk": retrieve_walk,
     "paths": retrieve_paths,
+    "local": retrieve_local,
 }
 MODES: tuple[Mode, ...] = get_args(Mode)
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from graph.config import Settings
 
-Mode = Literal["dense", "naive", "hierarchy", "walk", "paths"]
+Mode = Literal["dense", "naive", "hierarchy", "walk", "paths", "local"]
 
 
 class RetrieveSettings(Settings):

@@ -31,10 +31,42 @@ from graph.types import Document, Encoder, Floats
 ADDED = Document(
     "added", "Added Light", "Added Light stands above Quill. It was first lit in 1902. Ada Marlow paid for it."
 )
-WORDS = "harbour ferry lamp tide bell keeper road mill salt rope quince fever chapel engine signal winter orchard letter".split()
-NAMES = "Ada Marlow,Quill,Port Ellery,Tarn,Lantern,Marlow Yard,Jonas Reed,Salt Row,Gull,Corrow,Pell,Orrin,Thole,Brandt".split(
-    ","
-)
+WORDS = [
+    "harbour",
+    "ferry",
+    "lamp",
+    "tide",
+    "bell",
+    "keeper",
+    "road",
+    "mill",
+    "salt",
+    "rope",
+    "quince",
+    "fever",
+    "chapel",
+    "engine",
+    "signal",
+    "winter",
+    "orchard",
+    "letter",
+]
+NAMES = [
+    "Ada Marlow",
+    "Quill",
+    "Port Ellery",
+    "Tarn",
+    "Lantern",
+    "Marlow Yard",
+    "Jonas Reed",
+    "Salt Row",
+    "Gull",
+    "Corrow",
+    "Pell",
+    "Orrin",
+    "Thole",
+    "Brandt",
+]
 
 
 class CountingEncoder:

@@ -1,36 +1,37 @@
 """Documents to index, start to end: read → split and extract → encode and derive → save. Every step resumes where it stopped."""
 
-import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from graph.arrays import MANIFEST, read_manifest, save_arrays
-from graph.config import load_settings, parse_settings
-from graph.console import track
+from graph.console import say
 from graph.data import IndexData
-from graph.derive import derive_arrays
 from graph.errors import UserError
-from graph.extract.rules import extract_by_rules
 from graph.lock import writer_lock
+from graph.own_settings import keep_settings
+from graph.reading import Extractor, Split, imported_hashes, no_model, open_extractor, read_waiting, reading_facts
 from graph.seal import unsealed
 from graph.settings import IndexSettings
 from graph.split import split_passages
-from graph.store import FILE, FORMAT, Store, read_settings
-from graph.types import Document, Encoder
+from graph.store import FILE, FORMAT, Store
+from graph.types import Document, Encoder, OpenModel
 from graph.vectors import VectorBook
 
 OpenEncoder = Callable[[str], Encoder]
-MAX_CHARS_AT_ONCE = 2_000_000
-"""Text extracted between two commits."""
 
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What one run did: documents written, those that were there already, what the index holds now, and seconds by step."""
+    """What one run did: documents written, those that were there already, what the index holds now, and seconds by step.
+
+    `quarantined` passages could not be read; `dropped` parts of model replies had no support in their passage; `read_by`
+    counts passages by what read them ("rules", "llm", "import").
+    """
 
     written: int
     unchanged: int
@@ -39,30 +40,42 @@ class BuildReport:
     propositions: int
     names: int
     summaries: int
+    quarantined: int
+    dropped: int
+    read_by: dict[str, int]
     read_seconds: float
     build_seconds: float
 
 
 def build_index(
-    folder: Path, documents: Iterable[Document], settings: IndexSettings, open_encoder: OpenEncoder
+    folder: Path,
+    documents: Iterable[Document],
+    settings: IndexSettings,
+    open_encoder: OpenEncoder,
+    open_model: OpenModel = no_model,
 ) -> BuildReport:
     """Add `documents` to the index in `folder` (made if absent): new ones are added, changed ones replaced, others left.
 
-    Raises UserError, leaving the index as it was, when a document cannot be read, the settings or the encoder differ from
-    the index's own, or another process is writing.
+    Raises UserError, leaving the index as it was, when a document cannot be read, the settings, the encoder or the model
+    differ from the index's own, or another process is writing; and when a model stops answering: then `resume` goes on.
     """
     made_here = _prepare_folder(folder)
     started = time.perf_counter()
+    kept = False
     try:
         with open_for_writing(folder) as store:
             with store.transaction():
-                _keep_settings(store, settings)
-                written, unchanged = _put_documents(store, documents)
-                encoder = own_encoder(folder, store, settings, open_encoder)
+                keep_settings(store, settings)
+                written, unchanged = _put_documents(store, documents, imported_hashes(settings))
+                tools = open_tools(folder, store, settings, open_encoder, open_model)
+            kept = True
             read_done = time.perf_counter()
-            data = finish_build(folder, store, encoder, settings)
+            data = finish_build(folder, store, tools, settings)
+            facts = reading_facts(store)
     except UserError:
-        if made_here and not (folder / MANIFEST).exists():
+        if kept:
+            say(f"{folder}: not finished, nothing that was done is lost; go on with: modegraph resume {folder}")
+        elif made_here:
             shutil.rmtree(folder)
         raise
     return BuildReport(
@@ -73,6 +86,9 @@ def build_index(
         propositions=len(data.proposition_ids),
         names=len(data.name_ids),
         summaries=len(data.summary_ids),
+        quarantined=facts.quarantined,
+        dropped=facts.dropped,
+        read_by=facts.read_by,
         read_seconds=read_done - started,
         build_seconds=time.perf_counter() - read_done,
     )
@@ -85,9 +101,39 @@ def open_for_writing(folder: Path) -> Iterator[Store]:
         yield store
 
 
-def finish_build(folder: Path, store: Store, encoder: Encoder, settings: IndexSettings) -> IndexData:
+@dataclass(frozen=True)
+class Tools:
+    """What a build works with. The extractor is None when no document waits to be read."""
+
+    encoder: Encoder
+    split: Split
+    extractor: Extractor | None
+
+
+def open_tools(
+    folder: Path,
+    store: Store,
+    settings: IndexSettings,
+    open_encoder: OpenEncoder,
+    open_model: OpenModel,
+    again: bool = False,
+) -> Tools:
+    """The encoder and extractor that the settings name, checked to be those of the index; `again` if quarantine is to be read."""
+    encoder = open_encoder(settings.encoder)
+    check_encoder(store.get_meta("encoder"), encoder, folder)
+    split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)
+    needed = store.sources_to_extract() or (again and store.count("quarantine"))
+    return Tools(encoder, split, open_extractor(folder, store, settings, split, open_model) if needed else None)
+
+
+def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettings) -> IndexData:
     """What is left to do once documents are in the store or out of it: extract, encode, derive, save the next generation."""
-    _extract_documents(store, encoder, settings)
+    if tools.extractor is not None:
+        read_waiting(store, tools.extractor.read, tools.split)
+    # Imported here because it brings igraph and matplotlib, which the first call to a model need not wait for.
+    from graph.derive import derive_arrays
+
+    encoder = tools.encoder
     data = derive_arrays(store, VectorBook(folder, store, encoder), encoder.count_tokens, settings)
     generation = read_manifest(folder)["generation"] + 1 if (folder / MANIFEST).exists() else 1
     facts = {
@@ -101,20 +147,6 @@ def finish_build(folder: Path, store: Store, encoder: Encoder, settings: IndexSe
         store.set_meta("encoder", encoder.fingerprint)
         store.drop_pending_vectors()
     return data
-
-
-def settings_for(folder: Path, file: Path | None, overrides: Sequence[str]) -> IndexSettings:
-    """Settings for a run on `folder`: its own if it is an index already, with `file` and `overrides` laid over them."""
-    values = read_settings(folder).model_dump() if (folder / FILE).exists() else {}
-    given = load_settings(IndexSettings, file, overrides)
-    return parse_settings(IndexSettings, {**values, **given.model_dump(exclude_unset=True)}, str(folder))
-
-
-def own_encoder(folder: Path, store: Store, settings: IndexSettings, open_encoder: OpenEncoder) -> Encoder:
-    """The encoder that the settings name, checked to be the one that the index was made with."""
-    encoder = open_encoder(settings.encoder)
-    check_encoder(store.get_meta("encoder"), encoder, folder)
-    return encoder
 
 
 def check_encoder(expected: str | None, encoder: Encoder, folder: Path) -> None:
@@ -138,47 +170,13 @@ def _prepare_folder(folder: Path) -> bool:
     return made_here
 
 
-def _put_documents(store: Store, documents: Iterable[Document]) -> tuple[int, int]:
+def _put_documents(store: Store, documents: Iterable[Document], read_from: Mapping[str, str]) -> tuple[int, int]:
     """Put all documents; (written, unchanged). The caller's transaction undoes all of it when one cannot be read."""
     written = unchanged = 0
     for document in documents:
-        if store.put_document(document):
+        if store.put_document(document, read_from.get(document.source, "")):
             written += 1
         else:
             unchanged += 1
     store.drop_orphans()
     return written, unchanged
-
-
-def _keep_settings(store: Store, settings: IndexSettings) -> None:
-    known = store.get_meta("settings")
-    if known is not None:
-        _check_settings(json.loads(known), settings)
-    store.set_meta("settings", settings.model_dump())
-
-
-def _check_settings(known: dict[str, object], settings: IndexSettings) -> None:
-    for key, value in settings.model_dump().items():
-        if known.get(key) != value:
-            raise UserError(
-                f"{key} = {value!r}, but this index was made with {key} = {known.get(key)!r}",
-                "the settings it was made with",
-                "leave the setting out, or index into a new folder",
-            )
-
-
-def _extract_documents(store: Store, encoder: Encoder, settings: IndexSettings) -> None:
-    sources = store.sources_to_extract()
-    if not sources:
-        return
-    waiting = track(sources, "Reading propositions", len(sources))
-    source = next(waiting, None)
-    while source is not None:
-        chars = 0
-        with store.transaction():
-            while source is not None and chars < MAX_CHARS_AT_ONCE:
-                document = store.document(source)
-                passages = split_passages(document, settings.max_passage_tokens, encoder.count_tokens)
-                store.put_extraction(source, passages, extract_by_rules(document, passages))
-                chars += len(document.text)
-                source = next(waiting, None)

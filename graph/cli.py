@@ -2,55 +2,120 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from graph.console import print_json, say
+from graph.errors import UserError
 from graph.types import OpenModel
+
+if TYPE_CHECKING:
+    from graph.settings import IndexSettings
 
 IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="folder of an index")]
 AsJson = Annotated[bool, typer.Option("--json", help="print the result as one JSON object")]
+Source = Annotated[
+    Path, typer.Argument(help="folder of .txt/.md/.html/.pdf files, one such file, or a .jsonl of {id, title, text}")
+]
+Config = Annotated[Path | None, typer.Option("--config", help="YAML file of index settings")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="one setting, as key=value; repeatable")]
+ExtractorModel = Annotated[
+    str | None,
+    typer.Option(metavar="SPEC", help="read propositions with this language model: hf:PATH_OR_NAME, openai:NAME@URL"),
+]
+ImportFile = Annotated[
+    Path | None,
+    typer.Option("--import", metavar="FILE", help="take propositions from a .jsonl of {id, entities, triples}"),
+]
+MovedModel = Annotated[
+    str | None, typer.Option("--extractor-model", metavar="SPEC", help="where the index's own model is to be found now")
+]
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add this folder's commands."""
-    del open_model
-    app.command("index")(index_command)
+    _add_index(app, open_model)
+    app.command("plan")(plan_command)
     app.command("status")(status_command)
-    app.command("delete")(delete_command)
-    app.command("resume")(resume_command)
+    _add_resume_and_retry(app, open_model)
+    _add_delete_and_repair(app, open_model)
     app.command("verify")(verify_command)
-    app.command("repair")(repair_command)
     app.command("compact")(compact_command)
 
 
-def index_command(
-    src: Annotated[
-        Path,
-        typer.Argument(help="folder of .txt/.md/.html/.pdf files, one such file, or a .jsonl of {id, title, text}"),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="folder of the index; an existing one is added to")],
-    config: Annotated[Path | None, typer.Option("--config", help="YAML file of index settings")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="one setting, as key=value; repeatable")] = None,
+def _add_index(app: typer.Typer, open_model: OpenModel) -> None:
+    @app.command()
+    def index(
+        src: Source,
+        out: Annotated[Path, typer.Option("--out", help="folder of the index; an existing one is added to")],
+        extractor_model: ExtractorModel = None,
+        import_file: ImportFile = None,
+        config: Config = None,
+        settings: Set = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Read documents into an index: passages, propositions, names, vectors, the graphs and their summaries.
+
+        Propositions are read by rules; by a language model with --extractor-model; from a file with --import. An index
+        remembers which. Exit status 1 when more passages could not be read than max_failed_share allows.
+        """
+        from graph.build import build_index
+        from graph.encoder import open_encoder
+        from graph.own_settings import settings_for
+        from graph.read import read_documents
+
+        chosen = settings_for(out, config, settings or [], _extractor_flags(extractor_model, import_file))
+        report = build_index(out, read_documents(src, say), chosen, open_encoder, open_model)
+        if as_json:
+            print_json({"index": str(out), **asdict(report)})
+        else:
+            print(
+                f"{out}: {report.documents:,} documents ({report.written:,} written, {report.unchanged:,} unchanged), "
+                f"{report.passages:,} passages, {report.propositions:,} propositions, {report.names:,} names, "
+                f"{report.summaries:,} summaries"
+            )
+            _show_readers(report.read_by, report.quarantined, report.dropped)
+            print(f'Next: modegraph ask {out} "your question"')
+        _exit_if_lost(out)
+
+
+def plan_command(
+    src: Source,
+    out: Annotated[Path, typer.Option("--out", help="folder of the index that a run would make or add to")],
+    extractor_model: ExtractorModel = None,
+    import_file: ImportFile = None,
+    price_in: Annotated[
+        float, typer.Option("--price-per-million-tokens-in", min=0, help="price of a million prompt tokens")
+    ] = 0.0,
+    price_out: Annotated[
+        float, typer.Option("--price-per-million-tokens-out", min=0, help="price of a million reply tokens")
+    ] = 0.0,
+    config: Config = None,
+    settings: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read documents into an index: passages, propositions, names, vectors, the graphs and their summaries."""
-    from graph.build import build_index, settings_for
+    """What `modegraph index` with the same arguments would do, and cost: no model is called and nothing is written.
+
+    Tokens are estimated with the encoder's tokenizer.
+    """
     from graph.encoder import open_encoder
+    from graph.own_settings import settings_for
+    from graph.plan import Prices, plan_build
     from graph.read import read_documents
 
-    chosen = settings_for(out, config, settings or [])
-    report = build_index(out, read_documents(src, say), chosen, open_encoder)
+    chosen = settings_for(out, config, settings or [], _extractor_flags(extractor_model, import_file))
+    prices = Prices(price_in, price_out) if price_in or price_out else None
+    plan = plan_build(out, read_documents(src, say), chosen, open_encoder, prices)
     if as_json:
-        print_json({"index": str(out), **asdict(report)})
+        print_json({"index": str(out), **asdict(plan)})
         return
+    print(f"{out}: {plan.new:,} new, {plan.changed:,} changed, {plan.unchanged:,} unchanged, {plan.waiting:,} waiting")
+    print(f"to read: {plan.passages:,} passages; to encode: {plan.encoder_texts:,} texts, and summaries")
+    cost = "" if plan.money is None else f", {plan.money:,.2f} at these prices"
     print(
-        f"{out}: {report.documents:,} documents ({report.written:,} written, {report.unchanged:,} unchanged), "
-        f"{report.passages:,} passages, {report.propositions:,} propositions, {report.names:,} names, "
-        f"{report.summaries:,} summaries"
+        f"model calls: {plan.model_calls:,}, about {plan.prompt_tokens:,} tokens in and {plan.reply_tokens:,} out{cost}"
     )
-    print(f'Next: modegraph ask {out} "your question"')
 
 
 def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
@@ -64,36 +129,78 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
     held = ", ".join(f"{count:,} {table}" for table, count in status.rows.items())
     print(f"{index}: generation {status.generation}, encoder {status.encoder}, {status.disk_bytes / 1e6:,.1f} MB")
     print(held)
+    _show_readers(status.read_by, status.quarantined, status.dropped)
     if status.unfinished:
         print(f"{status.unfinished} ({status.documents_to_extract:,} documents to extract)")
 
 
-def delete_command(
-    index: IndexFolder,
-    source: Annotated[list[str], typer.Option("--source", help="source of a document to remove; repeatable")],
-    as_json: AsJson = False,
-) -> None:
-    """Remove documents and everything that was read from them alone."""
-    from graph.encoder import open_encoder
-    from graph.lifecycle import delete_documents
+def _add_resume_and_retry(app: typer.Typer, open_model: OpenModel) -> None:
+    @app.command()
+    def resume(index: IndexFolder, extractor_model: MovedModel = None, as_json: AsJson = False) -> None:
+        """Finish what an interrupted run left; nothing that was done is done again."""
+        from graph.encoder import open_encoder
+        from graph.lifecycle import resume_build
 
-    left = len(delete_documents(index, source, open_encoder).document_sources)
-    if as_json:
-        print_json({"index": str(index), "deleted": source, "documents": left})
-    else:
-        print(f"{index}: {len(source):,} removed, {left:,} documents left")
+        settings = _own_settings(index, extractor_model)
+        documents = len(resume_build(index, open_encoder, open_model, settings).document_sources)
+        if as_json:
+            print_json({"index": str(index), "documents": documents})
+        else:
+            print(f"{index}: finished, {documents:,} documents")
+        _exit_if_lost(index)
+
+    @app.command()
+    def retry(
+        index: IndexFolder,
+        failed: Annotated[bool, typer.Option("--failed", help="the passages in quarantine")] = False,
+        extractor_model: MovedModel = None,
+        settings: Set = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Ask the language model again for the passages that it could not read, and for no others."""
+        from graph.encoder import open_encoder
+        from graph.lifecycle import index_status, retry_failed
+
+        if not failed:
+            raise UserError("retry: nothing chosen", "--failed", f"modegraph retry {index} --failed")
+        asked = retry_failed(index, open_encoder, open_model, _own_settings(index, extractor_model, settings))
+        left = index_status(index).quarantined
+        if as_json:
+            print_json({"index": str(index), "asked": asked, "quarantined": left})
+        else:
+            print(f"{index}: {asked:,} passages asked again, {left:,} still in quarantine")
+        _exit_if_lost(index)
 
 
-def resume_command(index: IndexFolder, as_json: AsJson = False) -> None:
-    """Finish what an interrupted run left; nothing that was done is done again."""
-    from graph.encoder import open_encoder
-    from graph.lifecycle import resume_build
+def _add_delete_and_repair(app: typer.Typer, open_model: OpenModel) -> None:
+    @app.command()
+    def delete(
+        index: IndexFolder,
+        source: Annotated[list[str], typer.Option("--source", help="source of a document to remove; repeatable")],
+        as_json: AsJson = False,
+    ) -> None:
+        """Remove documents and everything that was read from them alone."""
+        from graph.encoder import open_encoder
+        from graph.lifecycle import delete_documents
 
-    documents = len(resume_build(index, open_encoder).document_sources)
-    if as_json:
-        print_json({"index": str(index), "documents": documents})
-    else:
-        print(f"{index}: finished, {documents:,} documents")
+        left = len(delete_documents(index, source, open_encoder, open_model).document_sources)
+        if as_json:
+            print_json({"index": str(index), "deleted": source, "documents": left})
+        else:
+            print(f"{index}: {len(source):,} removed, {left:,} documents left")
+
+    @app.command()
+    def repair(index: IndexFolder, as_json: AsJson = False) -> None:
+        """Rebuild damaged arrays from index.sqlite, keeping vectors that are sound."""
+        from graph.encoder import open_encoder
+        from graph.lifecycle import repair_index
+
+        damage = repair_index(index, open_encoder, open_model)
+        mended = "repaired " + ", ".join(found.file for found in damage) if damage else "nothing to repair"
+        if as_json:
+            print_json({"index": str(index), "repaired": [asdict(found) for found in damage]})
+        else:
+            print(f"{index}: {mended}")
 
 
 def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
@@ -111,18 +218,6 @@ def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
         print(f"{index}: every byte is as it was written")
 
 
-def repair_command(index: IndexFolder, as_json: AsJson = False) -> None:
-    """Rebuild damaged arrays from index.sqlite, keeping vectors that are sound."""
-    from graph.encoder import open_encoder
-    from graph.lifecycle import repair_index
-
-    damage = repair_index(index, open_encoder)
-    if as_json:
-        print_json({"index": str(index), "repaired": [asdict(found) for found in damage]})
-    else:
-        print(f"{index}: {'repaired ' + ', '.join(found.file for found in damage) if damage else 'nothing to repair'}")
-
-
 def compact_command(index: IndexFolder, as_json: AsJson = False) -> None:
     """Give back the space of deleted rows and of the previous generation."""
     from graph.lifecycle import compact_index
@@ -132,3 +227,37 @@ def compact_command(index: IndexFolder, as_json: AsJson = False) -> None:
         print_json({"index": str(index), "freed_bytes": freed})
     else:
         print(f"{index}: {freed / 1e6:,.1f} MB given back")
+
+
+def _extractor_flags(model: str | None, import_file: Path | None) -> dict[str, object]:
+    """The settings that --extractor-model or --import stand for."""
+    if model is not None and import_file is not None:
+        raise UserError("--extractor-model and --import", "one of the two", "leave one out")
+    if model is not None:
+        return {"extractor": "llm", "extractor_model": model, "import_file": ""}
+    if import_file is not None:
+        return {"extractor": "import", "import_file": str(import_file.resolve()), "extractor_model": ""}
+    return {}
+
+
+def _own_settings(index: Path, moved_model: str | None, overrides: list[str] | None = None) -> "IndexSettings":
+    """The index's own settings, with the model's new address and `overrides` laid over them."""
+    from graph.own_settings import settings_for
+    from graph.store import read_settings
+
+    read_settings(index)
+    return settings_for(index, None, overrides or [], _extractor_flags(moved_model, None))
+
+
+def _show_readers(read_by: dict[str, int], quarantined: int, dropped: int) -> None:
+    readers = ", ".join(f"{count:,} by {reader}" for reader, count in read_by.items())
+    print(f"passages read: {readers or 'none'}; {quarantined:,} in quarantine, {dropped:,} parts of replies dropped")
+
+
+def _exit_if_lost(index: Path) -> None:
+    """Exit status 1, saying why, when more passages are in quarantine than the settings allow."""
+    from graph.lifecycle import lost_passages
+
+    if lost := lost_passages(index):
+        say(lost)
+        raise typer.Exit(1)

@@ -8,21 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graph.arrays import MANIFEST, Strings, checksum, load_field, read_manifest
-from graph.build import OpenEncoder, finish_build, open_for_writing, own_encoder
+from graph.build import OpenEncoder, finish_build, open_for_writing, open_tools
 from graph.data import VECTOR_FIELDS, IndexData
 from graph.errors import UserError
+from graph.own_settings import keep_settings
+from graph.reading import no_model, read_quarantined, reading_facts
 from graph.seal import SEAL, check_seal
+from graph.settings import IndexSettings
 from graph.store import FILE, Store, read_settings
-from graph.types import Floats
+from graph.types import Floats, OpenModel
 
-COUNTED = ("documents", "passages", "propositions", "names", "statements", "mentions", "summaries")
+COUNTED = ("documents", "passages", "propositions", "names", "statements", "mentions", "topics", "facts", "summaries")
 UNFINISHED = "the last run did not finish"
 AGAIN = "index the documents into a new folder: modegraph index SRC --out NEW"
 
 
 @dataclass(frozen=True)
 class IndexStatus:
-    """How an index stands. `unfinished` is what a `resume` would still do, in words; `rows` counts every table."""
+    """How an index stands. `unfinished` is what a `resume` would still do, in words; `rows` counts every table.
+
+    `quarantined`, `dropped` and `read_by` are those of a BuildReport (graph/build.py).
+    """
 
     folder: str
     generation: int
@@ -30,6 +36,9 @@ class IndexStatus:
     rows: dict[str, int]
     disk_bytes: int
     documents_to_extract: int
+    quarantined: int
+    dropped: int
+    read_by: dict[str, int]
     vectors_kept: int
     unfinished: str
 
@@ -43,7 +52,9 @@ class Damage:
     repair: str
 
 
-def delete_documents(folder: Path, sources: Sequence[str], open_encoder: OpenEncoder) -> IndexData:
+def delete_documents(
+    folder: Path, sources: Sequence[str], open_encoder: OpenEncoder, open_model: OpenModel = no_model
+) -> IndexData:
     """Remove documents by source, and everything that was read from them alone; UserError, changing nothing, if one is unknown."""
     settings = read_settings(folder)
     with open_for_writing(folder) as store:
@@ -56,16 +67,56 @@ def delete_documents(folder: Path, sources: Sequence[str], open_encoder: OpenEnc
                         f"{folder}: no document {source!r}", f"the nearest is {near[0]!r}", "nothing was deleted"
                     )
             store.drop_orphans()
-            encoder = own_encoder(folder, store, settings, open_encoder)
-        return finish_build(folder, store, encoder, settings)
+            tools = open_tools(folder, store, settings, open_encoder, open_model)
+        return finish_build(folder, store, tools, settings)
 
 
-def resume_build(folder: Path, open_encoder: OpenEncoder) -> IndexData:
-    """Finish what an interrupted run left: documents not extracted, texts without vectors, arrays not saved."""
-    settings = read_settings(folder)
+def resume_build(
+    folder: Path,
+    open_encoder: OpenEncoder,
+    open_model: OpenModel = no_model,
+    settings: IndexSettings | None = None,
+) -> IndexData:
+    """Finish what an interrupted run left: documents not read, texts without vectors, arrays not saved.
+
+    `settings` are the index's own, but for those that may change (graph/settings.py); None leaves them.
+    """
+    settings = settings or read_settings(folder)
     with open_for_writing(folder) as store:
-        encoder = own_encoder(folder, store, settings, open_encoder)
-        return finish_build(folder, store, encoder, settings)
+        with store.transaction():
+            keep_settings(store, settings)
+            tools = open_tools(folder, store, settings, open_encoder, open_model)
+        return finish_build(folder, store, tools, settings)
+
+
+def retry_failed(
+    folder: Path,
+    open_encoder: OpenEncoder,
+    open_model: OpenModel = no_model,
+    settings: IndexSettings | None = None,
+) -> int:
+    """Ask again for the passages in quarantine, and for no others; returns how many were asked for. `settings` as for resume."""
+    settings = settings or read_settings(folder)
+    with open_for_writing(folder) as store:
+        with store.transaction():
+            keep_settings(store, settings)
+            tools = open_tools(folder, store, settings, open_encoder, open_model, again=True)
+        asked = read_quarantined(store, tools.extractor.read) if tools.extractor is not None else 0
+        finish_build(folder, store, tools, settings)
+    return asked
+
+
+def lost_passages(folder: Path) -> str:
+    """What to say when more passages are in quarantine than the settings allow; "" when not."""
+    share = read_settings(folder).max_failed_share
+    with closing(Store(folder, read_only=True)) as store:
+        facts = reading_facts(store)
+    if facts.quarantined <= share * facts.passages:
+        return ""
+    return (
+        f"{folder}: {facts.quarantined:,} of {facts.passages:,} passages could not be read and are in quarantine "
+        f"(max_failed_share = {share:g}); ask again with: modegraph retry {folder} --failed"
+    )
 
 
 def index_status(folder: Path) -> IndexStatus:
@@ -73,6 +124,7 @@ def index_status(folder: Path) -> IndexStatus:
     settings = read_settings(folder)
     with closing(Store(folder, read_only=True)) as store:
         rows = {table: store.count(table) for table in COUNTED}
+        facts = reading_facts(store)
         waiting, kept = len(store.sources_to_extract()), store.count("pending_vectors")
     finished = (folder / MANIFEST).exists() and check_seal(folder) != "unfinished"
     return IndexStatus(
@@ -82,6 +134,9 @@ def index_status(folder: Path) -> IndexStatus:
         rows=rows,
         disk_bytes=sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
         documents_to_extract=waiting,
+        quarantined=facts.quarantined,
+        dropped=facts.dropped,
+        read_by=facts.read_by,
         vectors_kept=kept,
         unfinished="" if finished else f"the last run did not finish: modegraph resume {folder}",
     )
@@ -116,7 +171,7 @@ def _store_damage(folder: Path) -> list[Damage]:
     return [Damage(FILE, "its bytes are not those of the last run", AGAIN)] if state == "damaged" else []
 
 
-def repair_index(folder: Path, open_encoder: OpenEncoder) -> list[Damage]:
+def repair_index(folder: Path, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
     """Rebuild the arrays from index.sqlite when any of them is damaged; returns what was damaged.
 
     Vectors in files whose checksum still holds are kept, others are encoded again. UserError when index.sqlite itself is
@@ -130,10 +185,10 @@ def repair_index(folder: Path, open_encoder: OpenEncoder) -> list[Damage]:
         return []
     settings = read_settings(folder)
     with open_for_writing(folder) as store:
-        encoder = own_encoder(folder, store, settings, open_encoder)
+        tools = open_tools(folder, store, settings, open_encoder, open_model)
         _keep_sound_vectors(folder, store, {found.file for found in damage})
         (folder / MANIFEST).unlink(missing_ok=True)
-        finish_build(folder, store, encoder, settings)
+        finish_build(folder, store, tools, settings)
     return damage
 
 

@@ -1,7 +1,8 @@
 """index.sqlite: the one source of truth of an index. Arrays, graph blocks and vectors are derived from it (graph/derive.py).
 
-Tables: documents → passages → statements (one proposition read at one place) → mentions (a name in a statement).
-Propositions and names are shared between places; when the last place goes, they go. Ids are content hashes (graph/ids.py).
+Tables: documents → passages → statements (one proposition read at one place) → mentions (a name in a statement), its topics
+and its facts. A passage in `quarantine` could not be read. Propositions, names and topics are shared between places; when the
+last place goes, they go. Ids are content hashes (graph/ids.py).
 """
 
 import json
@@ -16,12 +17,12 @@ import numpy as np
 from graph.config import parse_settings
 from graph.errors import UserError
 from graph.extract.names import name_key
-from graph.extract.types import Statement
+from graph.extract.types import Failure, Reading, Statement
 from graph.ids import content_id
 from graph.settings import IndexSettings
 from graph.types import Document, Floats, Passage
 
-FORMAT = 1
+FORMAT = 2
 FILE = "index.sqlite"
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -29,7 +30,7 @@ CREATE TABLE documents (source TEXT PRIMARY KEY, title TEXT NOT NULL, text TEXT 
     extracted INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE passages (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
     source TEXT NOT NULL REFERENCES documents ON DELETE CASCADE, "order" INTEGER NOT NULL, "start" INTEGER NOT NULL,
-    "end" INTEGER NOT NULL);
+    "end" INTEGER NOT NULL, reader TEXT NOT NULL, dropped INTEGER NOT NULL);
 CREATE INDEX passages_of_document ON passages (source);
 CREATE TABLE propositions (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL);
 CREATE TABLE names (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL);
@@ -40,6 +41,17 @@ CREATE INDEX statements_of_proposition ON statements (proposition);
 CREATE TABLE mentions (statement INTEGER NOT NULL REFERENCES statements ON DELETE CASCADE,
     name INTEGER NOT NULL REFERENCES names, spelling TEXT NOT NULL, PRIMARY KEY (statement, name)) WITHOUT ROWID;
 CREATE INDEX mentions_of_name ON mentions (name);
+CREATE TABLE topics (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL);
+CREATE TABLE statement_topics (statement INTEGER NOT NULL REFERENCES statements ON DELETE CASCADE,
+    topic INTEGER NOT NULL REFERENCES topics, PRIMARY KEY (statement, topic)) WITHOUT ROWID;
+CREATE INDEX statements_of_topic ON statement_topics (topic);
+CREATE TABLE facts (statement INTEGER NOT NULL REFERENCES statements ON DELETE CASCADE,
+    subject INTEGER NOT NULL REFERENCES names, relation TEXT NOT NULL, object INTEGER NOT NULL REFERENCES names,
+    PRIMARY KEY (statement, subject, relation, object)) WITHOUT ROWID;
+CREATE INDEX facts_of_subject ON facts (subject);
+CREATE INDEX facts_of_object ON facts (object);
+CREATE TABLE quarantine (passage INTEGER PRIMARY KEY REFERENCES passages ON DELETE CASCADE, problem TEXT NOT NULL,
+    reply TEXT NOT NULL, attempts INTEGER NOT NULL);
 CREATE TABLE summaries (id TEXT PRIMARY KEY, layer INTEGER NOT NULL, text TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE pending_vectors (id TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID;
 """
@@ -56,6 +68,11 @@ def read_settings(folder: Path) -> IndexSettings:
             found = f"{folder / FILE}: not readable ({problem})"
             raise UserError(found, "an index", "index the documents into a new folder") from None
     return parse_settings(IndexSettings, json.loads(text), str(folder / FILE))
+
+
+def document_hash(document: Document, read_from: str) -> str:
+    """What tells a changed document: its source, title and text, and what else its statements depend on."""
+    return content_id("document", document.source, document.title, document.text, read_from)
 
 
 class Store:
@@ -120,9 +137,12 @@ class Store:
             "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, text)
         )
 
-    def put_document(self, document: Document) -> bool:
-        """Add or replace a document, to be extracted; False when the very same one is there already."""
-        content = content_id("document", document.source, document.title, document.text)
+    def put_document(self, document: Document, read_from: str = "") -> bool:
+        """Add or replace a document, to be extracted; False when the very same one is there already.
+
+        `read_from` identifies what else its statements depend on (graph/reading.py).
+        """
+        content = document_hash(document, read_from)
         known = self._connection.execute("SELECT hash FROM documents WHERE source = ?", (document.source,)).fetchone()
         if known is not None and known[0] == content:
             return False
@@ -137,6 +157,10 @@ class Store:
         """Remove a document and everything that was read from it alone; False when there is none."""
         return self._connection.execute("DELETE FROM documents WHERE source = ?", (source,)).rowcount > 0
 
+    def document_hashes(self) -> dict[str, str]:
+        """The `document_hash` of every document, by source."""
+        return dict(self._connection.execute("SELECT source, hash FROM documents"))
+
     def sources_to_extract(self) -> list[str]:
         """Documents that have been put but whose statements are not there yet, in order."""
         rows = self._connection.execute("SELECT source FROM documents WHERE NOT extracted ORDER BY source")
@@ -149,18 +173,42 @@ class Store:
         ).fetchone()
         return Document(*row)
 
-    def put_extraction(
-        self, source: str, passages: Sequence[Passage], statements: Sequence[Sequence[Statement]]
-    ) -> None:
-        """Keep what was read from a document: its passages and, for each of them, its statements."""
-        for passage, read in zip(passages, statements, strict=True):
-            passage_row = self._connection.execute(
-                'INSERT INTO passages (id, source, "order", "start", "end") VALUES (?, ?, ?, ?, ?) RETURNING row',
-                (passage.id, source, passage.order, passage.start, passage.end),
-            ).fetchone()[0]
-            for statement in read:
-                self._put_statement(passage_row, statement)
+    def passage_ids(self, source: str) -> set[str]:
+        """Ids of a document's passages that have been read, or quarantined."""
+        rows = self._connection.execute("SELECT id FROM passages WHERE source = ?", (source,))
+        return {str(identity) for (identity,) in rows}
+
+    def put_reading(self, reading: Reading) -> None:
+        """Keep what came of a passage: its statements, or why it is in quarantine. The passage is new or quarantined."""
+        passage = reading.passage
+        row = self._connection.execute(
+            """INSERT INTO passages (id, source, "order", "start", "end", reader, dropped) VALUES (?, ?, ?, ?, ?, ?, ?)
+            ON CONFLICT (id) DO UPDATE SET reader = excluded.reader, dropped = excluded.dropped RETURNING row""",
+            (passage.id, passage.source, passage.order, passage.start, passage.end, reading.reader, reading.dropped),
+        ).fetchone()[0]
+        self._connection.execute("DELETE FROM quarantine WHERE passage = ?", (row,))
+        if reading.failure is not None:
+            self._put_failure(row, reading.failure)
+        for statement in reading.statements:
+            self._put_statement(row, statement)
+
+    def finish_document(self, source: str) -> None:
+        """All passages of a document have been put."""
         self._connection.execute("UPDATE documents SET extracted = 1 WHERE source = ?", (source,))
+
+    def quarantined(self) -> list[tuple[Passage, int]]:
+        """Passages that could not be read, in order, and how many times each was tried."""
+        rows = self._connection.execute(
+            """SELECT p.id, p.source, d.title, p."order", p."start", p."end",
+            substr(d.text, p."start" + 1, p."end" - p."start"), q.attempts
+            FROM quarantine q JOIN passages p ON p.row = q.passage JOIN documents d USING (source)
+            ORDER BY p.source, p."order" """
+        )
+        return [(Passage(*row[:7]), int(row[7])) for row in rows]
+
+    def _put_failure(self, passage_row: int, failure: Failure) -> None:
+        values = (passage_row, failure.problem, failure.reply, failure.attempts)
+        self._connection.execute("INSERT INTO quarantine VALUES (?, ?, ?, ?)", values)
 
     def _put_statement(self, passage_row: int, statement: Statement) -> None:
         proposition = self._row_of("propositions", "text", content_id("proposition", statement.text), statement.text)
@@ -168,10 +216,18 @@ class Store:
             'INSERT INTO statements (proposition, passage, "start", "end") VALUES (?, ?, ?, ?) RETURNING row',
             (proposition, passage_row, statement.start, statement.end),
         ).fetchone()[0]
+        names: dict[str, int] = {}
         for spelling in statement.names:
             key = name_key(spelling)
-            name = self._row_of("names", "key", content_id("name", key), key)
-            self._connection.execute("INSERT OR IGNORE INTO mentions VALUES (?, ?, ?)", (row, name, spelling))
+            names[key] = self._row_of("names", "key", content_id("name", key), key)
+            self._connection.execute("INSERT OR IGNORE INTO mentions VALUES (?, ?, ?)", (row, names[key], spelling))
+        for topic in statement.topics:
+            topic_row = self._row_of("topics", "text", content_id("topic", topic), topic)
+            self._connection.execute("INSERT OR IGNORE INTO statement_topics VALUES (?, ?)", (row, topic_row))
+        for fact in statement.facts:
+            ends = names[name_key(fact.subject)], names[name_key(fact.object)]
+            values = (row, ends[0], fact.relation, ends[1])
+            self._connection.execute("INSERT OR IGNORE INTO facts VALUES (?, ?, ?, ?)", values)
 
     def _row_of(self, table: str, column: str, identity: str, value: str) -> int:
         found = self._connection.execute(f"SELECT row FROM {table} WHERE id = ?", (identity,)).fetchone()
@@ -181,9 +237,10 @@ class Store:
         return int(found[0])
 
     def drop_orphans(self) -> None:
-        """Remove propositions and names that no place holds any more."""
+        """Remove propositions, names and topics that no place holds any more."""
         self._connection.execute("DELETE FROM propositions WHERE row NOT IN (SELECT proposition FROM statements)")
         self._connection.execute("DELETE FROM names WHERE row NOT IN (SELECT name FROM mentions)")
+        self._connection.execute("DELETE FROM topics WHERE row NOT IN (SELECT topic FROM statement_topics)")
 
     def put_summaries(self, summaries: Iterable[tuple[str, int, str]]) -> None:
         """Replace all (id, layer, text) of summaries."""

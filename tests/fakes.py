@@ -11,6 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from graph.encoder import unit_rows
+from graph.extract.names import find_names
+from graph.extract.units import split_units
 from graph.ids import content_id
 from graph.types import Completion, CompletionRequest, Floats
 
@@ -124,3 +126,26 @@ def _chat_completion(body: dict[str, Any], text: str) -> str:
             "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
         }
     )
+
+
+def asked_passage(body: dict[str, Any]) -> tuple[str, str]:
+    """Title and text of the passage that a request for an extraction quotes."""
+    title, _, text = body["messages"][1]["content"].partition("\nPassage: ")
+    return json.loads(title.removeprefix("Title: ")), json.loads(text)
+
+
+def is_extraction(body: dict[str, Any]) -> bool:
+    """Whether a request asks to read a passage (and not for the domain of the collection)."""
+    return "propositions" in body["response_format"]["json_schema"]["schema"]["properties"]
+
+
+def extraction_reply(body: dict[str, Any]) -> str:
+    """What a good model would say: each sentence of the passage with its names, or the domain of the collection."""
+    if not is_extraction(body):
+        return json.dumps({"entity_types": ["ship", "village"], "topics": ["island life"]})
+    title, text = asked_passage(body)
+    propositions = [
+        {"text": unit.text, "entities": list(find_names(unit.text)), "topic": title or "isles", "facts": []}
+        for unit in split_units(text)
+    ]
+    return json.dumps({"entities": [], "propositions": propositions})

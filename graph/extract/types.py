@@ -1,13 +1,22 @@
-"""What every extractor returns: the propositions of one passage, with the names in them, as read from its text alone.
+"""What every extractor takes and gives: passages that wait to be read, and what was read from them.
 
 Corpus-wide decisions (which names are one entity, which are too common) are taken later, on all extractions together, so that
 adding a document never changes what was read from another.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from graph.types import Document, Passage
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A subject–relation–object fact inside a proposition; subject and object are among its names."""
+
+    subject: str
+    relation: str
+    object: str
 
 
 @dataclass(frozen=True)
@@ -18,7 +27,41 @@ class Statement:
     names: tuple[str, ...]
     start: int
     end: int
+    topics: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Passages of one document that are still to be read, and how many times a model was asked for them in vain."""
+
+    document: Document
+    passages: tuple[Passage, ...]
+    attempts: int = 0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a passage could not be read: the last problem, what the model wrote (cut), and all attempts so far."""
+
+    problem: str
+    reply: str
+    attempts: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What came of one passage: statements (`dropped` counts the parts of a reply that the passage does not support), or a failure."""
+
+    passage: Passage
+    reader: str
+    statements: tuple[Statement, ...] = ()
+    dropped: int = 0
+    failure: Failure | None = None
 
 
 Extract = Callable[[Document, Sequence[Passage]], list[tuple[Statement, ...]]]
-"""A document and its passages -> the statements of each passage, in order."""
+"""A document and all its passages -> the statements of each passage, in order."""
+
+Read = Callable[[Iterator[Waiting]], Iterator[list[Reading]]]
+"""The one signature of an extractor: it pulls what waits as it has room, and yields groups of readings, each to be kept at once."""

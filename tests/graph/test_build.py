@@ -7,11 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graph.arrays import load_arrays, read_manifest
-from graph.build import build_index, settings_for
+from graph.build import build_index
 from graph.data import IndexData
 from graph.errors import UserError
 from graph.index import open_index
 from graph.lock import writer_lock
+from graph.own_settings import settings_for
 from graph.read import read_documents
 from graph.settings import IndexSettings
 from graph.types import Document, Encoder

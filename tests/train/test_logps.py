@@ -59,12 +59,13 @@ def test_logits_are_computed_only_where_a_completion_is_predicted(base: Path) ->
     assert widths == [3]
 
 
-def test_prompt_tokens_get_no_gradient_of_their_own(base: Path) -> None:
-    """Another token at the end of the sum's mask moves nothing: only masked tokens count."""
+def test_the_prompt_itself_contributes_nothing(base: Path) -> None:
+    """Nothing masked, nothing summed; and a mask on the last token alone leaves that token's own log-probability."""
     model, _ = load_policy(str(base))
     ids, mask = pad_rows(ROWS[:1], 0)
-    nothing = completion_logps(model, ids, torch.zeros_like(mask))
-    assert nothing.tolist() == [0.0]
+    assert completion_logps(model, ids, torch.zeros_like(mask)).tolist() == [0.0]
+    last = TokenizedRow(ROWS[0].ids, len(ROWS[0].ids) - 1)
+    assert completion_logps(model, *pad_rows([last], 0)).item() == pytest.approx(slow_logps(model, last), abs=1e-4)
 
 
 def test_pad_rows_marks_completions() -> None:

@@ -74,11 +74,7 @@ class CountingEncoder:
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
-        self.fingerprint, self.dimensions, self.count_tokens = (
-            encoder.fingerprint,
-            encoder.dimensions,
-            encoder.count_tokens,
-        )
+        self.fingerprint, self.count_tokens = encoder.fingerprint, encoder.count_tokens
         self.texts, self.seconds = 0, 0.0
 
     def encode(self, texts: Sequence[str]) -> Floats:

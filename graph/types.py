@@ -19,12 +19,10 @@ Encode = Callable[[Sequence[str]], Floats]
 
 
 class Encoder(Protocol):
-    """A sentence encoder. `fingerprint` changes whenever the same text could get another vector."""
+    """A sentence encoder. `fingerprint` changes whenever the same text could get another vector; no texts give [0, D]."""
 
     @property
     def fingerprint(self) -> str: ...
-    @property
-    def dimensions(self) -> int: ...
     def encode(self, texts: Sequence[str]) -> Floats: ...
     def count_tokens(self, text: str) -> int: ...
 

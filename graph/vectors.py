@@ -37,7 +37,7 @@ class VectorBook:
             for rows in track(batches, f"Encoding {what}", len(missing), size=len):
                 self._encode_rows([ids[row] for row in rows], [texts[row] for row in rows])
         vectors = [self._known[key] for key in ids]
-        return np.stack(vectors) if vectors else np.zeros((0, self._encoder.dimensions), np.float32)
+        return np.stack(vectors) if vectors else self._encoder.encode([])
 
     def _encode_rows(self, ids: Sequence[str], texts: Sequence[str]) -> None:
         vectors_BD = self._encoder.encode(texts)

@@ -28,6 +28,8 @@ class HashEncoder:
 
     def encode(self, texts: Sequence[str]) -> Floats:
         self.seen += texts
+        if not texts:
+            return np.zeros((0, self.dimensions), np.float32)
         return unit_rows(np.stack([sum((self._word(word) for word in text.split()), self._word("")) for text in texts]))
 
     def count_tokens(self, text: str) -> int:

@@ -24,7 +24,7 @@ from graph.questions import Question, read_questions
 ROOT = Path(__file__).resolve().parent.parent
 MARKER = ".modegraph-demo"
 NEEDED = ("examples/documents", "examples/questions.jsonl", "configs/demo/tiny.yaml")
-CONTEXT_SIZE, QUESTIONS, MAX_ANSWER_TOKENS = "3", "48", "160"
+CONTEXT_SIZE, QUESTIONS, MAX_ANSWER_TOKENS = "3", "48", "256"
 
 Run = Callable[[Sequence[str]], int]
 """Runs one command line (without the program's name) and returns its exit status."""
@@ -99,19 +99,31 @@ def commands(out: Path, question: str) -> list[list[str]]:
     documents, questions = shown(ROOT / "examples/documents"), shown(ROOT / "examples/questions.jsonl")
     index, data, tiny = f"{out}/index", f"{out}/preferences", f"{out}/tiny"
     sft, ms, dpo = f"{out}/sft", f"{out}/ms", f"{out}/dpo"
-    modes = ["--modes", "dense", "naive", "hierarchy"]
+    modes = ["--modes", "dense", "naive", "hierarchy", "walk"]
+    splits = ["--split", "train", "--split", "test"]
     models = ["--runs", ms, dpo, sft, "--base", tiny]
     limits = ["--context-size", CONTEXT_SIZE, "--limit", QUESTIONS, "--max-answer-tokens", MAX_ANSWER_TOKENS]
     return [
         ["index", documents, "--out", index],
         ["eval", "retrieval", index, "--questions", questions, "--split", "test", *modes],
-        ["synth", "preferences", index, "--questions", questions, "--max-context", CONTEXT_SIZE, "--out", data],
+        [
+            "synth",
+            "preferences",
+            index,
+            "--questions",
+            questions,
+            "--max-context",
+            CONTEXT_SIZE,
+            *splits,
+            "--out",
+            data,
+        ],
         ["train", "tiny", "--config", config("tiny"), "--texts", documents, "--out", tiny],
         train("sft", tiny, data, sft),
         train("ms", sft, data, ms),
         train("dpo", sft, data, dpo),
         ["compare", *models, "--data", data, "--out", f"{out}/report", *limits],
-        ["ask", index, question, "--model", f"hf:{ms}"],
+        ["ask", index, question, "--top-k", CONTEXT_SIZE, "--model", f"hf:{ms}"],
     ]
 
 
@@ -134,8 +146,8 @@ def shown(path: Path) -> str:
 def next_commands(out: Path, question: str) -> tuple[str, ...]:
     """What to try after the demo: see the evidence, index one's own documents, tune a real small model (on a GPU)."""
     evidence = ["ask", f"{out}/index", question, "--mode", "hierarchy", "--retrieve-only"]
-    real = train("sft", "Qwen/Qwen2.5-0.5B-Instruct", f"{out}/preferences", "my-sft")
-    real += ["--set", "learning_rate=1e-5"]
+    recipe = shown(ROOT / "configs/train/sft-qwen2.5-0.5b.yaml")
+    real = ["train", "sft", "--config", recipe, "--set", f"data={out}/preferences", "--set", "output=my-sft"]
     own = ["index", "YOUR_DOCUMENTS", "--out", "my-index"]
     return (command_line(evidence), command_line(own), command_line(real))
 

@@ -81,11 +81,11 @@ def read_scalar(text: str) -> Any:
 
 
 def parse_settings(kind: type[S], values: Mapping[str, Any], where: str) -> S:
-    """Validate a mapping as `kind`; the first problem becomes a UserError that names `where`."""
+    """Validate a mapping as `kind`; the first problem (unknown keys before others) becomes a UserError that names `where`."""
     try:
         return kind.model_validate(dict(values))
     except ValidationError as problems:
-        problem = problems.errors()[0]
+        problem = min(problems.errors(), key=lambda each: each["type"] != "extra_forbidden")
     path = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         known = known_keys(kind)

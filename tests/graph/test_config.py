@@ -32,6 +32,7 @@ def test_file_then_overrides(tmp_path: Path) -> None:
         ("model: a\nlora: {rnk: 1}", [], "unknown key 'lora.rnk'; did you mean 'lora.rank'?"),
         ("model: a", ["learning_rate=fast"], "learning_rate = 'fast'"),
         ("learning_rate: 1", [], "'model' is missing"),
+        ("modle: a", [], "unknown key 'modle'; did you mean 'model'?"),
         ("- a", [], "holds a list"),
         ("a: [", [], "not valid YAML"),
         ("model: a", ["nonsense"], "--set nonsense"),

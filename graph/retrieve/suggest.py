@@ -22,7 +22,7 @@ from graph.walk import (
 SUBGRAPH_PROPOSITIONS = 500
 SUBGRAPH_RESTART = 0.15
 SUBGRAPH_TOLERANCE = 1e-2
-"""The first walk only chooses the subgraph; at this tolerance it holds more than 95 % of the exact walk's (docs/log.md)."""
+"""The first walk only chooses the subgraph; what a rough answer costs in recall is not measured yet."""
 DAMPING, STRUCTURE_WEIGHT = 0.85, 0.5
 TEMPERATURE, THRESHOLD = 0.1, 0.4
 

@@ -42,6 +42,10 @@ class Strings:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
+    def take(self, rows: NDArray[np.int64]) -> "Strings":
+        """The texts of the given rows, in that order."""
+        return Strings.of([self[int(row)] for row in rows])
+
     def __getitem__(self, row: int) -> str:
         return self.data[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "surrogatepass")
 

@@ -21,6 +21,8 @@ class IndexData:
 
     document_sources: Strings
     document_titles: Strings
+    document_metadata: Strings
+    """One JSON object a document."""
     title_keys: Strings
     """What documents are called (`name_key` of titles and their short forms), sorted, one entry for each document so called."""
     title_document_T: Ints

@@ -50,8 +50,8 @@ def derive_arrays(
     store: Store, book: VectorBook, count_tokens: Callable[[str], int], settings: IndexSettings
 ) -> IndexData:
     """All arrays of the index as the store stands now; vectors come from `book`."""
-    documents = list(store.rows("SELECT source, title FROM documents ORDER BY source"))
-    passages = _read_passages(store, {str(source): row for row, (source, _) in enumerate(documents)})
+    documents = list(store.rows("SELECT source, title, metadata FROM documents ORDER BY source"))
+    passages = _read_passages(store, {str(source): row for row, (source, _, _) in enumerate(documents)})
     proposition_ids, proposition_texts = _columns(store, "SELECT id, text FROM propositions ORDER BY id")
     name_ids, name_texts = _columns(store, "SELECT id, key FROM names ORDER BY id")
     topic_ids, topic_texts = _columns(store, "SELECT id, text FROM topics ORDER BY id")
@@ -73,12 +73,13 @@ def derive_arrays(
     )
     with store.transaction():
         store.put_summaries((s.node.id, s.layer, s.text) for s in hierarchy.summaries)
-    titles = sorted((key, row) for row, (_, title) in enumerate(documents) for key in title_keys(str(title)))
+    titles = sorted((key, row) for row, (_, title, _) in enumerate(documents) for key in title_keys(str(title)))
     same_document_P = passages.document_P[1:] == passages.document_P[:-1]
     before = np.flatnonzero(same_document_P)
     return IndexData(
-        document_sources=Strings.of([str(source) for source, _ in documents]),
-        document_titles=Strings.of([str(title) for _, title in documents]),
+        document_sources=Strings.of([str(source) for source, _, _ in documents]),
+        document_titles=Strings.of([str(title) for _, title, _ in documents]),
+        document_metadata=Strings.of([str(metadata) for _, _, metadata in documents]),
         title_keys=Strings.of([key for key, _ in titles]),
         title_document_T=np.array([row for _, row in titles], np.int64),
         passage_ids=Strings.of(passages.ids),

@@ -4,7 +4,7 @@ Nothing here is written to, so any number of threads may share one Index.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -17,11 +17,15 @@ from graph.build import OpenEncoder, check_encoder
 from graph.config import parse_settings
 from graph.data import IndexData
 from graph.encoder import open_encoder
+from graph.filters import Condition, allowed_documents
+from graph.restrict import restrict
 from graph.settings import IndexSettings
 from graph.types import Encoder, Floats, Passage, Proposition, Span, Summary
 from graph.walk import bipartite_transition, row_normalised
 
 MAX_CLIQUE_NAMES = 8
+MAX_RESTRICTED = 8
+"""Filtered indexes that are kept, the oldest going first."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,10 @@ class Index:
     settings: IndexSettings
     data: IndexData
     encoder_source: "EncoderSource"
+    _restricted: "dict[tuple[Condition, ...], Index]" = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """The unit vectors [Q, D] of queries, by the index's own encoder (loaded at the first call)."""
@@ -40,6 +48,21 @@ class Index:
     def count_tokens(self, text: str) -> int:
         """Tokens of a text, as the index's encoder counts them."""
         return self.encoder_source.get().count_tokens(text)
+
+    def where(self, conditions: tuple[Condition, ...]) -> "Index":
+        """The index of the documents that meet all conditions, and of nothing else; itself when there are none.
+
+        The last few such indexes are kept. UserError as in graph/filters.py.
+        """
+        if not conditions:
+            return self
+        with self._lock:
+            if conditions not in self._restricted:
+                allowed_U = allowed_documents(self.data, conditions)
+                self._restricted[conditions] = replace(self, data=restrict(self.data, allowed_U))
+                while len(self._restricted) > MAX_RESTRICTED:
+                    del self._restricted[next(iter(self._restricted))]
+            return self._restricted[conditions]
 
     def passage(self, row: int) -> Passage:
         """The passage in a row."""

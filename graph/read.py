@@ -6,6 +6,7 @@ is kept. Nothing here is skipped silently: what is no document is reported throu
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from graph.errors import UserError
 from graph.jsonl import read_jsonl
@@ -69,7 +70,23 @@ def _read_rows(file: Path) -> Iterator[Document]:
                 f"{where}: id {row['id']!r} stands on line {lines[row['id']]} too", "unique ids", "rename one"
             )
         lines[row["id"]] = line
-        yield Document(source=row["id"], title=title, text=row["text"])
+        yield Document(row["id"], title, row["text"], _metadata(row.get("metadata") or {}, where))
+
+
+def _metadata(found: object, where: str) -> dict[str, Any]:
+    """What a row says of its document besides: {key: text, number, truth value, or a list of these}."""
+    expected = "an object of texts, numbers, truth values or lists of these"
+    if not isinstance(found, dict):
+        raise UserError(f"{where}: 'metadata' is {found!r}", expected, "mend the row")
+    for key, value in found.items():
+        if key in ("source", "title"):
+            raise UserError(
+                f"{where}: metadata key {key!r}", "another name: that one is the document's own", "rename it"
+            )
+        parts = value if isinstance(value, list) else [value]
+        if not all(isinstance(part, str | int | float | bool) for part in parts):
+            raise UserError(f"{where}: metadata {key!r} is {value!r}", expected, "mend the row")
+    return found
 
 
 def read_file(file: Path, name: str) -> Document:

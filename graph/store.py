@@ -22,12 +22,12 @@ from graph.ids import content_id
 from graph.settings import IndexSettings
 from graph.types import Document, Floats, Passage
 
-FORMAT = 2
+FORMAT = 3
 FILE = "index.sqlite"
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE documents (source TEXT PRIMARY KEY, title TEXT NOT NULL, text TEXT NOT NULL, hash TEXT NOT NULL,
-    extracted INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE documents (source TEXT PRIMARY KEY, title TEXT NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL,
+    hash TEXT NOT NULL, extracted INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE passages (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
     source TEXT NOT NULL REFERENCES documents ON DELETE CASCADE, "order" INTEGER NOT NULL, "start" INTEGER NOT NULL,
     "end" INTEGER NOT NULL, reader TEXT NOT NULL, dropped INTEGER NOT NULL);
@@ -71,8 +71,14 @@ def read_settings(folder: Path) -> IndexSettings:
 
 
 def document_hash(document: Document, read_from: str) -> str:
-    """What tells a changed document: its source, title and text, and what else its statements depend on."""
-    return content_id("document", document.source, document.title, document.text, read_from)
+    """What tells a changed document: all that it says and is said to be, and what else its statements depend on."""
+    parts = (document.source, document.title, document.text, metadata_text(document), read_from)
+    return content_id("document", *parts)
+
+
+def metadata_text(document: Document) -> str:
+    """A document's metadata as one line of JSON, the same whatever the order of its keys."""
+    return json.dumps(dict(document.metadata), sort_keys=True, ensure_ascii=False)
 
 
 class Store:
@@ -148,8 +154,8 @@ class Store:
             return False
         self._connection.execute("DELETE FROM documents WHERE source = ?", (document.source,))
         self._connection.execute(
-            "INSERT INTO documents (source, title, text, hash) VALUES (?, ?, ?, ?)",
-            (document.source, document.title, document.text, content),
+            "INSERT INTO documents (source, title, text, metadata, hash) VALUES (?, ?, ?, ?, ?)",
+            (document.source, document.title, document.text, metadata_text(document), content),
         )
         return True
 
@@ -168,10 +174,9 @@ class Store:
 
     def document(self, source: str) -> Document:
         """One document, whole."""
-        row = self._connection.execute(
-            "SELECT source, title, text FROM documents WHERE source = ?", (source,)
-        ).fetchone()
-        return Document(*row)
+        query = "SELECT source, title, text, metadata FROM documents WHERE source = ?"
+        source, title, text, metadata = self._connection.execute(query, (source,)).fetchone()
+        return Document(source, title, text, json.loads(metadata))
 
     def passage_ids(self, source: str) -> set[str]:
         """Ids of a document's passages that have been read, or quarantined."""

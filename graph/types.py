@@ -29,11 +29,15 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class Document:
-    """One source text. `source` is the user's name for it: a path below the indexed folder, or the row's id."""
+    """One source text. `source` is the user's name for it: a path below the indexed folder, or the row's id.
+
+    `metadata` is what filters ask for: text, numbers, truth values or lists of these, by key.
+    """
 
     source: str
     title: str
     text: str
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -99,18 +103,37 @@ class Trace:
     seconds: float = 0.0
     encoder_seconds: float = 0.0
     model_calls: int = 0
-    model_tokens: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    model_seconds: float = 0.0
+    stopped: str = ""
+    """Why the retrieval ended before it was done, in words; what it had found until then is in the evidence."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An answer that a model gave on the way: to which question, from which passages (ids), and how good, from 0 to 1."""
+
+    question: str
+    answer: str
+    passage_ids: tuple[str, ...]
+    score: float
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one retrieval found, each list best first. `paths` tell in words how a passage was reached."""
+    """What one retrieval found, each list best first.
+
+    `paths` tell in words how passages were reached, the first path the first passage where a mode ranks passages by paths;
+    `findings` are answers that a model gave on the way, if one was asked.
+    """
 
     query: str
     passages: tuple[Scored[Passage], ...] = ()
     propositions: tuple[Scored[Proposition], ...] = ()
     summaries: tuple[Scored[Summary], ...] = ()
     paths: tuple[tuple[str, ...], ...] = ()
+    findings: tuple[Finding, ...] = ()
     trace: Trace = field(default_factory=lambda: Trace(mode=""))
 
 

@@ -7,6 +7,7 @@ from typing import get_args
 
 from graph.errors import UserError
 from graph.index import Index
+from graph.retrieve.caller import Caller, Spent
 from graph.retrieve.dense import retrieve_dense
 from graph.retrieve.hierarchy import retrieve_hierarchy
 from graph.retrieve.local import retrieve_local
@@ -15,7 +16,7 @@ from graph.retrieve.paths import retrieve_paths
 from graph.retrieve.query import Query
 from graph.retrieve.settings import Mode, RetrieveSettings
 from graph.retrieve.walk import retrieve_walk
-from graph.types import Evidence
+from graph.types import Evidence, LanguageModel, Trace
 
 Strategy = Callable[[Index, Query, RetrieveSettings], Evidence]
 
@@ -32,15 +33,19 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 __all__ = ["MODES", "RetrieveSettings", "retrieve", "retrieve_many"]
 
 
-def retrieve(index: Index, query: str, settings: RetrieveSettings) -> Evidence:
-    """Evidence for `query`, best first; the same query, index and settings always give the same evidence.
+def retrieve(index: Index, query: str, settings: RetrieveSettings, model: LanguageModel | None = None) -> Evidence:
+    """Evidence for `query`, best first; the same query, index, settings (and model replies) always give the same evidence.
 
-    Raises UserError for an empty query.
+    `model` is asked by the modes that can use one; without it all modes run by their own rules. Raises UserError for an empty
+    query and for a filter that no document meets. When the model goes away half-way, the evidence holds what was found until
+    then and its trace says why it stopped.
     """
-    return retrieve_many(index, [query], settings)[0]
+    return retrieve_many(index, [query], settings, model)[0]
 
 
-def retrieve_many(index: Index, queries: Sequence[str], settings: RetrieveSettings) -> list[Evidence]:
+def retrieve_many(
+    index: Index, queries: Sequence[str], settings: RetrieveSettings, model: LanguageModel | None = None
+) -> list[Evidence]:
     """`retrieve` for each query, all encoded in one go (each is billed its share of the encoder's seconds)."""
     stripped = [query.strip() for query in queries]
     if not all(stripped):
@@ -48,11 +53,27 @@ def retrieve_many(index: Index, queries: Sequence[str], settings: RetrieveSettin
     started = time.perf_counter()
     queries_QD = index.encode_queries(stripped)
     encoder_seconds = (time.perf_counter() - started) / max(len(stripped), 1)
+    scope = index.where(settings.conditions)
     found = []
-    for query, query_D in zip(stripped, queries_QD, strict=True):
+    for text, query_D in zip(stripped, queries_QD, strict=True):
         started = time.perf_counter()
-        evidence = STRATEGIES[settings.mode](index, Query(query, query_D), settings)
+        query = Query(text, query_D, Caller(model) if model is not None else None)
+        evidence = STRATEGIES[settings.mode](scope, query, settings)
         seconds = time.perf_counter() - started
-        trace = replace(evidence.trace, mode=settings.mode, seconds=seconds, encoder_seconds=encoder_seconds)
-        found.append(replace(evidence, trace=trace))
+        found.append(replace(evidence, trace=_billed(evidence.trace, query, settings.mode, seconds, encoder_seconds)))
     return found
+
+
+def _billed(trace: Trace, query: Query, mode: Mode, seconds: float, encoder_seconds: float) -> Trace:
+    """The trace with what the question cost."""
+    spent = query.model.spent if query.model is not None else Spent()
+    return replace(
+        trace,
+        mode=mode,
+        seconds=seconds,
+        encoder_seconds=encoder_seconds,
+        model_calls=spent.calls,
+        prompt_tokens=spent.prompt_tokens,
+        completion_tokens=spent.completion_tokens,
+        model_seconds=spent.seconds,
+    )

@@ -23,7 +23,7 @@ def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Ev
     """Top k passages, ranked by their own cosine and their best proposition's, raised by what the walks brought in."""
     data = index.data
     cosines_N = data.proposition_vectors_ND @ query.vector_D
-    held = select_by_threshold(top_rows(cosines_N, NAIVE_PROPOSITIONS), cosines_N)
+    held = select_by_threshold(index, query, top_rows(cosines_N, NAIVE_PROPOSITIONS))
     gain_N = np.zeros(len(cosines_N), np.float32)
     steps = [f"{len(held)} propositions selected to start from"]
     for _ in range(ROUNDS):
@@ -31,7 +31,7 @@ def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Ev
         if len(found.rows) == 0:
             break
         gain_N[found.rows] = np.maximum(gain_N[found.rows], WALK_WEIGHT * np.sqrt(found.mass / found.mass[0]))
-        chosen = select_by_threshold(found.rows, cosines_N)
+        chosen = select_by_threshold(index, query, found.rows)
         steps.append(f"{len(found.rows)} suggested, {len(chosen)} selected")
         held = np.concatenate([held, chosen])
     cosines_P = data.passage_vectors_PD @ query.vector_D

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+from graph.retrieve.caller import Caller
 from graph.types import Floats
 
 
 @dataclass(frozen=True)
 class Query:
-    """The question's words and its unit vector [D]."""
+    """The question's words, its unit vector [D], and the model that may be asked for it (None: no model is called)."""
 
     text: str
     vector_D: Floats
+    model: Caller | None = None

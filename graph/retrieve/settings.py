@@ -1,12 +1,16 @@
 """What a query may set."""
 
+from functools import cached_property
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from graph.config import Settings
+from graph.errors import UserError
+from graph.filters import Condition, parse_condition
 
 Mode = Literal["dense", "naive", "hierarchy", "walk", "paths", "local"]
+Selector = Literal["threshold", "llm"]
 
 
 class RetrieveSettings(Settings):
@@ -16,3 +20,20 @@ class RetrieveSettings(Settings):
     top_k: int = Field(
         5, ge=1, le=10_000, description="items to return: passages, propositions or nodes, as the mode ranks them"
     )
+    where: tuple[str, ...] = Field((), description="conditions on documents, such as year>=1990 or source=reports/*")
+    selector: Selector = Field("threshold", description="what chooses among propositions in local, global and plan")
+
+    @field_validator("where")
+    @classmethod
+    def _readable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            for condition in value:
+                parse_condition(condition)
+        except UserError as problem:
+            raise ValueError(str(problem)) from None
+        return value
+
+    @cached_property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions of `where`, read."""
+        return tuple(parse_condition(condition) for condition in self.where)

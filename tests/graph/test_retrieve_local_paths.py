@@ -6,6 +6,7 @@ import pytest
 from graph.index import Index
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.paths import beam_search, min_max, neighbours, path_score
+from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.select import select_by_threshold
 from graph.retrieve.suggest import suggest
@@ -36,10 +37,12 @@ def test_every_hop_of_a_path_is_a_declared_edge_or_a_fresh_start(isles: Index) -
     assert [path.score for path in found] == sorted((path.score for path in found), reverse=True)
 
 
-def test_selection_keeps_what_is_near_in_order_and_once() -> None:
-    cosines = np.array([0.9, 0.2, 0.6, 0.5], np.float32)
-    assert select_by_threshold(np.array([2, 0, 1, 0, 3]), cosines).tolist() == [2, 0]
-    assert select_by_threshold(np.array([], np.int64), cosines).tolist() == []
+def test_selection_keeps_what_is_near_in_order_and_once(isles: Index) -> None:
+    cosines = isles.data.proposition_vectors_ND @ (query_D := isles.data.proposition_vectors_ND[0])
+    rows = np.argsort(-cosines, kind="stable")
+    kept = select_by_threshold(isles, Query("", query_D), np.concatenate([rows, rows[:2]]))
+    assert kept.tolist() == [row for row in rows if cosines[row] >= 0.6] and 0 < len(kept) < len(rows)
+    assert select_by_threshold(isles, Query("", query_D), np.array([], np.int64)).tolist() == []
 
 
 def test_suggestions_are_new_and_reach_over_shared_names(isles: Index) -> None:

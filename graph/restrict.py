@@ -1,0 +1,89 @@
+"""A smaller index out of an index: the documents that a filter lets through, and nothing that was read elsewhere.
+
+Every strategy obeys a filter because it is handed an index that holds nothing else: seeds, neighbours and summaries alike.
+
+Legend: U documents, P passages, N propositions, M statements, T titles, S summaries; `kept_X` are rows of the whole index.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graph.data import IndexData
+from graph.types import Ints
+
+
+def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
+    """The part of `data` that rests on the allowed documents alone.
+
+    A proposition stays if it stands in an allowed passage, a summary if all passages below it are allowed. Names and topics
+    keep their rows, without the mentions that went.
+    """
+    passages, propositions = len(data.passage_ids), len(data.proposition_ids)
+    kept_U = np.flatnonzero(allowed_U)
+    kept_P = np.flatnonzero(allowed_U[data.passage_document_P])
+    kept_M = np.flatnonzero(np.isin(data.statement_passage_M, kept_P))
+    kept_N = np.unique(data.statement_proposition_M[kept_M])
+    kept_T = np.flatnonzero(allowed_U[data.title_document_T])
+    kept_S = _summaries_of(data, kept_P)
+    kept_X = np.concatenate([kept_P, passages + kept_S])
+    document_of, passage_of = _new_rows(kept_U, len(allowed_U)), _new_rows(kept_P, passages)
+    return replace(
+        data,
+        document_sources=data.document_sources.take(kept_U),
+        document_titles=data.document_titles.take(kept_U),
+        document_metadata=data.document_metadata.take(kept_U),
+        title_keys=data.title_keys.take(kept_T),
+        title_document_T=document_of[data.title_document_T[kept_T]],
+        passage_ids=data.passage_ids.take(kept_P),
+        passage_texts=data.passage_texts.take(kept_P),
+        passage_document_P=document_of[data.passage_document_P[kept_P]],
+        passage_order_P=data.passage_order_P[kept_P],
+        passage_start_P=data.passage_start_P[kept_P],
+        passage_end_P=data.passage_end_P[kept_P],
+        passage_vectors_PD=data.passage_vectors_PD[kept_P],
+        passage_next_PP=_part(data.passage_next_PP, kept_P, kept_P),
+        proposition_ids=data.proposition_ids.take(kept_N),
+        proposition_texts=data.proposition_texts.take(kept_N),
+        proposition_vectors_ND=data.proposition_vectors_ND[kept_N],
+        statement_proposition_M=_new_rows(kept_N, propositions)[data.statement_proposition_M[kept_M]],
+        statement_passage_M=passage_of[data.statement_passage_M[kept_M]],
+        statement_start_M=data.statement_start_M[kept_M],
+        statement_end_M=data.statement_end_M[kept_M],
+        passage_proposition_PN=_part(data.passage_proposition_PN, kept_P, kept_N),
+        proposition_name_NE=sp.csr_array(data.proposition_name_NE[kept_N, :]),
+        name_document_EU=_part(data.name_document_EU, None, kept_U),
+        topic_proposition_KN=_part(data.topic_proposition_KN, None, kept_N),
+        summary_ids=data.summary_ids.take(kept_S),
+        summary_texts=data.summary_texts.take(kept_S),
+        summary_layer_S=data.summary_layer_S[kept_S],
+        summary_vectors_SD=data.summary_vectors_SD[kept_S],
+        summary_member_SX=_part(data.summary_member_SX, kept_S, kept_X),
+        similarity_XX=_part(data.similarity_XX, kept_X, kept_X),
+    )
+
+
+def _summaries_of(data: IndexData, kept_P: Ints) -> Ints:
+    """Summaries with nothing but kept nodes below; a summary's members stand before it, so one pass is enough."""
+    passages = len(data.passage_ids)
+    whole_X = np.zeros(passages + len(data.summary_ids), bool)
+    whole_X[kept_P] = True
+    indptr, members = data.summary_member_SX.indptr, data.summary_member_SX.indices
+    for row in range(len(data.summary_ids)):
+        whole_X[passages + row] = whole_X[members[indptr[row] : indptr[row + 1]]].all()
+    return np.flatnonzero(whole_X[passages:])
+
+
+def _part(block: sp.csr_array, rows: Ints | None, columns: Ints) -> sp.csr_array:
+    """The block of the given rows (None: all) and columns."""
+    part = block if rows is None else block[rows, :]
+    return sp.csr_array(part[:, columns])
+
+
+def _new_rows(kept: Ints, count: int) -> Ints:
+    """From old rows to their place among the kept ones; −1 for the others."""
+    rows = np.full(count, -1, np.int64)
+    rows[kept] = np.arange(len(kept))
+    return rows

@@ -17,6 +17,7 @@ from benchmarks.report import Check, median_seconds, paired_seconds, print_repor
 from graph.walk import (
     attraction,
     bipartite_transition,
+    make_chain,
     personalised_pagerank,
     query_aware_transition,
     restart_at,
@@ -55,14 +56,14 @@ def main() -> int:
     arguments = parser.parse_args()
 
     graph = large_graph(0)
-    transition = row_normalised(graph)
+    chain = make_chain(row_normalised(graph))
     upper = sp.triu(graph, k=1).tocoo()
     network = igraph.Graph(n=VERTICES, edges=np.column_stack(upper.coords))
     seeds = np.array([11, 5_000, 77_777])
     restart = restart_at(seeds, VERTICES)
 
     def ours() -> np.ndarray:
-        return personalised_pagerank(transition, restart, DAMPING)[:, 0]
+        return personalised_pagerank(chain, restart, DAMPING)[:, 0]
 
     def theirs() -> np.ndarray:
         return np.array(
@@ -84,8 +85,8 @@ def main() -> int:
 
     query_seconds = median_seconds(query_walk, 5 * arguments.runs)
 
-    walk = bipartite_transition(sp.csr_array(sp.block_diag([subgraph(n) for n in range(40)])))
-    batch = np.hstack([restart_at(np.array([17 * n]), walk.shape[0]) for n in range(64)])
+    walk = make_chain(bipartite_transition(sp.csr_array(sp.block_diag([subgraph(n) for n in range(40)]))))
+    batch = np.hstack([restart_at(np.array([17 * n]), len(walk.missing_V)) for n in range(64)])
 
     def batched() -> None:
         personalised_pagerank(walk, batch, DAMPING)

@@ -21,7 +21,7 @@ from graph.filters import Condition, allowed_documents
 from graph.restrict import restrict
 from graph.settings import IndexSettings
 from graph.types import Encoder, Floats, Passage, Proposition, Span, Summary
-from graph.walk import bipartite_transition, row_normalised
+from graph.walk import Chain, bipartite_transition, make_chain, row_normalised
 
 MAX_CLIQUE_NAMES = 8
 MAX_RESTRICTED = 8
@@ -125,9 +125,9 @@ class Index:
         return incidence
 
     @cached_property
-    def bipartite_VV(self) -> sp.csr_array:
-        """The walk between propositions and their hubs: transition CSR[N + B, N + B]."""
-        return bipartite_transition(self.incidence_NB)
+    def bipartite_chain(self) -> Chain:
+        """The walk between propositions and their hubs: N + B vertices, propositions first."""
+        return make_chain(bipartite_transition(self.incidence_NB))
 
     @cached_property
     def association_VV(self) -> sp.csr_array:
@@ -146,6 +146,11 @@ class Index:
         graph = sp.csr_array(sp.block_array([[together_EE, stands_PE.T], [stands_PE, None]], format="csr"))
         graph.data[:] = 1
         return row_normalised(graph)
+
+    @cached_property
+    def association_chain(self) -> Chain:
+        """The walk of `association_VV`."""
+        return make_chain(self.association_VV)
 
     @cached_property
     def _document_rows(self) -> dict[str, int]:

@@ -7,6 +7,7 @@ without neighbours, or without an attractive one) goes back to the restart distr
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,10 +21,11 @@ COLUMNS_AT_ONCE = 32
 
 
 def row_normalised(block: sp.csr_array) -> sp.csr_array:
-    """Rows scaled to sum to 1; rows of zeros stay zero. Entries must not be negative."""
+    """Rows scaled to sum to 1; rows of zeros stay zero. Entries must not be negative; the pattern of stored entries is kept."""
     sums = np.asarray(block.sum(axis=1)).ravel()
-    scale = np.divide(1, sums, out=np.zeros_like(sums, np.float32), where=sums > 0)
-    return sp.csr_array(sp.diags_array(scale.astype(np.float32)) @ block)
+    scale = np.divide(1, sums, out=np.zeros(len(sums)), where=sums > 0)
+    scaled = (block.data * np.repeat(scale, np.diff(block.indptr))).astype(np.float32)
+    return sp.csr_array((scaled, block.indices, block.indptr), shape=block.shape)
 
 
 def bipartite_transition(incidence_NB: sp.csr_array) -> sp.csr_array:
@@ -32,15 +34,15 @@ def bipartite_transition(incidence_NB: sp.csr_array) -> sp.csr_array:
     return sp.csr_array(sp.block_array([[None, forth], [back, None]], format="csr"))
 
 
-def structural_transition(incidence_NB: sp.csr_array) -> Floats:
-    """T_s (Eq. 5): proposition → hub → another proposition; dense float32[N, N], for subgraphs.
+def structural_transition(incidence_NB: sp.csr_array) -> sp.csr_array:
+    """T_s (Eq. 5): proposition → hub → another proposition; CSR[N, N], for subgraphs.
 
     The diagonal is 0 and rows are normalised again after it is taken out; a proposition that shares no hub has a row of zeros.
     """
-    product = row_normalised(incidence_NB) @ row_normalised(sp.csr_array(incidence_NB.T))
-    transition_NN = product.toarray().astype(np.float32)
-    np.fill_diagonal(transition_NN, 0)
-    return _dense_row_normalised(transition_NN)
+    product = sp.csr_array(row_normalised(incidence_NB) @ row_normalised(sp.csr_array(incidence_NB.T)))
+    product.data[product.indices == np.repeat(np.arange(product.shape[0]), np.diff(product.indptr))] = 0
+    product.eliminate_zeros()
+    return row_normalised(product)
 
 
 def apply_structural(incidence_NB: sp.csr_array, mass_NQ: Floats) -> Floats:
@@ -64,53 +66,68 @@ def attraction(cosines_N: Floats, temperature: float, threshold: float) -> Float
     return np.where(kept_N, np.exp((cosines_N - highest) / temperature), 0).astype(np.float32)
 
 
-def semantic_transition(structural_NN: Floats, attraction_N: Floats) -> Floats:
+def semantic_transition(structural_NN: sp.csr_array, attraction_N: Floats) -> sp.csr_array:
     """T_n (Eq. 7): the same neighbours as T_s, each weighted by its attraction; a row with no attractive one is zeros."""
-    return _dense_row_normalised(np.where(structural_NN > 0, attraction_N[None, :], 0).astype(np.float32))
+    weights = attraction_N[structural_NN.indices]
+    return row_normalised(sp.csr_array((weights, structural_NN.indices, structural_NN.indptr), structural_NN.shape))
 
 
-def query_aware_transition(structural_NN: Floats, attraction_N: Floats, structure_weight: float) -> Floats:
+def query_aware_transition(structural_NN: sp.csr_array, attraction_N: Floats, structure_weight: float) -> sp.csr_array:
     """M = λ T_s + (1 − λ) T_n (Eq. 4); at λ = 1 the query has no say."""
-    return structure_weight * structural_NN + (1 - structure_weight) * semantic_transition(structural_NN, attraction_N)
+    semantic_NN = semantic_transition(structural_NN, attraction_N)
+    mixed = structure_weight * structural_NN.data + (1 - structure_weight) * semantic_NN.data
+    return sp.csr_array((mixed, structural_NN.indices, structural_NN.indptr), structural_NN.shape)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A walk made ready: `pull_VV` = Tᵀ, whose row j gathers what arrives at j, and what each row of T lacks of 1."""
+
+    pull_VV: sp.csr_array
+    missing_V: Floats
+
+
+def make_chain(transition_VV: sp.csr_array | Floats) -> Chain:
+    """The chain of a transition matrix; worth keeping where many walks run on one graph."""
+    pull_VV = sp.csr_array(transition_VV.T, dtype=np.float32)
+    if pull_VV.nnz < np.iinfo(np.int32).max:
+        indices, indptr = pull_VV.indices.astype(np.int32), pull_VV.indptr.astype(np.int32)
+        pull_VV = sp.csr_array((pull_VV.data, indices, indptr), shape=pull_VV.shape)
+    return Chain(pull_VV, (1 - np.asarray(transition_VV.sum(axis=1), np.float32)).ravel())
 
 
 def personalised_pagerank(
-    transition: sp.csr_array | Floats, restart_VQ: Floats, damping: float, tolerance: float = TOLERANCE
+    walk: Chain | sp.csr_array | Floats, restart_VQ: Floats, damping: float, tolerance: float = TOLERANCE
 ) -> Floats:
     """The stationary distribution of each column's walk: float32[V, Q], columns sum to 1.
 
-    `damping` is the probability of walking on; with 1 − damping the walk starts again from its column of `restart_VQ` (≥ 0,
-    not all 0; scaled to sum 1 here). Power iteration until no column changes by more than `tolerance` in sum. Many columns are
-    walked together, in blocks that share out the processor's cores.
+    `walk` is a chain or its transition matrix; `damping` is the probability of walking on; with 1 − damping the walk starts
+    again from its column of `restart_VQ` (≥ 0, not all 0; scaled to sum 1 here). Power iteration until no column changes by
+    more than `tolerance` in sum. Many columns are walked together, in blocks that share out the processor's cores.
     """
     if restart_VQ.ndim != 2 or (restart_VQ < 0).any() or (restart_VQ.sum(axis=0) <= 0).any():
         raise ValueError("restart must be [V, Q], not negative, with some mass in every column")
+    chain = walk if isinstance(walk, Chain) else make_chain(walk)
     restart_VQ = (restart_VQ / restart_VQ.sum(axis=0)).astype(np.float32)
-    step = transition.T * np.float32(damping)
-    pull = sp.csr_array(step) if sp.issparse(step) else np.ascontiguousarray(step)
-    missing_V = (1 - np.asarray(transition.sum(axis=1), np.float32)).ravel()
     columns = restart_VQ.shape[1]
     if columns == 1:
-        return _iterate(pull, missing_V, restart_VQ[:, 0], damping, tolerance)[:, None]
+        return _iterate(chain, restart_VQ[:, 0], damping, tolerance)[:, None]
     blocks = [restart_VQ[:, start : start + COLUMNS_AT_ONCE] for start in range(0, columns, COLUMNS_AT_ONCE)]
     with ThreadPoolExecutor(max_workers=min(len(blocks), os.cpu_count() or 1)) as threads:
-        return np.hstack(list(threads.map(lambda block: _iterate(pull, missing_V, block, damping, tolerance), blocks)))
+        return np.hstack(list(threads.map(lambda block: _iterate(chain, block, damping, tolerance), blocks)))
 
 
-def _iterate(
-    pull: sp.csr_array | Floats, missing_V: Floats, restart: Floats, damping: float, tolerance: float
-) -> Floats:
-    """Power iteration of one column [V] or of many [V, Q]; `pull` is the transposed transition times the damping."""
-    leaking, starting = (
-        np.flatnonzero(missing_V > TOLERANCE),
-        np.flatnonzero(restart.reshape(len(restart), -1).any(axis=1)),
-    )
-    starts = restart[starting]
+def _iterate(chain: Chain, restart: Floats, damping: float, tolerance: float) -> Floats:
+    """Power iteration of one column [V] or of many [V, Q]."""
+    leaking = np.flatnonzero(chain.missing_V > TOLERANCE)
+    missing = np.float32(damping) * chain.missing_V[leaking]
+    starting = np.flatnonzero(restart.reshape(len(restart), -1).any(axis=1))
+    starts, rate = restart[starting], np.float32(damping)
     mass = restart
     for count in range(1, MAX_STEPS + 1):
-        lost = missing_V[leaking] @ mass[leaking]
-        stepped = pull @ mass
-        stepped[starting] += (damping * lost + 1 - damping) * starts
+        stepped = chain.pull_VV @ mass
+        stepped *= rate
+        stepped[starting] += (missing @ mass[leaking] + (1 - rate)) * starts
         settled = count % STEPS_BETWEEN_CHECKS == 0 and np.abs(stepped - mass).sum(axis=0).max() < tolerance
         mass = stepped
         if settled:
@@ -125,9 +142,3 @@ def restart_at(rows: Ints, vertices: int) -> Floats:
     restart_V1 = np.zeros((vertices, 1), np.float32)
     restart_V1[rows, 0] = 1 / len(rows)
     return restart_V1
-
-
-def _dense_row_normalised(matrix_NN: Floats) -> Floats:
-    sums_N1 = matrix_NN.sum(axis=1, keepdims=True)
-    normalised_NN: Floats = np.divide(matrix_NN, sums_N1, out=np.zeros_like(matrix_NN), where=sums_N1 > 0)
-    return normalised_NN

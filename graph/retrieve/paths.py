@@ -47,11 +47,13 @@ def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Ev
     paths = beam_search(index, propositions_k, query.vector_D)
     mass_k = exploit(index, passages_k, paths, scores_N, propositions_k, prior_P)
     order = top_rows(mass_k, settings.top_k)
-    told = tuple(tuple(data.proposition_texts[row] for row in path.propositions) for path in paths[:BEST_PATHS])
+    rows = [int(passages_k[place]) for place in order]
     return Evidence(
         query=query.text,
-        passages=tuple(Scored(index.passage(int(passages_k[place])), float(mass_k[place])) for place in order),
-        paths=told,
+        passages=tuple(
+            Scored(index.passage(row), float(mass_k[place])) for row, place in zip(rows, order, strict=True)
+        ),
+        paths=tuple(tell_path(index, row, paths[:BEST_PATHS]) for row in rows),
         trace=Trace("paths", (f"{len(passages_k)} passages explored", f"{len(paths)} paths kept")),
     )
 
@@ -66,7 +68,9 @@ def explore(index: Index, scores_N: Floats, prior_P: Floats, keep: int) -> Ints:
     seeds = top_rows(weights_E, min(EXPLORE_NAMES, int((weights_E > 0).sum())))
     restart_V = np.concatenate([np.zeros(names, np.float32), PRIOR_WEIGHT * prior_P])
     restart_V[seeds] = 1
-    mass_V = personalised_pagerank(index.association_VV, restart_V[:, None], EXPLORE_DAMPING, EXPLORE_TOLERANCE)[:, 0]
+    mass_V = personalised_pagerank(index.association_chain, restart_V[:, None], EXPLORE_DAMPING, EXPLORE_TOLERANCE)[
+        :, 0
+    ]
     return np.sort(top_rows(mass_V[names:], keep))
 
 
@@ -93,6 +97,16 @@ def beam_search(index: Index, propositions_k: Ints, query_D: Floats) -> list[Pat
         kept += beam
     kept.sort(key=lambda path: (-path.score, path.propositions))
     return [Path(tuple(int(propositions_k[place]) for place in path.propositions), path.score) for path in kept]
+
+
+def tell_path(index: Index, passage: int, paths: list[Path]) -> tuple[str, ...]:
+    """How a passage was reached, in words: the first of `paths` with a proposition that stands in it, up to there."""
+    _, standing = expand_rows(index.data.passage_proposition_PN, np.array([passage]))
+    for path in paths:
+        steps = [place for place, row in enumerate(path.propositions, start=1) if row in standing]
+        if steps:
+            return tuple(f"“{index.data.proposition_texts[row]}”" for row in path.propositions[: steps[0]])
+    return ("near the names that the best paths lead to",)
 
 
 def path_score(vectors_LD: Floats, cosines_L: Floats) -> float:

@@ -10,6 +10,7 @@ from graph.walk import (
     apply_structural,
     attraction,
     bipartite_transition,
+    make_chain,
     personalised_pagerank,
     query_aware_transition,
     restart_at,
@@ -43,7 +44,7 @@ def slow_structural(incidence_NB: sp.csr_array) -> np.ndarray:
 def test_structure_equals_its_slow_twin_dense_and_factored(seed: int) -> None:
     block = incidence(seed)
     expected = slow_structural(block)
-    T_s = structural_transition(block)
+    T_s = structural_transition(block).toarray()
     assert np.allclose(T_s, expected, atol=1e-6) and np.all(np.diag(T_s) == 0)
     sums = T_s.sum(axis=1)
     assert np.all(np.isclose(sums, 1, atol=1e-5) | (sums == 0))
@@ -60,8 +61,8 @@ def test_below_the_threshold_attraction_is_exactly_zero_and_above_it_exponential
 
 
 def test_semantic_step_by_hand() -> None:
-    T_s = np.array([[0, 0.5, 0.5], [1, 0, 0], [1, 0, 0]], np.float32)
-    assert semantic_transition(T_s, np.array([9.0, 1.0, 3.0], np.float32)).tolist() == [
+    T_s = sp.csr_array(np.array([[0, 0.5, 0.5], [1, 0, 0], [1, 0, 0]], np.float32))
+    assert semantic_transition(T_s, np.array([9.0, 1.0, 3.0], np.float32)).toarray().tolist() == [
         [0, 0.25, 0.75],
         [1, 0, 0],
         [1, 0, 0],
@@ -71,15 +72,15 @@ def test_semantic_step_by_hand() -> None:
 @given(st.integers(0, 5000))
 def test_at_lambda_one_the_query_has_no_say(seed: int) -> None:
     T_s = structural_transition(incidence(seed))
-    rng = np.random.default_rng(seed)
-    assert np.array_equal(query_aware_transition(T_s, rng.random(len(T_s)).astype(np.float32), 1.0), T_s)
+    attracted = np.random.default_rng(seed).random(T_s.shape[0]).astype(np.float32)
+    assert np.array_equal(query_aware_transition(T_s, attracted, 1.0).toarray(), T_s.toarray())
 
 
 @given(st.integers(0, 5000), st.floats(0, 1), st.floats(0.05, 0.95))
 def test_walks_stay_stochastic_with_dead_rows_and_isolated_vertices(seed: int, weight: float, damping: float) -> None:
     T_s = structural_transition(incidence(seed))
-    M = query_aware_transition(T_s, attraction(np.linspace(0, 1, len(T_s), dtype=np.float32), 0.1, 0.8), weight)
-    mass = personalised_pagerank(M, restart_at(np.array([0, 3]), len(M)), damping)
+    M = query_aware_transition(T_s, attraction(np.linspace(0, 1, T_s.shape[0], dtype=np.float32), 0.1, 0.8), weight)
+    mass = personalised_pagerank(M, restart_at(np.array([0, 3]), M.shape[0]), damping)
     assert mass.min() >= 0 and mass.sum() == pytest.approx(1, abs=1e-5)
 
 
@@ -100,6 +101,7 @@ def test_pagerank_solves_its_linear_system(seed: int) -> None:
     P += np.outer(1 - P.sum(axis=1), restart[:, 0])
     exact = np.linalg.solve(np.eye(size) - 0.85 * P.T, 0.15 * restart[:, 0])
     assert personalised_pagerank(T, restart, 0.85)[:, 0] == pytest.approx(exact, abs=1e-5)
+    assert np.array_equal(personalised_pagerank(make_chain(T), restart, 0.85), personalised_pagerank(T, restart, 0.85))
 
 
 def test_a_batch_equals_single_runs_and_components_do_not_mix() -> None:
@@ -119,7 +121,7 @@ def test_relabelling_permutes_the_answer(seed: int, order: object) -> None:
     permutation = list(range(block.shape[0]))
     order.shuffle(permutation)  # type: ignore[attr-defined]
     T, T_moved = structural_transition(block), structural_transition(sp.csr_array(block[permutation, :]))
-    restart = np.random.default_rng(seed).random((len(T), 1)).astype(np.float32) + 0.01
+    restart = np.random.default_rng(seed).random((T.shape[0], 1)).astype(np.float32) + 0.01
     mass, moved = personalised_pagerank(T, restart, 0.85), personalised_pagerank(T_moved, restart[permutation], 0.85)
     assert np.allclose(mass[permutation], moved, atol=1e-5)
 

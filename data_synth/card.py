@@ -26,7 +26,7 @@ pairs = load_dataset("path/to/this/folder")
 
 * Index: {origin.index}
 * Questions: {origin.questions}
-* Contexts: 0 to {origin.max_context} excerpts, the best of retrieval mode `{origin.mode}`, best first. Gold passages that
+* Contexts: 0 to {origin.max_context} excerpts{budget}, the best of retrieval mode `{origin.mode}`, best first. Gold passages that
   retrieval missed are not added; `gold_in_context` is the share of gold documents that a context quotes.
 * Reasoning written by: {origin.reasoner}
 
@@ -59,6 +59,7 @@ def dataset_card(summary: Summary) -> str:
         "kind of question": summary.by_kind,
         "context size (excerpts)": summary.by_context_size,
     }
+    room = summary.origin.max_context_tokens
     sides = {"chosen": summary.chosen_words, "rejected": summary.rejected_words}
     lengths = [(side, words.mean, words.median, words.longest) for side, words in sides.items()]
     return _CARD.format(
@@ -66,6 +67,7 @@ def dataset_card(summary: Summary) -> str:
         rows=summary.rows,
         maker=MAKER,
         origin=summary.origin,
+        budget="" if room is None else f" of at most {room:,} tokens together",
         counts="\n\n".join(_count_table(head, by) for head, by in counts.items()),
         lengths=_table(("side", "mean", "median", "longest"), lengths),
         chosen_longer=summary.chosen_longer,

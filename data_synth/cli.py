@@ -24,8 +24,11 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
         index: Annotated[Path, typer.Argument(help="The index folder that `modegraph index` made.")],
         questions: Annotated[Path, typer.Option(help="Questions with gold answers, one JSON object a line.")],
         out: Annotated[Path | None, typer.Option(help="The folder to write (not needed with --preview).")] = None,
-        mode: Annotated[str, typer.Option(help="How to retrieve: dense, naive or hierarchy.")] = "dense",
+        mode: Annotated[str, typer.Option(help="How to retrieve: any mode of `modegraph ask`.")] = "dense",
         max_context: Annotated[int, typer.Option(min=1, help="The largest context, in excerpts.")] = 5,
+        max_context_tokens: Annotated[
+            int | None, typer.Option(help="The longest context, in tokens; passages that do not fit are left out.")
+        ] = None,
         reasoner: Annotated[
             str | None, typer.Option(help="hf:PATH_OR_NAME or openai:NAME@URL; without one, gold sentences are used.")
         ] = None,
@@ -46,7 +49,8 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
         from graph.questions import read_questions
         from graph.retrieve import RetrieveSettings
 
-        settings = parse_settings(RetrieveSettings, {"mode": mode, "top_k": max_context}, "synth preferences")
+        values = {"mode": mode, "top_k": max_context, "max_context_tokens": max_context_tokens}
+        settings = parse_settings(RetrieveSettings, values, "synth preferences")
         picked = pick_questions(read_questions(questions), split or [])
         opened = open_index(index)
         check_gold(picked, frozenset(opened.sources()))
@@ -61,7 +65,8 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
         check_folder(out)
         model = open_model(reasoner, out / LEDGER) if reasoner else None
         rows = preference_rows(opened, track(picked, "questions", len(picked)), settings, model)
-        origin = Origin(index.name, questions.name, mode, max_context, model.name if model else BY_RULES)
+        made_by = model.name if model else BY_RULES
+        origin = Origin(index.name, questions.name, mode, max_context, made_by, max_context_tokens)
         summary = write_preferences(out, rows, origin)
         print_json({"out": str(out), **asdict(summary)}) if as_json else print(show_summary(summary, out))
         if summary.mostly_lost:

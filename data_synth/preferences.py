@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from data_synth.reasons import compose_reason, model_reasons
 from data_synth.types import Draft, Dropped, PreferenceRow
 from graph.answer import answer_messages, format_answer, parse_answer, quote
-from graph.context import build_context
+from graph.context import build_context, token_budget
 from graph.errors import UserError
 from graph.ids import content_id
 from graph.questions import SPLITS, Question
@@ -39,10 +39,14 @@ WriteReasons = Callable[[Sequence[Draft]], list[str | Dropped]]
 def preference_rows(
     index: Index, questions: Iterable[Question], settings: RetrieveSettings, model: LanguageModel | None
 ) -> Iterator[PreferenceRow | Dropped]:
-    """The rows of `questions` over contexts of up to `settings.top_k` excerpts; `model` writes the reasoning, or rules."""
+    """The rows of `questions` over contexts of up to `settings.top_k` excerpts; `model` writes the reasoning, or rules.
+
+    Tokens of a context are counted by that model, or by the index's encoder. UserError when a budget is too small for any.
+    """
 
     def find_contexts(asked: Sequence[str]) -> list[tuple[Excerpt, ...]]:
-        return [build_context(evidence, settings.top_k) for evidence in retrieve_many(index, asked, settings)]
+        budget = token_budget(settings.max_context_tokens, index.count_tokens if model is None else model.count_tokens)
+        return [build_context(found, settings.top_k, budget) for found in retrieve_many(index, asked, settings)]
 
     def write_reasons(drafts: Sequence[Draft]) -> list[str | Dropped]:
         if model is None:

@@ -18,6 +18,7 @@ from graph.types import Completion, CompletionRequest, Excerpt, LanguageModel, M
 
 UNSUPPORTED = "no sentence supports the answer"
 CUT = "reasoning cut at the token limit"
+REFUSED = "request refused by the model's server"
 MALFORMED = "not of the form ###Reason: … ###Answer: …"
 EMPTY = "no reasoning"
 WRONG = "another answer than the gold one"
@@ -118,7 +119,9 @@ def reasoner_message(draft: Draft) -> Message:
 
 def check_reason(made: Completion, draft: Draft) -> str | Dropped:
     """The reasoning of a completion, without citations of passages that are not there; Dropped when it fails a filter."""
-    if made.finish_reason != "stop":
+    if made.finish_reason == "refused":
+        return Dropped(REFUSED)
+    if made.finish_reason == "length":
         return Dropped(CUT)
     parsed = parse_answer(made.text)
     if not parsed.well_formed:

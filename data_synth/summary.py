@@ -23,6 +23,7 @@ class Origin:
     mode: str
     max_context: int
     reasoner: str
+    max_context_tokens: int | None = None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the choice of questions 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add the commands to the command line."""
     add_compare(app, open_model)
-    add_retrieval(app)
+    add_retrieval(app, open_model)
     add_demo(app)
 
 
@@ -91,7 +91,7 @@ def read_context_size(text: str) -> int | None:
     return int(text)
 
 
-def add_retrieval(app: typer.Typer) -> None:
+def add_retrieval(app: typer.Typer, open_model: OpenModel) -> None:
     """`modegraph eval retrieval`."""
     from eval.spread import SpreadingCommand
 
@@ -112,7 +112,19 @@ def add_retrieval(app: typer.Typer) -> None:
         ],
         split: Annotated[str | None, typer.Option(help="Only questions of train, dev or test.")] = None,
         top_k: Annotated[int, typer.Option(min=1, help="How many passages to retrieve.")] = 10,
-        out: Annotated[Path | None, typer.Option(help="Folder for retrieval.json and the rankings.")] = None,
+        where: Annotated[
+            list[str] | None, typer.Option(help="Only documents with KEY=VALUE, one or several conditions.")
+        ] = None,
+        model: Annotated[
+            str | None, typer.Option(help="hf:PATH_OR_NAME or openai:NAME@URL, asked by the modes that can use one.")
+        ] = None,
+        selector: Annotated[
+            str, typer.Option(help="threshold or llm, in modes that choose propositions.")
+        ] = "threshold",
+        reranker: Annotated[str, typer.Option(help="Cross-encoder for every mode: a folder or a hub name.")] = "",
+        out: Annotated[
+            Path | None, typer.Option(help="Folder for figures, plot, rankings and the call ledger.")
+        ] = None,
         seed: Seed = 0,
         as_json: AsJson = False,
     ) -> None:
@@ -120,7 +132,9 @@ def add_retrieval(app: typer.Typer) -> None:
         from functools import partial
 
         from eval.retrieval import (
+            LEDGER,
             evaluate_retrieval,
+            reachable_questions,
             retrieval_json,
             retrieval_table,
             select_questions,
@@ -132,10 +146,16 @@ def add_retrieval(app: typer.Typer) -> None:
         from graph.questions import read_questions
         from graph.retrieve import RetrieveSettings, retrieve
 
-        settings = {mode: parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k}, "--modes") for mode in modes}
+        common = {"top_k": top_k, "where": where or (), "selector": selector, "reranker": reranker}
+        settings = {
+            mode: parse_settings(RetrieveSettings, {"mode": mode, **common}, "eval retrieval") for mode in modes
+        }
         opened = open_index(index)
         asked = select_questions(read_questions(questions), split, opened.sources())
-        retrievers = {mode: partial(retrieve, opened, settings=each) for mode, each in settings.items()}
+        allowed = opened.where(settings[modes[0]].conditions)
+        asked = reachable_questions(asked, allowed.sources()) if where else asked
+        helper = open_model(model, out / LEDGER if out is not None else None) if model is not None else None
+        retrievers = {mode: partial(retrieve, opened, settings=each, model=helper) for mode, each in settings.items()}
         report = evaluate_retrieval(asked, retrievers, top_k, seed)
         if out is not None:
             write_retrieval(report, out)

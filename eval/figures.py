@@ -1,4 +1,6 @@
-"""The figures of a comparison: box plots of log π(y|x), as GraphMPA's Figure 6 draws them, with the rejected side added."""
+"""The figures: of a comparison, box plots of log π(y|x) as GraphMPA's Figure 6 draws them, with the rejected side added; of a
+retrieval evaluation, quality against time.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 
-from eval.types import PairScore
+from eval.metrics import bootstrap_mean
+from eval.types import Measure, PairScore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +31,30 @@ def draw_logps(scores: Mapping[str, Sequence[PairScore]], title: str, file: Path
     handles = [Patch(color=CHOSEN_COLOUR, label="chosen y_w"), Patch(color=REJECTED_COLOUR, label="rejected y_l")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     figure.suptitle(title, fontsize=11)
+    _save(figure, file)
+
+
+def draw_retrieval(seconds: Measure, quality: Measure, file: Path) -> None:
+    """Write a PNG: each mode at its mean seconds (log scale) and mean quality, with 95 % bootstrap intervals of both means."""
+    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    axes = figure.subplots()
+    for mode in quality.values:
+        x, y = (bootstrap_mean(measure.values[mode], measure.clusters) for measure in (seconds, quality))
+        whiskers = [[[found.mean - found.low], [found.high - found.mean]] for found in (x, y)]
+        drawn = axes.errorbar([x.mean], [y.mean], xerr=whiskers[0], yerr=whiskers[1], fmt="o", capsize=3, label=mode)
+        colour = drawn.lines[0].get_color()
+        label = axes.annotate(mode, (x.mean, y.mean), (6, 6), textcoords="offset points", color=colour, fontsize=9)
+        label.set_path_effects([withStroke(linewidth=3, foreground="white")])
+    axes.set_xscale("log")
+    axes.set_xlabel(f"{seconds.name} (mean, log scale)")
+    axes.set_ylabel(f"{quality.name} (mean)")
+    axes.set_title(f"{len(quality.clusters):,} questions; whiskers: 95 % bootstrap intervals of the means", fontsize=10)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    _save(figure, file)
+
+
+def _save(figure: Figure, file: Path) -> None:
     partial = file.with_name(file.name + ".partial")
     figure.savefig(partial, format="png", dpi=150, facecolor="white")
     partial.replace(file)

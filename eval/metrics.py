@@ -114,7 +114,7 @@ def ndcg_at(ranked: Sequence[str], gold: Sequence[str], k: int) -> float:
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean difference and the 95 % interval of its paired bootstrap."""
+    """A mean, or a mean difference, and the 95 % interval of its bootstrap."""
 
     mean: float
     low: float
@@ -144,6 +144,11 @@ def bootstrap_difference(
         means_S[sample] = sums_C[drawn_C].sum() / sizes_C[drawn_C].sum()
     low, high = np.percentile(means_S, [2.5, 97.5])
     return Interval(float(difference_Q.mean()), float(low), float(high))
+
+
+def bootstrap_mean(values_Q: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Interval:
+    """A mean and the percentile interval of its bootstrap over clusters (see `bootstrap_difference`)."""
+    return bootstrap_difference(values_Q, [0.0] * len(values_Q), clusters)
 
 
 def _cluster_sums(

@@ -5,25 +5,27 @@ The ranking of a question is the unique document sources in the order of `Eviden
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from eval.figures import draw_retrieval
 from eval.measures import differences_of
 from eval.metrics import Interval, all_gold_at, ndcg_at, recall_at, reciprocal_rank
 from eval.tables import Table, figure, interval_text
 from eval.types import Measure
 from graph.console import say, track
 from graph.errors import UserError
-from graph.jsonl import write_jsonl
+from graph.jsonl import write_json, write_jsonl
 from graph.questions import SPLITS, Question
 from graph.types import Evidence
 
 Retrieve = Callable[[str], Evidence]
 OfRanking = Callable[[Sequence[str], Sequence[str]], float]
 COMPARED = "Recall@5"
+LEDGER = "ledger.sqlite"
+SECONDS = "s/query without encoder"
 MEASURES: tuple[tuple[str, OfRanking], ...] = (
     ("Recall@2", lambda ranked, gold: recall_at(ranked, gold, 2)),
     (COMPARED, lambda ranked, gold: recall_at(ranked, gold, 5)),
@@ -36,12 +38,13 @@ MEASURES: tuple[tuple[str, OfRanking], ...] = (
 
 @dataclass(frozen=True)
 class Ranking:
-    """One question's ranked sources, and the seconds of its retrieval without the encoder and of the encoder alone."""
+    """One question's ranked sources; the seconds of its retrieval without the encoder and of the encoder alone; model tokens."""
 
     question_id: str
     sources: tuple[str, ...]
     seconds: float
     encoder_seconds: float
+    tokens: int
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def evaluate_retrieval(
         retrieve(asked[0].text)
         rankings[mode] = tuple(rank(question, retrieve) for question in track(asked, f"{mode}: questions", len(asked)))
     measures = measures_of(asked, rankings)
-    compared = next(measure for measure in measures if measure.name == COMPARED)
+    compared = measure_named(measures, COMPARED)
     differences = differences_of([compared], next(iter(retrievers)), seed)[COMPARED]
     return RetrievalReport(asked, rankings, measures, differences, len(questions) - len(asked), top_k)
 
@@ -93,10 +96,28 @@ def select_questions(questions: Sequence[Question], split: str | None, sources: 
     return chosen
 
 
+def reachable_questions(questions: Sequence[Question], sources: Collection[str]) -> list[Question]:
+    """The questions whose gold documents are all among `sources`, those that a filter lets through; UserError for none."""
+    allowed = set(sources)
+    kept = [question for question in questions if allowed.issuperset(question.gold_sources)]
+    if not kept:
+        raise UserError(
+            f"--where: no question of {len(questions)} has all its gold documents", "one", "loosen the filter"
+        )
+    if len(kept) < len(questions):
+        say(f"{len(questions) - len(kept):,} questions are left out: the filter holds back their gold documents")
+    return kept
+
+
 def rank(question: Question, retrieve: Retrieve) -> Ranking:
-    """Retrieve for one question."""
+    """Retrieve for one question. UserError when the model went away: figures of half a retrieval would mislead."""
     evidence = retrieve(question.text)
-    return Ranking(question.id, ranked_sources(evidence), evidence.trace.seconds, evidence.trace.encoder_seconds)
+    trace = evidence.trace
+    if trace.stopped:
+        found = f"question {question.id!r}, mode {trace.mode}: stopped before it was done ({trace.stopped})"
+        raise UserError(found, "a model that answers to the end", "run again: with --out, finished calls are kept")
+    tokens = trace.prompt_tokens + trace.completion_tokens
+    return Ranking(question.id, ranked_sources(evidence), trace.seconds, trace.encoder_seconds, tokens)
 
 
 def ranked_sources(evidence: Evidence) -> tuple[str, ...]:
@@ -105,7 +126,7 @@ def ranked_sources(evidence: Evidence) -> tuple[str, ...]:
 
 
 def measures_of(questions: Sequence[Question], rankings: Mapping[str, Sequence[Ranking]]) -> tuple[Measure, ...]:
-    """The ranking measures and the seconds a query, one value for each question and mode."""
+    """The ranking measures, seconds and model tokens (prompt and completion) a query, one value for each question and mode."""
     ids = tuple(question.id for question in questions)
     quality = [
         Measure(
@@ -121,8 +142,9 @@ def measures_of(questions: Sequence[Question], rankings: Mapping[str, Sequence[R
     ]
     without = {mode: tuple(r.seconds for r in ranked) for mode, ranked in rankings.items()}
     whole = {mode: tuple(r.seconds + r.encoder_seconds for r in ranked) for mode, ranked in rankings.items()}
-    seconds = [("s/query without encoder", without), ("s/query", whole)]
-    return (*quality, *(Measure(name, ids, values, share=False) for name, values in seconds))
+    tokens = {mode: tuple(float(r.tokens) for r in ranked) for mode, ranked in rankings.items()}
+    costs = [(SECONDS, without), ("s/query", whole), ("tokens/query", tokens)]
+    return (*quality, *(Measure(name, ids, values, share=False) for name, values in costs))
 
 
 def retrieval_table(report: RetrievalReport) -> Table:
@@ -154,7 +176,7 @@ def retrieval_json(report: RetrievalReport) -> dict[str, Any]:
 
 
 def write_retrieval(report: RetrievalReport, out: Path) -> None:
-    """retrieval.json, and rankings.jsonl with the ranked and gold sources of every question and mode, into `out`."""
+    """retrieval.json, the plot, and rankings.jsonl with the ranked and gold sources of every question and mode, into `out`."""
     out.mkdir(parents=True, exist_ok=True)
     gold = {question.id: list(question.gold_sources) for question in report.questions}
     rows = (
@@ -163,7 +185,12 @@ def write_retrieval(report: RetrievalReport, out: Path) -> None:
         for ranking in ranked
     )
     write_jsonl(out / "rankings.jsonl", rows)
-    partial = out / "retrieval.json.partial"
-    partial.write_text(json.dumps(retrieval_json(report), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(out / "retrieval.json")
-    say(f"wrote {out / 'retrieval.json'} and {out / 'rankings.jsonl'}")
+    write_json(out / "retrieval.json", retrieval_json(report))
+    plot = out / "retrieval.png"
+    draw_retrieval(measure_named(report.measures, SECONDS), measure_named(report.measures, COMPARED), plot)
+    say(f"wrote {out / 'retrieval.json'}, {plot} and {out / 'rankings.jsonl'}")
+
+
+def measure_named(measures: Sequence[Measure], name: str) -> Measure:
+    """One of the measures."""
+    return next(measure for measure in measures if measure.name == name)

@@ -38,10 +38,15 @@ class CheckedText:
 
 def answer_messages(question: str, excerpts: Sequence[Excerpt]) -> tuple[Message, ...]:
     """The chat that asks `question` over numbered excerpts (1-based); with none, the question stands alone."""
-    quoted = [f"[{number}] {quote(_headed(excerpt))}" for number, excerpt in enumerate(excerpts, start=1)]
+    quoted = [numbered(number, excerpt) for number, excerpt in enumerate(excerpts, start=1)]
     passages = "Passages:\n" + "\n".join(quoted) + "\n\n" if quoted else ""
     user = f"{passages}Question: {quote(question)}"
     return Message("system", _instruction()), Message("user", user)
+
+
+def numbered(number: int, excerpt: Excerpt) -> str:
+    """An excerpt as a prompt shows it: one line, its number in brackets."""
+    return f"[{number}] {quote(headed(excerpt))}"
 
 
 def quote(text: str) -> str:
@@ -77,7 +82,8 @@ def check_citations(text: str, passages: int) -> CheckedText:
     return CheckedText(clean, cited, removed)
 
 
-def _headed(excerpt: Excerpt) -> str:
+def headed(excerpt: Excerpt) -> str:
+    """The excerpt's text after its title, unless it opens with it."""
     title = excerpt.title.strip()
     return excerpt.text if not title or excerpt.text.lstrip("# ").startswith(title) else f"{title}: {excerpt.text}"
 

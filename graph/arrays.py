@@ -5,7 +5,7 @@ A reader opens what the manifest names and nothing else, so a build beside it ne
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
@@ -79,6 +79,8 @@ def load_arrays(folder: Path, kind: type[D]) -> D:
     """The current generation as `kind`, memory-mapped; UserError naming the file when one is missing or cut short."""
     manifest = read_manifest(folder)
     target = folder / manifest["arrays"]
+    for name in files_of(kind, but=manifest["files"]):
+        raise UserError(f"{target / name}: never written", "arrays of this version", f"run: modegraph repair {folder}")
     for name, facts in manifest["files"].items():
         file = target / name
         size = file.stat().st_size if file.exists() else 0
@@ -109,6 +111,14 @@ def checksum(file: Path) -> str:
         while block := data.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def files_of(kind: type[Any], but: Collection[str] = ()) -> list[str]:
+    """The files that the fields of the dataclass `kind` are kept in, without those named in `but`."""
+    endings = {Strings: (".data.npy", ".starts.npy"), sp.csr_array: (".npz",)}
+    hints = get_type_hints(kind)
+    names = [field.name + ending for field in fields(kind) for ending in endings.get(hints[field.name], (".npy",))]
+    return [name for name in names if name not in but]
 
 
 def _save_field(target: Path, name: str, value: Any) -> None:

@@ -4,6 +4,7 @@ Used by the command line of every folder; inner functions take the values they n
 """
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +13,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graph.errors import UserError
+
+_QUOTED = re.compile(r"'([^']*)'")
 
 
 class Settings(BaseModel):
@@ -95,7 +98,11 @@ def parse_settings(kind: type[S], values: Mapping[str, Any], where: str) -> S:
         )
     if problem["type"] == "missing":
         raise UserError(f"{where}: '{path}' is missing", "it has no default", f"add it or pass --set {path}=…")
-    raise UserError(f"{where}: {path} = {problem['input']!r}", problem["msg"], "change the value")
+    expected = problem["msg"]
+    if problem["type"] == "literal_error":
+        near = difflib.get_close_matches(str(problem["input"]), _QUOTED.findall(expected), n=1, cutoff=0.0)
+        expected = "".join(f"did you mean '{name}'? " for name in near) + expected
+    raise UserError(f"{where}: {path} = {problem['input']!r}", expected, "change the value")
 
 
 def known_keys(kind: type[BaseModel], prefix: str = "") -> list[str]:

@@ -1,10 +1,32 @@
 """From evidence to what a prompt quotes: numbered excerpts, best first, that a citation can be traced back from."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from graph.answer import numbered
+from graph.errors import UserError
 from graph.types import Evidence, Excerpt, Passage, Proposition, Scored, Summary
 
 
-def build_context(evidence: Evidence, limit: int) -> tuple[Excerpt, ...]:
-    """At most `limit` excerpts: passages and summaries by score; propositions stand for their passages where a mode ranks them."""
+@dataclass(frozen=True)
+class TokenBudget:
+    """How long the excerpts of a prompt may be together, numbers and titles included, as `count_tokens` counts them."""
+
+    max_tokens: int
+    count_tokens: Callable[[str], int]
+
+
+def token_budget(max_tokens: int | None, count_tokens: Callable[[str], int]) -> TokenBudget | None:
+    """The budget of `max_tokens`; None for no limit."""
+    return None if max_tokens is None else TokenBudget(max_tokens, count_tokens)
+
+
+def build_context(evidence: Evidence, limit: int, budget: TokenBudget | None = None) -> tuple[Excerpt, ...]:
+    """The best excerpts, at most `limit`: passages and summaries by score; propositions for passages where a mode ranks them.
+
+    With a budget, an excerpt that is longer than the room left is passed over; those after it may still fit. UserError when
+    there are excerpts and none fits.
+    """
     ranked: list[tuple[float, Excerpt]] = [(found.score, _of_summary(found)) for found in evidence.summaries]
     if evidence.propositions:
         titles = {found.item.source: found.item.title for found in evidence.passages}
@@ -12,12 +34,33 @@ def build_context(evidence: Evidence, limit: int) -> tuple[Excerpt, ...]:
     else:
         ranked += [(found.score, of_passage(found.item)) for found in evidence.passages]
     ranked.sort(key=lambda pair: -pair[0])
-    return tuple(excerpt for _, excerpt in ranked[:limit])
+    excerpts = tuple(excerpt for _, excerpt in ranked)
+    return excerpts[:limit] if budget is None else _fill(excerpts, limit, budget)
 
 
 def of_passage(passage: Passage) -> Excerpt:
     """A passage as an excerpt."""
     return Excerpt(passage.id, passage.title, passage.text, passage.source, passage.start, passage.end)
+
+
+def _fill(excerpts: tuple[Excerpt, ...], limit: int, budget: TokenBudget) -> tuple[Excerpt, ...]:
+    kept: list[Excerpt] = []
+    room = budget.max_tokens
+    for excerpt in excerpts:
+        if len(kept) == limit:
+            break
+        length = budget.count_tokens(numbered(len(kept) + 1, excerpt))
+        if length <= room:
+            kept.append(excerpt)
+            room -= length
+    if excerpts and not kept:
+        shortest = min(budget.count_tokens(numbered(1, excerpt)) for excerpt in excerpts)
+        raise UserError(
+            f"max_context_tokens = {budget.max_tokens:,}: none of {len(excerpts)} excerpts fits",
+            f"room for the shortest, {shortest:,} tokens",
+            "raise it",
+        )
+    return tuple(kept)
 
 
 def _of_proposition(proposition: Proposition, titles: dict[str, str]) -> Excerpt:

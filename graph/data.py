@@ -1,6 +1,7 @@
 """What a reader of an index holds in memory: columns, vectors and typed graph blocks, all derived from index.sqlite.
 
-Legend: U documents, P passages, N propositions, E names (entities), T titles, K topics, M statements, S summaries, D dimensions.
+Legend: U documents, P passages, N propositions, E names (entities), T titles, K topics, M statements, S summaries, D dimensions,
+W terms.
 Rows are canonical: documents by source, passages by (source, order), propositions and names by id, so that an index has the
 same arrays whatever the order in which its documents came.
 """
@@ -36,6 +37,10 @@ class IndexData:
     passage_vectors_PD: Floats
     passage_next_PP: sp.csr_array
     """1 from each passage to the next one of its document."""
+    term_texts: Strings
+    """Every term of every passage (graph/lexical.py), sorted."""
+    term_passage_WP: sp.csr_array
+    """What each term adds to the BM25 score of each passage that has it, over the whole index."""
 
     proposition_ids: Strings
     proposition_texts: Strings
@@ -74,13 +79,13 @@ class IndexData:
     """Cosines of the similarity graph; edges run within one layer only."""
 
 
-VECTOR_FIELDS = (
-    ("passage_ids", "passage_vectors_PD"),
-    ("proposition_ids", "proposition_vectors_ND"),
-    ("name_ids", "name_vectors_ED"),
-    ("summary_ids", "summary_vectors_SD"),
-)
-"""The columns of ids, and the vectors that belong to them."""
+VECTOR_FIELDS = {
+    "passages": ("passage_ids", "passage_vectors_PD"),
+    "propositions": ("proposition_ids", "proposition_vectors_ND"),
+    "names": ("name_ids", "name_vectors_ED"),
+    "summaries": ("summary_ids", "summary_vectors_SD"),
+}
+"""What has vectors: the column of ids, and the vectors that belong to them."""
 
 
 def block(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sp.csr_array:

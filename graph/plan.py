@@ -164,10 +164,10 @@ def _text_ids(item: Waiting, rows: Mapping[str, Row]) -> set[str]:
 
 def _known_vectors(folder: Path, store: Store | None) -> set[str]:
     """Ids of texts that have been encoded already."""
-    known = set(store.pending_vectors()) if store is not None else set()
+    known = set(store.pending_ids()) if store is not None else set()
     if (folder / MANIFEST).exists():
         last = load_arrays(folder, IndexData)
-        for ids, _ in VECTOR_FIELDS:
+        for ids, _ in VECTOR_FIELDS.values():
             column = getattr(last, ids)
             known |= {column[row] for row in range(len(column))}
     return known

@@ -14,9 +14,9 @@ from graph.errors import UserError
 from graph.extract.domain import SAMPLED_PASSAGES, Domain, infer_domain
 from graph.extract.imported import load_extraction, read_by_rules, read_imported
 from graph.extract.llm import Prompt, read_by_model
-from graph.extract.prompts import read_prompt
 from graph.extract.types import Read, Reading, Waiting
 from graph.ids import content_id
+from graph.prompting import read_prompt
 from graph.settings import IndexSettings
 from graph.store import Store
 from graph.types import Document, LanguageModel, OpenModel, Passage

@@ -18,8 +18,8 @@ from graph.types import Ints
 def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
     """The part of `data` that rests on the allowed documents alone.
 
-    A proposition stays if it stands in an allowed passage, a summary if all passages below it are allowed. Names and topics
-    keep their rows, without the mentions that went.
+    A proposition stays if it stands in an allowed passage, a summary if all passages below it are allowed. Names, topics
+    and terms keep their rows, without the mentions that went; terms weigh what they weigh in the whole index.
     """
     passages, propositions = len(data.passage_ids), len(data.proposition_ids)
     kept_U = np.flatnonzero(allowed_U)
@@ -45,6 +45,7 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
         passage_end_P=data.passage_end_P[kept_P],
         passage_vectors_PD=data.passage_vectors_PD[kept_P],
         passage_next_PP=_part(data.passage_next_PP, kept_P, kept_P),
+        term_passage_WP=_part(data.term_passage_WP, None, kept_P),
         proposition_ids=data.proposition_ids.take(kept_N),
         proposition_texts=data.proposition_texts.take(kept_N),
         proposition_vectors_ND=data.proposition_vectors_ND[kept_N],

@@ -257,10 +257,17 @@ class Store:
         rows = ((identity, vector.tobytes()) for identity, vector in zip(ids, vectors_ND, strict=True))
         self._connection.executemany("INSERT OR REPLACE INTO pending_vectors VALUES (?, ?)", rows)
 
-    def pending_vectors(self) -> dict[str, Floats]:
-        """The vectors kept by `put_vectors`, by id."""
-        rows = self._connection.execute("SELECT id, vector FROM pending_vectors")
-        return {str(identity): np.frombuffer(vector, np.float32) for identity, vector in rows}
+    def pending_ids(self) -> Iterator[str]:
+        """The ids of the vectors kept by `put_vectors`."""
+        for (identity,) in self._connection.execute("SELECT id FROM pending_vectors"):
+            yield str(identity)
+
+    def vectors(self, ids: Iterable[str]) -> Iterator[Floats]:
+        """The vectors [D] kept by `put_vectors` under these ids, in their order; all of them must be there."""
+        for identity in ids:
+            query = "SELECT vector FROM pending_vectors WHERE id = ?"
+            (vector,) = self._connection.execute(query, (identity,)).fetchone()
+            yield np.frombuffer(vector, np.float32)
 
     def drop_pending_vectors(self) -> None:
         """Forget them: the arrays have been saved."""

@@ -124,8 +124,8 @@ class Finding:
 class Evidence:
     """What one retrieval found, each list best first.
 
-    `paths` tell in words how passages were reached, the first path the first passage where a mode ranks passages by paths;
-    `findings` are answers that a model gave on the way, if one was asked.
+    `paths` tell in words how passages were reached, one path a passage in the same order, or none where there is nothing to
+    tell but the score; `findings` are answers that a model gave on the way, if one was asked.
     """
 
     query: str
@@ -173,18 +173,25 @@ class CompletionRequest:
     schema: Mapping[str, Any] | None = None
 
 
+FinishReason = Literal["stop", "length", "refused"]
+"""How a call ended: the model was done, its text was cut at `max_tokens`, or the server would not take this very request."""
+
+
 @dataclass(frozen=True)
 class Completion:
-    """What came back; `finish_reason` is "length" when the text was cut at `max_tokens`."""
+    """What came back. Of a refused request, `text` is the server's reason."""
 
     text: str
-    finish_reason: Literal["stop", "length"]
+    finish_reason: FinishReason
     prompt_tokens: int
     completion_tokens: int
 
 
 class LanguageModel(Protocol):
-    """A chat model behind any engine. `complete` answers in the order asked and raises UserError when it cannot."""
+    """A chat model behind any engine.
+
+    `complete` answers in the order asked, a refused request among others too, and raises UserError when it cannot go on.
+    """
 
     @property
     def name(self) -> str: ...

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from graph.answer import NOT_FOUND, answer_messages, check_citations, parse_answer
-from graph.context import build_context
+from graph.context import build_context, token_budget
+from graph.errors import UserError
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.types import Completion, CompletionRequest, Evidence, Excerpt, LanguageModel
+from graph.types import Completion, CompletionRequest, Evidence, Excerpt, FinishReason, LanguageModel, Trace
+from serve.types import Cost
 
 if TYPE_CHECKING:
     from graph.index import Index
@@ -21,48 +23,57 @@ class Answer:
     """One answer and what it rests on. `citations` maps each number that the text cites to its excerpt.
 
     `removed` are cited numbers that no excerpt had; their brackets are gone from the text. `finish_reason` is "length"
-    when the model was cut at the token limit. `seconds` cover retrieval, encoder and model.
+    when the model was cut at the token limit. `retrieval` is what finding the evidence cost, `writing` the answer from it.
     """
 
     question: str
     reason: str
     answer: str
     well_formed: bool
-    finish_reason: Literal["stop", "length"]
+    finish_reason: FinishReason
     citations: Mapping[int, Excerpt]
     removed: tuple[int, ...]
     evidence: Evidence
     model: str
-    prompt_tokens: int
-    completion_tokens: int
-    seconds: float
+    retrieval: Cost
+    writing: Cost
 
 
 def answer_question(
     index: Index, question: str, settings: RetrieveSettings, model: LanguageModel, max_answer_tokens: int
 ) -> Answer:
-    """Answer from what `index` holds; UserError for an empty question."""
-    return answer_from(retrieve(index, question, settings), settings.top_k, model, max_answer_tokens)
+    """Answer from what `index` holds; `model` is asked while retrieving, too, where the mode can. UserError for an empty question."""
+    evidence = retrieve(index, question, settings, model)
+    return answer_from(evidence, settings.top_k, settings.max_context_tokens, model, max_answer_tokens)
 
 
-def answer_from(evidence: Evidence, top_k: int, model: LanguageModel, max_answer_tokens: int) -> Answer:
-    """Answer the query of `evidence` from its best `top_k` excerpts."""
+def answer_from(
+    evidence: Evidence, top_k: int, max_context_tokens: int | None, model: LanguageModel, max_answer_tokens: int
+) -> Answer:
+    """Answer the query of `evidence` from its best `top_k` excerpts, together at most `max_context_tokens` of the model long."""
     started = time.perf_counter()
-    excerpts = build_context(evidence, top_k)
+    excerpts = build_context(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
     made = ask_model(model, evidence.query, excerpts, max_answer_tokens)
-    spent = evidence.trace.seconds + evidence.trace.encoder_seconds + time.perf_counter() - started
-    return cite(evidence, excerpts, made, model.name, spent)
+    return cite(evidence, excerpts, made, model.name, time.perf_counter() - started)
 
 
 def ask_model(model: LanguageModel, question: str, excerpts: Sequence[Excerpt], max_answer_tokens: int) -> Completion:
-    """The model's text over the numbered excerpts; with none of them, "not in the documents" without a call."""
+    """The model's text over the numbered excerpts; with none of them, "not in the documents" without a call.
+
+    UserError when the model's server refuses the request.
+    """
     if not excerpts:
         return Completion(NOT_FOUND, "stop", prompt_tokens=0, completion_tokens=0)
-    return model.complete([CompletionRequest(answer_messages(question, excerpts), max_answer_tokens)])[0]
+    made = model.complete([CompletionRequest(answer_messages(question, excerpts), max_answer_tokens)])[0]
+    if made.finish_reason == "refused":
+        raise UserError(
+            f"{model.name}: {made.text}", "a request that the server takes", "give fewer passages (--top-k)"
+        )
+    return made
 
 
 def cite(evidence: Evidence, excerpts: Sequence[Excerpt], made: Completion, model: str, seconds: float) -> Answer:
-    """Take a completion apart; a citation survives only if its number is an excerpt's."""
+    """Take a completion, made in `seconds`, apart; a citation survives only if its number is an excerpt's."""
     checked = check_citations(made.text, len(excerpts))
     parsed = parse_answer(checked.text)
     return Answer(
@@ -75,7 +86,12 @@ def cite(evidence: Evidence, excerpts: Sequence[Excerpt], made: Completion, mode
         removed=checked.removed,
         evidence=evidence,
         model=model,
-        prompt_tokens=made.prompt_tokens,
-        completion_tokens=made.completion_tokens,
-        seconds=seconds,
+        retrieval=retrieval_cost(evidence.trace),
+        writing=Cost(int(bool(excerpts)), made.prompt_tokens, made.completion_tokens, seconds),
     )
+
+
+def retrieval_cost(trace: Trace) -> Cost:
+    """What a retrieval cost, its encoder included."""
+    seconds = trace.seconds + trace.encoder_seconds
+    return Cost(trace.model_calls, trace.prompt_tokens, trace.completion_tokens, seconds)

@@ -1,7 +1,8 @@
 """The call ledger: a language model that keeps every finished call and never makes it again.
 
 One SQLite file. A row is a result and its status at once: it exists only when the call finished with "stop", and it is
-committed as soon as its call returns, so that a crash loses calls in flight and no finished one.
+committed as soon as its call returns, so that a crash loses calls in flight and no finished one. A row carries the hash of
+what it says: one that has changed on disk is dropped, and its call made again.
 """
 
 from __future__ import annotations
@@ -10,23 +11,31 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
+from urllib.parse import quote
+
+import stamina
 
 from graph.errors import UserError
+from graph.ids import content_id
 from graph.types import Completion, CompletionRequest
 from serve.types import Engine
 
 THREADS = 8
 LOCK_TIMEOUT_S = 60.0
+DAMAGED = ".damaged"
+"""Added to the name of a ledger that was set aside; a new one in its place takes over what can still be read of it."""
 _TABLE = """
-CREATE TABLE IF NOT EXISTS calls (
+CREATE TABLE calls (
     key TEXT PRIMARY KEY, model TEXT NOT NULL, text TEXT NOT NULL,
-    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL
+    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, hash TEXT NOT NULL
 ) WITHOUT ROWID
 """
+_Row = tuple[str, str, str, int, int, str]
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,7 @@ class Ledger:
         self._model = model
         self._lock = Lock()
         self._counts = Counts()
+        self._file = file
         self._database = _open_database(file)
 
     @property
@@ -84,19 +94,23 @@ class Ledger:
         return {key: self._keep(key, completion) for (key, _), completion in zip(group, made, strict=True)}
 
     def _find(self, key: str) -> Completion | None:
-        query = "SELECT text, prompt_tokens, completion_tokens FROM calls WHERE key = ?"
-        with self._lock:
-            row = self._database.execute(query, (key,)).fetchone()
-        return None if row is None else Completion(row[0], "stop", row[1], row[2])
+        """The kept call, or None; a row that is not as it was written is removed."""
+        with self._lock, _told(self._file):
+            row = self._database.execute("SELECT * FROM calls WHERE key = ?", (key,)).fetchone()
+            if row is not None and not _sound(row):
+                with self._database:
+                    self._database.execute("DELETE FROM calls WHERE key = ? AND hash = ?", (key, row[-1]))
+                return None
+        return None if row is None else Completion(row[2], "stop", row[3], row[4])
 
     def _keep(self, key: str, made: Completion) -> Completion:
         """Commit a finished call, unless an equal one was first; returns the one that stands."""
         self._count(Counts(prompt_tokens=made.prompt_tokens, completion_tokens=made.completion_tokens))
         if made.finish_reason != "stop":
             return made
-        row = (key, self.name, made.text, made.prompt_tokens, made.completion_tokens)
-        with self._lock, self._database:
-            self._database.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
+        values = (key, self.name, made.text, made.prompt_tokens, made.completion_tokens)
+        with self._lock, _told(self._file), self._database:
+            _insert(self._database, (*values, _row_hash(*values)))
         return self._find(key) or made
 
     def _count(self, more: Counts) -> None:
@@ -118,19 +132,73 @@ def call_key(model: str, request: CompletionRequest) -> str:
     return sha256(json.dumps(parts, sort_keys=True).encode("utf-8")).hexdigest()
 
 
+def _is_locked(problem: Exception) -> bool:
+    return isinstance(problem, sqlite3.OperationalError) and problem.sqlite_errorcode == sqlite3.SQLITE_BUSY
+
+
 def _open_database(file: Path) -> sqlite3.Connection:
-    try:
+    with _told(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(file, timeout=LOCK_TIMEOUT_S, check_same_thread=False)
-        database.execute("PRAGMA journal_mode = WAL")
+        database.text_factory = _decode
+        _write_ahead(database)
         database.execute("PRAGMA synchronous = FULL")
         with database:
-            database.execute(_TABLE)
+            database.execute("BEGIN IMMEDIATE")
+            if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is None:
+                database.execute(_TABLE)
+                for row in _readable_rows(file.with_name(file.name + DAMAGED)):
+                    _insert(database, row)
+        database.execute("SELECT hash FROM calls LIMIT 0")
+    return database
+
+
+@stamina.retry(on=_is_locked, attempts=None, timeout=LOCK_TIMEOUT_S, wait_initial=0.01, wait_max=0.2)
+def _write_ahead(database: sqlite3.Connection) -> None:
+    """Switch to WAL; two that open a new file at once are in each other's way here, and SQLite does not wait by itself."""
+    database.execute("PRAGMA journal_mode = WAL")
+
+
+@contextmanager
+def _told(file: Path) -> Iterator[None]:
+    """What SQLite or the disk refuses becomes a UserError."""
+    try:
+        yield
     except (sqlite3.Error, OSError) as problem:
         raise UserError(
-            f"{file}: no call ledger ({problem})", "a new file or an earlier ledger", "move it away"
+            f"{file}: no call ledger ({problem})",
+            "a new file, or a ledger of this version",
+            "move it away: its calls are then made again",
         ) from None
-    return database
+
+
+def _decode(data: bytes) -> str:
+    """A text column, changed bytes and all: its row's hash will tell."""
+    return data.decode("utf-8", "replace")
+
+
+def _row_hash(key: str, model: str, text: str, prompt_tokens: int, completion_tokens: int) -> str:
+    return content_id(key, model, text, str(prompt_tokens), str(completion_tokens))
+
+
+def _sound(row: _Row) -> bool:
+    return row[-1] == _row_hash(*row[:-1])
+
+
+def _insert(database: sqlite3.Connection, row: _Row) -> None:
+    database.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
+
+
+def _readable_rows(damaged: Path) -> Iterator[_Row]:
+    """The rows of a damaged ledger that are as they were written, as far as SQLite reads; none if there is no such file."""
+    if not damaged.exists():
+        return
+    with closing(sqlite3.connect(f"file:{quote(str(damaged))}?mode=ro", uri=True)) as database:
+        database.text_factory = _decode
+        try:
+            yield from filter(_sound, database.execute("SELECT * FROM calls"))
+        except sqlite3.DatabaseError:
+            return
 
 
 def _groups(

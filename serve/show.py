@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from graph.types import Evidence, Excerpt, Passage, Scored, Summary
 from serve.answering import Answer
+from serve.types import Cost
 
 MAX_WIDTH = 110
 INDENT = "    "
@@ -25,14 +26,26 @@ def show_evidence(evidence: Evidence) -> str:
 
 
 def show_answer(answer: Answer) -> str:
-    """The answer, the reason, each citation with source, offsets and text, and what was wrong, if anything."""
+    """The answer, the reason, each citation with source, offsets and text, what was wrong, if anything, and what it cost."""
     lines = [_wrap(answer.answer or "(the model wrote nothing)", "")]
     if answer.reason:
         lines += ["", _wrap(f"Reason: {answer.reason}", "")]
     for number, excerpt in answer.citations.items():
         lines += ["", _wrap(f"[{number}] {excerpt.title} · {_place(excerpt)}", ""), _wrap(excerpt.text)]
-    notes = list(_notes(answer))
-    return "\n".join([*lines, *([""] if notes else []), *notes])
+    spent = f"{_told(answer.retrieval, 'Retrieval')} · {_told(answer.writing, 'Answer')}"
+    return "\n".join([*lines, "", *_notes(answer), spent])
+
+
+def show_paths(evidence: Evidence) -> str:
+    """What the retrieval did, step by step, and the path from the question to each passage, in words."""
+    lines = [_wrap(step, "- ") for step in evidence.trace.steps]
+    for rank, found in enumerate(evidence.passages, start=1):
+        path = evidence.paths[rank - 1] if evidence.paths else (f"scored {found.score:.3f} by itself",)
+        lines += [
+            _wrap(f"{rank}. {found.item.title} · {_place(found.item)}", ""),
+            _wrap(" → ".join(("question", *path))),
+        ]
+    return "\n".join([f"How it was found ({evidence.trace.mode})", *lines])
 
 
 def printable(text: str) -> str:
@@ -48,9 +61,15 @@ def _notes(answer: Answer) -> Iterator[str]:
     if answer.removed:
         yield f"Removed: {', '.join(f'[{number}]' for number in answer.removed)}, cited but not among the passages."
     if answer.finish_reason == "length":
-        yield f"Cut: the model reached the limit after {answer.completion_tokens:,} tokens (--max-answer-tokens)."
-    if answer.model and not answer.well_formed and answer.prompt_tokens:
+        yield f"Cut: the model reached the limit after {answer.writing.completion_tokens:,} tokens (--max-answer-tokens)."
+    if answer.model and not answer.well_formed and answer.writing.calls:
         yield "Form: the model did not write ###Reason: … ###Answer: …; its text is shown as the answer."
+
+
+def _told(cost: Cost, what: str) -> str:
+    tokens = f"{cost.prompt_tokens:,} + {cost.completion_tokens:,} tokens"
+    calls = f"{cost.calls:,} model call{'' if cost.calls == 1 else 's'}, {tokens}, " if cost.calls else ""
+    return f"{what}: {calls}{cost.seconds:.2f} s"
 
 
 def _heading(rank: int, found: Scored[Passage] | Scored[Summary], title: str, place: str) -> str:

@@ -1,5 +1,6 @@
-"""The nouns of serving: what an engine adds to a language model."""
+"""The nouns of serving: what an engine adds to a language model, and what a part of an answer cost."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from graph.types import LanguageModel
@@ -10,3 +11,13 @@ class Engine(LanguageModel, Protocol):
 
     @property
     def batch_size(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one part of an answer took: calls of the language model, their tokens, and seconds with encoder and model."""
+
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float

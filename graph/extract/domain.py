@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from graph.extract.prompts import fill, quote_passage
-from graph.extract.reply import BadReply, ReplyModel, parse_reply, sound_items, strict_schema
+from graph.prompting import fill, quote_passage
+from graph.structured import BadReply, ReplyModel, parse_reply, sound_items, strict_schema
 from graph.types import CompletionRequest, LanguageModel, Message, Passage
 
 SAMPLED_PASSAGES = 5
@@ -29,6 +29,8 @@ class Domain(ReplyModel):
 def infer_domain(model: LanguageModel, passages: Sequence[Passage]) -> tuple[Domain, str]:
     """The domain of the collection that `passages` were sampled from, by one call; and why it is empty, if the reply was bad."""
     completion = model.complete([domain_request(passages)])[0]
+    if completion.finish_reason == "refused":
+        return Domain(), f"refused: {completion.text}"
     if completion.finish_reason == "length":
         return Domain(), f"the reply was cut at {MAX_TOKENS} tokens"
     try:

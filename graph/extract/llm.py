@@ -13,10 +13,11 @@ from itertools import islice
 
 from graph.answer import quote
 from graph.extract.domain import Domain
-from graph.extract.prompts import fill, quote_passage, read_prompt
-from graph.extract.reply import BadReply, Reply, plain, read_reply, strict_schema
+from graph.extract.reply import Reply, read_reply
 from graph.extract.types import Failure, Reading, Waiting
 from graph.ids import content_id
+from graph.prompting import fill, quote_passage, read_prompt
+from graph.structured import BadReply, plain, strict_schema
 from graph.types import Completion, CompletionRequest, LanguageModel, Message, Passage
 
 READER = "llm"
@@ -40,7 +41,7 @@ class Prompt:
     @property
     def version(self) -> str:
         """Changes with anything in the prompts or the schema."""
-        parts = (read_prompt("extract.txt"), read_prompt("extract_again.txt"), self.examples, str(strict_schema(Reply)))
+        parts = (read_prompt("extract.txt"), read_prompt("again.txt"), self.examples, str(strict_schema(Reply)))
         return content_id(*parts)[:12]
 
     def request(self, passage: Passage, domain: Domain, attempt: int, first: bool) -> CompletionRequest:
@@ -109,7 +110,9 @@ def _next_wave(again: deque[_Call], new: Iterator[_Call]) -> list[_Call]:
 
 
 def _outcome(call: _Call, completion: Completion) -> Reading | _Call:
-    """What a completed call comes to: statements, the call that asks again, or a failure."""
+    """What a completed call comes to: statements, the call that asks again, or a failure (at once if it was refused)."""
+    if completion.finish_reason == "refused":
+        return Reading(call.passage, READER, failure=Failure(f"refused: {completion.text}", "", call.attempt + 1))
     try:
         if completion.finish_reason == "length":
             raise BadReply(f"it was cut at {call.request.max_tokens:,} tokens, so write fewer and shorter propositions")
@@ -124,6 +127,6 @@ def _outcome(call: _Call, completion: Completion) -> Reading | _Call:
 
 def _again(call: _Call, reply: str, problem: str) -> _Call:
     """The same question, followed by the unusable reply and what was wrong with it."""
-    turns = (Message("assistant", reply or "(nothing)"), Message("user", fill("extract_again.txt", problem=problem)))
+    turns = (Message("assistant", reply or "(nothing)"), Message("user", fill("again.txt", problem=problem)))
     request = replace(call.request, messages=call.request.messages + turns, seed=call.attempt + 1)
     return _Call(call.passage, request, call.attempt + 1, last=True)

@@ -1,56 +1,17 @@
-"""A model's reply to statements: JSON → (repaired JSON) → pydantic, item by item → only what the passage supports.
+"""A model's reply to statements: only what the passage supports, part by part."""
 
-Nothing that a model writes can raise here but BadReply, which says what to tell the model when it is asked again.
-"""
-
-import json
-import unicodedata
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
-from json_repair import repair_json
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo
+from pydantic import Field
 
 from graph.extract.support import best_span, ends_within, names_within, share_supported
 from graph.extract.types import Fact, Statement
+from graph.structured import BadReply, ReplyModel, parse_reply, plain, sound_items
 from graph.types import Passage
 
 MIN_SUPPORT = 0.5
 """Share of a proposition's words that must stand in its passage or in the document's title."""
-
-R = TypeVar("R", bound=BaseModel)
-
-
-class BadReply(Exception):
-    """A reply that cannot be used at all, and why, in words that a model can act on."""
-
-
-def sound_items(kind: Any) -> BeforeValidator:
-    """Keeps the items of a list that are of `kind`; what it drops goes on the list that is the validation's context."""
-    adapter = TypeAdapter(kind)
-
-    def keep(items: object, info: ValidationInfo) -> object:
-        if not isinstance(items, list) or info.context is None:
-            return items
-        sound = []
-        for item in items:
-            try:
-                sound.append(adapter.validate_python(item, strict=True, context=info.context))
-            except ValidationError:
-                info.context.append(item)
-        return sound
-
-    return BeforeValidator(keep)
-
-
-class ReplyModel(BaseModel):
-    """Base of what a reply holds: every field is required of the server, extra ones are refused there and ignored here."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        json_schema_extra={"additionalProperties": False},
-        json_schema_serialization_defaults_required=True,
-    )
 
 
 class FactReply(ReplyModel):
@@ -71,11 +32,6 @@ class Reply(ReplyModel):
     propositions: Annotated[list[PropositionReply], sound_items(PropositionReply)]
 
 
-def strict_schema(kind: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema that a server is asked to enforce: every field required, none besides."""
-    return kind.model_json_schema(mode="serialization")
-
-
 def read_reply(text: str, passage: Passage) -> tuple[tuple[Statement, ...], int]:
     """The statements of a reply that its passage supports, and how many parts were dropped; BadReply when none can be had."""
     dropped: list[object] = []
@@ -91,46 +47,6 @@ def read_reply(text: str, passage: Passage) -> tuple[tuple[Statement, ...], int]
     if lost and not statements:
         raise BadReply("none of its propositions is both well formed and supported by the passage")
     return tuple(statements.values()), lost
-
-
-def parse_reply(kind: type[R], text: str, dropped: list[object]) -> R:
-    """A reply as `kind`; items of lists that are of the wrong type go to `dropped`. BadReply when the rest is not usable."""
-    try:
-        return kind.model_validate(parse_object(text), context=dropped)
-    except ValidationError as problems:
-        problem = problems.errors()[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        raise BadReply(f"'{where}': {problem['msg']}") from None
-
-
-def parse_object(text: str) -> dict[str, Any]:
-    """The JSON object in a reply, repaired if need be; BadReply when there is none."""
-    if not text.strip():
-        raise BadReply("it is empty")
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        try:
-            value = repair_json(text, return_objects=True)
-        except (ValueError, RecursionError):
-            value = None
-    if not isinstance(value, dict):
-        raise BadReply("it is not a JSON object")
-    return value
-
-
-def plain(text: str, passage: str = "") -> str:
-    """A model's text as one line: control characters and line ends folded, broken control tokens as `passage` has them.
-
-    >>> plain("It ends with\\n< |endoftext| >.", "It ends with <|endoftext|>.")
-    'It ends with <|endoftext|>.'
-    """
-    spaced = "".join(" " if unicodedata.category(character) in ("Cc", "Cs") else character for character in text)
-    line = " ".join(spaced.split())
-    for whole, broken in (("<|", "< |"), ("|>", "| >")):
-        if whole in passage:
-            line = line.replace(broken, whole)
-    return line
 
 
 def _statement(

@@ -10,10 +10,13 @@ from graph.index import Index
 from graph.retrieve.caller import Caller, Spent
 from graph.retrieve.dense import retrieve_dense
 from graph.retrieve.hierarchy import retrieve_hierarchy
+from graph.retrieve.hybrid import retrieve_hybrid
+from graph.retrieve.lexical import retrieve_lexical
 from graph.retrieve.local import retrieve_local
 from graph.retrieve.naive import retrieve_naive
 from graph.retrieve.paths import retrieve_paths
 from graph.retrieve.query import Query
+from graph.retrieve.rerank import RERANK_DEPTH, open_reranker, rerank
 from graph.retrieve.settings import Mode, RetrieveSettings
 from graph.retrieve.walk import retrieve_walk
 from graph.types import Evidence, LanguageModel, Trace
@@ -22,6 +25,8 @@ Strategy = Callable[[Index, Query, RetrieveSettings], Evidence]
 
 STRATEGIES: dict[Mode, Strategy] = {
     "dense": retrieve_dense,
+    "lexical": retrieve_lexical,
+    "hybrid": retrieve_hybrid,
     "naive": retrieve_naive,
     "hierarchy": retrieve_hierarchy,
     "walk": retrieve_walk,
@@ -46,7 +51,10 @@ def retrieve(index: Index, query: str, settings: RetrieveSettings, model: Langua
 def retrieve_many(
     index: Index, queries: Sequence[str], settings: RetrieveSettings, model: LanguageModel | None = None
 ) -> list[Evidence]:
-    """`retrieve` for each query, all encoded in one go (each is billed its share of the encoder's seconds)."""
+    """`retrieve` for each query, all encoded in one go (each is billed its share of the encoder's seconds).
+
+    With a reranker, the mode finds RERANK_DEPTH times as many items, of which the reranker chooses.
+    """
     stripped = [query.strip() for query in queries]
     if not all(stripped):
         raise UserError("the question is empty", "some words", 'ask, for example: "Who built the lighthouse?"')
@@ -54,11 +62,15 @@ def retrieve_many(
     queries_QD = index.encode_queries(stripped)
     encoder_seconds = (time.perf_counter() - started) / max(len(stripped), 1)
     scope = index.where(settings.conditions)
+    score = open_reranker(settings.reranker) if settings.reranker else None
+    wanted = settings.model_copy(update={"top_k": settings.top_k * RERANK_DEPTH}) if score is not None else settings
     found = []
     for text, query_D in zip(stripped, queries_QD, strict=True):
         started = time.perf_counter()
         query = Query(text, query_D, Caller(model) if model is not None else None)
-        evidence = STRATEGIES[settings.mode](scope, query, settings)
+        evidence = STRATEGIES[settings.mode](scope, query, wanted)
+        if score is not None:
+            evidence = rerank(evidence, score, settings.top_k)
         seconds = time.perf_counter() - started
         found.append(replace(evidence, trace=_billed(evidence.trace, query, settings.mode, seconds, encoder_seconds)))
     return found

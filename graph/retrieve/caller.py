@@ -7,8 +7,8 @@ from threading import Lock
 from typing import TypeVar
 
 from graph.errors import UserError
-from graph.extract.prompts import fill
-from graph.extract.reply import BadReply, ReplyModel, parse_reply, plain, strict_schema
+from graph.prompting import fill
+from graph.structured import BadReply, ReplyModel, parse_reply, plain, strict_schema
 from graph.types import Completion, CompletionRequest, LanguageModel, Message
 
 MAX_REPLY_CHARS = 2000
@@ -54,7 +54,7 @@ class Caller:
         """One structured reply to each of `users` (asked together), each after the same `system` message.
 
         An unusable reply (not of `kind`, or cut at `max_tokens`) is asked for once more, with what was wrong; None where
-        that fails too. Raises ModelGone when the model does not answer.
+        that fails too, and where the server refuses the request. Raises ModelGone when the model does not answer.
         """
         first = [
             CompletionRequest(
@@ -69,7 +69,7 @@ class Caller:
             replies[row] = reply
         return [None if isinstance(reply, _Unusable) else reply for reply in replies]
 
-    def _read(self, kind: type[R], requests: Sequence[CompletionRequest]) -> "list[R | _Unusable]":
+    def _read(self, kind: type[R], requests: Sequence[CompletionRequest]) -> "list[R | _Unusable | None]":
         if not requests:
             return []
         started = time.perf_counter()
@@ -83,7 +83,7 @@ class Caller:
             self._spent = replace(
                 self._spent,
                 calls=self._spent.calls + len(requests),
-                unusable=self._spent.unusable + sum(isinstance(reply, _Unusable) for reply in replies),
+                unusable=self._spent.unusable + sum(reply is None or isinstance(reply, _Unusable) for reply in replies),
                 prompt_tokens=self._spent.prompt_tokens + sum(each.prompt_tokens for each in completions),
                 completion_tokens=self._spent.completion_tokens + sum(each.completion_tokens for each in completions),
                 seconds=self._spent.seconds + seconds,
@@ -97,7 +97,10 @@ class _Unusable:
     problem: str
 
 
-def _read_one(kind: type[R], completion: Completion) -> "R | _Unusable":
+def _read_one(kind: type[R], completion: Completion) -> "R | _Unusable | None":
+    """What a completion says; None if the server would not take the request, which it will not take the next time either."""
+    if completion.finish_reason == "refused":
+        return None
     if completion.finish_reason == "length":
         return _Unusable(completion.text, f"it was cut after {completion.completion_tokens:,} tokens, so write less")
     try:
@@ -110,6 +113,6 @@ def _asked_again(request: CompletionRequest, reply: _Unusable) -> CompletionRequ
     """The same question, followed by the unusable reply and what was wrong with it."""
     turns = (
         Message("assistant", plain(reply.text)[:MAX_REPLY_CHARS] or "(nothing)"),
-        Message("user", fill("extract_again.txt", problem=reply.problem)),
+        Message("user", fill("again.txt", problem=reply.problem)),
     )
     return replace(request, messages=request.messages + turns)

@@ -13,7 +13,7 @@ from graph.index import Index
 from graph.retrieve.gather import best_in_passage
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
-from graph.retrieve.select import select_by_threshold
+from graph.retrieve.select import find_selector
 from graph.retrieve.settings import RetrieveSettings
 from graph.retrieve.suggest import Suggestion, suggest
 from graph.retrieve.titles import named_documents
@@ -31,7 +31,8 @@ def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Ev
     cosines_N = data.proposition_vectors_ND @ query.vector_D
     named = [document for _, document in named_documents(index, query.text)]
     own_P = own_scores(index, data.passage_vectors_PD @ query.vector_D, cosines_N, named)
-    seeds = select_by_threshold(index, query, top_rows(worth_of_propositions(index, cosines_N, own_P), SEEDS))
+    select = find_selector(settings.selector, query)
+    seeds = select(index, query, top_rows(worth_of_propositions(index, cosines_N, own_P), SEEDS))
     found = suggest(index, cosines_N, seeds, SUGGESTED)
     scores_P = own_P + WALK_GAIN * brought_in(index, found)
     rows = top_rows(scores_P, settings.top_k)

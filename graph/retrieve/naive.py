@@ -14,13 +14,14 @@ def retrieve_naive(index: Index, query: Query, settings: RetrieveSettings) -> Ev
     data = index.data
     scores_N = data.proposition_vectors_ND @ query.vector_D
     rows = top_rows(scores_N, settings.top_k)
-    best: dict[int, float] = {}
+    best: dict[int, int] = {}
     for row in rows:
         first, last = np.searchsorted(data.statement_proposition_M, [row, row + 1])
         for passage in data.statement_passage_M[first:last]:
-            best.setdefault(int(passage), float(scores_N[row]))
+            best.setdefault(int(passage), int(row))
     return Evidence(
         query=query.text,
-        passages=tuple(Scored(index.passage(passage), score) for passage, score in best.items()),
+        passages=tuple(Scored(index.passage(passage), float(scores_N[row])) for passage, row in best.items()),
         propositions=tuple(Scored(index.proposition(int(row)), float(scores_N[row])) for row in rows),
+        paths=tuple((f"“{data.proposition_texts[row]}” stands in it",) for row in best.values()),
     )

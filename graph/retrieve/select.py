@@ -1,11 +1,17 @@
 """Selectors: which of the suggested propositions are worth keeping for a question (ToPG Eq. 2). One signature for all of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import numpy as np
 
+from graph.answer import quote
+from graph.errors import UserError
 from graph.index import Index
+from graph.prompting import read_prompt
 from graph.retrieve.query import Query
+from graph.retrieve.settings import Selector
+from graph.structured import ReplyModel, sound_items
 from graph.types import Ints
 
 Select = Callable[[Index, Query, Ints], Ints]
@@ -13,6 +19,20 @@ Select = Callable[[Index, Query, Ints], Ints]
 
 MIN_COSINE = 0.3
 MIN_SHARE_OF_BEST = 0.6
+MAX_TOKENS = 400
+
+
+class Selection(ReplyModel):
+    selected: Annotated[list[int], sound_items(int)]
+
+
+def find_selector(name: Selector, query: Query) -> Select:
+    """The selector called `name`; UserError when it needs a model and the question comes without one."""
+    if name == "llm" and query.model is None:
+        raise UserError(
+            "selector = 'llm' without a model", "a model to ask", "give --model SPEC, or --selector threshold"
+        )
+    return SELECTORS[name]
 
 
 def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
@@ -20,6 +40,35 @@ def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
     if len(candidates) == 0:
         return candidates
     cosines = index.data.proposition_vectors_ND[candidates] @ query.vector_D
-    kept = candidates[cosines >= max(MIN_COSINE, MIN_SHARE_OF_BEST * float(cosines.max()))]
-    _, first = np.unique(kept, return_index=True)
-    return kept[np.sort(first)]
+    return _once(candidates[cosines >= max(MIN_COSINE, MIN_SHARE_OF_BEST * float(cosines.max()))])
+
+
+def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
+    """Keep what the query's model chooses, in its order; numbers that were not offered are passed over.
+
+    Where its reply cannot be used, the threshold chooses. Raises ModelGone when the model does not answer.
+    """
+    if query.model is None or len(candidates) == 0:
+        return select_by_threshold(index, query, candidates)
+    candidates = _once(candidates)
+    texts = [index.data.proposition_texts[row] for row in candidates]
+    reply = query.model.ask(Selection, read_prompt("select.txt"), [list_statements(query.text, texts)], MAX_TOKENS)[0]
+    if reply is None:
+        return select_by_threshold(index, query, candidates)
+    offered = [number - 1 for number in reply.selected if 1 <= number <= len(candidates)]
+    return _once(candidates[np.array(offered, np.int64)])
+
+
+def list_statements(question: str, texts: Sequence[str]) -> str:
+    """A question and numbered statements as a prompt shows them, each on one line of quoted data."""
+    lines = [f"[{number}] {quote(text)}" for number, text in enumerate(texts, start=1)]
+    return "\n".join([f"Question: {quote(question)}", "Statements:", *lines])
+
+
+def _once(rows: Ints) -> Ints:
+    """The rows without repetitions, in the order of their first appearance."""
+    _, first = np.unique(rows, return_index=True)
+    return rows[np.sort(first)]
+
+
+SELECTORS: dict[Selector, Select] = {"threshold": select_by_threshold, "llm": select_by_model}

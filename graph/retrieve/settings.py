@@ -9,7 +9,7 @@ from graph.config import Settings
 from graph.errors import UserError
 from graph.filters import Condition, parse_condition
 
-Mode = Literal["dense", "naive", "hierarchy", "walk", "paths", "local"]
+Mode = Literal["dense", "lexical", "hybrid", "naive", "hierarchy", "walk", "paths", "local"]
 Selector = Literal["threshold", "llm"]
 
 
@@ -22,6 +22,11 @@ class RetrieveSettings(Settings):
     )
     where: tuple[str, ...] = Field((), description="conditions on documents, such as year>=1990 or source=reports/*")
     selector: Selector = Field("threshold", description="what chooses among propositions in local, global and plan")
+
+    reranker: str = Field("", description="cross-encoder that orders what the mode found: a folder or a hub name")
+    max_context_tokens: int | None = Field(
+        None, ge=1, description="longest context of an answer, in tokens of the model in use; None for no limit"
+    )
 
     @field_validator("where")
     @classmethod

@@ -23,6 +23,8 @@ ATTEMPTS = 4
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 8.0
 TIMEOUT_S = 300.0
 RETRIED = (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError)
+REFUSALS = frozenset({400, 413, 422})
+"""Statuses that are about one request (too long, not allowed) and say nothing about the next."""
 _TARGET = re.compile(r"(?P<name>.+?)@(?P<url>[a-z][a-z0-9+.-]*:.*)", re.IGNORECASE)
 
 
@@ -50,7 +52,7 @@ class OpenAIModel:
         self._pool = ThreadPoolExecutor(max_workers=IN_FLIGHT, thread_name_prefix="openai")
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """Answers in the order asked; UserError naming the URL when the server cannot be reached or refuses."""
+        """Answers in the order asked; UserError naming the URL when the server cannot be reached or refuses key or model."""
         calls = [self._pool.submit(self._complete_one, request) for request in requests]
         try:
             return [call.result() for call in calls]
@@ -74,6 +76,8 @@ class OpenAIModel:
             ) from None
         except openai.APIStatusError as problem:
             reason = " ".join(str(problem.message).split())[:300]
+            if problem.status_code in REFUSALS:
+                return Completion(f"status {problem.status_code} ({reason})", "refused", 0, 0)
             raise UserError(
                 f"openai:{self.name}@{self.url}: status {problem.status_code} ({reason})",
                 "a completion",

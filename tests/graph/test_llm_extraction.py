@@ -140,10 +140,10 @@ def test_a_server_that_stops_loses_nothing_and_resume_goes_on(tmp_path: Path, ca
     up = 25
 
     def say(body: dict[str, Any], number: int) -> Any:
-        return extraction_reply(body) if number <= up else (400, "{}")
+        return extraction_reply(body) if number <= up else (401, "{}")
 
     with chat_server(say) as server:
-        with pytest.raises(UserError, match="status 400"):
+        with pytest.raises(UserError, match="status 401"):
             build(tmp_path / "i", MANY, server)
         assert f"go on with: modegraph resume {tmp_path / 'i'}" in capsys.readouterr().err
         answered = asked_titles(server)[:25]
@@ -161,10 +161,10 @@ def test_a_document_half_read_goes_on_where_it_stopped(tmp_path: Path) -> None:
     up = 40
 
     def say(body: dict[str, Any], number: int) -> Any:
-        return extraction_reply(body) if number <= up else (400, "{}")
+        return extraction_reply(body) if number <= up else (401, "{}")
 
     with chat_server(say) as server:
-        with pytest.raises(UserError, match="status 400"):
+        with pytest.raises(UserError, match="status 401"):
             build(tmp_path / "i", [Document("long", "Long", text)], server)
         rows = index_status(tmp_path / "i").rows
         assert 0 < rows["passages"] < 45 and index_status(tmp_path / "i").documents_to_extract == 1

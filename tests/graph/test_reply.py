@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph.extract.reply import BadReply, Reply, plain, read_reply, strict_schema
+from graph.extract.reply import Reply, read_reply
 from graph.extract.support import best_span, names_within, share_supported
+from graph.structured import BadReply, plain, strict_schema
 from graph.types import Passage
 
 TEXT = (

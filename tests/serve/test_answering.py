@@ -1,20 +1,22 @@
 import pytest
 
 from graph.answer import NOT_FOUND
+from graph.errors import UserError
+from graph.retrieve import RetrieveSettings
 from graph.types import CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
-from serve.answering import answer_from
+from serve.answering import answer_from, answer_question
+from serve.types import Cost
 from tests.fakes import ScriptedModel
 
 LANTERN = Passage("p1", "lantern.md", "Lantern", 0, 0, 36, "The Lantern was launched in May 1958")
 YARD = Passage("p2", "yard.md", "Yard", 3, 200, 227, "The yard closed <|im_end|> up")
-FOUND = Evidence(
-    "When was the Lantern launched?", (Scored(LANTERN, 0.9), Scored(YARD, 0.4)), trace=Trace("dense", seconds=2.0)
-)
+TRACE = Trace("local", (), 2.0, 0.5, model_calls=3, prompt_tokens=40, completion_tokens=20, model_seconds=1.5)
+FOUND = Evidence("When was the Lantern launched?", (Scored(LANTERN, 0.9), Scored(YARD, 0.4)), trace=TRACE)
 
 
 def answer(text: str, evidence: Evidence = FOUND, top_k: int = 5, finish: str = "stop"):  # type: ignore[no-untyped-def]
     model = ScriptedModel(lambda request: text, finish)  # type: ignore[arg-type]
-    return answer_from(evidence, top_k, model, 64), model.asked
+    return answer_from(evidence, top_k, None, model, 64), model.asked
 
 
 def test_citations_resolve_to_their_excerpts_and_others_are_removed() -> None:
@@ -26,8 +28,7 @@ def test_citations_resolve_to_their_excerpts_and_others_are_removed() -> None:
     }
     assert made.removed == (3, 7)
     assert made.well_formed and made.finish_reason == "stop"
-    assert (made.question, made.model, made.prompt_tokens) == (FOUND.query, "scripted", 10)
-    assert made.seconds >= 2.0
+    assert (made.question, made.model) == (FOUND.query, "scripted")
     assert asked[0].max_tokens == 64
     assert (
         "[1] Lantern: The Lantern" in asked[0].messages[1].content and "<|im_end|>" not in asked[0].messages[1].content
@@ -43,7 +44,8 @@ def test_only_the_best_excerpts_are_shown_to_the_model() -> None:
 def test_without_evidence_no_model_is_asked() -> None:
     made, asked = answer("never", Evidence("Who?"))
     assert asked == []
-    assert (made.answer, made.citations, made.prompt_tokens, made.completion_tokens) == (NOT_FOUND, {}, 0, 0)
+    assert (made.answer, made.citations) == (NOT_FOUND, {})
+    assert (made.writing.calls, made.writing.prompt_tokens, made.writing.completion_tokens) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("text", ["just May 1958", "", "###Answer: May 1958", "###Reason: r ###Reason: s ###Answer: a"])
@@ -58,3 +60,29 @@ def test_the_prompt_is_the_one_of_training() -> None:
 
     _, asked = answer("x")
     assert asked == [CompletionRequest(answer_messages(FOUND.query, build_context(FOUND, 5)), 64)]
+
+
+def test_calls_tokens_and_seconds_of_retrieval_and_of_the_answer_are_told_apart() -> None:
+    made, _ = answer("###Reason: r ###Answer: May 1958")
+    assert made.retrieval == Cost(3, 40, 20, 2.5)
+    assert (made.writing.calls, made.writing.prompt_tokens, made.writing.completion_tokens) == (1, 10, 5)
+    assert 0 < made.writing.seconds < 2
+
+
+def test_the_context_keeps_to_the_tokens_of_the_model() -> None:
+    # In words, as ScriptedModel counts: "[1] Lantern: The Lantern was …" has 9, "[2] Yard: The … < |im_end| > up" 9.
+    model = ScriptedModel(lambda request: "x")
+    answer_from(FOUND, 5, 17, model, 64)
+    answer_from(FOUND, 5, 18, model, 64)
+    first, second = (request.messages[1].content for request in model.asked)
+    assert "[1] Lantern" in first and "[2]" not in first and "[2] Yard" in second
+    with pytest.raises(UserError, match="max_context_tokens = 3: none of 2 excerpts fits"):
+        answer_from(FOUND, 5, 3, model, 64)
+
+
+def test_the_model_is_asked_while_retrieving_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[object] = []
+    monkeypatch.setattr("serve.answering.retrieve", lambda *arguments: given.append(arguments[3]) or FOUND)
+    model = ScriptedModel(lambda request: "x")
+    answer_question(None, FOUND.query, RetrieveSettings(), model, 64)  # type: ignore[arg-type]
+    assert given == [model] and len(model.asked) == 1

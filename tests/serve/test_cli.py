@@ -1,16 +1,22 @@
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import typer
+from click.testing import Result
 from typer.testing import CliRunner
 
 import graph.index
+import graph.retrieve
+import serve.cli
 from graph.build import build_index
 from graph.errors import UserError
+from graph.index import Index
+from graph.retrieve import RetrieveSettings
 from graph.settings import IndexSettings
-from graph.types import LanguageModel
+from graph.types import Evidence, LanguageModel
 from serve.cli import register
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, ScriptedModel
@@ -32,16 +38,20 @@ def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*arguments: object, text: str = "###Reason: She died then [1]. ###Answer: Ada Marlow") -> str:
+    done = invoke(*arguments, model=ScriptedModel(lambda request: text, name="scripted"))
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
+def invoke(*arguments: object, model: LanguageModel) -> Result:
     def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
-        return ScriptedModel(lambda request: text, name=spec)
+        return model
 
     app = typer.Typer()
     app.callback()(lambda: None)
     register(app, open_model)
-    done = CliRunner().invoke(app, ["ask", *map(str, arguments)])
-    if done.exception is not None:
-        raise done.exception
-    return done.stdout
+    return CliRunner().invoke(app, ["ask", *map(str, arguments)])
 
 
 @pytest.mark.parametrize("mode", ["dense", "naive", "hierarchy"])
@@ -71,7 +81,12 @@ def test_with_a_model_the_answer_is_cited(index: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [((" ",), "empty"), (("q", "--top-k", "0"), "top_k = 0"), (("q", "--mode", "magic"), "magic")],
+    [
+        ((" ",), "empty"),
+        (("q", "--top-k", "0"), "top_k = 0"),
+        (("q", "--mode", "wlak"), "did you mean 'walk'?"),
+        (("q", "--trace", "no/such/file"), "--trace no/such/file"),
+    ],
 )
 def test_bad_input_is_one_line(index: Path, arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(UserError, match=message) as problem:
@@ -82,3 +97,53 @@ def test_bad_input_is_one_line(index: Path, arguments: tuple[str, ...], message:
 def test_a_missing_index_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         run(tmp_path / "nowhere", QUESTION)
+
+
+def test_the_help_names_every_mode() -> None:
+    assert serve.cli.MODES == ", ".join(graph.retrieve.MODES)
+
+
+def test_filters_reach_the_retrieval(index: Path) -> None:
+    found = json.loads(run(index, QUESTION, "--where", "source!=a*", "--where", "title=*r*n*", "--json"))
+    assert {each["item"]["source"] for each in found["passages"]} == {"lantern", "tarn"}
+
+
+def test_an_explanation_follows_the_evidence(index: Path) -> None:
+    shown = run(index, "Who founded the Marlow Yard?", "--mode", "walk", "--explain")
+    evidence, _, how = shown.partition("How it was found (walk)")
+    assert "1. " in evidence and "question → the question names “Marlow Yard”" in how
+    assert "How it was found" in run(index, QUESTION, "--model", "scripted", "--explain")
+
+
+def test_a_trace_is_written_whole(index: Path, tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    shown = json.loads(run(index, QUESTION, "--mode", "walk", "--trace", file, "--json"))
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    assert kept["evidence"] == shown and kept["settings"]["mode"] == "walk"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_retrieval_that_stopped_shows_what_it_had_and_fails(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = graph.retrieve.retrieve
+    given: list[object] = []
+
+    def half(opened: Index, question: str, settings: RetrieveSettings, model: LanguageModel | None) -> Evidence:
+        given.append(model)
+        found = whole(opened, question, settings)
+        return replace(found, trace=replace(found.trace, stopped="the server went away"))
+
+    monkeypatch.setattr(graph.retrieve, "retrieve", half)
+    model = ScriptedModel(lambda request: "never")
+    done = invoke(index, QUESTION, "--model", "m", model=model)
+    assert done.exit_code == 1 and done.stdout.startswith("1. ")
+    assert "stopped before it was done: the server went away" in done.stderr
+    assert given == [model] and model.asked == []
+
+
+def test_the_budget_and_the_reranker_reach_their_place(index: Path) -> None:
+    with pytest.raises(UserError, match="max_context_tokens = 2"):
+        run(index, QUESTION, "--model", "m", "--max-context-tokens", 2)
+    with pytest.raises(UserError, match=r"reranker '[.]/none': no such folder"):
+        run(index, QUESTION, "--reranker", "./none")
+    with pytest.raises(UserError, match="selector = 'lllm'; did you mean 'llm'"):
+        run(index, QUESTION, "--selector", "lllm")

@@ -101,7 +101,7 @@ def test_threads_and_a_second_ledger_share_a_file(tmp_path: Path) -> None:
 
 
 def test_the_first_of_two_equal_calls_stands_for_both(tmp_path: Path) -> None:
-    barrier = threading.Barrier(2)
+    barrier = threading.Barrier(2, timeout=20)
 
     def ledger(text: str) -> Ledger:
         return Ledger(ScriptedModel(lambda request: (barrier.wait(), text)[1]), tmp_path / "ledger.sqlite")

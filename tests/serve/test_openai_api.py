@@ -2,6 +2,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import stamina
@@ -56,12 +57,24 @@ def test_a_passing_trouble_is_tried_again(status: int) -> None:
     assert len(server.asked) == ATTEMPTS
 
 
-@pytest.mark.parametrize(("status", "calls"), [(503, ATTEMPTS), (400, 1), (401, 1), (404, 1)])
-def test_tries_are_bounded_and_a_refusal_is_final(status: int, calls: int) -> None:
+@pytest.mark.parametrize(("status", "calls"), [(503, ATTEMPTS), (401, 1), (404, 1)])
+def test_tries_are_bounded_and_a_server_that_will_not_is_told(status: int, calls: int) -> None:
     with chat_server(lambda body, number: (status, json.dumps({"error": {"message": "no model m"}}))) as server:
         with pytest.raises(UserError, match=f"status {status}.*no model m"):
             open_openai(f"m@{server.url}").complete([ask("hi")])
         assert len(server.asked) == calls
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_refused_request_is_an_answer_among_others(status: int) -> None:
+    def say(body: dict[str, Any], number: int) -> Any:
+        return (status, json.dumps({"error": {"message": "too long"}})) if "long" in str(body["messages"]) else "there"
+
+    with chat_server(say) as server:
+        short, refused = open_openai(f"m@{server.url}").complete([ask("hi"), ask("long")])
+    assert (short.text, short.finish_reason) == ("there", "stop")
+    assert refused.finish_reason == "refused" and refused.text.endswith("too long)")
+    assert len(server.asked) == 2
 
 
 @pytest.mark.parametrize("body", ["<html>hello</html>", "{}", '{"choices": []}', '{"choices": [{"index": 0}]}', "[]"])

@@ -1,8 +1,9 @@
 from dataclasses import replace
 
-from graph.types import Evidence, Excerpt, Passage, Scored, Summary
+from graph.types import Evidence, Excerpt, Passage, Scored, Summary, Trace
 from serve.answering import Answer
-from serve.show import show_answer, show_evidence
+from serve.show import show_answer, show_evidence, show_paths
+from serve.types import Cost
 
 PASSAGE = Passage("p1", "a.md", "Tides", 0, 12, 40, "High \x1b[2J\x07at noon.\nLow at dusk.")
 ANSWER = Answer(
@@ -15,9 +16,8 @@ ANSWER = Answer(
     removed=(),
     evidence=Evidence("When?"),
     model="m",
-    prompt_tokens=9,
-    completion_tokens=5,
-    seconds=0.1,
+    retrieval=Cost(2, 1200, 30, 0.5),
+    writing=Cost(1, 9, 5, 0.125),
 )
 
 
@@ -40,7 +40,10 @@ def test_an_answer_shows_its_reason_and_what_each_citation_quotes() -> None:
     assert lines[0] == "noon"
     assert "Reason: It says so [1]." in lines
     assert "[1] Tides · a.md 12–40" in lines
-    assert lines[-1] == "    High [2Jat noon. Low at dusk."
+    assert lines[-3:-1] == ["    High [2Jat noon. Low at dusk.", ""]
+    assert (
+        lines[-1] == "Retrieval: 2 model calls, 1,200 + 30 tokens, 0.50 s · Answer: 1 model call, 9 + 5 tokens, 0.12 s"
+    )
 
 
 def test_what_was_wrong_is_said() -> None:
@@ -48,3 +51,18 @@ def test_what_was_wrong_is_said() -> None:
     shown = show_answer(wrong)
     assert "(the model wrote nothing)" in shown
     assert "Removed: [4], [6]" in shown and "Cut: " in shown and "Form: " in shown
+
+
+def test_an_explanation_tells_the_steps_and_a_path_to_each_passage() -> None:
+    trace = Trace("walk", ("1 document named by the question",))
+    found = (Scored(PASSAGE, 0.5), Scored(replace(PASSAGE, title="Moon", order=1), 0.25))
+    shown = show_paths(Evidence("q", found, paths=(("“a \x1b[2J”", "names “b”"), ("near to it",)), trace=trace))
+    assert shown.split("\n") == [
+        "How it was found (walk)",
+        "- 1 document named by the question",
+        "1. Tides · a.md 12–40",
+        "    question → “a [2J” → names “b”",
+        "2. Moon · a.md 12–40",
+        "    question → near to it",
+    ]
+    assert "question → scored 0.500 by itself" in show_paths(Evidence("q", found, trace=Trace("dense")))

@@ -1,4 +1,4 @@
-"""Prompts of this folder: text files with $placeholders, and document text quoted in them as data."""
+"""Prompts of graph/: text files with $placeholders, and document text quoted in them as data."""
 
 import json
 from functools import cache

@@ -1,0 +1,90 @@
+"""Structured replies of a language model: JSON → (repaired JSON) → pydantic, item by item.
+
+Nothing that a model writes can raise here but BadReply, which says what to tell the model when it is asked again.
+"""
+
+import json
+import unicodedata
+from typing import Any, TypeVar
+
+from json_repair import repair_json
+from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError, ValidationInfo
+
+R = TypeVar("R", bound=BaseModel)
+
+
+class BadReply(Exception):
+    """A reply that cannot be used at all, and why, in words that a model can act on."""
+
+
+def sound_items(kind: Any) -> BeforeValidator:
+    """Keeps the items of a list that are of `kind`; what it drops goes on the list that is the validation's context."""
+    adapter = TypeAdapter(kind)
+
+    def keep(items: object, info: ValidationInfo) -> object:
+        if not isinstance(items, list) or info.context is None:
+            return items
+        sound = []
+        for item in items:
+            try:
+                sound.append(adapter.validate_python(item, strict=True, context=info.context))
+            except ValidationError:
+                info.context.append(item)
+        return sound
+
+    return BeforeValidator(keep)
+
+
+class ReplyModel(BaseModel):
+    """Base of what a reply holds: every field is required of the server, extra ones are refused there and ignored here."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        json_schema_extra={"additionalProperties": False},
+        json_schema_serialization_defaults_required=True,
+    )
+
+
+def strict_schema(kind: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema that a server is asked to enforce: every field required, none besides."""
+    return kind.model_json_schema(mode="serialization")
+
+
+def parse_reply(kind: type[R], text: str, dropped: list[object]) -> R:
+    """A reply as `kind`; items of lists that are of the wrong type go to `dropped`. BadReply when the rest is not usable."""
+    try:
+        return kind.model_validate(parse_object(text), context=dropped)
+    except ValidationError as problems:
+        problem = problems.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        raise BadReply(f"'{where}': {problem['msg']}") from None
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """The JSON object in a reply, repaired if need be; BadReply when there is none."""
+    if not text.strip():
+        raise BadReply("it is empty")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        try:
+            value = repair_json(text, return_objects=True)
+        except (ValueError, RecursionError):
+            value = None
+    if not isinstance(value, dict):
+        raise BadReply("it is not a JSON object")
+    return value
+
+
+def plain(text: str, passage: str = "") -> str:
+    """A model's text as one line: control characters and line ends folded, broken control tokens as `passage` has them.
+
+    >>> plain("It ends with\\n< |endoftext| >.", "It ends with <|endoftext|>.")
+    'It ends with <|endoftext|>.'
+    """
+    spaced = "".join(" " if unicodedata.category(character) in ("Cc", "Cs") else character for character in text)
+    line = " ".join(spaced.split())
+    for whole, broken in (("<|", "< |"), ("|>", "| >")):
+        if whole in passage:
+            line = line.replace(broken, whole)
+    return line

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from graph.answer import numbered
 from graph.errors import UserError
-from graph.types import Evidence, Excerpt, Passage, Proposition, Scored, Summary
+from graph.ids import content_id
+from graph.types import Evidence, Excerpt, Finding, Passage, Proposition, Scored, Summary
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,9 @@ def token_budget(max_tokens: int | None, count_tokens: Callable[[str], int]) -> 
 def build_context(evidence: Evidence, limit: int, budget: TokenBudget | None = None) -> tuple[Excerpt, ...]:
     """The best excerpts, at most `limit`: passages and summaries by score; propositions for passages where a mode ranks them.
 
-    With a budget, an excerpt that is longer than the room left is passed over; those after it may still fit. UserError when
-    there are excerpts and none fits.
+    Findings come beside them, best first, and then the whole is put in the order of `both_ends`. With a budget, an excerpt
+    that is longer than the room left is passed over; those after it may still fit. UserError when there are excerpts and none
+    fits.
     """
     ranked: list[tuple[float, Excerpt]] = [(found.score, _of_summary(found)) for found in evidence.summaries]
     if evidence.propositions:
@@ -34,8 +36,15 @@ def build_context(evidence: Evidence, limit: int, budget: TokenBudget | None = N
     else:
         ranked += [(found.score, of_passage(found.item)) for found in evidence.passages]
     ranked.sort(key=lambda pair: -pair[0])
-    excerpts = tuple(excerpt for _, excerpt in ranked)
-    return excerpts[:limit] if budget is None else _fill(excerpts, limit, budget)
+    findings = sorted(evidence.findings, key=lambda finding: -finding.score)
+    excerpts = (*map(_of_finding, findings), *(excerpt for _, excerpt in ranked))
+    kept = excerpts[: len(findings) + limit] if budget is None else _fill(excerpts, len(findings) + limit, budget)
+    return both_ends(kept) if findings else kept
+
+
+def both_ends(excerpts: tuple[Excerpt, ...]) -> tuple[Excerpt, ...]:
+    """From best first to the best at both ends: what stands in the middle of a long prompt is read least (Liu et al. 2024)."""
+    return (*excerpts[::2], *reversed(excerpts[1::2]))
 
 
 def of_passage(passage: Passage) -> Excerpt:
@@ -66,6 +75,11 @@ def _fill(excerpts: tuple[Excerpt, ...], limit: int, budget: TokenBudget) -> tup
 def _of_proposition(proposition: Proposition, titles: dict[str, str]) -> Excerpt:
     place = proposition.spans[0]
     return Excerpt(proposition.id, titles.get(place.source, ""), proposition.text, place.source, place.start, place.end)
+
+
+def _of_finding(finding: Finding) -> Excerpt:
+    text = f"{finding.question} {finding.answer}"
+    return Excerpt(content_id(text), "Found on the way", text, members=finding.passage_ids)
 
 
 def _of_summary(found: Scored[Summary]) -> Excerpt:

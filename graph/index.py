@@ -14,16 +14,19 @@ import scipy.sparse as sp
 
 from graph.arrays import MANIFEST, load_arrays, read_manifest
 from graph.build import OpenEncoder, check_encoder
+from graph.communities import find_communities
 from graph.config import parse_settings
 from graph.data import IndexData
 from graph.encoder import open_encoder
 from graph.filters import Condition, allowed_documents
 from graph.restrict import restrict
 from graph.settings import IndexSettings
-from graph.types import Encoder, Floats, Passage, Proposition, Span, Summary
+from graph.types import Encoder, Floats, Ints, Passage, Proposition, Span, Summary
 from graph.walk import Chain, bipartite_transition, make_chain, row_normalised
 
 MAX_CLIQUE_NAMES = 8
+LEIDEN_ITERATIONS = 2
+"""Of communities that a reader finds for itself: a tenth of the time, .004 less modularity than to the end (8k passages)."""
 MAX_RESTRICTED = 8
 """Filtered indexes that are kept, the oldest going first."""
 
@@ -151,6 +154,17 @@ class Index:
     def association_chain(self) -> Chain:
         """The walk of `association_VV`."""
         return make_chain(self.association_VV)
+
+    @cached_property
+    def hub_graph_VV(self) -> sp.csr_array:
+        """Propositions tied to their hubs: symmetric CSR[V, V] of ones, rows as those of `bipartite_chain`."""
+        incidence_NB = self.incidence_NB
+        return sp.csr_array(sp.block_array([[None, incidence_NB], [incidence_NB.T, None]], format="csr"))
+
+    @cached_property
+    def communities_V(self) -> Ints:
+        """The community of every vertex of `hub_graph_VV`: int64[V]."""
+        return find_communities(self.hub_graph_VV, "igraph", self.settings.seed, LEIDEN_ITERATIONS)
 
     @cached_property
     def _document_rows(self) -> dict[str, int]:

@@ -60,9 +60,12 @@ def apply_structural(incidence_NB: sp.csr_array, mass_NQ: Floats) -> Floats:
 
 
 def attraction(cosines_N: Floats, temperature: float, threshold: float) -> Floats:
-    """c̃ (Eq. 6): exp(c/τ) where c ≥ θ, else exactly 0. Scaled by its largest value, which Eq. 7 cancels."""
+    """c̃ (Eq. 6) of one query [N] or of many [N, Q]: exp(c/τ) where c ≥ θ, else exactly 0.
+
+    Scaled by the largest value of each query, which Eq. 7 cancels.
+    """
     kept_N = cosines_N >= threshold
-    highest = cosines_N.max(initial=0.0, where=kept_N)
+    highest = cosines_N.max(axis=0, initial=0.0, where=kept_N)
     return np.where(kept_N, np.exp((cosines_N - highest) / temperature), 0).astype(np.float32)
 
 
@@ -77,6 +80,39 @@ def query_aware_transition(structural_NN: sp.csr_array, attraction_N: Floats, st
     semantic_NN = semantic_transition(structural_NN, attraction_N)
     mixed = structure_weight * structural_NN.data + (1 - structure_weight) * semantic_NN.data
     return sp.csr_array((mixed, structural_NN.indices, structural_NN.indptr), structural_NN.shape)
+
+
+def query_aware_walks(
+    structural_NN: sp.csr_array,
+    attraction_NQ: Floats,
+    restart_NQ: Floats,
+    structure_weight: float,
+    damping: float,
+    tolerance: float = TOLERANCE,
+) -> Floats:
+    """Walks of many queries over one structure, each drawn by its own column of `attraction_NQ`: float32[N, Q], columns sum to 1.
+
+    Column q equals `personalised_pagerank(query_aware_transition(structural_NN, attraction_NQ[:, q], λ), restart_NQ[:, q])`, but
+    no query's matrix is formed: with P the pattern of T_s, T_nᵀ x = c̃ ∘ Pᵀ(x / P c̃), so that a step costs two products for all.
+    """
+    pattern_NN = sp.csr_array(
+        (np.ones_like(structural_NN.data), structural_NN.indices, structural_NN.indptr), structural_NN.shape
+    )
+    pull_NN, back_NN = sp.csr_array(structural_NN.T), sp.csr_array(pattern_NN.T)
+    reached_NQ = pattern_NN @ attraction_NQ
+    share_NQ = np.divide(1, reached_NQ, out=np.zeros_like(reached_NQ), where=reached_NQ > 0)
+    restart_NQ = (restart_NQ / restart_NQ.sum(axis=0)).astype(np.float32)
+    mass_NQ = restart_NQ
+    for _ in range(MAX_STEPS):
+        stepped_NQ = structure_weight * (pull_NN @ mass_NQ)
+        stepped_NQ += (1 - structure_weight) * attraction_NQ * (back_NN @ (mass_NQ * share_NQ))
+        stepped_NQ *= damping
+        stepped_NQ += (1 - stepped_NQ.sum(axis=0)) * restart_NQ
+        settled = np.abs(stepped_NQ - mass_NQ).sum(axis=0).max(initial=0) < tolerance
+        mass_NQ = stepped_NQ
+        if settled:
+            break
+    return np.asarray(mass_NQ, np.float32)
 
 
 @dataclass(frozen=True)

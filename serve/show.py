@@ -13,7 +13,7 @@ INDENT = "    "
 
 
 def show_evidence(evidence: Evidence) -> str:
-    """Every passage with rank, score, title, source, offsets and text; then the summaries, ranked among themselves."""
+    """Every passage with rank, score, title, source, offsets and text; the summaries among themselves; what a model found."""
     lines: list[str] = []
     for rank, found in enumerate(evidence.passages, start=1):
         lines += [_heading(rank, found, found.item.title, _place(found.item)), _wrap(found.item.text), ""]
@@ -22,6 +22,11 @@ def show_evidence(evidence: Evidence) -> str:
     for rank, summed in enumerate(evidence.summaries, start=1):
         title = f"layer {summed.item.layer}"
         lines += [_heading(rank, summed, title, f"of {len(summed.item.members)} passages"), _wrap(summed.item.text), ""]
+    if evidence.findings:
+        lines += ["Found on the way", ""]
+    for finding in evidence.findings:
+        told = f"from {len(finding.passage_ids)} passages"
+        lines += [_wrap(f"{finding.score:.2f} · {finding.question} · {told}", ""), _wrap(finding.answer), ""]
     return "\n".join(lines or ["Nothing found.", ""]).rstrip("\n")
 
 
@@ -77,7 +82,9 @@ def _heading(rank: int, found: Scored[Passage] | Scored[Summary], title: str, pl
 
 
 def _place(item: Passage | Excerpt) -> str:
-    return f"{item.source} {item.start}–{item.end}" if item.source else "(a summary)"
+    if isinstance(item, Excerpt) and not item.source:
+        return f"from {len(item.members)} passages"
+    return f"{item.source} {item.start}–{item.end}"
 
 
 def _wrap(text: str, indent: str = INDENT) -> str:

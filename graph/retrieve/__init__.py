@@ -9,6 +9,7 @@ from graph.errors import UserError
 from graph.index import Index
 from graph.retrieve.caller import Caller, Spent
 from graph.retrieve.dense import retrieve_dense
+from graph.retrieve.global_mode import retrieve_global
 from graph.retrieve.hierarchy import retrieve_hierarchy
 from graph.retrieve.hybrid import retrieve_hybrid
 from graph.retrieve.lexical import retrieve_lexical
@@ -32,6 +33,7 @@ STRATEGIES: dict[Mode, Strategy] = {
     "walk": retrieve_walk,
     "paths": retrieve_paths,
     "local": retrieve_local,
+    "global": retrieve_global,
 }
 MODES: tuple[Mode, ...] = get_args(Mode)
 

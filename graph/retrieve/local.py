@@ -1,46 +1,77 @@
 """`local` (ToPG §2.3.2, Algorithm 1): from the best propositions, a walk drawn to the question brings in others.
 
-This is the form without a model: the seeds are the few propositions that are near to the question and stand in a passage that
-is, and one round of suggestions is made. A second round from the suggested ones lowered Recall@5 by .02 on two public sets
+With a model, see rounds.py. Without one, the seeds are the few propositions that are near to the question and stand in a
+passage that is, and one round of suggestions is made. A second round from the suggested ones lowered Recall@5 by .02 on two public sets
 (docs/log.md): without a model to prune it, the walk drifts.
 
 Legend: P passages, N propositions.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from graph.index import Index
-from graph.retrieve.gather import best_in_passage
+from graph.retrieve.gather import best_in_passage, expand_rows
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
+from graph.retrieve.rounds import Rounds, run_rounds
 from graph.retrieve.select import find_selector
 from graph.retrieve.settings import RetrieveSettings
-from graph.retrieve.suggest import Suggestion, suggest
+from graph.retrieve.suggest import suggest
 from graph.retrieve.titles import named_documents
 from graph.retrieve.walk import own_scores
-from graph.types import Evidence, Floats, Scored, Trace
+from graph.types import Evidence, Finding, Floats, Ints, Scored, Trace
 
 SEEDS, SUGGESTED = 3, 20
 WALK_GAIN = 0.6
-"""What the passage of the proposition that the walk visited most gains; others by the square root of their share of its mass."""
+"""What the passage of a kept proposition gains; of one that was only suggested, times the root of its mass over the largest."""
 
 
 def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, ranked by their own score, raised by the propositions in them that the walk brought in."""
     data = index.data
+    select = find_selector(settings.selector, query)
     cosines_N = data.proposition_vectors_ND @ query.vector_D
     named = [document for _, document in named_documents(index, query.text)]
     own_P = own_scores(index, data.passage_vectors_PD @ query.vector_D, cosines_N, named)
-    select = find_selector(settings.selector, query)
-    seeds = select(index, query, top_rows(worth_of_propositions(index, cosines_N, own_P), SEEDS))
-    found = suggest(index, cosines_N, seeds, SUGGESTED)
-    scores_P = own_P + WALK_GAIN * brought_in(index, found)
-    rows = top_rows(scores_P, settings.top_k)
-    return Evidence(
-        query=query.text,
-        passages=tuple(Scored(index.passage(int(row)), float(scores_P[row])) for row in rows),
-        trace=Trace("local", (f"{len(seeds)} propositions to start from", f"{len(found.rows)} suggested by the walk")),
+    worth_N = worth_of_propositions(index, cosines_N, own_P)
+    seeds = top_rows(worth_N, SEEDS if settings.selector == "threshold" else SUGGESTED)
+    if query.model is None:
+        return _by_walk(index, query, own_P, cosines_N, select(index, query, seeds), settings.top_k)
+    return _by_rounds(
+        index, query, own_P, run_rounds(index, query, seeds, cosines_N, select, SUGGESTED), settings.top_k
     )
+
+
+def _by_walk(index: Index, query: Query, own_P: Floats, cosines_N: Floats, seeds: Ints, top_k: int) -> Evidence:
+    """One round of suggestions, none of them judged."""
+    found = suggest(index, cosines_N, seeds, SUGGESTED)
+    steps = (f"{len(seeds)} propositions to start from", f"{len(found.rows)} suggested by the walk")
+    share = np.sqrt(found.mass / found.mass[0]) if len(found.rows) else found.mass
+    return _ranked(index, query, own_P, worth_in_passages(index, found.rows, share), top_k, Trace("local", steps))
+
+
+def _by_rounds(index: Index, query: Query, own_P: Floats, rounds: Rounds, top_k: int) -> Evidence:
+    """What was kept in every round counts alike, and the model's answer, if it gave one, is a finding."""
+    kept = np.array(rounds.kept, np.int64)
+    trace = Trace("local", tuple(rounds.steps), stopped=rounds.stopped)
+    evidence = _ranked(
+        index, query, own_P, worth_in_passages(index, kept, np.ones(len(kept), np.float32)), top_k, trace
+    )
+    if not rounds.answer:
+        return evidence
+    _, standing = expand_rows(index.proposition_passage_NP, kept)
+    ids = tuple(index.data.passage_ids[row] for row in dict.fromkeys(standing.tolist()))
+    return replace(evidence, findings=(Finding(query.text, rounds.answer, ids, 1.0),))
+
+
+def _ranked(index: Index, query: Query, own_P: Floats, worth_P: Floats, top_k: int, trace: Trace) -> Evidence:
+    """The best passages by their own score and what was brought in."""
+    scores_P = own_P + WALK_GAIN * worth_P
+    rows = top_rows(scores_P, top_k)
+    passages = tuple(Scored(index.passage(int(row)), float(scores_P[row])) for row in rows)
+    return Evidence(query=query.text, passages=passages, trace=trace)
 
 
 def worth_of_propositions(index: Index, cosines_N: Floats, own_P: Floats) -> Floats:
@@ -51,10 +82,9 @@ def worth_of_propositions(index: Index, cosines_N: Floats, own_P: Floats) -> Flo
     return np.asarray((cosines_N + best_N) / 2, np.float32)
 
 
-def brought_in(index: Index, found: Suggestion) -> Floats:
-    """For each passage, the largest √(mass ÷ largest mass) of its suggested propositions; 0 without one: float32[P]."""
+def worth_in_passages(index: Index, rows_R: Ints, worth_R: Floats) -> Floats:
+    """For each passage, the most that one of the given propositions in it is worth; 0 without one: float32[P]."""
     data = index.data
-    share_N = np.zeros(len(data.proposition_ids), np.float32)
-    if len(found.rows):
-        share_N[found.rows] = np.sqrt(found.mass / found.mass[0])
-    return best_in_passage(share_N, data.passage_proposition_PN, np.zeros(len(data.passage_ids), np.float32))
+    worth_N = np.zeros(len(data.proposition_ids), np.float32)
+    worth_N[rows_R] = worth_R
+    return best_in_passage(worth_N, data.passage_proposition_PN, np.zeros(len(data.passage_ids), np.float32))

@@ -9,7 +9,7 @@ from graph.config import Settings
 from graph.errors import UserError
 from graph.filters import Condition, parse_condition
 
-Mode = Literal["dense", "lexical", "hybrid", "naive", "hierarchy", "walk", "paths", "local"]
+Mode = Literal["dense", "lexical", "hybrid", "naive", "hierarchy", "walk", "paths", "local", "global"]
 Selector = Literal["threshold", "llm"]
 
 

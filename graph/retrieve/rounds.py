@@ -1,0 +1,109 @@
+"""`local` with a model (ToPG §2.3.2, Algorithm 1): it prunes what the walk suggests, says when that is enough, and what to look for next.
+
+Each round, every open question suggests from what the last round kept; the selector prunes; the model answers the first question
+from all that is kept, or names the next ones. The first answer ends the rounds, so none is ever replaced.
+
+Legend: P passages, N propositions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from graph.answer import NOT_FOUND
+from graph.index import Index
+from graph.prompting import read_prompt
+from graph.retrieve.caller import ModelGone
+from graph.retrieve.query import Query
+from graph.retrieve.rank import top_rows
+from graph.retrieve.select import Select, list_statements
+from graph.retrieve.suggest import suggest
+from graph.structured import ReplyModel, plain, sound_items
+from graph.types import Floats, Ints
+
+MAX_ROUNDS = 3
+MAX_NEXT_QUESTIONS = 3
+MAX_STATEMENTS_SHOWN = 60
+NEAREST = 5
+"""Propositions nearest to an open question that are offered beside those of the walk: its answer may stand elsewhere."""
+MAX_TOKENS = 300
+
+
+class Verdict(ReplyModel):
+    answer: str
+    next_questions: Annotated[list[str], sound_items(str)] = Field(default_factory=list)
+
+
+@dataclass
+class Rounds:
+    """What the rounds came to. `kept` are rows of propositions in the order in which they were kept."""
+
+    kept: list[int]
+    answer: str = ""
+    steps: list[str] = field(default_factory=list)
+    stopped: str = ""
+
+
+def run_rounds(index: Index, query: Query, candidates: Ints, cosines_N: Floats, select: Select, count: int) -> Rounds:
+    """Up to three rounds from what is selected of `candidates`, each open question suggesting `count` propositions a round."""
+    found = Rounds([])
+    asked = [(query, cosines_N)]
+    try:
+        pool = select(index, query, candidates)
+        found.kept += pool.tolist()
+        found.steps.append(f"{len(pool)} propositions to start from")
+        for number in range(1, MAX_ROUNDS + 1):
+            pool = _explore(index, asked, pool, found.kept, select, count)
+            found.kept += pool.tolist()
+            found.steps.append(f"round {number}: {len(pool)} more propositions kept")
+            verdict = _evaluate(index, query, found.kept)
+            found.answer = plain(verdict.answer) if verdict is not None else ""
+            if found.answer and found.answer.casefold() != NOT_FOUND:
+                found.steps.append(f"round {number}: answered")
+                return found
+            if number < MAX_ROUNDS and verdict is not None:
+                asked = _next_queries(index, query, verdict.next_questions) or asked
+                found.steps.append("asks next: " + " · ".join(each.text for each, _ in asked))
+            pool = pool if len(pool) else np.array(found.kept, np.int64)
+        found.steps.append(f"no answer in {MAX_ROUNDS} rounds")
+    except ModelGone as gone:
+        found.stopped = str(gone)
+    return found
+
+
+def _explore(
+    index: Index, asked: Sequence[tuple[Query, Floats]], pool: Ints, kept: Sequence[int], select: Select, count: int
+) -> Ints:
+    """What the open questions find around `pool` and nearest to themselves, as the selector keeps it; new rows, each once."""
+    known = set(kept)
+    new: dict[int, None] = {}
+    for query, cosines_N in asked:
+        around, nearest = suggest(index, cosines_N, pool, count + len(known)).rows, top_rows(cosines_N, count)
+        if len(around):
+            nearest = nearest[:NEAREST]
+        candidates = [row for row in dict.fromkeys([*around.tolist(), *nearest.tolist()]) if row not in known]
+        new |= dict.fromkeys(select(index, query, np.array(candidates[: count + NEAREST], np.int64)).tolist())
+    return np.array(list(new), np.int64)
+
+
+def _evaluate(index: Index, query: Query, kept: Sequence[int]) -> Verdict | None:
+    """The model's verdict on what is kept, the latest of it if there is too much to show; None if it gave no usable one."""
+    if query.model is None:
+        return None
+    texts = [index.data.proposition_texts[row] for row in kept[-MAX_STATEMENTS_SHOWN:]]
+    return query.model.ask(Verdict, read_prompt("evaluate.txt"), [list_statements(query.text, texts)], MAX_TOKENS)[0]
+
+
+def _next_queries(index: Index, query: Query, questions: Sequence[str]) -> list[tuple[Query, Floats]]:
+    """The questions to go on with, and their cosines to all propositions."""
+    texts = list(dict.fromkeys(text for text in map(plain, questions) if text))[:MAX_NEXT_QUESTIONS]
+    if not texts:
+        return []
+    vectors_QD = index.encode_queries(texts)
+    return [
+        (Query(text, vector_D, query.model), index.data.proposition_vectors_ND @ vector_D)
+        for text, vector_D in zip(texts, vectors_QD, strict=True)
+    ]

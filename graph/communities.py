@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Literal
 
-import igraph
 import numpy as np
 import scipy.sparse as sp
 
@@ -23,6 +22,8 @@ def find_communities(
     `graph` is symmetric with positive weights; a node without edges is a community of its own. Leiden runs `iterations` times,
     each from where the last one ended; −1: until nothing changes.
     """
+    import igraph
+
     upper = sp.triu(graph, k=1).tocoo()
     network = igraph.Graph(n=graph.shape[0], edges=np.column_stack(upper.coords).tolist())
     weights = upper.data.astype(float).tolist()

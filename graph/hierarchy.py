@@ -90,7 +90,7 @@ def build_hierarchy(
     _add_summaries(building, [chunk for chunk in chunks if len(chunk) > 1], 0, sentences, encode, settings)
     members = np.arange(len(building.nodes))
     for layer in range(settings.layers):
-        vectors_LD = np.concatenate(building.vectors)[members]
+        vectors_LD = building.vectors[-1] if layer or len(building.vectors) == 1 else np.concatenate(building.vectors)
         graph = similarity_graph(vectors_LD, settings.neighbours, settings.min_similarity)
         building.edges.append((members, graph.tocoo()))
         if layer + 1 == settings.layers or len(members) < 2:

@@ -39,14 +39,18 @@ def terms_of(text: str) -> list[str]:
 
 def bm25_scores(texts: Sequence[str]) -> tuple[list[str], sp.csr_array]:
     """All terms of P texts, sorted, and what each adds to the BM25 score of each text (Lucene's form): CSR[W, P]."""
-    term_lists = [terms_of(text) for text in texts]
-    terms = sorted(set(chain.from_iterable(term_lists)))
+    number_of: dict[str, int] = {}
+    numbers = [
+        np.array([number_of.setdefault(term, len(number_of)) for term in terms_of(text)], np.int32) for text in texts
+    ]
+    terms = sorted(number_of)
     if not terms:
         return [], sp.csr_array((0, len(texts)), dtype=np.float32)
     from bm25s import BM25
 
-    row_of = {term: row for row, term in enumerate(terms)}
-    rows = [[row_of[term] for term in each] for each in term_lists]
+    row_of_number = np.empty(len(terms), np.int32)
+    row_of_number[[number_of[term] for term in terms]] = np.arange(len(terms), dtype=np.int32)
+    rows = [row_of_number[each] for each in numbers]
     made = BM25(k1=K1, b=B, method="lucene").build_index_from_ids(list(range(len(terms))), rows, show_progress=False)
     return terms, sp.csr_array((made["data"], made["indices"], made["indptr"]), shape=(len(terms), len(texts)))
 

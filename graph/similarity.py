@@ -32,14 +32,15 @@ def similarity_graph(vectors_ND: Floats, neighbours: int, min_similarity: float)
 
 
 def _nearest(vectors_ND: Floats, count: int) -> tuple[Ints, Floats]:
+    """Exact up to FLAT_LIMIT rows, without a copy of them; HNSW from there on."""
     import faiss
 
-    dimensions = vectors_ND.shape[1]
-    index: Any = faiss.IndexFlatIP(dimensions)
-    if len(vectors_ND) > FLAT_LIMIT:
-        index = faiss.IndexHNSWFlat(dimensions, 32, faiss.METRIC_INNER_PRODUCT)
-        index.hnsw.efConstruction, index.hnsw.efSearch = 80, 64
     contiguous_ND = np.ascontiguousarray(vectors_ND, np.float32)
-    index.add(contiguous_ND)
-    cosines_NK, found_NK = index.search(contiguous_ND, count)
+    if len(contiguous_ND) <= FLAT_LIMIT:
+        cosines_NK, found_NK = faiss.knn(contiguous_ND, contiguous_ND, count, metric=faiss.METRIC_INNER_PRODUCT)
+    else:
+        index: Any = faiss.IndexHNSWFlat(contiguous_ND.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction, index.hnsw.efSearch = 80, 64
+        index.add(contiguous_ND)
+        cosines_NK, found_NK = index.search(contiguous_ND, count)
     return found_NK, np.clip(cosines_NK, -1, 1)

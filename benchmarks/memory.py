@@ -1,0 +1,68 @@
+"""Memory of building an index: the peak outside vectors, of ten times the documents against once.
+
+Run: python -P benchmarks/memory.py [--documents 1000] [--json]. Each build runs in a process of its own, with the embedded encoder;
+from its peak resident memory the bytes of the vectors in the index are taken off.
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.index import invented_documents
+from benchmarks.report import Check, print_report
+from graph.arrays import load_arrays
+from graph.build import build_index
+from graph.data import VECTOR_FIELDS, IndexData
+from graph.encoder import open_encoder
+from graph.settings import IndexSettings
+
+MIB = 2**20
+
+
+def build_and_measure(documents: int) -> tuple[float, float]:
+    """MiB at the peak of this process after one build, and MiB of the vectors that it made."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "index"
+        build_index(folder, invented_documents(documents), IndexSettings(communities="igraph"), open_encoder)
+        data = load_arrays(folder, IndexData)
+        vectors = sum(getattr(data, field).nbytes for _, field in VECTOR_FIELDS.values())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB, vectors / MIB
+
+
+def measure_apart(documents: int) -> tuple[float, float]:
+    """`build_and_measure` in a new process."""
+    call = [sys.executable, "-P", __file__, "--measure", str(documents)]
+    peak, vectors = subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    return float(peak), float(vectors)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--documents", type=int, default=1_000)
+    parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(*build_and_measure(arguments.measure))
+        return 0
+    few_peak, few_vectors = measure_apart(arguments.documents)
+    many_peak, many_vectors = measure_apart(10 * arguments.documents)
+    figures = {
+        "documents": arguments.documents,
+        "peak_mib": few_peak,
+        "vectors_mib": few_vectors,
+        "peak_mib_of_ten_times": many_peak,
+        "vectors_mib_of_ten_times": many_vectors,
+    }
+    growth = (many_peak - many_vectors) / (few_peak - few_vectors)
+    checks = [Check("peak outside vectors, ten times the documents against once", growth, 1.3, at_least=False)]
+    return print_report("memory", figures, checks, arguments.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

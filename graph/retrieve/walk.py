@@ -36,6 +36,10 @@ MENTION_LOSS = 0.15
 RARITY_LOSS = 0.05
 """A link through a shared name loses this much times the logarithm of the number of propositions with that name."""
 MAX_MENTIONS = 150
+SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
+"""Up to so many propositions all are scored; in larger indexes those of so many passages, the nearest to the question."""
+UNSEEN = np.float32(-2)
+"""The score of a proposition that was not looked at."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,11 @@ class Links:
 def retrieve_walk(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, each with the path that led to it."""
     data = index.data
-    scores_N = data.proposition_vectors_ND @ query.vector_D
+    cosines_P = data.passage_vectors_PD @ query.vector_D
+    scores_N = score_propositions(index, cosines_P, query.vector_D)
     named = named_documents(index, query.text)
-    own_P = own_scores(index, data.passage_vectors_PD @ query.vector_D, scores_N, [document for _, document in named])
-    links = find_links(index, own_P, scores_N)
+    own_P = own_scores(index, cosines_P, scores_N, [document for _, document in named])
+    links = find_links(index, own_P, scores_N, query.vector_D)
     best_X = best_links(links)
     reached_P = own_P.copy()
     np.maximum.at(reached_P, links.to_passage_X[best_X], links.worth_X[best_X])
@@ -71,10 +76,32 @@ def retrieve_walk(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     )
 
 
+def score_propositions(index: Index, cosines_P: Floats, query_D: Floats) -> Floats:
+    """The question's cosine to every proposition: float32[N].
+
+    In an index of more than SCAN_ALL only those of the nearest SCANNED_PASSAGES are looked at; others are UNSEEN.
+    """
+    data = index.data
+    if len(data.proposition_ids) <= SCAN_ALL:
+        return np.asarray(data.proposition_vectors_ND @ query_D, np.float32)
+    scores_N = np.full(len(data.proposition_ids), UNSEEN, np.float32)
+    look_at(
+        index, expand_rows(data.passage_proposition_PN, top_rows(cosines_P, SCANNED_PASSAGES))[1], scores_N, query_D
+    )
+    return scores_N
+
+
+def look_at(index: Index, rows: Ints, scores_N: Floats, query_D: Floats) -> None:
+    """Fill in the scores of those of the given propositions that are UNSEEN."""
+    unseen = np.unique(rows[scores_N[rows] == UNSEEN])
+    scores_N[unseen] = index.data.proposition_vectors_ND[unseen] @ query_D
+
+
 def own_scores(index: Index, cosines_P: Floats, scores_N: Floats, named: list[int]) -> Floats:
     """What each passage is worth by itself: float32[P]."""
     data = index.data
-    own_P = (cosines_P + best_in_passage(scores_N, data.passage_proposition_PN, cosines_P)) / 2
+    best_P = best_in_passage(scores_N, data.passage_proposition_PN, cosines_P)
+    own_P = (cosines_P + np.where(best_P == UNSEEN, cosines_P, best_P)) / 2
     for document in dict.fromkeys(named):
         first, last = passages_of(data.passage_document_P, document)
         if first < last:
@@ -84,15 +111,16 @@ def own_scores(index: Index, cosines_P: Floats, scores_N: Floats, named: list[in
     return np.asarray(own_P, np.float32)
 
 
-def find_links(index: Index, own_P: Floats, scores_N: Floats) -> Links:
-    """All links from the propositions of the best passages."""
+def find_links(index: Index, own_P: Floats, scores_N: Floats, query_D: Floats) -> Links:
+    """All links from the propositions of the best passages. Scores that are needed and UNSEEN are filled in."""
     data = index.data
     seeds_S = top_rows(own_P, SEEDS)
     seed_X, proposition_X = expand_rows(data.passage_proposition_PN, seeds_S)
+    look_at(index, proposition_X, scores_N, query_D)
     from_X, name_X = expand_rows(data.proposition_name_NE, proposition_X)
     seed_X, proposition_X = seeds_S[seed_X[from_X]], proposition_X[from_X]
     titled = _title_links(index, own_P, scores_N, seed_X, proposition_X, name_X)
-    shared = _mention_links(index, own_P, scores_N, seed_X, proposition_X, name_X)
+    shared = _mention_links(index, own_P, scores_N, query_D, seed_X, proposition_X, name_X)
     return Links(
         to_passage_X=np.concatenate([titled.to_passage_X, shared.to_passage_X]),
         worth_X=np.concatenate([titled.worth_X, shared.worth_X]),
@@ -148,7 +176,7 @@ def _title_links(
 
 
 def _mention_links(
-    index: Index, own_P: Floats, scores_N: Floats, seed_X: Ints, proposition_X: Ints, name_X: Ints
+    index: Index, own_P: Floats, scores_N: Floats, query_D: Floats, seed_X: Ints, proposition_X: Ints, name_X: Ints
 ) -> Links:
     """Links to passages with a proposition that shares a rare name with a seed's."""
     data, block_EN = index.data, index.name_proposition_EN
@@ -156,6 +184,7 @@ def _mention_links(
     rare_X = np.flatnonzero((mentions_X > 1) & (mentions_X <= MAX_MENTIONS))
     from_X, other_X = expand_rows(block_EN, name_X[rare_X])
     from_X = rare_X[from_X]
+    look_at(index, other_X, scores_N, query_D)
     near_R, near_X = np.unique(other_X, return_inverse=True)
     seeds_R, seeds_X = np.unique(proposition_X[from_X], return_inverse=True)
     likeness_RR = data.proposition_vectors_ND[near_R] @ data.proposition_vectors_ND[seeds_R].T

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph.index import Index
-from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve import RetrieveSettings, retrieve, walk
 from graph.retrieve.gather import best_in_passage, expand_rows
 from graph.retrieve.titles import named_documents
 
@@ -71,3 +71,22 @@ def test_the_order_of_documents_does_not_matter_and_scores_fall(isles: Index) ->
     assert scores == sorted(scores, reverse=True) and len({p.item.id for p in found.passages}) == len(scores)
     again = retrieve(isles, "Who founded the Marlow Yard?", WALK)
     assert found.passages == again.passages and found.paths == again.paths
+
+
+@pytest.mark.parametrize("scanned", [1, 2, 5])
+def test_a_large_index_is_scanned_in_part_and_still_follows_links(
+    isles: Index, monkeypatch: pytest.MonkeyPatch, scanned: int
+) -> None:
+    question = "Who founded the yard that built the ferry Lantern?"
+    whole = retrieve(isles, question, RetrieveSettings(mode="walk", top_k=3))
+    monkeypatch.setattr(walk, "SCAN_ALL", 0)
+    monkeypatch.setattr(walk, "SCANNED_PASSAGES", scanned)
+    query_D = isles.encode_queries([question])[0]
+    scores_N = walk.score_propositions(isles, isles.data.passage_vectors_PD @ query_D, query_D)
+    exact_N = isles.data.proposition_vectors_ND @ query_D
+    seen = scores_N != walk.UNSEEN
+    assert np.allclose(scores_N[seen], exact_N[seen], atol=1e-6) and seen.any() and (seen.all() == (scanned == 5))
+    part = retrieve(isles, question, RetrieveSettings(mode="walk", top_k=3))
+    assert [found.item.id for found in part.passages[:2]] == [found.item.id for found in whole.passages[:2]]
+    if scanned == 5:
+        assert part.passages == whole.passages

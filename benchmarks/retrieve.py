@@ -1,0 +1,154 @@
+"""Seconds of a query without the encoder: every mode on a given index, and `walk` on an invented one of a million propositions.
+
+Run: python -P benchmarks/retrieve.py [--index FOLDER --questions FILE.jsonl]... [--propositions 1000000] [--json].
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+
+from benchmarks.report import Check, print_report, seconds_of
+from graph.arrays import Strings
+from graph.data import IndexData, block
+from graph.encoder import open_encoder, unit_rows
+from graph.index import EncoderSource, Index, open_index
+from graph.questions import read_questions
+from graph.retrieve import STRATEGIES, RetrieveSettings
+from graph.retrieve.query import Query
+from graph.retrieve.settings import Mode
+from graph.settings import IndexSettings
+from graph.types import Floats
+
+DIMENSIONS = 384
+QUERIES = 200
+TARGET_MS: dict[Mode, float] = {"walk": 25, "paths": 25, "local": 40, "hierarchy": 5}
+LARGE_TARGET_MS = 100
+
+
+def median_ms(index: Index, queries: Sequence[Query], mode: Mode) -> float:
+    """Median milliseconds of a query, the first one not counted (it derives what the mode keeps with the index)."""
+    ask = partial(STRATEGIES[mode], index, settings=RetrieveSettings(mode=mode, top_k=10))
+    ask(queries[0])
+    return 1000 * median(seconds_of(partial(ask, query)) for query in queries)
+
+
+def time_index(folder: Path, questions: Path) -> tuple[dict[str, float], list[Check]]:
+    """Median milliseconds of the timed modes on the first QUERIES questions."""
+    index = open_index(folder)
+    texts = [question.text for question in read_questions(questions)][:QUERIES]
+    queries = [Query(text, vector_D) for text, vector_D in zip(texts, index.encode_queries(texts), strict=True)]
+    figures = {"passages": len(index.data.passage_ids), "propositions": len(index.data.proposition_ids)}
+    times = {mode: median_ms(index, queries, mode) for mode in STRATEGIES}
+    name = folder.name
+    checks = [Check(f"{name}: {mode}, ms", times[mode], target, at_least=False) for mode, target in TARGET_MS.items()]
+    return {f"{name}: {key}": value for key, value in {**figures, **times}.items()}, checks
+
+
+def invented_index(propositions: int, seed: int = 0) -> Index:
+    """An index of random vectors in which every passage has four propositions and every proposition two names of many."""
+    draw = np.random.default_rng(seed)
+    passages, documents, names = propositions // 4, propositions // 12, propositions // 3
+    standing = np.repeat(np.arange(passages), 4)
+    empty, none = block(np.zeros(0, np.int64), np.zeros(0, np.int64), (0, passages)), Strings.of([])
+    titles = [f"title {row:07d}" for row in range(documents)]
+    named = np.minimum((names * draw.random(2 * propositions) ** 2).astype(np.int64), names - 1)
+    mentioned = block(np.repeat(np.arange(propositions), 2), named, (propositions, names))
+    called = block(draw.integers(0, names, documents), np.arange(documents), (names, documents))
+    data = IndexData(
+        document_sources=column("d", documents),
+        document_titles=Strings.of(titles),
+        document_metadata=Strings.of(["{}"] * documents),
+        title_keys=Strings.of(titles),
+        title_document_T=np.arange(documents),
+        passage_ids=column("p", passages),
+        passage_texts=column("passage ", passages),
+        passage_document_P=np.arange(passages) // 3,
+        passage_order_P=np.arange(passages) % 3,
+        passage_start_P=np.zeros(passages, np.int64),
+        passage_end_P=np.ones(passages, np.int64),
+        passage_vectors_PD=random_rows(draw, passages),
+        passage_next_PP=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
+        term_texts=none,
+        term_passage_WP=empty,
+        proposition_ids=column("n", propositions),
+        proposition_texts=column("proposition ", propositions),
+        proposition_vectors_ND=random_rows(draw, propositions),
+        statement_proposition_M=np.arange(propositions),
+        statement_passage_M=standing,
+        statement_start_M=np.zeros(propositions, np.int64),
+        statement_end_M=np.ones(propositions, np.int64),
+        passage_proposition_PN=block(standing, np.arange(propositions), (passages, propositions)),
+        name_ids=column("e", names),
+        name_texts=column("name ", names),
+        name_vectors_ED=np.zeros((names, 1), np.float32),
+        proposition_name_NE=mentioned,
+        name_document_EU=called,
+        synonym_EE=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (names, names)),
+        topic_ids=none,
+        topic_texts=none,
+        topic_proposition_KN=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (0, propositions)),
+        summary_ids=none,
+        summary_texts=none,
+        summary_layer_S=np.zeros(0, np.int64),
+        summary_vectors_SD=np.zeros((0, DIMENSIONS), np.float32),
+        summary_member_SX=empty,
+        similarity_XX=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
+    )
+    return Index(Path("invented"), IndexSettings(), data, EncoderSource("minilm", "", Path("invented"), open_encoder))
+
+
+def column(prefix: str, count: int) -> Strings:
+    """`count` texts of one length, numbered."""
+    return Strings.of([f"{prefix}{row:07d}" for row in range(count)])
+
+
+def random_rows(draw: np.random.Generator, count: int) -> Floats:
+    """Unit rows, made piece by piece."""
+    rows = np.empty((count, DIMENSIONS), np.float32)
+    for start in range(0, count, 100_000):
+        part = rows[start : start + 100_000]
+        part[:] = unit_rows(draw.standard_normal(part.shape, dtype=np.float32))
+    return rows
+
+
+def time_invented(propositions: int) -> float:
+    """Median milliseconds of `walk` on an invented index; a query is near to one passage and names one document."""
+    index = invented_index(propositions)
+    draw = np.random.default_rng(1)
+    rows = draw.integers(0, len(index.data.passage_ids), 50)
+    vectors_QD = unit_rows(
+        index.data.passage_vectors_PD[rows] + 0.05 * draw.standard_normal((50, DIMENSIONS), np.float32)
+    )
+    texts = [f"What became of Title {int(row) // 3:07d} in the end?" for row in rows]
+    return median_ms(index, [Query(text, vector_D) for text, vector_D in zip(texts, vectors_QD, strict=True)], "walk")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--index", type=Path, action="append", default=[])
+    parser.add_argument("--questions", type=Path, action="append", default=[])
+    parser.add_argument("--propositions", type=int, default=1_000_000, help="of the invented index; 0 to leave it out")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    figures: dict[str, float | str] = {}
+    checks: list[Check] = []
+    for folder, questions in zip(arguments.index, arguments.questions, strict=True):
+        more, held = time_index(folder, questions)
+        figures |= more
+        checks += held
+    if arguments.propositions:
+        large = time_invented(arguments.propositions)
+        figures |= {"invented: propositions": arguments.propositions, "invented: walk": large}
+        checks.append(Check("invented: walk, ms", large, LARGE_TARGET_MS, at_least=False))
+    return print_report("retrieve", figures, checks, arguments.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

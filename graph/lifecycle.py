@@ -11,9 +11,10 @@ from graph.arrays import MANIFEST, Strings, checksum, files_of, load_field, read
 from graph.build import OpenEncoder, finish_build, open_for_writing, open_tools
 from graph.data import VECTOR_FIELDS, IndexData
 from graph.errors import UserError
+from graph.lock import writer_lock
 from graph.own_settings import keep_settings
 from graph.reading import no_model, read_quarantined, reading_facts
-from graph.seal import SEAL, check_seal
+from graph.seal import LEDGER, check_seal, seal_of, set_ledger_aside
 from graph.settings import IndexSettings
 from graph.store import FILE, Store, read_settings
 from graph.types import Floats, OpenModel
@@ -81,12 +82,7 @@ def resume_build(
 
     `settings` are the index's own, but for those that may change (graph/settings.py); None leaves them.
     """
-    settings = settings or read_settings(folder)
-    with open_for_writing(folder) as store:
-        with store.transaction():
-            keep_settings(store, settings)
-            tools = open_tools(folder, store, settings, open_encoder, open_model)
-        return finish_build(folder, store, tools, settings)
+    return _go_on(folder, open_encoder, open_model, settings, quarantined=False)[1]
 
 
 def retry_failed(
@@ -96,14 +92,24 @@ def retry_failed(
     settings: IndexSettings | None = None,
 ) -> int:
     """Ask again for the passages in quarantine, and for no others; returns how many were asked for. `settings` as for resume."""
+    return _go_on(folder, open_encoder, open_model, settings, quarantined=True)[0]
+
+
+def _go_on(
+    folder: Path,
+    open_encoder: OpenEncoder,
+    open_model: OpenModel,
+    settings: IndexSettings | None,
+    quarantined: bool,
+) -> tuple[int, IndexData]:
+    """Finish the index, with the quarantined passages read again if asked for: their number, and the arrays."""
     settings = settings or read_settings(folder)
     with open_for_writing(folder) as store:
         with store.transaction():
             keep_settings(store, settings)
-            tools = open_tools(folder, store, settings, open_encoder, open_model, again=True)
-        asked = read_quarantined(store, tools.extractor.read) if tools.extractor is not None else 0
-        finish_build(folder, store, tools, settings)
-    return asked
+            tools = open_tools(folder, store, settings, open_encoder, open_model, again=quarantined)
+        asked = read_quarantined(store, tools.extractor.read) if quarantined and tools.extractor is not None else 0
+        return asked, finish_build(folder, store, tools, settings)
 
 
 def lost_passages(folder: Path) -> str:
@@ -126,7 +132,7 @@ def index_status(folder: Path) -> IndexStatus:
         rows = {table: store.count(table) for table in COUNTED}
         facts = reading_facts(store)
         waiting, kept = len(store.sources_to_extract()), store.count("pending_vectors")
-    finished = (folder / MANIFEST).exists() and check_seal(folder) != "unfinished"
+    finished = (folder / MANIFEST).exists() and check_seal(folder, FILE) != "unfinished"
     return IndexStatus(
         folder=str(folder),
         generation=read_manifest(folder)["generation"] if (folder / MANIFEST).exists() else 0,
@@ -165,19 +171,27 @@ def verify_index(folder: Path) -> list[Damage]:
 def _store_damage(folder: Path) -> list[Damage]:
     if not (folder / FILE).exists():
         return [Damage(FILE, "missing", AGAIN)]
-    state = check_seal(folder)
+    found = [_sealed_damage(folder, FILE, AGAIN)]
+    if (folder / LEDGER).exists():
+        found.append(_sealed_damage(folder, LEDGER, f"modegraph repair {folder}"))
+    return [damage for damage in found if damage is not None]
+
+
+def _sealed_damage(folder: Path, file: str, repair: str) -> Damage | None:
+    """What is wrong with a sealed file or with its seal."""
+    state = check_seal(folder, file)
     if state == "unfinished":
-        return [Damage(FILE, UNFINISHED, f"modegraph resume {folder}")]
+        return Damage(file, UNFINISHED, f"modegraph resume {folder}")
     if state == "illegible":
-        return [Damage(SEAL, "a changed byte", f"modegraph repair {folder}")]
-    return [Damage(FILE, "its bytes are not those of the last run", AGAIN)] if state == "damaged" else []
+        return Damage(seal_of(file), "a changed byte", f"modegraph repair {folder}")
+    return Damage(file, "its bytes are not those of the last run", repair) if state == "damaged" else None
 
 
 def repair_index(folder: Path, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
     """Rebuild the arrays from index.sqlite when any of them is damaged; returns what was damaged.
 
-    Vectors in files whose checksum still holds are kept, others are encoded again. UserError when index.sqlite itself is
-    damaged: nothing here can stand in for it.
+    Vectors in files whose checksum still holds are kept, others are encoded again. A damaged call ledger is set aside; the next
+    one takes over its sound calls. UserError when index.sqlite itself is damaged: nothing here can stand in for it.
     """
     damage = verify_index(folder)
     for found in damage:
@@ -186,6 +200,9 @@ def repair_index(folder: Path, open_encoder: OpenEncoder, open_model: OpenModel 
     if not damage:
         return []
     settings = read_settings(folder)
+    if any(found.file == LEDGER and found.repair != f"modegraph resume {folder}" for found in damage):
+        with writer_lock(folder):
+            set_ledger_aside(folder)
     with open_for_writing(folder) as store:
         tools = open_tools(folder, store, settings, open_encoder, open_model)
         _keep_sound_vectors(folder, store, {found.file for found in damage})

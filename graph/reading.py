@@ -17,11 +17,11 @@ from graph.extract.llm import Prompt, read_by_model
 from graph.extract.types import Read, Reading, Waiting
 from graph.ids import content_id
 from graph.prompting import read_prompt
+from graph.seal import LEDGER
 from graph.settings import IndexSettings
 from graph.store import Store
 from graph.types import Document, LanguageModel, OpenModel, Passage
 
-LEDGER = "ledger.sqlite"
 GROUP_PASSAGES = 512
 """Passages committed at once by extractors that need no model."""
 SAMPLED_DOCUMENTS = 5

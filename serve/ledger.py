@@ -22,13 +22,12 @@ import stamina
 
 from graph.errors import UserError
 from graph.ids import content_id
+from graph.seal import SET_ASIDE
 from graph.types import Completion, CompletionRequest
 from serve.types import Engine
 
 THREADS = 8
 LOCK_TIMEOUT_S = 60.0
-DAMAGED = ".damaged"
-"""Added to the name of a ledger that was set aside; a new one in its place takes over what can still be read of it."""
 _TABLE = """
 CREATE TABLE calls (
     key TEXT PRIMARY KEY, model TEXT NOT NULL, text TEXT NOT NULL,
@@ -147,7 +146,7 @@ def _open_database(file: Path) -> sqlite3.Connection:
             database.execute("BEGIN IMMEDIATE")
             if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is None:
                 database.execute(_TABLE)
-                for row in _readable_rows(file.with_name(file.name + DAMAGED)):
+                for row in _readable_rows(file.with_name(file.name + SET_ASIDE)):
                     _insert(database, row)
         database.execute("SELECT hash FROM calls LIMIT 0")
     return database
@@ -182,7 +181,7 @@ def _row_hash(key: str, model: str, text: str, prompt_tokens: int, completion_to
 
 
 def _sound(row: _Row) -> bool:
-    return row[-1] == _row_hash(*row[:-1])
+    return None not in row and row[-1] == _row_hash(*row[:-1])
 
 
 def _insert(database: sqlite3.Connection, row: _Row) -> None:

@@ -5,7 +5,7 @@ A reader opens what the manifest names and nothing else, so a build beside it ne
 
 import json
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
@@ -41,6 +41,9 @@ class Strings:
 
     def __len__(self) -> int:
         return len(self.starts) - 1
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[row] for row in range(len(self)))
 
     def take(self, rows: NDArray[np.int64]) -> "Strings":
         """The texts of the given rows, in that order."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.cli_export import export_command
 from graph.console import print_json, say
 from graph.errors import UserError
 from graph.types import OpenModel
@@ -42,6 +43,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
     _add_delete_and_repair(app, open_model)
     app.command("verify")(verify_command)
     app.command("compact")(compact_command)
+    app.command("export")(export_command)
 
 
 def _add_index(app: typer.Typer, open_model: OpenModel) -> None:

@@ -1,0 +1,66 @@
+"""GraphML, for graph tools (igraph, networkx, Gephi): one directed graph, every node and edge with its kind.
+
+Written as it is read, so that memory does not grow with the index.
+"""
+
+import re
+from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
+
+from graph.export.parts import NODE_KINDS, Node, Value, edges, nodes
+from graph.index import Index
+
+_FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 cannot hold, not even escaped."""
+_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+"""
+NODE_FIELDS = {
+    "kind": ("kind", "string"),
+    "id": ("own_id", "string"),
+    "text": ("text", "string"),
+    "title": ("title", "string"),
+    "source": ("source", "string"),
+    "metadata": ("metadata", "string"),
+    "order": ("order", "long"),
+    "start": ("start", "long"),
+    "end": ("end", "long"),
+    "layer": ("layer", "long"),
+}
+"""Name and type of each attribute; "id" is what igraph calls the node's key, so a node's own id is "own_id"."""
+
+
+def write_graphml(index: Index, file: Path) -> dict[str, int]:
+    """Write all nodes and edges; how many of each were written. Characters that XML cannot hold become U+FFFD."""
+    counts = {"nodes": 0, "edges": 0}
+    with file.open("w", encoding="utf-8", newline="\n") as out:
+        out.write(_HEAD)
+        for field, (name, kind) in NODE_FIELDS.items():
+            out.write(f'<key id="{field}" for="node" attr.name="{name}" attr.type="{kind}"/>\n')
+        out.write('<key id="relation" for="edge" attr.name="kind" attr.type="string"/>\n')
+        out.write(
+            '<key id="weight" for="edge" attr.name="weight" attr.type="double"/>\n<graph edgedefault="directed">\n'
+        )
+        for kind in NODE_KINDS:
+            for node in nodes(index, kind):
+                out.write(_node(node))
+                counts["nodes"] += 1
+        for edge in edges(index):
+            ends = f"source={quoteattr(_legal(edge.source))} target={quoteattr(_legal(edge.target))}"
+            out.write(f'<edge {ends}>{_data("relation", edge.kind)}<data key="weight">{edge.weight!r}</data></edge>\n')
+            counts["edges"] += 1
+        out.write("</graph>\n</graphml>\n")
+    return counts
+
+
+def _node(node: Node) -> str:
+    values = "".join(_data(field, value) for field, value in {"kind": node.kind, **node.values}.items())
+    return f"<node id={quoteattr(_legal(node.key))}>{values}</node>\n"
+
+
+def _data(field: str, value: Value) -> str:
+    return f'<data key="{field}">{escape(_legal(str(value)))}</data>'
+
+
+def _legal(text: str) -> str:
+    return _FORBIDDEN.sub("\ufffd", text)

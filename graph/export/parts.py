@@ -1,0 +1,108 @@
+"""The typed nodes and edges of an index, in canonical order; every format writes what this file yields.
+
+Legend: U documents, P passages, N propositions, E names, K topics, S summaries; X = P + S the nodes of the similarity graph.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import scipy.sparse as sp
+
+from graph.arrays import Strings
+from graph.index import Index
+
+NodeKind = Literal["document", "passage", "proposition", "name", "topic", "summary"]
+NODE_KINDS: tuple[NodeKind, ...] = get_args(NodeKind)
+EdgeKind = Literal["has", "next", "states", "names", "called", "synonym", "about", "sums up", "similar"]
+Value = str | int
+
+
+@dataclass(frozen=True)
+class Node:
+    """`key` is unique over all kinds: the kind and the id. `values` has the same keys in every node of a kind."""
+
+    key: str
+    kind: NodeKind
+    values: dict[str, Value]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """From node to node by their keys; `weight` counts statements or is a cosine (synonym, similar)."""
+
+    kind: EdgeKind
+    source: str
+    target: str
+    weight: float
+
+
+def nodes(index: Index, kind: NodeKind) -> Iterator[Node]:
+    """All nodes of a kind."""
+    data = index.data
+    if kind == "document":
+        for source, title, metadata in zip(
+            data.document_sources, data.document_titles, data.document_metadata, strict=True
+        ):
+            yield Node(f"document:{source}", kind, {"id": source, "title": title, "metadata": metadata})
+    elif kind == "passage":
+        for row in range(len(data.passage_ids)):
+            found = index.passage(row)
+            values: dict[str, Value] = {"id": found.id, "source": found.source, "order": found.order}
+            yield Node(
+                f"passage:{found.id}", kind, {**values, "start": found.start, "end": found.end, "text": found.text}
+            )
+    elif kind == "summary":
+        for row in range(len(data.summary_ids)):
+            values = {
+                "id": data.summary_ids[row],
+                "layer": int(data.summary_layer_S[row]),
+                "text": data.summary_texts[row],
+            }
+            yield Node(f"summary:{values['id']}", kind, values)
+    else:
+        ids, texts = {
+            "proposition": (data.proposition_ids, data.proposition_texts),
+            "name": (data.name_ids, data.name_texts),
+            "topic": (data.topic_ids, data.topic_texts),
+        }[kind]
+        for identity, text in zip(ids, texts, strict=True):
+            yield Node(f"{kind}:{identity}", kind, {"id": identity, "text": text})
+
+
+def edges(index: Index) -> Iterator[Edge]:
+    """All edges, kind by kind; those without a direction once."""
+    data = index.data
+    document, passage = _keys("document", data.document_sources), _keys("passage", data.passage_ids)
+    proposition, name = _keys("proposition", data.proposition_ids), _keys("name", data.name_ids)
+    topic, summary = _keys("topic", data.topic_ids), _keys("summary", data.summary_ids)
+    passages = len(data.passage_ids)
+
+    def node(row: int) -> str:
+        return passage(row) if row < passages else summary(row - passages)
+
+    for row, owner in enumerate(data.passage_document_P.tolist()):
+        yield Edge("has", document(owner), passage(row), 1)
+    yield from _entries("next", data.passage_next_PP, passage, passage)
+    yield from _entries("states", data.passage_proposition_PN, passage, proposition)
+    yield from _entries("names", data.proposition_name_NE, proposition, name)
+    yield from _entries("called", sp.csr_array(data.name_document_EU.T), document, name)
+    yield from _entries("synonym", sp.triu(data.synonym_EE), name, name)
+    yield from _entries("about", sp.csr_array(data.topic_proposition_KN.T), proposition, topic)
+    yield from _entries("sums up", data.summary_member_SX, summary, node)
+    yield from _entries("similar", sp.triu(data.similarity_XX), node, node)
+
+
+def _entries(
+    kind: EdgeKind, block: sp.csr_array | sp.coo_array, source: Callable[[int], str], target: Callable[[int], str]
+) -> Iterator[Edge]:
+    entries = block.tocoo()
+    order = np.lexsort((entries.coords[1], entries.coords[0]))
+    columns = entries.coords[0][order].tolist(), entries.coords[1][order].tolist(), entries.data[order].tolist()
+    for row, column, weight in zip(*columns, strict=True):
+        yield Edge(kind, source(row), target(column), weight)
+
+
+def _keys(kind: NodeKind, ids: Strings) -> Callable[[int], str]:
+    return lambda row: f"{kind}:{ids[row]}"

@@ -13,9 +13,10 @@ from graph.console import say
 from graph.data import IndexData
 from graph.errors import UserError
 from graph.lock import writer_lock
+from graph.model_summaries import WriteSummaries, write_summaries
 from graph.own_settings import keep_settings
 from graph.reading import Extractor, Split, imported_hashes, no_model, open_extractor, read_waiting, reading_facts
-from graph.seal import unsealed
+from graph.seal import LEDGER, unsealed
 from graph.settings import IndexSettings
 from graph.split import split_passages
 from graph.store import FILE, FORMAT, Store
@@ -103,11 +104,12 @@ def open_for_writing(folder: Path) -> Iterator[Store]:
 
 @dataclass(frozen=True)
 class Tools:
-    """What a build works with. The extractor is None when no document waits to be read."""
+    """What a build works with. The extractor is None when no document waits to be read; `write` when summaries are extractive."""
 
     encoder: Encoder
     split: Split
     extractor: Extractor | None
+    write: WriteSummaries | None
 
 
 def open_tools(
@@ -118,12 +120,17 @@ def open_tools(
     open_model: OpenModel,
     again: bool = False,
 ) -> Tools:
-    """The encoder and extractor that the settings name, checked to be those of the index; `again` if quarantine is to be read."""
+    """The encoder, extractor and summariser that the settings name, checked to be those of the index; `again` if quarantine is to be read."""
     encoder = open_encoder(settings.encoder)
     check_encoder(store.get_meta("encoder"), encoder, folder)
     split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)
     needed = store.sources_to_extract() or (again and store.count("quarantine"))
-    return Tools(encoder, split, open_extractor(folder, store, settings, split, open_model) if needed else None)
+    extractor = open_extractor(folder, store, settings, split, open_model) if needed else None
+    write = None
+    if settings.summary_model:
+        model = open_model(settings.summary_model, ledger=folder / LEDGER)
+        write = partial(write_summaries, model, settings.max_summary_tokens)
+    return Tools(encoder, split, extractor, write)
 
 
 def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettings) -> IndexData:
@@ -134,7 +141,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     from graph.derive import derive_arrays
 
     encoder = tools.encoder
-    data = derive_arrays(store, VectorBook(folder, store, encoder), encoder.count_tokens, settings)
+    data = derive_arrays(store, VectorBook(folder, store, encoder), encoder.count_tokens, settings, tools.write)
     generation = read_manifest(folder)["generation"] + 1 if (folder / MANIFEST).exists() else 1
     facts = {
         "format": FORMAT,

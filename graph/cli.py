@@ -29,6 +29,10 @@ ImportFile = Annotated[
     Path | None,
     typer.Option("--import", metavar="FILE", help="take propositions from a .jsonl of {id, entities, triples}"),
 ]
+SummaryModel = Annotated[
+    str | None,
+    typer.Option(metavar="SPEC", help="have this language model write the summaries of chunks and communities"),
+]
 MovedModel = Annotated[
     str | None, typer.Option("--extractor-model", metavar="SPEC", help="where the index's own model is to be found now")
 ]
@@ -53,6 +57,7 @@ def _add_index(app: typer.Typer, open_model: OpenModel) -> None:
         out: Annotated[Path, typer.Option("--out", help="folder of the index; an existing one is added to")],
         extractor_model: ExtractorModel = None,
         import_file: ImportFile = None,
+        summary_model: SummaryModel = None,
         config: Config = None,
         settings: Set = None,
         as_json: AsJson = False,
@@ -67,7 +72,7 @@ def _add_index(app: typer.Typer, open_model: OpenModel) -> None:
         from graph.own_settings import settings_for
         from graph.read import read_documents
 
-        chosen = settings_for(out, config, settings or [], _extractor_flags(extractor_model, import_file))
+        chosen = settings_for(out, config, settings or [], _model_flags(extractor_model, import_file, summary_model))
         report = build_index(out, read_documents(src, say), chosen, open_encoder, open_model)
         if as_json:
             print_json({"index": str(out), **asdict(report)})
@@ -87,6 +92,7 @@ def plan_command(
     out: Annotated[Path, typer.Option("--out", help="folder of the index that a run would make or add to")],
     extractor_model: ExtractorModel = None,
     import_file: ImportFile = None,
+    summary_model: SummaryModel = None,
     price_in: Annotated[
         float, typer.Option("--price-per-million-tokens-in", min=0, help="price of a million prompt tokens")
     ] = 0.0,
@@ -106,7 +112,7 @@ def plan_command(
     from graph.plan import Prices, plan_build
     from graph.read import read_documents
 
-    chosen = settings_for(out, config, settings or [], _extractor_flags(extractor_model, import_file))
+    chosen = settings_for(out, config, settings or [], _model_flags(extractor_model, import_file, summary_model))
     prices = Prices(price_in, price_out) if price_in or price_out else None
     plan = plan_build(out, read_documents(src, say), chosen, open_encoder, prices)
     if as_json:
@@ -118,6 +124,8 @@ def plan_command(
     print(
         f"model calls: {plan.model_calls:,}, about {plan.prompt_tokens:,} tokens in and {plan.reply_tokens:,} out{cost}"
     )
+    if chosen.summary_model:
+        print("not counted: the calls for summaries, one or more for each chunk and community that is new")
 
 
 def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
@@ -138,12 +146,17 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
 
 def _add_resume_and_retry(app: typer.Typer, open_model: OpenModel) -> None:
     @app.command()
-    def resume(index: IndexFolder, extractor_model: MovedModel = None, as_json: AsJson = False) -> None:
+    def resume(
+        index: IndexFolder,
+        extractor_model: MovedModel = None,
+        summary_model: SummaryModel = None,
+        as_json: AsJson = False,
+    ) -> None:
         """Finish what an interrupted run left; nothing that was done is done again."""
         from graph.encoder import open_encoder
         from graph.lifecycle import resume_build
 
-        settings = _own_settings(index, extractor_model)
+        settings = _own_settings(index, extractor_model, summary_model)
         documents = len(resume_build(index, open_encoder, open_model, settings).document_sources)
         if as_json:
             print_json({"index": str(index), "documents": documents})
@@ -156,6 +169,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: OpenModel) -> None:
         index: IndexFolder,
         failed: Annotated[bool, typer.Option("--failed", help="the passages in quarantine")] = False,
         extractor_model: MovedModel = None,
+        summary_model: SummaryModel = None,
         settings: Set = None,
         as_json: AsJson = False,
     ) -> None:
@@ -165,7 +179,9 @@ def _add_resume_and_retry(app: typer.Typer, open_model: OpenModel) -> None:
 
         if not failed:
             raise UserError("retry: nothing chosen", "--failed", f"modegraph retry {index} --failed")
-        asked = retry_failed(index, open_encoder, open_model, _own_settings(index, extractor_model, settings))
+        asked = retry_failed(
+            index, open_encoder, open_model, _own_settings(index, extractor_model, summary_model, settings)
+        )
         left = index_status(index).quarantined
         if as_json:
             print_json({"index": str(index), "asked": asked, "quarantined": left})
@@ -231,24 +247,27 @@ def compact_command(index: IndexFolder, as_json: AsJson = False) -> None:
         print(f"{index}: {freed / 1e6:,.1f} MB given back")
 
 
-def _extractor_flags(model: str | None, import_file: Path | None) -> dict[str, object]:
-    """The settings that --extractor-model or --import stand for."""
+def _model_flags(model: str | None, import_file: Path | None, summary_model: str | None) -> dict[str, object]:
+    """The settings that --extractor-model, --import and --summary-model stand for."""
     if model is not None and import_file is not None:
         raise UserError("--extractor-model and --import", "one of the two", "leave one out")
+    summaries = {} if summary_model is None else {"summary_model": summary_model}
     if model is not None:
-        return {"extractor": "llm", "extractor_model": model, "import_file": ""}
+        return {"extractor": "llm", "extractor_model": model, "import_file": "", **summaries}
     if import_file is not None:
-        return {"extractor": "import", "import_file": str(import_file.resolve()), "extractor_model": ""}
-    return {}
+        return {"extractor": "import", "import_file": str(import_file.resolve()), "extractor_model": "", **summaries}
+    return dict(summaries)
 
 
-def _own_settings(index: Path, moved_model: str | None, overrides: list[str] | None = None) -> "IndexSettings":
-    """The index's own settings, with the model's new address and `overrides` laid over them."""
+def _own_settings(
+    index: Path, moved_model: str | None, summary_model: str | None, overrides: list[str] | None = None
+) -> "IndexSettings":
+    """The index's own settings, with the models' new addresses and `overrides` laid over them."""
     from graph.own_settings import settings_for
     from graph.store import read_settings
 
     read_settings(index)
-    return settings_for(index, None, overrides or [], _extractor_flags(moved_model, None))
+    return settings_for(index, None, overrides or [], _model_flags(moved_model, None, summary_model))
 
 
 def _show_readers(read_by: dict[str, int], quarantined: int, dropped: int) -> None:

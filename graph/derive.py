@@ -13,6 +13,7 @@ from graph.data import IndexData, block
 from graph.extract.names import title_keys
 from graph.hierarchy import Hierarchy, Node, Sentences, build_hierarchy
 from graph.lexical import bm25_scores
+from graph.model_summaries import WriteSummaries
 from graph.settings import IndexSettings
 from graph.similarity import similarity_graph
 from graph.store import Store
@@ -48,9 +49,13 @@ class _Statements:
 
 
 def derive_arrays(
-    store: Store, book: VectorBook, count_tokens: Callable[[str], int], settings: IndexSettings
+    store: Store,
+    book: VectorBook,
+    count_tokens: Callable[[str], int],
+    settings: IndexSettings,
+    write: WriteSummaries | None = None,
 ) -> IndexData:
-    """All arrays of the index as the store stands now; vectors come from `book`."""
+    """All arrays of the index as the store stands now; vectors come from `book`, summaries from `write` if it is given."""
     documents = list(store.rows("SELECT source, title, metadata FROM documents ORDER BY source"))
     passages = _read_passages(store, {str(source): row for row, (source, _, _) in enumerate(documents)})
     proposition_ids, proposition_texts = _columns(store, "SELECT id, text FROM propositions ORDER BY id")
@@ -65,15 +70,16 @@ def derive_arrays(
 
     passage_proposition_PN = block(statements.passage_M, statements.proposition_M, (P, N))
     hierarchy = build_hierarchy(
-        passages=_nodes(passages.ids, statements),
+        passages=_nodes(passages, statements),
         chunks=_chunks(passages, count_tokens, settings.max_chunk_tokens),
         passage_vectors_PD=passage_vectors_PD,
         sentences=Sentences(proposition_vectors_ND, proposition_texts.__getitem__, count_tokens),
         encode=lambda ids, texts: book.encode("summaries", ids, texts),
         settings=settings,
+        write=write,
     )
     with store.transaction():
-        store.put_summaries((s.node.id, s.layer, s.text) for s in hierarchy.summaries)
+        store.put_summaries((s.node.id, s.layer, s.node.text) for s in hierarchy.summaries)
     titles = sorted((key, row) for row, (_, title, _) in enumerate(documents) for key in title_keys(str(title)))
     same_document_P = passages.document_P[1:] == passages.document_P[:-1]
     before = np.flatnonzero(same_document_P)
@@ -112,7 +118,7 @@ def derive_arrays(
         topic_texts=Strings.of(topic_texts),
         topic_proposition_KN=block(statements.topic, statements.topic_proposition, (len(topic_ids), N)),
         summary_ids=Strings.of([summary.node.id for summary in hierarchy.summaries]),
-        summary_texts=Strings.of([summary.text for summary in hierarchy.summaries]),
+        summary_texts=Strings.of([summary.node.text for summary in hierarchy.summaries]),
         summary_layer_S=np.array([summary.layer for summary in hierarchy.summaries], np.int64),
         summary_vectors_SD=hierarchy.vectors_SD,
         summary_member_SX=_members(hierarchy, P),
@@ -197,14 +203,14 @@ def _int_table(store: Store, query: str, columns: int) -> Ints:
     return np.fromiter(chain.from_iterable(store.rows(query)), np.int64).reshape(-1, columns)
 
 
-def _nodes(passage_ids: Sequence[str], statements: _Statements) -> list[Node]:
+def _nodes(passages: _Passages, statements: _Statements) -> list[Node]:
     """Every passage with its propositions in reading order."""
     order = np.lexsort((statements.end_M, statements.start_M, statements.passage_M))
-    pools: list[tuple[int, ...]] = [()] * len(passage_ids)
+    pools: list[tuple[int, ...]] = [()] * len(passages.ids)
     pairs = zip(statements.passage_M[order].tolist(), statements.proposition_M[order].tolist(), strict=True)
     for passage, group in groupby(pairs, key=lambda pair: pair[0]):
         pools[passage] = tuple(dict.fromkeys(proposition for _, proposition in group))
-    return [Node(identity, pool) for identity, pool in zip(passage_ids, pools, strict=True)]
+    return [Node(*values) for values in zip(passages.ids, passages.texts, pools, strict=True)]
 
 
 def _chunks(passages: _Passages, count_tokens: Callable[[str], int], max_tokens: int) -> list[list[int]]:

@@ -1,7 +1,8 @@
 """The hierarchical similarity graph (GraphMPA §3.1, Algorithm 1): layers of ever fewer, ever wider summaries.
 
 Layer 0 holds the passages and a summary of each large chunk; layer ℓ + 1 holds a summary of each community of layer ℓ.
-Summaries are extractive here: a node stands for propositions (its "pool"), and a summary chooses among its members' pools.
+A node stands for propositions (its "pool"), and an extractive summary chooses among its members' pools; a model, if there is
+one, writes the summary from its members' texts instead, and where it cannot the extractive one stands in.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 
 from graph.communities import find_communities
 from graph.ids import content_id
+from graph.model_summaries import WriteSummaries
 from graph.settings import IndexSettings
 from graph.similarity import similarity_graph
 from graph.summarise import choose_sentences, join_sentences
@@ -23,19 +25,19 @@ EncodeByIds = Callable[[Sequence[str], Sequence[str]], Floats]
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the graph: its id and the propositions (rows, in reading order) that it stands for."""
+    """A node of the graph: its id, its text and the propositions (rows, in reading order) that it stands for."""
 
     id: str
+    text: str
     pool: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class SummaryNode:
-    """A summary: its text, its layer, its direct members (node numbers) and the propositions chosen for it."""
+    """A summary: its node, its layer and its direct members (node numbers)."""
 
     node: Node
     layer: int
-    text: str
     members: tuple[int, ...]
 
 
@@ -80,6 +82,7 @@ def build_hierarchy(
     sentences: Sentences,
     encode: EncodeByIds,
     settings: IndexSettings,
+    write: WriteSummaries | None = None,
 ) -> Hierarchy:
     """Build `settings.layers` layers over the passages.
 
@@ -87,7 +90,7 @@ def build_hierarchy(
     of one node is not summarised either: the node itself says it all.
     """
     building = _Builder(list(passages), [passage_vectors_PD])
-    _add_summaries(building, [chunk for chunk in chunks if len(chunk) > 1], 0, sentences, encode, settings)
+    _add_summaries(building, [chunk for chunk in chunks if len(chunk) > 1], 0, sentences, encode, settings, write)
     members = np.arange(len(building.nodes))
     for layer in range(settings.layers):
         vectors_LD = building.vectors[-1] if layer or len(building.vectors) == 1 else np.concatenate(building.vectors)
@@ -98,7 +101,7 @@ def build_hierarchy(
         communities = _groups(find_communities(graph, settings.communities, settings.seed))
         before = len(building.nodes)
         groups = [members[group].tolist() for group in communities if len(group) > 1]
-        _add_summaries(building, groups, layer + 1, sentences, encode, settings)
+        _add_summaries(building, groups, layer + 1, sentences, encode, settings, write)
         members = np.arange(before, len(building.nodes))
         if len(members) == 0:
             break
@@ -115,17 +118,20 @@ def _add_summaries(
     sentences: Sentences,
     encode: EncodeByIds,
     settings: IndexSettings,
+    write: WriteSummaries | None,
 ) -> None:
+    pools = [tuple(dict.fromkeys(row for member in group for row in building.nodes[member].pool)) for group in groups]
+    filled = [(group, pool) for group, pool in zip(groups, pools, strict=True) if pool]
+    texts = [[building.nodes[member].text for member in group] for group, _ in filled] if write else []
+    written = write(texts) if write and texts else [""] * len(filled)
     added = []
-    for group in groups:
-        pool = tuple(dict.fromkeys(row for member in group for row in building.nodes[member].pool))
-        if not pool:
-            continue
-        text, chosen = sentences.summarise(pool, settings.max_summary_tokens)
+    for (group, pool), by_model in zip(filled, written, strict=True):
+        extract, chosen = sentences.summarise(pool, settings.max_summary_tokens)
+        text = by_model or extract
         identity = content_id("summary", str(layer), text, *sorted(building.nodes[member].id for member in group))
-        added.append(SummaryNode(Node(identity, chosen), layer, text, tuple(group)))
+        added.append(SummaryNode(Node(identity, text, chosen), layer, tuple(group)))
     if added:
-        building.vectors.append(encode([new.node.id for new in added], [new.text for new in added]))
+        building.vectors.append(encode([new.node.id for new in added], [new.node.text for new in added]))
         building.summaries += added
         building.nodes += [new.node for new in added]
 

@@ -14,6 +14,9 @@ class IndexSettings(Settings):
     max_passage_tokens: int = Field(200, ge=16, le=8192, description="longest passage, in the encoder's tokens")
     max_chunk_tokens: int = Field(1000, ge=16, description="large chunk that gets a summary of its own (GraphMPA §3.1)")
     max_summary_tokens: int = Field(120, ge=8, description="longest summary of a chunk or community")
+    summary_model: str = Field(
+        "", description="SPEC of the language model that writes summaries; none: sentences are chosen"
+    )
     neighbours: int = Field(10, ge=1, le=1000, description="k of the similarity graph")
     min_similarity: float = Field(
         0.5, ge=-1, le=1, description="τ: edges of the similarity graph have at least this cosine"
@@ -56,5 +59,7 @@ def _given_with(extractor: str, value: str, info: ValidationInfo) -> str:
     return value
 
 
-CHANGEABLE = frozenset({"extractor_model", "extractor_examples", "max_reply_tokens", "import_file", "max_failed_share"})
+CHANGEABLE = frozenset(
+    {"extractor_model", "summary_model", "extractor_examples", "max_reply_tokens", "import_file", "max_failed_share"}
+)
 """Settings that a later run may give anew. What a model reads must not change with them: graph/reading.py sees to it."""

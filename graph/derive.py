@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from graph.aliases import full_names
 from graph.arrays import Strings
 from graph.data import IndexData, block
 from graph.extract.names import title_keys
 from graph.hierarchy import Hierarchy, Node, Sentences, build_hierarchy
+from graph.ids import content_id
 from graph.lexical import bm25_scores
 from graph.model_summaries import WriteSummaries
 from graph.settings import IndexSettings
 from graph.similarity import similarity_graph
 from graph.store import Store
+from graph.terms import caseless_terms
 from graph.types import Ints
 from graph.vectors import VectorBook
 
@@ -62,6 +65,8 @@ def derive_arrays(
     name_ids, name_texts = _columns(store, "SELECT id, key FROM names ORDER BY id")
     topic_ids, topic_texts = _columns(store, "SELECT id, text FROM topics ORDER BY id")
     statements = _read_statements(store, passages.ids, proposition_ids, name_ids, topic_ids)
+    titles = sorted((key, row) for row, (_, title, _) in enumerate(documents) for key in title_keys(str(title)))
+    name_ids, name_texts, mention_pairs = _all_names(name_ids, name_texts, statements, proposition_texts, titles)
     P, N, E = len(passages.ids), len(proposition_ids), len(name_ids)
 
     passage_vectors_PD = book.encode("passages", passages.ids, passages.encoded_texts)
@@ -80,7 +85,6 @@ def derive_arrays(
     )
     with store.transaction():
         store.put_summaries((s.node.id, s.layer, s.node.text) for s in hierarchy.summaries)
-    titles = sorted((key, row) for row, (_, title, _) in enumerate(documents) for key in title_keys(str(title)))
     same_document_P = passages.document_P[1:] == passages.document_P[:-1]
     before = np.flatnonzero(same_document_P)
     terms, term_passage_WP = bm25_scores(passages.encoded_texts)
@@ -111,7 +115,7 @@ def derive_arrays(
         name_ids=Strings.of(name_ids),
         name_texts=Strings.of(name_texts),
         name_vectors_ED=name_vectors_ED,
-        proposition_name_NE=block(statements.mention_proposition, statements.mention_name, (N, E)),
+        proposition_name_NE=block(*mention_pairs, (N, E)),
         name_document_EU=_called(name_texts, titles, len(documents)),
         synonym_EE=similarity_graph(name_vectors_ED, settings.synonym_neighbours, settings.min_synonym_similarity),
         topic_ids=Strings.of(topic_ids),
@@ -129,6 +133,33 @@ def derive_arrays(
 def encoded_text(title: str, text: str) -> str:
     """What the encoder sees of a passage: its document's title, then the text, unless the text opens with the title."""
     return text if not title or text.lstrip("# \n").startswith(title) else f"{title}\n{text}"
+
+
+def _all_names(
+    ids: Sequence[str],
+    keys: Sequence[str],
+    statements: _Statements,
+    texts: Sequence[str],
+    titles: Sequence[tuple[str, int]],
+) -> tuple[list[str], list[str], tuple[Ints, Ints]]:
+    """Ids and keys of all names, by id, and (proposition, name) of all mentions, with what is derived from the rest.
+
+    Derived are the terms of caseless texts, and the full name beside every alias of it.
+    """
+    terms = caseless_terms(texts, {key for key, _ in titles})
+    id_of = dict(zip(keys, ids, strict=True))
+    id_of |= {term: content_id("name", term) for term in {term for _, term in terms} - id_of.keys()}
+    pairs = sorted((identity, key) for key, identity in id_of.items())
+    row_of = {identity: row for row, (identity, _) in enumerate(pairs)}
+    read_as = np.array([row_of[identity] for identity in ids], np.int64)[statements.mention_name]
+    propositions = np.concatenate([statements.mention_proposition, np.array([row for row, _ in terms], np.int64)])
+    names = np.concatenate([read_as, np.array([row_of[id_of[term]] for _, term in terms], np.int64)])
+    full_of = np.full(len(pairs), -1, np.int64)
+    for alias, full in full_names([key for _, key in pairs]):
+        full_of[alias] = full
+    aliased = np.flatnonzero(full_of[names] >= 0)
+    mentions = np.concatenate([propositions, propositions[aliased]]), np.concatenate([names, full_of[names[aliased]]])
+    return [identity for identity, _ in pairs], [key for _, key in pairs], mentions
 
 
 def _called(names: Sequence[str], titles: Sequence[tuple[str, int]], documents: int) -> sp.csr_array:

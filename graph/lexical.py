@@ -14,17 +14,11 @@ from itertools import chain
 import numpy as np
 import scipy.sparse as sp
 
+from graph.scripts import MARKS, UNSPACED
 from graph.types import Floats
 
 K1, B = 1.5, 0.75
-_UNSPACED = (
-    r"\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
-    r"\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"  # kana
-    r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"  # Han
-)
-_MARKED = r"\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
-"""Signs that stand inside words but that `re` does not count as letters: accents, points, Indic vowels."""
-_TERM = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|(?:(?![{_UNSPACED}])[^\W_]|[{_MARKED}])+")
+_TERM = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?:(?![{UNSPACED}])[^\W_]|[{MARKS}])+")
 
 
 def terms_of(text: str) -> list[str]:

@@ -5,11 +5,13 @@ table row that does not name the subject gets it in front; a table row is told a
 """
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from graph.extract.names import distinct_names, find_names, name_key
 from graph.extract.types import Statement
 from graph.extract.units import Unit, split_units
+from graph.scripts import unspaced_runs
 from graph.types import Document, Passage
 
 MAX_TITLED_PASSAGES = 8
@@ -19,14 +21,59 @@ _PRONOUN = re.compile(r"^(He|She|It|They|His|Her|Its|Their)\b(?!['’])")
 _POSSESSIVE_PRONOUNS = frozenset({"His", "Her", "Its", "Their"})
 _OBJECT_AFTER_HER = re.compile(r"^Her (?:was|is|had|has|were)\b")
 _BRACKETS = re.compile(r"\s*\([^()]*\)$")
+_NAME_WORD = re.compile(r"[^\W\d_a-z][^\W\d_]+(?:[-'’][^\W\d_]+)*")
+_OF_PLACES = frozenset(
+    [
+        "new",
+        "old",
+        "north",
+        "south",
+        "east",
+        "west",
+        "upper",
+        "lower",
+        "great",
+        "little",
+        "big",
+        "saint",
+        "st",
+        "san",
+        "santa",
+        "los",
+        "las",
+        "la",
+        "le",
+        "port",
+        "mount",
+        "lake",
+        "cape",
+        "fort",
+        "river",
+        "university",
+        "college",
+        "church",
+        "house",
+        "battle",
+        "treaty",
+        "kingdom",
+        "republic",
+        "united",
+        "royal",
+        "national",
+        "grand",
+    ]
+)
 MIN_WORDS = 2
+CHARACTERS_A_WORD = 2
 
 
 def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tuple[Statement, ...]]:
     """The statements of every passage, read from this document alone (an `Extract`)."""
     titled = len(passages) <= MAX_TITLED_PASSAGES
     title = _BRACKETS.sub("", document.title.strip())
-    known = _inner_names(passages) | ({name_key(title)} if title else set())
+    inner = _inner_names(passages)
+    known = set(inner) | ({name_key(title)} if title else set())
+    surnames = people_by_surname([*inner.values(), *([title] if title else [])])
     subject = title if titled else ""
     results = []
     for passage in passages:
@@ -36,13 +83,25 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
                 subject = title if titled and title else unit.text
                 continue
             lead, body = _standalone(unit, subject)
-            if sum(any(map(str.isalpha, word)) for word in body.split()) < MIN_WORDS:
+            if not says_something(body):
                 continue
-            names = ((subject,) if lead else ()) + find_names(body, known)
+            found = find_names(body, known)
+            whole = tuple(surnames[name_key(name)] for name in found if name_key(name) in surnames)
+            names = ((subject,) if lead else ()) + found + whole
             start = passage.start + unit.start
             statements.append(Statement(lead + body, distinct_names(names), start, start + len(unit.text)))
         results.append(tuple(statements))
     return results
+
+
+def says_something(text: str) -> bool:
+    """Whether a text has two words, or in a script without spaces as many characters as two words have.
+
+    >>> says_something("Contents"), says_something("It burned."), says_something("塔"), says_something("塔は高い。")
+    (False, True, False, True)
+    """
+    words = sum(any(map(str.isalpha, word)) for word in text.split())
+    return words >= MIN_WORDS or sum(map(len, unspaced_runs(text))) >= MIN_WORDS * CHARACTERS_A_WORD
 
 
 def _standalone(unit: Unit, subject: str) -> tuple[str, str]:
@@ -66,16 +125,37 @@ def names_subject(text: str, subject: str) -> bool:
     >>> names_subject("Gábor directed 20 films.", "Pál Gábor"), names_subject("He directed 20 films.", "Pál Gábor")
     (True, False)
     """
+    if unspaced_runs(subject):
+        return subject in text
     words = {word.casefold() for word in re.findall(r"\w+", text)}
     own = [word.casefold() for word in re.findall(r"\w+", subject) if len(word) > 3] or [subject.casefold()]
     return own[-1] in words or all(word in words for word in own)
 
 
-def _inner_names(passages: Sequence[Passage]) -> set[str]:
-    """Keys of names that stand inside a sentence somewhere in the document, where a capital letter means a name."""
-    keys: set[str] = set()
+def people_by_surname(names: Iterable[str]) -> dict[str, str]:
+    """The full name behind each surname (`name_key`) that only one of a document's names ends with.
+
+    Only names of two or three plain words count, and none that opens with a word of places ("New York" is nobody York)).
+
+    >>> people_by_surname(["Ada Marlow", "Jonas Reed", "Ida Reed", "New York", "Great Orrin"])
+    {'marlow': 'Ada Marlow'}
+    """
+    by_surname: dict[str, set[str]] = defaultdict(set)
+    spelling: dict[str, str] = {}
+    for name in names:
+        words = name.split()
+        if 2 <= len(words) <= 3 and all(map(_NAME_WORD.fullmatch, words)) and words[0].casefold() not in _OF_PLACES:
+            by_surname[name_key(words[-1])].add(name_key(name))
+            spelling.setdefault(name_key(name), name)
+    return {surname: spelling[full] for surname, (full, *others) in by_surname.items() if not others}
+
+
+def _inner_names(passages: Sequence[Passage]) -> dict[str, str]:
+    """Names, by key, that stand inside a sentence somewhere in the document, where a capital letter means a name."""
+    names: dict[str, str] = {}
     for passage in passages:
         for unit in split_units(passage.text):
             inner = unit.text.partition(" ")[2]
-            keys.update(name_key(name) for name in find_names("x " + inner))
-    return keys
+            for name in find_names("x " + inner):
+                names.setdefault(name_key(name), name)
+    return names

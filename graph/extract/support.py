@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from graph.extract.names import distinct_names, name_key
 from graph.extract.types import Fact
 from graph.extract.units import split_units
+from graph.scripts import UNSPACED
 
 MAX_SENTENCES = 3
 MIN_GAIN = 2.0
 """Words of its own that a neighbouring sentence must share with a proposition to belong to it too."""
 
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 
 
 def words_of(text: str) -> set[str]:

@@ -3,12 +3,15 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sentencex import get_sentence_boundaries
 
 _ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+")
 _RULE = re.compile(r"^[\s|:+=-]+$")
+_WIDE_END = re.compile("[。！？｡]+[」』”’）)]*")
+"""Marks that end a sentence whatever follows; the library does not cut where a digit does."""
 _LINE = re.compile(r"[^\n]*\n?")
 
 
@@ -65,9 +68,11 @@ def _blocks(text: str) -> Iterator[tuple[str, int]]:
 
 def _sentences(text: str, start: int, end: int) -> Iterator[Unit]:
     for boundary in get_sentence_boundaries("en", text[start:end]):
-        unit = _trimmed(text, start + boundary["start_index"], start + boundary["end_index"], "sentence")
-        if unit.text:
-            yield unit
+        first, last = start + boundary["start_index"], start + boundary["end_index"]
+        for begin, finish in pairwise([first, *(m.end() for m in _WIDE_END.finditer(text, first, last)), last]):
+            unit = _trimmed(text, begin, finish, "sentence")
+            if unit.text:
+                yield unit
 
 
 def _is_row(line: str) -> bool:

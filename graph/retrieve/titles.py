@@ -6,8 +6,9 @@ from bisect import bisect_left
 from graph.arrays import Strings
 from graph.extract.names import name_key
 from graph.index import Index
+from graph.scripts import unspaced_runs
 
-MAX_TITLE_WORDS = 10
+MAX_TITLE_WORDS, MAX_TITLE_CHARACTERS = 10, 12
 _EDGES = "?!.,;:\"“”'()[]"
 
 
@@ -29,6 +30,19 @@ def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
             if places & taken or not like_a_name or opens_with_article:
                 continue
             if documents := _documents_called(index, name_key(phrase)):
+                taken |= places
+                found += [(phrase, document) for document in documents]
+    return found + [pair for run in unspaced_runs(question) for pair in _named_in_run(index, run)]
+
+
+def _named_in_run(index: Index, run: str) -> list[tuple[str, int]]:
+    """The same for a run of characters that no space cuts into words."""
+    taken: set[int] = set()
+    found: list[tuple[str, int]] = []
+    for length in range(min(MAX_TITLE_CHARACTERS, len(run)), 1, -1):
+        for start in range(len(run) - length + 1):
+            places, phrase = set(range(start, start + length)), run[start : start + length]
+            if not places & taken and (documents := _documents_called(index, name_key(phrase))):
                 taken |= places
                 found += [(phrase, document) for document in documents]
     return found

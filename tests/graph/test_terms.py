@@ -1,0 +1,122 @@
+"""Languages without casing: sentences with exact offsets, names by statistics, and a second hop over them."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graph.arrays import load_arrays
+from graph.build import build_index
+from graph.data import IndexData
+from graph.extract.units import split_units
+from graph.index import Index, open_index
+from graph.lifecycle import delete_documents
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.titles import named_documents
+from graph.settings import IndexSettings
+from graph.terms import candidates, caseless_terms
+from graph.types import Document
+from tests.fakes import HashEncoder
+from tests.graph.same import assert_same_index
+
+JAPANESE = [
+    Document("ferry", "灯台丸", "灯台丸は丸山造船所で1911年に造られた。港の人々に愛されている。"),
+    Document("yard", "丸山造船所", "丸山造船所は丸山愛子が設立した。工場は川の近くにある。"),
+    Document("bread", "昆布パン", "昆布パンは大麦粉から焼かれる。九日間もつ。"),
+]
+CHINESE = [
+    Document("tower", "望海塔", "望海塔由林建国设计。塔高三百米！它何时建成？1958年完工。"),
+    Document("lin", "林建国", "林建国出生于青石镇。他是一名建筑师。"),
+]
+ARABIC = [
+    Document("boat", "القارب الأزرق", "صنع القارب الأزرق في ورشة مرجان. هل هو قديم؟ نعم!"),
+    Document("shop", "ورشة مرجان", "أسس سالم النجار ورشة مرجان قبل قرن."),
+]
+HINDI = [
+    Document("minar", "नीली मीनार", "नीली मीनार को रामलाल वर्मा ने बनाया। यह ऊँची है।"),
+    Document("verma", "रामलाल वर्मा", "रामलाल वर्मा का जन्म सागरपुर में हुआ।"),
+]
+
+
+def build(folder: Path, documents: list[Document]) -> Index:
+    build_index(folder, documents, IndexSettings(), lambda spec: HashEncoder())
+    return open_index(folder, lambda spec: HashEncoder())
+
+
+def names_of(index: Index, start: str) -> set[str]:
+    (row,) = [row for row in range(len(index.data.proposition_ids)) if start in index.data.proposition_texts[row]]
+    return {index.data.name_texts[name] for name in index.data.proposition_name_NE[[row], :].indices}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        (CHINESE[0].text, ["望海塔由林建国设计。", "塔高三百米！", "它何时建成？", "1958年完工。"]),
+        (JAPANESE[0].text, ["灯台丸は丸山造船所で1911年に造られた。", "港の人々に愛されている。"]),
+        (ARABIC[0].text, ["صنع القارب الأزرق في ورشة مرجان.", "هل هو قديم؟", "نعم!"]),
+        (HINDI[0].text, ["नीली मीनार को रामलाल वर्मा ने बनाया।", "यह ऊँची है।"]),
+    ],
+)
+def test_sentences_end_where_they_do_in_that_script(text: str, sentences: list[str]) -> None:
+    units = list(split_units(text))
+    assert [unit.text for unit in units] == sentences == [text[unit.start : unit.end] for unit in units]
+
+
+@pytest.mark.parametrize(
+    ("documents", "sentence", "name"),
+    [
+        (JAPANESE, "1911年", "丸山造船所"),
+        (CHINESE, "设计", "林建国"),
+        (ARABIC, "صنع", "ورشة مرجان"),
+        (HINDI, "बनाया", "रामलाल वर्मा"),
+    ],
+)
+def test_what_two_documents_share_is_a_name_and_leads_on(
+    tmp_path: Path, documents: list[Document], sentence: str, name: str
+) -> None:
+    index = build(tmp_path / "i", documents)
+    assert name in names_of(index, sentence)
+    question = f"{documents[0].title}?"
+    assert [document for _, document in named_documents(index, question)] == [
+        index.sources().index(documents[0].source)
+    ]
+    found = retrieve(index, question, RetrieveSettings(mode="walk", top_k=2))
+    assert [passage.item.source for passage in found.passages] == [documents[0].source, documents[1].source]
+
+
+def test_parts_of_a_longer_name_and_words_of_every_sentence_are_none(tmp_path: Path) -> None:
+    texts = ["林建国设计望海塔", "林建国生于青石镇", "望海塔高三百米"]
+    assert {term for _, term in caseless_terms(texts, [])} == {"林建国", "望海塔"}
+    often = [f"kelp{n} في البحر {n}" for n in range(3)]
+    assert caseless_terms(often, []) == [] or "kelp0" not in {term for _, term in caseless_terms(often, [])}
+    many = [f"السفينة{chr(0x0628 + n % 20)} في البحر" for n in range(40)]
+    assert "في" not in {term for _, term in caseless_terms(many, [])}
+
+
+def test_text_with_casing_is_left_to_the_rules() -> None:
+    assert caseless_terms(["The Lantern sails. The Lantern rests.", "The Lantern is old."], ["lantern"]) == []
+
+
+@given(st.permutations(range(6)))
+def test_the_order_of_texts_has_no_say(order: list[int]) -> None:
+    texts = [document.text for document in JAPANESE + CHINESE + HINDI[:1]]
+    plain = {(texts[row], term) for row, term in caseless_terms(texts, ["林建国"])}
+    shuffled = [texts[row] for row in order]
+    assert {(shuffled[row], term) for row, term in caseless_terms(shuffled, ["林建国"])} == plain
+
+
+@given(st.text(alphabet="林建国望海塔のは 東京", max_size=30))
+def test_every_candidate_stands_in_its_text(text: str) -> None:
+    assert all(term in text and len(term) > 1 for term in candidates(text))
+
+
+def test_one_by_one_equals_in_bulk_and_deleting_takes_terms_away(tmp_path: Path) -> None:
+    documents = JAPANESE + CHINESE
+    whole = build(tmp_path / "bulk", documents).data
+    for document in reversed(documents):
+        build(tmp_path / "single", [document])
+    assert_same_index(whole, load_arrays(tmp_path / "single", IndexData))
+    build(tmp_path / "single", ARABIC)
+    delete_documents(tmp_path / "single", [document.source for document in ARABIC], lambda spec: HashEncoder())
+    assert_same_index(whole, load_arrays(tmp_path / "single", IndexData))

@@ -17,7 +17,7 @@ from graph.build import OpenEncoder, check_encoder
 from graph.communities import find_communities
 from graph.config import parse_settings
 from graph.data import IndexData
-from graph.encoder import open_encoder
+from graph.encoder import open_encoder, unit_rows
 from graph.filters import Condition, allowed_documents
 from graph.restrict import restrict
 from graph.settings import IndexSettings
@@ -46,7 +46,7 @@ class Index:
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """The unit vectors [Q, D] of queries, by the index's own encoder (loaded at the first call)."""
-        return self.encoder_source.get().encode(texts)
+        return unit_rows(self.encoder_source.get().encode(texts))
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text, as the index's encoder counts them."""
@@ -109,6 +109,11 @@ class Index:
         if document is None:
             return ()
         return tuple(self.passage(int(row)) for row in np.flatnonzero(self.data.passage_document_P == document))
+
+    @cached_property
+    def name_rows(self) -> dict[str, int]:
+        """The row of each name, by its key."""
+        return {key: row for row, key in enumerate(self.data.name_texts)}
 
     @cached_property
     def name_proposition_EN(self) -> sp.csr_array:

@@ -9,6 +9,7 @@ import numpy as np
 from graph.arrays import MANIFEST, load_arrays
 from graph.console import track
 from graph.data import VECTOR_FIELDS, IndexData
+from graph.encoder import unit_rows
 from graph.store import Store
 from graph.types import Encoder, Floats, Ints
 
@@ -19,7 +20,7 @@ Kind = Literal["passages", "propositions", "names", "summaries"]
 
 
 class VectorBook:
-    """Vectors of the last generation, those kept since by a run that did not finish, and new ones from the encoder.
+    """Vectors of the last generation, those kept since by a run that did not finish, and new ones from the encoder, made unit.
 
     New vectors go to the store as they come, so that no more than one array of a kind is ever held in memory.
     """
@@ -37,7 +38,7 @@ class VectorBook:
         if missing:
             batches = [missing[start : start + BATCH_TEXTS] for start in range(0, len(missing), BATCH_TEXTS)]
             for batch in track(batches, f"Encoding {kind}", len(missing), size=len):
-                vectors_BD = self._encoder.encode([texts[row] for row in batch])
+                vectors_BD = unit_rows(self._encoder.encode([texts[row] for row in batch]))
                 with self._store.transaction():
                     self._store.put_vectors([ids[row] for row in batch], vectors_BD)
         return self._gather(ids, rows_N, last_LD)

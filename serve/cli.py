@@ -13,13 +13,14 @@ Where = Annotated[
     list[str] | None,
     typer.Option(help="Only documents with KEY=VALUE (also != < <= > >=, and * in values); repeatable."),
 ]
+Unit = Annotated[str, typer.Option("--as", help="What statements and topics return: passages or propositions.")]
 Selector = Annotated[str, typer.Option(help="What chooses among propositions, where a mode does: threshold or llm.")]
 Reranker = Annotated[str, typer.Option(help="Cross-encoder that orders what was found: a folder or a hub name.")]
 ContextTokens = Annotated[
     int | None, typer.Option(help="The longest context, in the model's tokens; passages that do not fit are left out.")
 ]
 TraceFile = Annotated[Path | None, typer.Option(help="Write settings, evidence and trace to this file, as JSON.")]
-MODES = "dense, lexical, hybrid, naive, hierarchy, walk, paths, local, global"
+MODES = "dense, lexical, hybrid, naive, hierarchy, walk, paths, local, global, statements, topics"
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
@@ -31,6 +32,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
         question: Annotated[str, typer.Argument(help="The question, in quotes.")],
         mode: Annotated[str, typer.Option(help=f"How to retrieve: {MODES}.")] = "dense",
         top_k: Annotated[int, typer.Option(help="How many passages to read.")] = 5,
+        unit: Unit = "passages",
         where: Where = None,
         model: Annotated[
             str | None, typer.Option(help="hf:PATH_OR_NAME or openai:NAME@URL; without one the evidence is shown.")
@@ -61,6 +63,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
         values = {
             "mode": mode,
             "top_k": top_k,
+            "unit": unit,
             "where": where or (),
             "selector": selector,
             "reranker": reranker,

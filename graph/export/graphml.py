@@ -12,6 +12,10 @@ from graph.index import Index
 
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold, not even escaped."""
+_INSTEAD = "\ufffd"
+_RENAMED = re.compile(f"{_FORBIDDEN.pattern}|{_INSTEAD}")
+_KEPT = {"\r": "&#13;"}
+"""A reader of XML turns a bare carriage return into a line feed."""
 _HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 """
@@ -31,7 +35,10 @@ NODE_FIELDS = {
 
 
 def write_graphml(index: Index, file: Path) -> dict[str, int]:
-    """Write all nodes and edges; how many of each were written. Characters that XML cannot hold become U+FFFD."""
+    """Write all nodes and edges; how many of each were written.
+
+    Characters that XML cannot hold become U+FFFD in texts, and U+FFFD with their number in keys, which stay unique.
+    """
     counts = {"nodes": 0, "edges": 0}
     with file.open("w", encoding="utf-8", newline="\n") as out:
         out.write(_HEAD)
@@ -46,7 +53,7 @@ def write_graphml(index: Index, file: Path) -> dict[str, int]:
                 out.write(_node(node))
                 counts["nodes"] += 1
         for edge in edges(index):
-            ends = f"source={quoteattr(_legal(edge.source))} target={quoteattr(_legal(edge.target))}"
+            ends = f"source={_key(edge.source)} target={_key(edge.target)}"
             out.write(f'<edge {ends}>{_data("relation", edge.kind)}<data key="weight">{edge.weight!r}</data></edge>\n')
             counts["edges"] += 1
         out.write("</graph>\n</graphml>\n")
@@ -55,12 +62,17 @@ def write_graphml(index: Index, file: Path) -> dict[str, int]:
 
 def _node(node: Node) -> str:
     values = "".join(_data(field, value) for field, value in {"kind": node.kind, **node.values}.items())
-    return f"<node id={quoteattr(_legal(node.key))}>{values}</node>\n"
+    return f"<node id={_key(node.key)}>{values}</node>\n"
 
 
 def _data(field: str, value: Value) -> str:
-    return f'<data key="{field}">{escape(_legal(str(value)))}</data>'
+    return f'<data key="{field}">{escape(_FORBIDDEN.sub(_INSTEAD, str(value)), _KEPT)}</data>'
 
 
-def _legal(text: str) -> str:
-    return _FORBIDDEN.sub("\ufffd", text)
+def _key(key: str) -> str:
+    """A node's key as a quoted attribute; different keys stay different.
+
+    >>> _key("document:a\\x0b"), _key("document:a\\ufffdb;")
+    ('"document:a\ufffdb;"', '"document:a\ufffdfffd;b;"')
+    """
+    return quoteattr(_RENAMED.sub(lambda found: f"{_INSTEAD}{ord(found[0]):x};", key))

@@ -1,63 +1,103 @@
 """One HTML page to look around in an index, offline: find a name, see what is said of it and what stands beside it; the layers.
 
 The page is templates/index.html with the index as JSON in it. Document text is data there: it reaches the page as text nodes only.
+
+Legend: X entries of a block, C its columns; N propositions, P passages, E names, S summaries.
 """
 
 import json
+from collections.abc import Mapping
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from graph.index import Index
 from graph.retrieve.gather import expand_rows
 from graph.retrieve.rank import top_rows
+from graph.types import Ints
+
+T = TypeVar("T")
+KINDS = ("names", "propositions", "passages", "summaries")
 
 
-def write_page(index: Index, file: Path, max_names: int) -> dict[str, int]:
-    """Write the page with the `max_names` names that most propositions mention; how many of each kind it holds."""
-    held = page_data(index, max_names)
+def write_page(index: Index, file: Path, limit: int) -> dict[str, int]:
+    """Write the page with at most `limit` of each kind; how many of each kind it holds, and how many it leaves out."""
+    held = page_data(index, limit)
     template = Template(files("graph").joinpath("export/templates/index.html").read_text(encoding="utf-8"))
-    file.write_text(template.substitute(title=_escaped(index.folder.name), data=script_json(held)), encoding="utf-8")
-    return {key: len(held[key]) for key in ("names", "propositions", "passages", "summaries")}
+    text = template.substitute(title=escape(index.folder.resolve().name), data=script_json(held))
+    file.write_text(text, encoding="utf-8", errors="replace")
+    counts = {kind: len(held[kind]) for kind in KINDS}
+    return counts | {f"{kind}_left_out": held["totals"][kind] - counts[kind] for kind in KINDS}
 
 
-def page_data(index: Index, max_names: int) -> dict[str, Any]:
-    """What the page shows: names with their propositions, those with their passages and names, and the tree of summaries."""
+def page_data(index: Index, limit: int) -> dict[str, Any]:
+    """What the page shows, at most `limit` of each kind.
+
+    The most mentioned names; of each name some propositions and of each proposition and summary some passages, in turns
+    (`take_turns`); the summaries of the highest layers. Links are positions in the lists of the page.
+    """
     data = index.data
-    mentions_E = np.diff(index.name_proposition_EN.indptr).astype(np.float32)
-    names = np.sort(top_rows(mentions_E, max_names))
-    propositions = np.unique(expand_rows(index.name_proposition_EN, names)[1])
-    members = {row: data.summary_member_SX[[row], :].indices.tolist() for row in range(len(data.summary_ids))}
-    shown = {member for each in members.values() for member in each if member < len(data.passage_ids)}
-    passages = sorted(shown | set(expand_rows(index.proposition_passage_NP, propositions)[1].tolist()))
-    place = {int(row): number for number, row in enumerate(passages)}
-    spot = {int(row): number for number, row in enumerate(names)}
+    names = np.sort(top_rows(np.diff(index.name_proposition_EN.indptr).astype(np.float32), limit))
+    propositions = take_turns(index.name_proposition_EN, names, limit)
+    summaries = np.sort(top_rows(data.summary_layer_S.astype(np.float32), limit))
+    passage_total, proposition_total = len(data.passage_ids), len(data.proposition_ids)
+    holders = sp.csr_array(sp.vstack([index.proposition_passage_NP, data.summary_member_SX[:, :passage_total]]))
+    passages = take_turns(holders, np.concatenate([propositions, proposition_total + summaries]), limit)
 
-    def node(row: int) -> list[Any]:
-        return ["passage", place[row]] if row < len(data.passage_ids) else ["summary", row - len(data.passage_ids)]
-
+    place_E = {row: place for place, row in enumerate(names.tolist())}
+    place_P = {row: place for place, row in enumerate(passages.tolist())}
+    nodes = {row: ("passage", place) for row, place in place_P.items()}
+    nodes |= {passage_total + row: ("summary", place) for place, row in enumerate(summaries.tolist())}
     return {
-        "left_out": len(data.name_ids) - len(names),
-        "names": [data.name_texts[row] for row in names],
+        "totals": {
+            "names": len(data.name_ids),
+            "propositions": proposition_total,
+            "passages": passage_total,
+            "summaries": len(data.summary_ids),
+        },
+        "names": [
+            {"text": data.name_texts[row], "synonyms": _held(data.synonym_EE, row, place_E)} for row in names.tolist()
+        ],
         "propositions": [
             {
                 "text": data.proposition_texts[row],
-                "names": [spot[e] for e in data.proposition_name_NE[[row], :].indices.tolist() if e in spot],
-                "passages": [place[p] for p in index.proposition_passage_NP[[row], :].indices.tolist()],
+                "names": _held(data.proposition_name_NE, row, place_E),
+                "passages": _held(index.proposition_passage_NP, row, place_P),
             }
-            for row in propositions
+            for row in propositions.tolist()
         ],
         "passages": [
-            {"title": found.title or found.source, "text": found.text} for found in map(index.passage, passages)
+            {"title": found.title or found.source, "text": found.text}
+            for found in map(index.passage, passages.tolist())
         ],
         "summaries": [
-            {"layer": int(data.summary_layer_S[row]), "text": data.summary_texts[row], "members": list(map(node, each))}
-            for row, each in members.items()
+            {
+                "layer": int(data.summary_layer_S[row]),
+                "text": data.summary_texts[row],
+                "members": _held(data.summary_member_SX, row, nodes),
+                "parts": int(np.diff(data.summary_member_SX.indptr)[row]),
+            }
+            for row in summaries.tolist()
         ],
     }
+
+
+def take_turns(block: sp.csr_array, rows: Ints, limit: int) -> Ints:
+    """At most `limit` columns of the given rows, sorted: every row's first entry, then every row's second, and so on.
+
+    >>> take_turns(sp.csr_array(np.array([[1, 1, 1, 0], [0, 0, 0, 1]])), np.array([0, 1]), 3).tolist()
+    [0, 1, 3]
+    """
+    position_X, column_X = expand_rows(block, rows)
+    turn_X = np.arange(len(position_X)) - np.searchsorted(position_X, position_X)
+    earliest_C = np.full(block.shape[1], np.inf, np.float32)
+    np.minimum.at(earliest_C, column_X, turn_X.astype(np.float32))
+    return np.sort(top_rows(-earliest_C, min(limit, int(np.isfinite(earliest_C).sum()))))
 
 
 def script_json(value: object) -> str:
@@ -70,7 +110,7 @@ def script_json(value: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _escaped(text: str) -> str:
-    from html import escape
-
-    return escape(text)
+def _held(block: sp.csr_array, row: int, places: Mapping[int, T]) -> list[T]:
+    """The places on the page of a row's columns, without those that are left out."""
+    columns = block.indices[block.indptr[row] : block.indptr[row + 1]].tolist()
+    return [places[column] for column in columns if column in places]

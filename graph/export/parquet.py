@@ -1,15 +1,16 @@
-"""Parquet, for data tools (datasets, pandas, DuckDB): a table for each kind of node, with its vectors, and one of all edges."""
+"""Parquet, for data tools (datasets, pandas, DuckDB): a table for each kind of node, with its vectors, one of statements, one of edges."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from graph.data import VECTOR_FIELDS
-from graph.export.parts import NODE_KINDS, Edge, Node, NodeKind, edges, nodes
+from graph.export.parts import NODE_KINDS, NodeKind, edges, nodes, statements
 from graph.index import Index
 from graph.types import Floats
 
@@ -31,49 +32,49 @@ COLUMNS: dict[NodeKind, dict[str, pa.DataType]] = {
     "topic": {"id": TEXT, "text": TEXT},
     "summary": {"id": TEXT, "layer": WHOLE, "text": TEXT},
 }
+STATEMENT_COLUMNS = {"proposition": TEXT, "passage": TEXT, "start": WHOLE, "end": WHOLE}
 EDGE_COLUMNS = {"kind": TEXT, "source": TEXT, "target": TEXT, "weight": pa.float64()}
 
 
 def write_parquet(index: Index, folder: Path) -> dict[str, int]:
-    """Write documents.parquet, …, edges.parquet into the new `folder`; how many nodes and edges were written.
+    """Write documents.parquet, …, statements.parquet, edges.parquet into the new `folder`; how many rows were written.
 
-    Tables of what has vectors have a column "vector", a list of D floats. Ends of edges are "kind:id".
+    Tables of what has vectors have a column "vector", a list of D floats. Ends of edges are "kind:id", those of
+    statements ids. Tables have columns of their own, so a reader opens them one by one.
     """
     folder.mkdir()
-    written = {kind: _write_nodes(index, kind, folder / f"{TABLES[kind]}.parquet") for kind in NODE_KINDS}
-    return {"nodes": sum(written.values()), "edges": _write_edges(edges(index), folder / "edges.parquet")}
+    written = [_write_nodes(index, kind, folder / f"{TABLES[kind]}.parquet") for kind in NODE_KINDS]
+    return {
+        "nodes": sum(written),
+        "statements": _write_rows(map(vars, statements(index)), STATEMENT_COLUMNS, folder / "statements.parquet"),
+        "edges": _write_rows(map(vars, edges(index)), EDGE_COLUMNS, folder / "edges.parquet"),
+    }
 
 
 def _write_nodes(index: Index, kind: NodeKind, file: Path) -> int:
-    vectors_ND: Floats | None = None
-    if TABLES[kind] in VECTOR_FIELDS:
-        vectors_ND = getattr(index.data, VECTOR_FIELDS[TABLES[kind]][1])
-    columns = dict(COLUMNS[kind])
-    if vectors_ND is not None:
-        columns["vector"] = pa.list_(pa.float32(), vectors_ND.shape[1])
-    found, count = nodes(index, kind), 0
-    with pq.ParquetWriter(file, pa.schema(columns)) as out:
-        while part := list(islice(found, ROWS_AT_ONCE)):
-            out.write_table(_table(part, COLUMNS[kind], vectors_ND, count))
+    rows = (node.values for node in nodes(index, kind))
+    if TABLES[kind] not in VECTOR_FIELDS:
+        return _write_rows(rows, COLUMNS[kind], file)
+    return _write_rows(rows, COLUMNS[kind], file, getattr(index.data, VECTOR_FIELDS[TABLES[kind]][1]))
+
+
+def _write_rows(
+    rows: Iterable[Mapping[str, Any]], columns: dict[str, pa.DataType], file: Path, vectors_ND: Floats | None = None
+) -> int:
+    """Write the rows, ROWS_AT_ONCE in memory at a time, each with its vector if there are any; how many there were."""
+    found, schema, count = iter(rows), pa.schema(columns), 0
+    vector = pa.list_(pa.float32(), 0 if vectors_ND is None else vectors_ND.shape[1])
+    with pq.ParquetWriter(file, schema if vectors_ND is None else schema.append(pa.field("vector", vector))) as out:
+        for part in _parts(found):
+            table = pa.Table.from_pylist(part, schema)
+            if vectors_ND is not None:
+                flat = np.ascontiguousarray(vectors_ND[count : count + len(part)], np.float32).ravel()
+                table = table.append_column("vector", pa.FixedSizeListArray.from_arrays(pa.array(flat), type=vector))
+            out.write_table(table)
             count += len(part)
     return count
 
 
-def _table(part: list[Node], columns: dict[str, pa.DataType], vectors_ND: Floats | None, start: int) -> pa.Table:
-    arrays = {name: pa.array([node.values[name] for node in part], kind) for name, kind in columns.items()}
-    if vectors_ND is not None:
-        flat = np.ascontiguousarray(vectors_ND[start : start + len(part)], np.float32).ravel()
-        arrays["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(flat), vectors_ND.shape[1])
-    return pa.table(arrays)
-
-
-def _write_edges(found: Iterator[Edge], file: Path) -> int:
-    count = 0
-    with pq.ParquetWriter(file, pa.schema(EDGE_COLUMNS)) as out:
-        while part := list(islice(found, ROWS_AT_ONCE)):
-            columns = {
-                name: pa.array([getattr(edge, name) for edge in part], kind) for name, kind in EDGE_COLUMNS.items()
-            }
-            out.write_table(pa.table(columns))
-            count += len(part)
-    return count
+def _parts(rows: Iterator[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    while part := list(islice(rows, ROWS_AT_ONCE)):
+        yield part

@@ -1,6 +1,6 @@
-"""The typed nodes and edges of an index, in canonical order; every format writes what this file yields.
+"""The typed nodes and edges of an index and its statements, in canonical order; the formats write what this file yields.
 
-Legend: U documents, P passages, N propositions, E names, K topics, S summaries; X = P + S the nodes of the similarity graph.
+Legend: U documents, P passages, N propositions, E names, K topics, M statements, S summaries; X = P + S the nodes of the similarity graph.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,6 +36,16 @@ class Edge:
     source: str
     target: str
     weight: float
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Where a proposition is stated: ids, and the characters start ≤ i < end of the passage's document."""
+
+    proposition: str
+    passage: str
+    start: int
+    end: int
 
 
 def nodes(index: Index, kind: NodeKind) -> Iterator[Node]:
@@ -92,6 +102,14 @@ def edges(index: Index) -> Iterator[Edge]:
     yield from _entries("about", sp.csr_array(data.topic_proposition_KN.T), proposition, topic)
     yield from _entries("sums up", data.summary_member_SX, summary, node)
     yield from _entries("similar", sp.triu(data.similarity_XX), node, node)
+
+
+def statements(index: Index) -> Iterator[Statement]:
+    """All statements, by proposition."""
+    data = index.data
+    columns = data.statement_proposition_M, data.statement_passage_M, data.statement_start_M, data.statement_end_M
+    for proposition, passage, start, end in zip(*columns, strict=True):
+        yield Statement(data.proposition_ids[proposition], data.passage_ids[passage], int(start), int(end))
 
 
 def _entries(

@@ -19,6 +19,8 @@ from graph.retrieve.paths import retrieve_paths
 from graph.retrieve.query import Query
 from graph.retrieve.rerank import RERANK_DEPTH, open_reranker, rerank
 from graph.retrieve.settings import Mode, RetrieveSettings
+from graph.retrieve.statements import retrieve_statements
+from graph.retrieve.topics import retrieve_topics
 from graph.retrieve.walk import retrieve_walk
 from graph.types import Evidence, LanguageModel, Trace
 
@@ -34,6 +36,8 @@ STRATEGIES: dict[Mode, Strategy] = {
     "paths": retrieve_paths,
     "local": retrieve_local,
     "global": retrieve_global,
+    "statements": retrieve_statements,
+    "topics": retrieve_topics,
 }
 MODES: tuple[Mode, ...] = get_args(Mode)
 

@@ -8,25 +8,41 @@ from graph.index import Index
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.settings import RetrieveSettings
-from graph.types import Evidence, Scored, Trace
+from graph.types import Evidence, Floats, Ints, Passage, Scored, Summary, Trace
 
 
 def retrieve_hierarchy(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k nodes over every layer; the trace tells how many came from each."""
     data = index.data
     passages = len(data.passage_ids)
-    scores_X = np.concatenate([data.passage_vectors_PD @ query.vector_D, data.summary_vectors_SD @ query.vector_D])
+    scores_X = node_scores(index, query.vector_D)
     rows = top_rows(scores_X, settings.top_k)
     kinds = Counter(
         "passages" if row < passages else layer_name(int(data.summary_layer_S[row - passages])) for row in rows
     )
+    found, summaries = nodes_in(index, rows, scores_X)
     return Evidence(
         query=query.text,
-        passages=tuple(Scored(index.passage(int(row)), float(scores_X[row])) for row in rows if row < passages),
-        summaries=tuple(
-            Scored(index.summary(int(row - passages)), float(scores_X[row])) for row in rows if row >= passages
-        ),
+        passages=found,
+        summaries=summaries,
         trace=Trace("hierarchy", tuple(f"{count} of {len(rows)} from {kind}" for kind, count in sorted(kinds.items()))),
+    )
+
+
+def node_scores(index: Index, query_D: Floats) -> Floats:
+    """The cosine of every node, passages and then summaries: float32[X]."""
+    data = index.data
+    return np.concatenate([data.passage_vectors_PD @ query_D, data.summary_vectors_SD @ query_D])
+
+
+def nodes_in(
+    index: Index, rows: Ints, scores_X: Floats
+) -> tuple[tuple[Scored[Passage], ...], tuple[Scored[Summary], ...]]:
+    """The passages and the summaries among the given nodes, each in the order given, with their scores."""
+    passages = len(index.data.passage_ids)
+    return (
+        tuple(Scored(index.passage(int(row)), float(scores_X[row])) for row in rows if row < passages),
+        tuple(Scored(index.summary(int(row - passages)), float(scores_X[row])) for row in rows if row >= passages),
     )
 
 

@@ -9,7 +9,9 @@ from graph.config import Settings
 from graph.errors import UserError
 from graph.filters import Condition, parse_condition
 
-Mode = Literal["dense", "lexical", "hybrid", "naive", "hierarchy", "walk", "paths", "local", "global"]
+Mode = Literal[
+    "dense", "lexical", "hybrid", "naive", "hierarchy", "walk", "paths", "local", "global", "statements", "topics"
+]
 Selector = Literal["threshold", "llm"]
 
 
@@ -19,6 +21,9 @@ class RetrieveSettings(Settings):
     mode: Mode = Field("dense", description="strategy")
     top_k: int = Field(
         5, ge=1, le=10_000, description="items to return: passages, propositions or nodes, as the mode ranks them"
+    )
+    unit: Literal["passages", "propositions"] = Field(
+        "passages", description="what statements and topics return: passages, or the propositions themselves"
     )
     where: tuple[str, ...] = Field((), description="conditions on documents, such as year>=1990 or source=reports/*")
     selector: Selector = Field("threshold", description="what chooses among propositions in local, global and plan")

@@ -1,5 +1,7 @@
 """`paths` and `local`: declared edges, hand-worked scores, and no trace of one query in the next (NOTES behaviours 18, 20, 22)."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -26,15 +28,17 @@ def test_a_path_of_one_scores_its_cosine_and_lengths_share_one_scale() -> None:
 
 def test_every_hop_of_a_path_is_a_declared_edge_or_a_fresh_start(isles: Index) -> None:
     rows = np.arange(len(isles.data.proposition_ids))
-    query = isles.encode_queries(["Who founded the yard that built the Lantern?"])[0]
-    found = beam_search(isles, rows, query)
     near = neighbours(isles, rows).toarray() > 0
-    starts = set(top_rows(isles.data.proposition_vectors_ND @ query, 3).tolist())
-    assert any(len(path.propositions) == 3 for path in found) and near.any() and not near.diagonal().any()
-    for path in found:
-        assert len(set(path.propositions)) == len(path.propositions)
-        assert all(near[a, b] or b in starts for a, b in zip(path.propositions, path.propositions[1:], strict=False))
-    assert [path.score for path in found] == sorted((path.score for path in found), reverse=True)
+    assert near.any() and not near.diagonal().any()
+    questions = ["Who founded the yard that built the Lantern?", *isles.data.proposition_texts]
+    for query in isles.encode_queries(questions):
+        found = beam_search(isles, rows, query)
+        starts = set(top_rows(isles.data.proposition_vectors_ND @ query, 3).tolist())
+        assert any(len(path.propositions) == 3 for path in found)
+        for path in found:
+            assert len(set(path.propositions)) == len(path.propositions)
+            assert all(near[a, b] or b in starts for a, b in pairwise(path.propositions))
+        assert [path.score for path in found] == sorted((path.score for path in found), reverse=True)
 
 
 def test_selection_keeps_what_is_near_in_order_and_once(isles: Index) -> None:

@@ -34,6 +34,8 @@ def test_identical_texts_are_neighbours_at_cosine_one_and_never_their_own() -> N
     graph = similarity_graph(vectors_ND, 2, 0.9)
     assert graph.diagonal().max() == 0 and graph.data.min() > 0.9999
     assert all(graph[[i], :].nnz >= 2 for i in range(5))
+    exact = np.tile(np.array([[0.6, 0.8]], np.float32), (3, 1))
+    assert similarity_graph(exact, 5, 1.0).nnz == 6
 
 
 def test_fewer_than_two_nodes_have_no_edges() -> None:

@@ -1,0 +1,52 @@
+"""`topics` (HLG §4.2, TopicGraphRAG): topics near to the question, top down, and its keywords, bottom up, meet in a beam.
+
+A topic is what a model called one while reading, and lies where the mean of its propositions does. In an index that was read by
+rules, which name none, each document is a topic: in the paper, too, a topic mostly belongs to one document.
+
+Legend: K topics, N propositions.
+"""
+
+import numpy as np
+import scipy.sparse as sp
+
+from graph.index import Index
+from graph.retrieve.gather import expand_rows
+from graph.retrieve.keywords import keyword_propositions, keywords_of
+from graph.retrieve.query import Query
+from graph.retrieve.rank import top_rows
+from graph.retrieve.settings import RetrieveSettings
+from graph.retrieve.statements import INITIAL, rank_statements
+from graph.types import Evidence
+
+TOPICS = 50
+PER_TOPIC = 8
+"""Propositions of a topic that paths may start from, the nearest to the question."""
+
+
+def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
+    """Top k passages (or propositions), as `statements` ranks them, from other starts."""
+    cosines_N = index.data.proposition_vectors_ND @ query.vector_D
+    proposition_KN = topic_blocks(index)
+    sizes_K = np.maximum(np.diff(proposition_KN.indptr), 1)
+    chosen = top_rows((proposition_KN @ cosines_N) / sizes_K, TOPICS)
+    place, rows = expand_rows(proposition_KN, chosen)
+    order = np.lexsort((rows, -cosines_N[rows], place))
+    rank_in_topic = np.arange(len(order)) - np.searchsorted(place[order], place[order])
+    of_topics = np.unique(rows[order][rank_in_topic < PER_TOPIC])
+    by_keyword = keyword_propositions(index, keywords_of(index, query.text), cosines_N, INITIAL)
+    starts = np.union1d(by_keyword, of_topics)
+    first = f"{len(chosen)} topics, {len(starts)} propositions to start from"
+    return rank_statements(index, query, settings, starts, cosines_N, ("topics", first))
+
+
+def topic_blocks(index: Index) -> sp.csr_array:
+    """The propositions of each topic, or of each document where no topics were read: CSR[K, N] of ones."""
+    data = index.data
+    if len(data.topic_ids):
+        block = data.topic_proposition_KN.copy()
+    else:
+        passages, documents = len(data.passage_ids), len(data.document_sources)
+        owner = (np.ones(passages, np.float32), (data.passage_document_P, np.arange(passages)))
+        block = sp.csr_array(sp.csr_array(owner, (documents, passages)) @ data.passage_proposition_PN)
+    block.data[:] = 1
+    return block

@@ -14,14 +14,13 @@ from graph.errors import UserError
 from graph.lock import writer_lock
 from graph.own_settings import keep_settings
 from graph.reading import no_model, read_quarantined, reading_facts
-from graph.seal import LEDGER, check_seal, seal_of, set_ledger_aside
+from graph.seal import AGAIN, LEDGER, check_seal, has_ledger, seal_of, set_ledger_aside
 from graph.settings import IndexSettings
 from graph.store import FILE, Store, read_settings
 from graph.types import Floats, OpenModel
 
 COUNTED = ("documents", "passages", "propositions", "names", "statements", "mentions", "topics", "facts", "summaries")
 UNFINISHED = "the last run did not finish"
-AGAIN = "index the documents into a new folder: modegraph index SRC --out NEW"
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ def _store_damage(folder: Path) -> list[Damage]:
     if not (folder / FILE).exists():
         return [Damage(FILE, "missing", AGAIN)]
     found = [_sealed_damage(folder, FILE, AGAIN)]
-    if (folder / LEDGER).exists():
+    if has_ledger(folder):
         found.append(_sealed_damage(folder, LEDGER, f"modegraph repair {folder}"))
     return [damage for damage in found if damage is not None]
 
@@ -184,7 +183,8 @@ def _sealed_damage(folder: Path, file: str, repair: str) -> Damage | None:
         return Damage(file, UNFINISHED, f"modegraph resume {folder}")
     if state == "illegible":
         return Damage(seal_of(file), "a changed byte", f"modegraph repair {folder}")
-    return Damage(file, "its bytes are not those of the last run", repair) if state == "damaged" else None
+    problem = "its bytes are not those of the last run" if (folder / file).exists() else "missing"
+    return Damage(file, problem, repair) if state == "damaged" else None
 
 
 def repair_index(folder: Path, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:

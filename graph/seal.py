@@ -1,13 +1,16 @@
 """Seals: the checksums of index.sqlite and of its call ledger, as the last finished run left them.
 
-A missing seal means that a run did not finish (`modegraph resume` does); a seal that does not match means damage.
+A missing seal means that a run did not finish (`modegraph resume` does); a seal that does not match means damage. A ledger
+that SQLite cannot read is damaged, sealed or not.
 """
 
+import glob
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from graph.arrays import checksum
 from graph.errors import UserError
@@ -15,7 +18,12 @@ from graph.store import FILE
 
 LEDGER = "ledger.sqlite"
 SET_ASIDE = ".damaged"
-"""Added to the name of a damaged ledger; a new one in its place takes over what can still be read of it (serve/ledger.py)."""
+"""Added to the name of a damaged ledger, with a number from the second on; a new one in its place takes over what is sound in
+them (serve/ledger.py)."""
+AGAIN = "index the documents into a new folder: modegraph index SRC --out NEW"
+_WAL_FILES = ("-wal", "-shm")
+
+Seal = Literal["intact", "unfinished", "damaged", "illegible"]
 
 
 def seal_of(file: str) -> str:
@@ -27,14 +35,12 @@ def seal_of(file: str) -> str:
 def unsealed(folder: Path) -> Iterator[None]:
     """Break the seals while an index is written; seal it again at the end, or when nothing was changed after all.
 
-    UserError when the call ledger is not as the last run left it.
+    UserError when index.sqlite or the call ledger is not as the last run left it: a new seal would hide that.
     """
-    if (folder / LEDGER).exists() and check_seal(folder, LEDGER) == "damaged":
-        raise UserError(
-            f"{folder / LEDGER}: its bytes are not those of the last run",
-            "a sound call ledger",
-            f"run: modegraph repair {folder} (what can be read of it is kept)",
-        )
+    if (folder / FILE).exists():
+        _check_sound(folder, FILE, AGAIN)
+    if has_ledger(folder):
+        _check_sound(folder, LEDGER, f"run: modegraph repair {folder} (what can be read of it is kept)")
     seal = folder / seal_of(FILE)
     before = checksum(folder / FILE) if seal.exists() and check_seal(folder, FILE) == "intact" else None
     seal.unlink(missing_ok=True)
@@ -50,24 +56,53 @@ def unsealed(folder: Path) -> Iterator[None]:
     _write(seal, checksum(folder / FILE))
 
 
-def check_seal(folder: Path, file: str) -> Literal["intact", "unfinished", "damaged", "illegible"]:
+def _check_sound(folder: Path, file: str, remedy: str) -> None:
+    if check_seal(folder, file) == "damaged":
+        raise UserError(f"{folder / file}: its bytes are not those of the last run", "the file as it was sealed", remedy)
+
+
+def has_ledger(folder: Path) -> bool:
+    """Whether there is a call ledger, or was one when the index was sealed."""
+    return (folder / LEDGER).exists() or (folder / seal_of(LEDGER)).exists()
+
+
+def check_seal(folder: Path, file: str) -> Seal:
     """Whether a file is as the last finished run left it; "illegible" when the seal itself has a changed byte."""
     seal = folder / seal_of(file)
     if not seal.exists():
-        return "unfinished"
+        return "damaged" if file == LEDGER and not _readable(folder / file) else "unfinished"
     lines = seal.read_bytes().split(b"\n")
     if len(lines) != 2 or lines[0] != lines[1]:
         return "illegible"
-    return "intact" if checksum(folder / file).encode() == lines[0] else "damaged"
+    return "intact" if (folder / file).exists() and checksum(folder / file).encode() == lines[0] else "damaged"
 
 
 def set_ledger_aside(folder: Path) -> None:
-    """Rename a damaged ledger, so that a new one is begun from its sound rows."""
-    for suffix in ("", "-wal", "-shm"):
-        file = folder / (LEDGER + suffix)
-        if file.exists():
-            file.replace(folder / (LEDGER + SET_ASIDE + suffix))
+    """Rename a damaged ledger, so that a new one is begun from its sound rows; earlier ones stay."""
     (folder / seal_of(LEDGER)).unlink(missing_ok=True)
+    if not (folder / LEDGER).exists():
+        return
+    number = 1 + len(set_aside(folder / LEDGER))
+    target = LEDGER + SET_ASIDE + ("" if number == 1 else str(number))
+    for suffix in (*_WAL_FILES, ""):
+        if (folder / (LEDGER + suffix)).exists():
+            (folder / (LEDGER + suffix)).replace(folder / (target + suffix))
+
+
+def set_aside(ledger: Path) -> list[Path]:
+    """The damaged ledgers that were renamed to make room for this one."""
+    found = ledger.parent.glob(glob.escape(ledger.name + SET_ASIDE) + "*")
+    return sorted(file for file in found if not file.name.endswith(_WAL_FILES))
+
+
+def _readable(ledger: Path) -> bool:
+    """Whether SQLite finds its way through all of the file."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(ledger))}?mode=ro", uri=True)) as database:
+            (found,) = database.execute("PRAGMA quick_check").fetchone()
+            return bool(found == "ok")
+    except sqlite3.DatabaseError:
+        return False
 
 
 def _seal_ledger(folder: Path) -> None:

@@ -172,9 +172,11 @@ def _iterate(chain: Chain, restart: Floats, damping: float, tolerance: float) ->
 
 
 def restart_at(rows: Ints, vertices: int) -> Floats:
-    """A restart column [V, 1] spread evenly over `rows`; UserError is the caller's: no rows is a ValueError."""
+    """A restart column [V, 1] spread evenly over `rows`; ValueError for no rows, and for one that is no vertex."""
     if len(rows) == 0:
         raise ValueError("a walk needs at least one seed")
+    if min(rows) < 0 or max(rows) >= vertices:
+        raise ValueError(f"seeds {min(rows)} to {max(rows)}: a graph of {vertices} vertices has rows from 0")
     restart_V1 = np.zeros((vertices, 1), np.float32)
     restart_V1[rows, 0] = 1 / len(rows)
     return restart_V1

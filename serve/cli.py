@@ -20,7 +20,7 @@ ContextTokens = Annotated[
     int | None, typer.Option(help="The longest context, in the model's tokens; passages that do not fit are left out.")
 ]
 TraceFile = Annotated[Path | None, typer.Option(help="Write settings, evidence and trace to this file, as JSON.")]
-MODES = "dense, lexical, hybrid, naive, hierarchy, walk, paths, local, global, statements, topics"
+MODES = "dense, lexical, hybrid, naive, hierarchy, walk, paths, local, global, statements, topics, plan, auto"
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:

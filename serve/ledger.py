@@ -11,19 +11,19 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from urllib.parse import quote
 
 import stamina
 
 from graph.errors import UserError
 from graph.ids import content_id
-from graph.seal import SET_ASIDE
+from graph.seal import SET_ASIDE, set_aside
 from graph.types import Completion, CompletionRequest
+from serve.salvage import PAGE_BYTES, Row, salvage_rows
 from serve.types import Engine
 
 THREADS = 8
@@ -34,7 +34,6 @@ CREATE TABLE calls (
     prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, hash TEXT NOT NULL
 ) WITHOUT ROWID
 """
-_Row = tuple[str, str, str, int, int, str]
 
 
 @dataclass(frozen=True)
@@ -140,14 +139,16 @@ def _open_database(file: Path) -> sqlite3.Connection:
         file.parent.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(file, timeout=LOCK_TIMEOUT_S, check_same_thread=False)
         database.text_factory = _decode
+        database.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         _write_ahead(database)
         database.execute("PRAGMA synchronous = FULL")
         with database:
             database.execute("BEGIN IMMEDIATE")
             if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is None:
                 database.execute(_TABLE)
-                for row in _readable_rows(file.with_name(file.name + SET_ASIDE)):
-                    _insert(database, row)
+                for damaged in set_aside(file):
+                    for row in filter(_sound, salvage_rows(damaged)):
+                        _insert(database, row)
         database.execute("SELECT hash FROM calls LIMIT 0")
     return database
 
@@ -167,7 +168,7 @@ def _told(file: Path) -> Iterator[None]:
         raise UserError(
             f"{file}: no call ledger ({problem})",
             "a new file, or a ledger of this version",
-            "move it away: its calls are then made again",
+            f"rename it to {file.name}{SET_ASIDE}: what is sound in it is then taken over",
         ) from None
 
 
@@ -180,24 +181,12 @@ def _row_hash(key: str, model: str, text: str, prompt_tokens: int, completion_to
     return content_id(key, model, text, str(prompt_tokens), str(completion_tokens))
 
 
-def _sound(row: _Row) -> bool:
+def _sound(row: Row) -> bool:
     return None not in row and row[-1] == _row_hash(*row[:-1])
 
 
-def _insert(database: sqlite3.Connection, row: _Row) -> None:
+def _insert(database: sqlite3.Connection, row: Row) -> None:
     database.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
-
-
-def _readable_rows(damaged: Path) -> Iterator[_Row]:
-    """The rows of a damaged ledger that are as they were written, as far as SQLite reads; none if there is no such file."""
-    if not damaged.exists():
-        return
-    with closing(sqlite3.connect(f"file:{quote(str(damaged))}?mode=ro", uri=True)) as database:
-        database.text_factory = _decode
-        try:
-            yield from filter(_sound, database.execute("SELECT * FROM calls"))
-        except sqlite3.DatabaseError:
-            return
 
 
 def _groups(

@@ -42,7 +42,8 @@ def page_data(index: Index, limit: int) -> dict[str, Any]:
     (`take_turns`); the summaries of the highest layers. Links are positions in the lists of the page.
     """
     data = index.data
-    names = np.sort(top_rows(np.diff(index.name_proposition_EN.indptr).astype(np.float32), limit))
+    mentions_E = np.diff(index.name_proposition_EN.indptr)
+    names = np.sort(top_rows(mentions_E.astype(np.float32), limit))
     propositions = take_turns(index.name_proposition_EN, names, limit)
     summaries = np.sort(top_rows(data.summary_layer_S.astype(np.float32), limit))
     passage_total, proposition_total = len(data.passage_ids), len(data.proposition_ids)
@@ -61,7 +62,12 @@ def page_data(index: Index, limit: int) -> dict[str, Any]:
             "summaries": len(data.summary_ids),
         },
         "names": [
-            {"text": data.name_texts[row], "synonyms": _held(data.synonym_EE, row, place_E)} for row in names.tolist()
+            {
+                "text": data.name_texts[row],
+                "mentions": int(mentions_E[row]),
+                "synonyms": _held(data.synonym_EE, row, place_E),
+            }
+            for row in names.tolist()
         ],
         "propositions": [
             {

@@ -7,6 +7,7 @@ from typing import get_args
 
 from graph.errors import UserError
 from graph.index import Index
+from graph.retrieve.auto import retrieve_auto
 from graph.retrieve.caller import Caller, Spent
 from graph.retrieve.dense import retrieve_dense
 from graph.retrieve.global_mode import retrieve_global
@@ -16,6 +17,7 @@ from graph.retrieve.lexical import retrieve_lexical
 from graph.retrieve.local import retrieve_local
 from graph.retrieve.naive import retrieve_naive
 from graph.retrieve.paths import retrieve_paths
+from graph.retrieve.plan import retrieve_plan
 from graph.retrieve.query import Query
 from graph.retrieve.rerank import RERANK_DEPTH, open_reranker, rerank
 from graph.retrieve.settings import Mode, RetrieveSettings
@@ -38,6 +40,8 @@ STRATEGIES: dict[Mode, Strategy] = {
     "global": retrieve_global,
     "statements": retrieve_statements,
     "topics": retrieve_topics,
+    "plan": retrieve_plan,
+    "auto": retrieve_auto,
 }
 MODES: tuple[Mode, ...] = get_args(Mode)
 

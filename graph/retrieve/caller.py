@@ -54,7 +54,8 @@ class Caller:
         """One structured reply to each of `users` (asked together), each after the same `system` message.
 
         An unusable reply (not of `kind`, or cut at `max_tokens`) is asked for once more, with what was wrong; None where
-        that fails too, and where the server refuses the request. Raises ModelGone when the model does not answer.
+        that fails too, and where the server refuses the request. Raises ModelGone when the model does not answer; when it goes
+        away before a second asking, the replies that it gave stand.
         """
         first = [
             CompletionRequest(
@@ -64,7 +65,12 @@ class Caller:
         ]
         replies = self._read(kind, first)
         again = [(row, reply) for row, reply in enumerate(replies) if isinstance(reply, _Unusable)]
-        second = self._read(kind, [_asked_again(first[row], reply) for row, reply in again])
+        try:
+            second = self._read(kind, [_asked_again(first[row], reply) for row, reply in again])
+        except ModelGone:
+            if len(again) == len(replies):
+                raise
+            second = [None] * len(again)
         for (row, _), reply in zip(again, second, strict=True):
             replies[row] = reply
         return [None if isinstance(reply, _Unusable) else reply for reply in replies]

@@ -59,7 +59,7 @@ def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Ev
 
 
 def explore(index: Index, scores_N: Floats, prior_P: Floats, keep: int) -> Ints:
-    """The `keep` passages with the most mass around the names of the best propositions, ascending."""
+    """The `keep` passages with the most mass around the names of the best propositions, ascending; none of an empty index."""
     names = len(index.data.name_ids)
     best = top_rows(scores_N, EXPLORE_PROPOSITIONS)
     from_R, name_R = expand_rows(index.data.proposition_name_NE, best)
@@ -68,6 +68,8 @@ def explore(index: Index, scores_N: Floats, prior_P: Floats, keep: int) -> Ints:
     seeds = top_rows(weights_E, min(EXPLORE_NAMES, int((weights_E > 0).sum())))
     restart_V = np.concatenate([np.zeros(names, np.float32), PRIOR_WEIGHT * prior_P])
     restart_V[seeds] = 1
+    if not restart_V.any():
+        return np.zeros(0, np.int64)
     mass_V = personalised_pagerank(index.association_chain, restart_V[:, None], EXPLORE_DAMPING, EXPLORE_TOLERANCE)[
         :, 0
     ]
@@ -110,8 +112,9 @@ def tell_path(index: Index, passage: int, paths: list[Path]) -> tuple[str, ...]:
 
 
 def path_score(vectors_LD: Floats, cosines_L: Floats) -> float:
-    """Cosine of the question with the mean of a path's unit vectors (L propositions)."""
-    return float(cosines_L.sum() / np.linalg.norm(vectors_LD.sum(axis=0)))
+    """Cosine of the question with the mean of a path's unit vectors (L propositions); 0 where they cancel out."""
+    length = float(np.linalg.norm(vectors_LD.sum(axis=0)))
+    return float(cosines_L.sum()) / length if length > 0 else 0.0
 
 
 def neighbours(index: Index, propositions_k: Ints) -> sp.csr_array:

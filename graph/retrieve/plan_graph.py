@@ -102,10 +102,10 @@ def fill_placeholders(text: str, answers: Mapping[int, str]) -> str:
     return _PLACEHOLDER.sub(lambda match: named[match[1]], text)
 
 
-def needed_by(text: str) -> list[str]:
+def placeholders_of(text: str) -> list[str]:
     """The names in a text's placeholders, each once, in order.
 
-    >>> needed_by("Did {2} marry {1} or {2}?")
+    >>> placeholders_of("Did {2} marry {1} or {2}?")
     ['2', '1']
     """
     return list(dict.fromkeys(_PLACEHOLDER.findall(text)))
@@ -113,7 +113,7 @@ def needed_by(text: str) -> list[str]:
 
 def undeclared_placeholders(text: str, declared: Sequence[int]) -> list[str]:
     """The placeholders of a text that name none of `declared`."""
-    return [name for name in needed_by(text) if name not in map(str, declared)]
+    return [name for name in placeholders_of(text) if name not in map(str, declared)]
 
 
 def _fault_of_step(step: SubQuestion, ids: Sequence[int]) -> Refusal | None:

@@ -4,6 +4,7 @@ Legend: P passages, S summaries, X nodes (passages, then summaries), k nodes fou
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.settings import RetrieveSettings
 from graph.retrieve.walk import passages_of, retrieve_walk
-from graph.types import Evidence, Floats, Ints, Passage
+from graph.types import Evidence, Finding, Floats, Ints, Passage
 
 QUALITY_WEIGHT: dict[Kind, float] = {"specific": 0.6, "abstract": 0.75}
 """α: what the retrieval's own score counts, the rest being nearness to the answers before."""
@@ -32,13 +33,35 @@ class Found:
     told: tuple[tuple[str, ...], ...]
 
 
-def find_nodes(index: Index, query: Query, kind: Kind, depth: int) -> Found:
-    """The `depth` best nodes: passages by `walk` for a specific question, passages and summaries for an abstract one."""
+@dataclass(frozen=True)
+class Asked:
+    """A question of a plan as it is asked: answers filled in, and the findings that it rests on."""
+
+    text: str
+    kind: Kind
+    rests_on: tuple[Finding, ...]
+
+
+def search_all(index: Index, asked: Sequence[Asked], settings: RetrieveSettings) -> list[Found]:
+    """The `settings.top_k` best nodes for each question, reranked by the findings that it rests on, if there are any."""
+    vectors_QD = index.encode_queries([each.text for each in asked])
+    found = []
+    for each, vector_D in zip(asked, vectors_QD, strict=True):
+        nodes = find_nodes(index, Query(each.text, vector_D), each.kind, settings)
+        if each.rests_on:
+            resolved = " ".join(f"{finding.question} {finding.answer}" for finding in each.rests_on)
+            nodes = rerank_nodes(index, nodes, each.kind, index.encode_queries([resolved])[0])
+        found.append(nodes)
+    return found
+
+
+def find_nodes(index: Index, query: Query, kind: Kind, settings: RetrieveSettings) -> Found:
+    """The best nodes: passages by `walk` for a specific question, passages and summaries for an abstract one."""
     if kind == "abstract":
         scores_X = node_scores(index, query.vector_D)
-        rows_k = top_rows(scores_X, depth)
+        rows_k = top_rows(scores_X, settings.top_k)
         return Found(query.text, rows_k, scores_X[rows_k], (("near to it by itself",),) * len(rows_k))
-    found = retrieve_walk(index, query, RetrieveSettings(mode="walk", top_k=depth))
+    found = retrieve_walk(index, query, settings)
     rows = [passage_row(index, each.item) for each in found.passages]
     scores = [each.score for each in found.passages]
     return Found(query.text, np.array(rows, np.int64), np.array(scores, np.float32), found.paths)
@@ -49,9 +72,7 @@ def rerank_nodes(index: Index, found: Found, kind: Kind, resolved_D: Floats) -> 
     similarity_k = node_scores(index, resolved_D)[found.rows_k]
     scores_k = dependency_scores(found.scores_k, similarity_k, QUALITY_WEIGHT[kind])
     order = np.argsort(-scores_k, kind="stable")
-    return Found(
-        found.question, found.rows_k[order], scores_k[order], tuple(found.told[int(place)] for place in order)
-    )
+    return Found(found.question, found.rows_k[order], scores_k[order], tuple(found.told[int(place)] for place in order))
 
 
 def dependency_scores(scores_k: Floats, similarity_k: Floats, quality_weight: float) -> Floats:

@@ -10,7 +10,19 @@ from graph.errors import UserError
 from graph.filters import Condition, parse_condition
 
 Mode = Literal[
-    "dense", "lexical", "hybrid", "naive", "hierarchy", "walk", "paths", "local", "global", "statements", "topics"
+    "dense",
+    "lexical",
+    "hybrid",
+    "naive",
+    "hierarchy",
+    "walk",
+    "paths",
+    "local",
+    "global",
+    "statements",
+    "topics",
+    "plan",
+    "auto",
 ]
 Selector = Literal["threshold", "llm"]
 

@@ -112,6 +112,9 @@ def add_retrieval(app: typer.Typer, open_model: OpenModel) -> None:
         ],
         split: Annotated[str | None, typer.Option(help="Only questions of train, dev or test.")] = None,
         top_k: Annotated[int, typer.Option(min=1, help="How many passages to retrieve.")] = 10,
+        unit: Annotated[
+            str, typer.Option("--as", help="What statements and topics return: passages or propositions.")
+        ] = "passages",
         where: Annotated[
             list[str] | None, typer.Option(help="Only documents with KEY=VALUE, one or several conditions.")
         ] = None,
@@ -146,7 +149,7 @@ def add_retrieval(app: typer.Typer, open_model: OpenModel) -> None:
         from graph.questions import read_questions
         from graph.retrieve import RetrieveSettings, retrieve
 
-        common = {"top_k": top_k, "where": where or (), "selector": selector, "reranker": reranker}
+        common = {"top_k": top_k, "unit": unit, "where": where or (), "selector": selector, "reranker": reranker}
         settings = {
             mode: parse_settings(RetrieveSettings, {"mode": mode, **common}, "eval retrieval") for mode in modes
         }

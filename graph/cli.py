@@ -124,8 +124,8 @@ def plan_command(
     print(
         f"model calls: {plan.model_calls:,}, about {plan.prompt_tokens:,} tokens in and {plan.reply_tokens:,} out{cost}"
     )
-    if chosen.summary_model:
-        print("not counted: the calls for summaries, one or more for each chunk and community that is new")
+    if plan.not_counted:
+        print(f"not counted: {plan.not_counted}")
 
 
 def status_command(index: IndexFolder, as_json: AsJson = False) -> None:

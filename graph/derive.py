@@ -241,7 +241,7 @@ def _nodes(passages: _Passages, statements: _Statements) -> list[Node]:
     pairs = zip(statements.passage_M[order].tolist(), statements.proposition_M[order].tolist(), strict=True)
     for passage, group in groupby(pairs, key=lambda pair: pair[0]):
         pools[passage] = tuple(dict.fromkeys(proposition for _, proposition in group))
-    return [Node(*values) for values in zip(passages.ids, passages.texts, pools, strict=True)]
+    return [Node(*values) for values in zip(passages.ids, passages.encoded_texts, pools, strict=True)]
 
 
 def _chunks(passages: _Passages, count_tokens: Callable[[str], int], max_tokens: int) -> list[list[int]]:

@@ -22,7 +22,10 @@ ROOM_FOR_LONGER = 2
 
 
 def write_summaries(model: LanguageModel, max_summary_tokens: int, groups: Sequence[Sequence[str]]) -> list[str]:
-    """One summary a group, each layer of all trees asked together; "" where a reply was cut, refused or empty."""
+    """One summary a group, each layer of all trees asked together; "" where a reply was cut, refused or empty.
+
+    Such a reply is not in the ledger, so the next run asks for it again.
+    """
     levels: list[list[str]] = [list(group) for group in groups]
     summaries = [""] * len(groups)
     waiting = [number for number, texts in enumerate(levels) if texts]

@@ -30,6 +30,8 @@ from graph.types import CompletionRequest, Document, Passage
 
 REPLY_TOKENS_PER_PASSAGE_TOKEN = 4.0
 """As in the shipped examples: a statement is written once, its entities up to three times, with JSON about them."""
+SUMMARY_CALLS = "the calls for summaries, one or more for each chunk and community that is new"
+"""Communities show only once all is encoded."""
 
 Kind = Literal["new", "changed", "unchanged", "waiting"]
 
@@ -47,7 +49,8 @@ class BuildPlan:
     """What is to come: documents by kind, passages to read, texts to encode (summaries come on top), model calls and tokens.
 
     `waiting` documents were put by a run that did not finish; calls that its ledger holds are counted all the same, so for
-    them calls, tokens and money are upper bounds. `money` is None without prices.
+    them calls, tokens and money are upper bounds. `money` is None without prices. `not_counted` says in words which calls are
+    in none of these figures, if any are.
     """
 
     new: int
@@ -60,6 +63,7 @@ class BuildPlan:
     prompt_tokens: int
     reply_tokens: int
     money: float | None
+    not_counted: str
 
 
 def plan_build(
@@ -108,6 +112,7 @@ def plan_build(
         prompt_tokens=calls.prompt_tokens,
         reply_tokens=calls.reply_tokens,
         money=None if prices is None else calls.money(prices),
+        not_counted=SUMMARY_CALLS if settings.summary_model else "",
     )
 
 

@@ -39,7 +39,7 @@ class Extractor:
 
 def no_model(spec: str, ledger: Path | None = None) -> LanguageModel:
     """The OpenModel of callers that have none."""
-    raise UserError(f"extractor_model {spec!r}: no language model can be opened here", "", "use the command line")
+    raise UserError(f"language model {spec!r}: none can be opened here", "", "use the command line")
 
 
 def open_extractor(

@@ -10,6 +10,8 @@ UNSPACED = (
 """Characters of scripts that put no space between words, for use inside [ ] of a regular expression."""
 MARKS = r"\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
 """Signs that stand inside words but that `re` does not count as letters: accents, points, Indic vowels."""
+SENTENCE_ENDS = "。｡！？؟۔।॥"
+"""Marks that end a sentence outside the Latin script."""
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
 
 
@@ -28,5 +30,7 @@ def is_caseless(text: str) -> bool:
     >>> is_caseless("東京塔 (Tokyo)"), is_caseless("Tokyo (東京)"), is_caseless("1958")
     (False, False, False)
     """
+    if text.isascii():
+        return False
     letters = [character for character in text if character.isalpha()]
     return 2 * sum(character.lower() == character.upper() for character in letters) > len(letters)

@@ -37,12 +37,11 @@ def unsealed(folder: Path) -> Iterator[None]:
 
     UserError when index.sqlite or the call ledger is not as the last run left it: a new seal would hide that.
     """
-    if (folder / FILE).exists():
-        _check_sound(folder, FILE, AGAIN)
-    if has_ledger(folder):
-        _check_sound(folder, LEDGER, f"run: modegraph repair {folder} (what can be read of it is kept)")
     seal = folder / seal_of(FILE)
-    before = checksum(folder / FILE) if seal.exists() and check_seal(folder, FILE) == "intact" else None
+    untouched = _not_damaged(folder, FILE, AGAIN) == "intact"
+    if has_ledger(folder):
+        _not_damaged(folder, LEDGER, f"run: modegraph repair {folder} (what can be read of it is kept)")
+    before = checksum(folder / FILE) if untouched else None
     seal.unlink(missing_ok=True)
     (folder / seal_of(LEDGER)).unlink(missing_ok=True)
     try:
@@ -56,9 +55,13 @@ def unsealed(folder: Path) -> Iterator[None]:
     _write(seal, checksum(folder / FILE))
 
 
-def _check_sound(folder: Path, file: str, remedy: str) -> None:
-    if check_seal(folder, file) == "damaged":
-        raise UserError(f"{folder / file}: its bytes are not those of the last run", "the file as it was sealed", remedy)
+def _not_damaged(folder: Path, file: str, remedy: str) -> Seal:
+    """The state of a file's seal, UserError when it says damage."""
+    state = check_seal(folder, file)
+    if state == "damaged":
+        found = f"{folder / file}: its bytes are not those of the last run"
+        raise UserError(found, "the file as it was sealed", remedy)
+    return state
 
 
 def has_ledger(folder: Path) -> bool:

@@ -5,10 +5,10 @@ Nothing that a model writes can raise here but BadReply, which says what to tell
 
 import json
 import unicodedata
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from json_repair import repair_json
-from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError, ValidationInfo
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -35,6 +35,11 @@ def sound_items(kind: Any) -> BeforeValidator:
     return BeforeValidator(keep)
 
 
+def at_most(kind: str, count: int) -> Any:
+    """A bound ("maxLength" of a text, "maxItems" of a list) that a server is told to keep to; a reply beyond it is still read."""
+    return Field(json_schema_extra={kind: count})
+
+
 class ReplyModel(BaseModel):
     """Base of what a reply holds: every field is required of the server, extra ones are refused there and ignored here."""
 
@@ -43,6 +48,9 @@ class ReplyModel(BaseModel):
         json_schema_extra={"additionalProperties": False},
         json_schema_serialization_defaults_required=True,
     )
+
+
+Sentence = Annotated[str, at_most("maxLength", 300)]
 
 
 def strict_schema(kind: type[BaseModel]) -> dict[str, Any]:

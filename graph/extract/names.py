@@ -1,5 +1,7 @@
 """Names in a sentence by rules: runs of capitalised words, quoted titles, full dates, numbers with units.
 
+Where letters have no case these find what stands in quotation marks or in Latin letters; the rest is for graph/terms.py.
+
 No statistics of the corpus enter here: the same sentence in the same document always gives the same names.
 """
 
@@ -7,7 +9,10 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+from graph.scripts import UNSPACED, is_caseless
+
 _WORD = re.compile(r"[^\W_]+(?:['’.&/-][^\W_]+)*")
+_WORD_AMONG_UNSPACED = re.compile(rf"[^\W_{UNSPACED}]+(?:['’.&/-][^\W_{UNSPACED}]+)*")
 _LINK = re.compile(
     r" (?:(?:of|de|la|le|du|des|del|della|di|da|van|von|der|ten|ter|el|al|bin|ibn)(?: (?:the|la|los|las|der|den))? )?"
 )
@@ -28,17 +33,22 @@ three through throughout thus to today together too toward towards two under unl
 we were what when where whereas whether which while who whom whose why will with within without would yes yet you
 your
 """
-_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 _DATE = re.compile(
-    rf"\b(?:\d{{1,2}} (?:{_MONTHS})(?: \d{{4}})?|(?:{_MONTHS}) \d{{1,2}}(?:, \d{{4}})?|(?:{_MONTHS}) \d{{4}})\b"
+    rf"\b(?:\d{{1,2}} (?:{MONTHS})(?: \d{{4}})?|(?:{MONTHS}) \d{{1,2}}(?:, \d{{4}})?|(?:{MONTHS}) \d{{4}})\b"
+    r"|\d{4}[年년] ?\d{1,2}[月월](?: ?\d{1,2}[日일])?|\d{1,2}[月월] ?\d{1,2}[日일]"
 )
 _QUANTITY = re.compile(
-    r"(?<![\w.])[-−]?\d[\d,.]*\s?(?:%|°C|°F|(?:percent|per cent|km|m|cm|mm|mi|miles|feet|ft|kg|g|mg|µg|tonnes|tons|litres|liters|ml|"
-    r"hectares|acres|kW|MW|GW|Hz|knots|hours|minutes|days|weeks|years|million|billion)\b)"
+    rf"(?<![^\W{UNSPACED}])(?<!\.)[-−]?\d[\d,.]*\s?(?:%|°C|°F|(?:percent|per cent|km|m|cm|mm|mi|miles|feet|ft|kg|g|mg|µg|"
+    r"tonnes|tons|litres|liters|ml|hectares|acres|kW|MW|GW|Hz|knots|hours|minutes|days|weeks|years|million|billion|"
+    rf"كيلومتر|متر|किलोमीटर|मीटर|קילומטר|מטר)(?![^\W{UNSPACED}])|"
+    r"キロメートル|センチメートル|メートル|キログラム|トン|ヘクタール|公里|千米|厘米|毫米|米|公斤|千克|吨|公顷|킬로미터|미터|톤)"
 )
 _QUOTED = re.compile(r"[\"“]([^\"“”]{2,60})[\"”]")
+_IN_CORNERS = re.compile(r"(?<=[「『《〈])[^「」『』《》〈〉。！？]{2,30}(?=[」』》〉])")
+_WORDLIKE = re.compile(f"[{UNSPACED}가-힣]")
 _POSSESSIVE = re.compile(r"['’]s?$")
-_BRACKETS = re.compile(r"\s*\([^()]*\)")
+_BRACKETS = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)")
 
 
 def find_names(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
@@ -54,14 +64,16 @@ def find_names(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
         dates
         + [match.span() for match in _QUANTITY.finditer(sentence)]
         + [match.span(1) for match in _QUOTED.finditer(sentence)]
+        + [match.span() for match in _IN_CORNERS.finditer(sentence)]
     )
-    known_keys = set(known)
-    for start, end in _capitalised_runs(sentence):
+    known_keys, caseless = set(known), is_caseless(sentence)
+    for start, end in _capitalised_runs(sentence, _WORD_AMONG_UNSPACED if caseless else _WORD):
         if any(start < date_end and date_start < end for date_start, date_end in dates):
             continue
         first_word = not any(character.isalnum() for character in sentence[:start])
         name = sentence[start:end]
-        if first_word and " " not in name and not name.isupper() and name_key(name) not in known_keys:
+        lone = first_word and " " not in name and not name.isupper()
+        if lone and name_key(name) not in known_keys and not caseless:
             continue
         spans.append((start, end))
     names = (_POSSESSIVE.sub("", sentence[start:end].strip(" ,.")) for start, end in sorted(spans))
@@ -86,24 +98,26 @@ def name_key(name: str) -> str:
     words = _POSSESSIVE.sub("", plain.casefold()).replace("’", "'").split()
     if len(words) > 1 and words[0] == "the":
         words = words[1:]
-    return " ".join(words).strip(" .,;:'\"")
+    return " ".join(words).strip(" .,;:'\"「」『』《》〈〉")
 
 
 def title_keys(title: str) -> tuple[str, ...]:
     """Keys under which a text may name a document: its title, and what stands before a comma ("Quill, Port Ellery").
 
-    >>> title_keys("West Quill, Port Ellery"), title_keys("Lantern (ferry)"), title_keys("")
-    (('west quill, port ellery', 'west quill'), ('lantern',), ())
+    Two letters make no key, two characters that are words by themselves do.
+
+    >>> title_keys("West Quill, Port Ellery"), title_keys("Lantern (ferry)"), title_keys("IT"), title_keys("东京")
+    (('west quill, port ellery', 'west quill'), ('lantern',), (), ('东京',))
     """
     key = name_key(title)
     short = key.partition(",")[0].strip()
-    return tuple(form for form in dict.fromkeys((key, short)) if len(form) > 2)
+    return tuple(form for form in dict.fromkeys((key, short)) if len(form) > (1 if _WORDLIKE.match(form) else 2))
 
 
-def _capitalised_runs(sentence: str) -> Iterator[tuple[int, int]]:
+def _capitalised_runs(sentence: str, words: re.Pattern[str]) -> Iterator[tuple[int, int]]:
     """Spans of neighbouring capitalised words, joined over links ("of", "de la") and by numbers ("Apollo 11")."""
     run: tuple[int, int] | None = None
-    for match in _WORD.finditer(sentence):
+    for match in words.finditer(sentence):
         word = match[0]
         joins = run is not None and _joins(sentence[: run[1]], sentence[run[1] : match.start()])
         capital = word[0].isupper() and (joins or word.casefold() not in _function_words())

@@ -5,9 +5,9 @@ table row that does not name the subject gets it in front; a table row is told a
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from graph.aliases import people_by_surname
 from graph.extract.names import distinct_names, find_names, name_key
 from graph.extract.types import Statement
 from graph.extract.units import Unit, split_units
@@ -20,49 +20,8 @@ MAX_TITLED_PASSAGES = 8
 _PRONOUN = re.compile(r"^(He|She|It|They|His|Her|Its|Their)\b(?!['’])")
 _POSSESSIVE_PRONOUNS = frozenset({"His", "Her", "Its", "Their"})
 _OBJECT_AFTER_HER = re.compile(r"^Her (?:was|is|had|has|were)\b")
-_BRACKETS = re.compile(r"\s*\([^()]*\)$")
-_NAME_WORD = re.compile(r"[^\W\d_a-z][^\W\d_]+(?:[-'’][^\W\d_]+)*")
-_OF_PLACES = frozenset(
-    [
-        "new",
-        "old",
-        "north",
-        "south",
-        "east",
-        "west",
-        "upper",
-        "lower",
-        "great",
-        "little",
-        "big",
-        "saint",
-        "st",
-        "san",
-        "santa",
-        "los",
-        "las",
-        "la",
-        "le",
-        "port",
-        "mount",
-        "lake",
-        "cape",
-        "fort",
-        "river",
-        "university",
-        "college",
-        "church",
-        "house",
-        "battle",
-        "treaty",
-        "kingdom",
-        "republic",
-        "united",
-        "royal",
-        "national",
-        "grand",
-    ]
-)
+_BRACKETS = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)$")
+_PLACED = re.compile(r"\b(?:in|at|near) ([^\W\d_]+)\b(?!['’])")
 MIN_WORDS = 2
 CHARACTERS_A_WORD = 2
 
@@ -72,8 +31,8 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
     titled = len(passages) <= MAX_TITLED_PASSAGES
     title = _BRACKETS.sub("", document.title.strip())
     inner = _inner_names(passages)
-    known = set(inner) | ({name_key(title)} if title else set())
-    surnames = people_by_surname([*inner.values(), *([title] if title else [])])
+    surnames = _surnames(passages, [*inner.values(), title])
+    known = {*inner, *surnames, name_key(title)}
     subject = title if titled else ""
     results = []
     for passage in passages:
@@ -132,22 +91,10 @@ def names_subject(text: str, subject: str) -> bool:
     return own[-1] in words or all(word in words for word in own)
 
 
-def people_by_surname(names: Iterable[str]) -> dict[str, str]:
-    """The full name behind each surname (`name_key`) that only one of a document's names ends with.
-
-    Only names of two or three plain words count, and none that opens with a word of places ("New York" is nobody York)).
-
-    >>> people_by_surname(["Ada Marlow", "Jonas Reed", "Ida Reed", "New York", "Great Orrin"])
-    {'marlow': 'Ada Marlow'}
-    """
-    by_surname: dict[str, set[str]] = defaultdict(set)
-    spelling: dict[str, str] = {}
-    for name in names:
-        words = name.split()
-        if 2 <= len(words) <= 3 and all(map(_NAME_WORD.fullmatch, words)) and words[0].casefold() not in _OF_PLACES:
-            by_surname[name_key(words[-1])].add(name_key(name))
-            spelling.setdefault(name_key(name), name)
-    return {surname: spelling[full] for surname, (full, *others) in by_surname.items() if not others}
+def _surnames(passages: Sequence[Passage], names: Iterable[str]) -> dict[str, str]:
+    """The full name behind each surname of the document's people, unless a place in it is called so too."""
+    places = {match[1].casefold() for passage in passages for match in _PLACED.finditer(passage.text)}
+    return {surname: full for surname, full in people_by_surname(names).items() if surname not in places}
 
 
 def _inner_names(passages: Sequence[Passage]) -> dict[str, str]:

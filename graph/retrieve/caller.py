@@ -68,7 +68,7 @@ class Caller:
         try:
             second = self._read(kind, [_asked_again(first[row], reply) for row, reply in again])
         except ModelGone:
-            if len(again) == len(replies):
+            if not any(isinstance(reply, kind) for reply in replies):
                 raise
             second = [None] * len(again)
         for (row, _), reply in zip(again, second, strict=True):

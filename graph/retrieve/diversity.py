@@ -15,7 +15,7 @@ from graph.types import Ints
 
 THRESHOLD = 0.005
 """τ: how far two statements must be apart to be kept both."""
-_TOKEN = re.compile(r"[-−+]?\d+(?:[.,:/]\d+)*(?:\s?[%°])?|[^\W\d_]+(?:['’][^\W\d_]+)?|\w+")
+_TOKEN = re.compile(r"[-−+]?[$€£¥]?\d+(?:[.,:/]\d+)*(?:\s?[%°])?|[^\W\d_]+(?:['’][^\W\d_]+)?|\w+")
 _NEGATIONS = frozenset(
     ["no", "not", "never", "none", "nor", "neither", "nobody", "nothing", "without", "cannot", "hardly", "unlike"]
 )
@@ -23,13 +23,13 @@ _NEGATIONS = frozenset(
 
 def diverse_rows(texts: Sequence[str], threshold: float = THRESHOLD) -> Ints:
     """Places in `texts` (best first) of those kept: int64, ascending."""
-    if len(texts) < 2:
+    telling = [telling_words(text) for text in texts]
+    if len(set(telling)) == len(telling):
         return np.arange(len(texts))
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectors = TfidfVectorizer(analyzer=_words_and_pairs).fit_transform(texts)
     likeness = (vectors @ vectors.T).toarray()
-    telling = [telling_words(text) for text in texts]
     kept: list[int] = []
     for place in range(len(texts)):
         twins = (other for other in kept if likeness[place, other] > 1 - threshold and telling[place] == telling[other])

@@ -27,21 +27,21 @@ from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.select import find_selector, list_statements
 from graph.retrieve.settings import RetrieveSettings
-from graph.structured import ReplyModel, plain, sound_items
+from graph.structured import ReplyModel, Sentence, at_most, plain, sound_items
 from graph.types import Evidence, Finding, Floats, Ints, Scored, Trace
 
 MAX_QUESTIONS = 10
 MAX_COMMUNITY_TOKENS, MAX_TOKENS_IN_ALL = 2_000, 16_000
 """Tokens of statements that are read of one community, and of all of them, for one question."""
-MAX_REPLY_TOKENS = 400
+MAX_REPLY_TOKENS = 600
 
 
 class SubQuestions(ReplyModel):
-    questions: Annotated[list[str], sound_items(str)]
+    questions: Annotated[list[Sentence], sound_items(str), at_most("maxItems", MAX_QUESTIONS)]
 
 
 class Contribution(ReplyModel):
-    answer: str
+    answer: Annotated[str, at_most("maxLength", 1000)]
     score: int = Field(ge=0, le=100)
 
 

@@ -20,7 +20,7 @@ def retrieve_hierarchy(index: Index, query: Query, settings: RetrieveSettings) -
     kinds = Counter(
         "passages" if row < passages else layer_name(int(data.summary_layer_S[row - passages])) for row in rows
     )
-    found, summaries = nodes_in(index, rows, scores_X)
+    found, summaries = nodes_in(index, rows, scores_X[rows])
     return Evidence(
         query=query.text,
         passages=found,
@@ -36,13 +36,14 @@ def node_scores(index: Index, query_D: Floats) -> Floats:
 
 
 def nodes_in(
-    index: Index, rows: Ints, scores_X: Floats
+    index: Index, rows_k: Ints, scores_k: Floats
 ) -> tuple[tuple[Scored[Passage], ...], tuple[Scored[Summary], ...]]:
     """The passages and the summaries among the given nodes, each in the order given, with their scores."""
     passages = len(index.data.passage_ids)
+    pairs = list(zip(rows_k.tolist(), scores_k.tolist(), strict=True))
     return (
-        tuple(Scored(index.passage(int(row)), float(scores_X[row])) for row in rows if row < passages),
-        tuple(Scored(index.summary(int(row - passages)), float(scores_X[row])) for row in rows if row >= passages),
+        tuple(Scored(index.passage(row), score) for row, score in pairs if row < passages),
+        tuple(Scored(index.summary(row - passages), score) for row, score in pairs if row >= passages),
     )
 
 

@@ -26,12 +26,14 @@ from graph.types import Evidence, Trace
 
 DEPTH = 20
 """Nodes that each list of a plan has at least."""
+RANK_CONSTANT = 5
+"""Of the fusion, lower than the usual 60: each list is short and about another part, so that its first places count most."""
 MAX_PLAN_TOKENS = 800
 
 
 def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k nodes by the lists of the whole, the final and all sub-questions together; the answers to these are findings."""
-    run = Run()
+    run, stopped = Run(), ""
     deep = settings.model_copy(update={"top_k": max(DEPTH, settings.top_k)})
     if query.model is not None:
         try:
@@ -39,15 +41,16 @@ def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evi
             if plan is not None:
                 execute(index, query.model, plan, deep, run)
         except ModelGone as gone:
-            run.stopped = str(gone)
-    trace = Trace("plan", tuple(run.steps), stopped=run.stopped)
+            stopped = str(gone)
+    trace = Trace("plan", tuple(run.steps), stopped=stopped)
     if not run.found:
         whole = retrieve_walk(index, query, settings)
         return replace(whole, trace=replace(trace, steps=(*trace.steps, *whole.trace.steps)))
-    lists = [find_nodes(index, query, "specific", deep), *run.found]
-    scores_X = fuse_ranks([each.rows_k for each in lists], len(index.data.passage_ids) + len(index.data.summary_ids))
+    lists = list(({query.text: find_nodes(index, query, "specific", deep)} | run.found).values())
+    nodes = len(index.data.passage_ids) + len(index.data.summary_ids)
+    scores_X = fuse_ranks([each.rows_k for each in lists], nodes, RANK_CONSTANT)
     rows = matching_rows(scores_X, settings.top_k)
-    passages, summaries = nodes_in(index, rows, scores_X)
+    passages, summaries = nodes_in(index, rows, scores_X[rows])
     return Evidence(
         query=query.text,
         passages=passages,

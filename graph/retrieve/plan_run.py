@@ -41,12 +41,14 @@ class Failure(Enum):
 
 @dataclass
 class Run:
-    """What an execution has come to. Grows as it goes, so that a model that goes away leaves what was found."""
+    """What an execution has come to. Grows as it goes, so that a model that goes away leaves what was found.
 
-    found: list[Found] = field(default_factory=list)
+    `found` has one list for each question that was looked for, by its text, but not those in which the model found no answer.
+    """
+
+    found: dict[str, Found] = field(default_factory=dict)
     outcomes: dict[int, Finding | Failure] = field(default_factory=dict)
     steps: list[str] = field(default_factory=list)
-    stopped: str = ""
 
     @property
     def findings(self) -> dict[int, Finding]:
@@ -63,7 +65,7 @@ def execute(index: Index, model: Caller, plan: Plan, settings: RetrieveSettings,
         run.steps.append(f"final question {Failure.NOT_ASKED.value}: {lacking} has no answer")
     elif plain(plan.final_question):
         final = _fill(plan.final_question, needed, "specific", run)
-        run.found += search_all(index, [final], settings)
+        run.found |= search_all(index, [final], settings)
         run.steps.append(f"final question: {final.text}")
 
 
@@ -78,17 +80,19 @@ def _answer_level(
             run.steps.append(f"{{{step.id}}} {Failure.NOT_ASKED.value}: {lacking} has no answer")
         else:
             ready.append(step)
-    found = search_all(index, [_fill(step.text, step.depends_on, step.kind, run) for step in ready], settings)
-    run.found += found
+    asked = [_fill(step.text, step.depends_on, step.kind, run) for step in ready]
+    found = search_all(index, asked, settings)
+    run.found |= found
     budget = token_budget(settings.max_context_tokens, model.count_tokens)
-    read = [build_context(evidence_of(index, each, READ), READ, budget) for each in found]
-    users = [answer_messages(each.question, excerpts)[1].content for each, excerpts in zip(found, read, strict=True)]
+    read = [build_context(evidence_of(index, found[each.text], READ), READ, budget) for each in asked]
+    users = [answer_messages(each.text, excerpts)[1].content for each, excerpts in zip(asked, read, strict=True)]
     replies = model.ask(Resolution, read_prompt("resolve.txt"), users, MAX_ANSWER_TOKENS)
-    for step, each, excerpts, reply in zip(ready, found, read, replies, strict=True):
-        outcome = judge_reply(reply, each.question, excerpts)
-        told = f"→ {outcome.answer}" if isinstance(outcome, Finding) else f"· {outcome.value}"
+    for step, each, excerpts, reply in zip(ready, asked, read, replies, strict=True):
+        outcome = judge_reply(reply, each.text, excerpts)
         run.outcomes[step.id] = outcome
-        run.steps.append(f"{{{step.id}}} {each.question} {told}")
+        run.steps.append(f"{{{step.id}}} {each.text} {_told(outcome)}")
+        if outcome is Failure.NOT_FOUND:
+            run.found.pop(each.text, None)
 
 
 def judge_reply(reply: Resolution | None, question: str, excerpts: Sequence[Excerpt]) -> Finding | Failure:
@@ -108,6 +112,10 @@ def _fill(text: str, needed: Sequence[int], kind: Kind, run: Run) -> Asked:
     findings = {each: run.findings[each] for each in needed}
     answers = {each: finding.answer for each, finding in findings.items()}
     return Asked(plain(fill_placeholders(text, answers)), kind, tuple(findings.values()))
+
+
+def _told(outcome: Finding | Failure) -> str:
+    return f"→ {outcome.answer}" if isinstance(outcome, Finding) else f"· {outcome.value}"
 
 
 def _lacking(needed: Sequence[int], run: Run) -> str:

@@ -42,16 +42,16 @@ class Asked:
     rests_on: tuple[Finding, ...]
 
 
-def search_all(index: Index, asked: Sequence[Asked], settings: RetrieveSettings) -> list[Found]:
-    """The `settings.top_k` best nodes for each question, reranked by the findings that it rests on, if there are any."""
+def search_all(index: Index, asked: Sequence[Asked], settings: RetrieveSettings) -> dict[str, Found]:
+    """The `settings.top_k` best nodes for each question, by its text, reranked by the findings that it rests on, if there are any."""
     vectors_QD = index.encode_queries([each.text for each in asked])
-    found = []
+    found = {}
     for each, vector_D in zip(asked, vectors_QD, strict=True):
         nodes = find_nodes(index, Query(each.text, vector_D), each.kind, settings)
         if each.rests_on:
             resolved = " ".join(f"{finding.question} {finding.answer}" for finding in each.rests_on)
             nodes = rerank_nodes(index, nodes, each.kind, index.encode_queries([resolved])[0])
-        found.append(nodes)
+        found[each.text] = nodes
     return found
 
 
@@ -86,9 +86,7 @@ def dependency_scores(scores_k: Floats, similarity_k: Floats, quality_weight: fl
 
 def evidence_of(index: Index, found: Found, count: int) -> Evidence:
     """The best `count` nodes as evidence for the question that they were found for."""
-    scores_X = np.zeros(len(index.data.passage_ids) + len(index.data.summary_ids), np.float32)
-    scores_X[found.rows_k] = found.scores_k
-    passages, summaries = nodes_in(index, found.rows_k[:count], scores_X)
+    passages, summaries = nodes_in(index, found.rows_k[:count], found.scores_k[:count])
     return Evidence(query=found.question, passages=passages, summaries=summaries)
 
 

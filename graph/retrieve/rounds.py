@@ -21,7 +21,7 @@ from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.select import Select, list_statements
 from graph.retrieve.suggest import suggest
-from graph.structured import ReplyModel, plain, sound_items
+from graph.structured import ReplyModel, Sentence, at_most, plain, sound_items
 from graph.types import Floats, Ints
 
 MAX_ROUNDS = 3
@@ -29,12 +29,14 @@ MAX_NEXT_QUESTIONS = 3
 MAX_STATEMENTS_SHOWN = 60
 NEAREST = 5
 """Propositions nearest to an open question that are offered beside those of the walk: its answer may stand elsewhere."""
-MAX_TOKENS = 300
+MAX_TOKENS = 500
 
 
 class Verdict(ReplyModel):
-    answer: str
-    next_questions: Annotated[list[str], sound_items(str)] = Field(default_factory=list)
+    answer: Sentence
+    next_questions: Annotated[list[Sentence], sound_items(str), at_most("maxItems", MAX_NEXT_QUESTIONS)] = Field(
+        default_factory=list
+    )
 
 
 @dataclass

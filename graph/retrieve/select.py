@@ -11,7 +11,7 @@ from graph.index import Index
 from graph.prompting import read_prompt
 from graph.retrieve.query import Query
 from graph.retrieve.settings import Selector
-from graph.structured import ReplyModel, sound_items
+from graph.structured import ReplyModel, at_most, sound_items
 from graph.types import Ints
 
 Select = Callable[[Index, Query, Ints], Ints]
@@ -23,7 +23,7 @@ MAX_TOKENS = 400
 
 
 class Selection(ReplyModel):
-    selected: Annotated[list[int], sound_items(int)]
+    selected: Annotated[list[int], sound_items(int), at_most("maxItems", 50)]
 
 
 def find_selector(name: Selector, query: Query) -> Select:

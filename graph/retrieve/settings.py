@@ -38,7 +38,7 @@ class RetrieveSettings(Settings):
         "passages", description="what statements and topics return: passages, or the propositions themselves"
     )
     where: tuple[str, ...] = Field((), description="conditions on documents, such as year>=1990 or source=reports/*")
-    selector: Selector = Field("threshold", description="what chooses among propositions in local, global and plan")
+    selector: Selector = Field("threshold", description="what chooses among propositions in local and global")
 
     reranker: str = Field("", description="cross-encoder that orders what the mode found: a folder or a hub name")
     max_context_tokens: int | None = Field(

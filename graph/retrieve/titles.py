@@ -6,17 +6,18 @@ from bisect import bisect_left
 from graph.arrays import Strings
 from graph.extract.names import name_key
 from graph.index import Index
-from graph.scripts import unspaced_runs
+from graph.scripts import is_caseless, unspaced_runs
+from graph.terms import bare_form
 
 MAX_TITLE_WORDS, MAX_TITLE_CHARACTERS = 10, 12
-_EDGES = "?!.,;:\"“”'()[]"
+_EDGES = "?!.,;:\"“”'()[]؟،؛।"
 
 
 def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
     """(name, document) for every document whose title, or its short form, stands in the question; longest names first.
 
     A word counts once: "West Quill" is not also "Quill". A single word counts only if it is written like a name, and not for
-    opening the question, where every word is.
+    opening the question, where every word is; one in letters without case always does.
     """
     words = re.findall(r"\S+", question)
     taken: set[int] = set()
@@ -25,13 +26,16 @@ def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
         for start in range(len(words) - length + 1):
             places = set(range(start, start + length))
             phrase = " ".join(words[start : start + length]).strip(_EDGES)
-            like_a_name = length > 1 or (start > 0 and phrase[:1].isupper())
+            caseless = is_caseless(phrase) and not unspaced_runs(phrase)
+            like_a_name = length > 1 or caseless or (start > 0 and phrase[:1].isupper())
             opens_with_article = length > 1 and words[start].casefold() == "the"
             if places & taken or not like_a_name or opens_with_article:
                 continue
-            if documents := _documents_called(index, name_key(phrase)):
-                taken |= places
-                found += [(phrase, document) for document in documents]
+            for key in dict.fromkeys((name_key(phrase), bare_form(name_key(phrase)))):
+                if documents := _documents_called(index, key):
+                    taken |= places
+                    found += [(phrase, document) for document in documents]
+                    break
     return found + [pair for run in unspaced_runs(question) for pair in _named_in_run(index, run)]
 
 

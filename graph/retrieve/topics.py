@@ -1,10 +1,13 @@
 """`topics` (HLG §4.2, TopicGraphRAG): topics near to the question, top down, and its keywords, bottom up, meet in a beam.
 
 A topic is what a model called one while reading, and lies where the mean of its propositions does. In an index that was read by
-rules, which name none, each document is a topic: in the paper, too, a topic mostly belongs to one document.
+rules, which name none, each document is a topic: in the paper, too, a topic mostly belongs to one document. The beam is guided by
+what its statements are worth, as the published one is by its reranker.
 
 Legend: K topics, N propositions.
 """
+
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,8 +18,8 @@ from graph.retrieve.keywords import keyword_propositions, keywords_of
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.settings import RetrieveSettings
-from graph.retrieve.statements import INITIAL, rank_statements
-from graph.types import Evidence
+from graph.retrieve.statements import INITIAL, rank_statements, worth_of_statements
+from graph.types import Evidence, Floats, Ints
 
 TOPICS = 50
 PER_TOPIC = 8
@@ -35,8 +38,15 @@ def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> E
     of_topics = np.unique(rows[order][rank_in_topic < PER_TOPIC])
     by_keyword = keyword_propositions(index, keywords_of(index, query.text), cosines_N, INITIAL)
     starts = np.union1d(by_keyword, of_topics)
+    worth_N = worth_of_statements(index, query, cosines_N)
     first = f"{len(chosen)} topics, {len(starts)} propositions to start from"
-    return rank_statements(index, query, settings, starts, cosines_N, ("topics", first))
+    return rank_statements(index, query, settings, starts, worth_N, partial(judge_by_worth, worth_N), ("topics", first))
+
+
+def judge_by_worth(worth_N: Floats, steps_FL: Ints, path_X: Ints, next_X: Ints) -> Floats:
+    """Mean of what the propositions of a longer path are worth (a Judge): [X]."""
+    sum_F = worth_N[steps_FL].sum(axis=1)
+    return np.asarray((sum_F[path_X] + worth_N[next_X]) / (steps_FL.shape[1] + 1), np.float32)
 
 
 def topic_blocks(index: Index) -> sp.csr_array:

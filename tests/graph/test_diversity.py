@@ -18,6 +18,7 @@ LONG = "the harbour board met in the long room above the rope store and talked a
         ("Exports fell by −3.5 % in May.", "Exports fell by −3.7 % in May."),
         ("Exports changed by 3.5 % in May.", "Exports changed by −3.5 % in May."),
         ("Ada bought the yard from Ben.", "Ben bought the yard from Ada."),
+        ("The yard costs $5 in all.", "The yard costs €5 in all."),
         ("The bell rings at 10:30.", "The bell rings at 10:35."),
         ("Port Ellery is old.", "Port Ellory is old."),
     ],

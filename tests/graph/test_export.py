@@ -25,6 +25,7 @@ from graph.export.page import page_data, take_turns, write_page
 from graph.export.parquet import TABLES, write_parquet
 from graph.export.parts import NODE_KINDS, edges, nodes, statements
 from graph.index import Index, open_index
+from graph.lock import writer_lock
 from graph.settings import IndexSettings
 from graph.types import Document
 from modegraph import build_app
@@ -34,7 +35,7 @@ from tests.fakes import HashEncoder
 ODD = Document(
     "odd\x0bsource",
     'Odd & "Sons" <Ltd>',
-    "Odd & Sons opened at 10:30 in Tarn. </script><script>alert(1)</script> stood on its sign. "
+    "Odd & Sons opened at 10:30 in Tarn. </script><script>alert(1)</script> stood\u2028on its sign </script >. "
     "The \x0c form feed and the \ufffe mark came from Quill.",
 )
 
@@ -192,6 +193,9 @@ def test_the_page_holds_document_text_as_data_only(index: Index, tmp_path: Path)
     counts = write_page(index, tmp_path / "page.html", 2000)
     page = (tmp_path / "page.html").read_text()
     assert "alert(1)" in page and "<script>alert(1)" not in page and page.count("</script>") == 2
+    opening, closing = '<script id="data" type="application/json">', "</script>\n<script>"
+    raw = page[page.index(opening) + len(opening) : page.index(closing)]
+    assert raw.isascii() and not set(raw) & set("<>&") and "\\u2028" in raw
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "") and "https://" not in page
     held = embedded(tmp_path / "page.html")
     assert held == json.loads(json.dumps(page_data(index, 2000))) and counts["names"] == len(held["names"])
@@ -258,6 +262,9 @@ const settled = () => new Promise((done) => setTimeout(done, 60));
 (async () => {
   told.counts = document.getElementById("counts").textContent;
   told.opened = document.querySelector("#around h2").textContent;
+  const listed = () => document.querySelectorAll("#around details").length;
+  told.first = listed(); document.querySelector("#around button").click(); told.then = listed();
+  told.focused = document.activeElement === document.querySelectorAll("#around summary")[told.first];
   const search = document.getElementById("search");
   search.value = "MARLOW Y"; search.dispatchEvent(new Event("input"));
   told.found = [...document.querySelectorAll("#found a")].map((each) => each.textContent);
@@ -298,6 +305,7 @@ def test_a_browser_shows_the_page(index: Index, tmp_path: Path, fragment: str) -
     held = page_data(index, 2000)
     assert told["counts"].startswith(f"{len(held['names'])} names, ")
     assert told["opened"] == max(held["names"], key=lambda name: name["mentions"])["text"]
+    assert (told["first"], told["then"], told["focused"]) == (30, 60, True)
     row = [name["text"] for name in held["names"]].index("marlow yard")
     said = [proposition for proposition in held["propositions"] if row in proposition["names"]]
     assert told["found"][0] == told["shown"] == told["back"] == "marlow yard"
@@ -326,6 +334,11 @@ def test_the_command_writes_one_format_whole(index: Index, tmp_path: Path) -> No
     for wrong in ([], ["--html", tmp_path / "a", "--parquet", tmp_path / "b"]):
         assert "--graphml, --parquet, --html" in str(run(index.folder, *wrong).exception)
     assert "no folder to put it in" in str(run(index.folder, "--html", tmp_path / "none" / "a.html").exception)
+
+
+def test_an_index_that_is_written_to_can_be_exported(index: Index, tmp_path: Path) -> None:
+    with writer_lock(index.folder):
+        assert run(index.folder, "--graphml", tmp_path / "g.graphml").exit_code == 0
 
 
 def test_a_limit_is_for_pages(index: Index, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.extract.names import find_names, name_key
+from graph.extract.names import find_names, name_key, title_keys
 from graph.extract.rules import extract_by_rules
 from graph.extract.units import split_units
 from graph.split import split_passages
@@ -41,7 +41,7 @@ def test_unit_offsets_slice_back(text: str) -> None:
         last = unit.end
 
 
-@given(st.text(st.sampled_from("abc déf. \n#|"), min_size=1, max_size=400), st.integers(3, 30))
+@given(st.text(st.sampled_from("abc déf. \n#|東。؟"), min_size=1, max_size=400), st.integers(3, 30))
 def test_passages_slice_back_and_lose_only_white_space(text: str, max_tokens: int) -> None:
     document = Document("d", "", text)
     passages = split_passages(document, max_tokens, len)
@@ -49,6 +49,18 @@ def test_passages_slice_back_and_lose_only_white_space(text: str, max_tokens: in
     covered = {i for p in passages for i in range(p.start, p.end)}
     assert all(text[i].isspace() for i in range(len(text)) if i not in covered)
     assert sum(len(p.text) for p in passages) == len(covered), "passages overlap"
+
+
+def test_passages_are_cut_at_sentence_ends_of_any_script() -> None:
+    text = "塔由林建国，设计。塔高三百米！它何时建成？旧塔已毁，无人记得。"
+    (*passages,) = split_passages(Document("d", "", text), 16, len)
+    assert [passage.text for passage in passages] == [
+        "塔由林建国，设计。塔高三百米！",
+        "它何时建成？旧塔已毁，无人记得。",
+    ]
+    costly = split_passages(Document("d", "", text), 16, lambda piece: len(piece) + 8 * piece.count("。"))
+    assert all(len(passage.text) + 8 * passage.text.count("。") <= 16 for passage in costly)
+    assert "".join(passage.text for passage in costly) == text
 
 
 @pytest.mark.parametrize(
@@ -60,11 +72,22 @@ def test_passages_slice_back_and_lose_only_white_space(text: str, max_tokens: in
         ("Apollo 11 landed; NASA cheered.", ("Apollo 11", "NASA")),
         ("The mill's wheel weighs 3.5 tonnes and turns at −3.5 °C.", ("3.5 tonnes", "−3.5 °C")),
         ("Bread is baked.", ()),
+        ("《红楼梦》是曹雪芹的小说，他说“石头记”。", ("红楼梦", "石头记")),
+        ("Sonyは東京のIBMと「夢の塔」を造った。", ("Sony", "IBM", "夢の塔")),
+        ("「行こう。」と言った。", ()),
+        ("高さは333メートルで、1958年12月23日に完成した。", ("333メートル", "1958年12月23日")),
+        ("탑은 1958년 12월 23일에 섰고 높이는 12 km이다.", ("1958년 12월 23일",)),
+        ("يبلغ ارتفاع البرج 300 متر في Cairo.", ("300 متر", "Cairo")),
         ("Ada Marlow's yard launched her.", ("Ada Marlow",)),
     ],
 )
 def test_names(sentence: str, names: tuple[str, ...]) -> None:
     assert find_names(sentence) == names
+
+
+def test_brackets_and_quotation_marks_of_any_script_are_no_part_of_a_name() -> None:
+    assert name_key("红楼梦（电影）") == name_key("《红楼梦》") == "红楼梦"
+    assert title_keys("东京（城市）") == ("东京",) and title_keys("서울") == ("서울",) and title_keys("IT") == ()
 
 
 def test_a_sentence_that_opens_with_a_lone_name_needs_the_document_to_know_it() -> None:

@@ -1,12 +1,14 @@
 """Summaries by a model behind a real HTTP server: in trees under a cap, never twice for the same texts, extractive where it fails."""
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from graph.arrays import load_arrays
 from graph.build import build_index
@@ -15,7 +17,7 @@ from graph.lifecycle import delete_documents, verify_index
 from graph.model_summaries import MAX_INPUT_TOKENS, pack, write_summaries
 from graph.settings import IndexSettings
 from graph.types import CompletionRequest, Document
-from modegraph import open_model
+from modegraph import build_app, open_model
 from tests.fakes import ChatServer, HashEncoder, ScriptedModel, chat_server
 from tests.graph.same import assert_same_index
 
@@ -103,6 +105,37 @@ def test_one_failure_leaves_the_others(tmp_path: Path) -> None:
         data = build(tmp_path / "i", server, documents(6), layers=1)
     told = [text for text in data.summary_texts if text.startswith("A summary")]
     assert len(data.summary_texts) == 6 and len(told) == 5
+
+
+def test_passages_are_told_with_their_titles(tmp_path: Path) -> None:
+    found = [Document(f"d{n}", f"Isle {n}", f"It lies {n} miles off Tarn. Salt is made there.") for n in range(4)]
+    with chat_server(say) as server:
+        build(tmp_path / "i", server, found, layers=2)
+    lines = {line for lines in lines_asked(server) for line in lines}
+    assert lines == {f"- Isle {n} It lies {n} miles off Tarn. Salt is made there." for n in range(4)}
+
+
+def test_the_command_line_takes_the_model_keeps_it_and_lets_it_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graph.encoder.open_encoder", encoder)
+    corpus, folder = tmp_path / "c.jsonl", tmp_path / "i"
+    corpus.write_text("\n".join(json.dumps({"id": d.source, "title": d.title, "text": d.text}) for d in documents(4)))
+    run = lambda *words: CliRunner().invoke(build_app(), [str(word) for word in words])
+    into = (corpus, "--out", folder, "--set", "max_passage_tokens=40")
+    with chat_server(say) as server:
+        model = ("--summary-model", f"openai:m@{server.url}")
+        assert "not counted: the calls for summaries" in run("plan", *into, *model).stdout
+        assert run("index", *into, *model).exit_code == 0
+        asked = len(server.asked)
+        assert asked == json.loads(run("status", folder, "--json").stdout)["rows"]["summaries"] > 0
+        assert run("index", *into).exit_code == 0 and len(server.asked) == asked, "the index remembers its model"
+    with chat_server(say) as moved:
+        assert run("resume", folder, "--summary-model", f"openai:m@{moved.url}").exit_code == 0
+        assert moved.asked == [], "the same model at another address has said all this before"
+    assert all(text.startswith("A summary of") for text in load_arrays(folder, IndexData).summary_texts)
+    assert run("index", *into, "--summary-model", "").exit_code == 0
+    assert not any(text.startswith("A summary of") for text in load_arrays(folder, IndexData).summary_texts)
 
 
 def test_a_long_group_becomes_a_tree_and_every_prompt_keeps_to_the_cap() -> None:

@@ -27,7 +27,7 @@ def test_documents_passages_and_texts_of_a_run_by_rules_are_exact(tmp_path: Path
     working = HashEncoder()
     report = build_index(tmp_path / "i", ISLES, RULES, lambda spec: working)
     assert plan.passages == report.passages and plan.encoder_texts == len(working.seen) - report.summaries
-    assert (plan.model_calls, plan.prompt_tokens, plan.money) == (0, 0, None)
+    assert (plan.model_calls, plan.prompt_tokens, plan.money, plan.not_counted) == (0, 0, None, "")
     files = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*") if file.is_file()}
     edited = [Document("tarn", "Tarn", "Tarn is a town of 400 people."), *ISLES[:3], Document("new", "", "Rain fell.")]
     plan = plan_build(tmp_path / "i", edited, RULES, encoder)
@@ -37,6 +37,8 @@ def test_documents_passages_and_texts_of_a_run_by_rules_are_exact(tmp_path: Path
     build_index(tmp_path / "i", edited, RULES, lambda spec: again)
     assert plan.encoder_texts == 4 and again.seen[:4].count("Rain fell.") == 2
     assert sum("town" in text for text in again.seen[:4]) == 2
+    told = RULES.model_copy(update={"summary_model": "openai:m@http://127.0.0.1:9/v1"})
+    assert "the calls for summaries" in plan_build(tmp_path / "i", ISLES, told, encoder).not_counted
 
 
 def test_calls_are_those_that_the_run_makes_and_money_is_their_tokens(tmp_path: Path) -> None:

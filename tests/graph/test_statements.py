@@ -1,6 +1,7 @@
 """`statements` and `topics`: keywords, paths over declared edges only, each score against its slow twin (NOTES behaviour 22)."""
 
 import itertools
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 from graph.build import build_index
 from graph.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.beam import best_path_scores, search_paths, ways_on
+from graph.retrieve.beam import MAX_MENTIONS, RARITY_LOSS, Frontier, best_paths, search_paths, ways_on
 from graph.retrieve.keywords import count_keywords, keyword_propositions, keywords_of
 from graph.retrieve.rank import top_rows
 from graph.retrieve.settings import Mode
-from graph.retrieve.topics import topic_blocks
+from graph.retrieve.statements import STEP_LOSS, judge_by_meaning, longer_path_scores
+from graph.retrieve.topics import judge_by_worth, topic_blocks
 from graph.settings import IndexSettings
 from graph.types import Document
 from tests.fakes import HashEncoder
@@ -53,47 +55,110 @@ def test_propositions_with_more_keywords_come_first_ties_by_cosine(isles: Index)
     assert keyword_propositions(isles, keywords_of(isles, QUESTION), cosines, 2).tolist() == rows[:2].tolist()
 
 
-@given(st.integers(0, 100), st.integers(1, 6), st.integers(1, 4))
-def test_every_hop_is_a_shared_name_and_every_score_is_equation_7(
-    isles: Index, seed: int, width: int, depth: int
+def slow_loss(index: Index, row: int, other: int) -> float:
+    """What the cheapest step from one proposition to another loses; infinite without a name in common that leads anywhere."""
+    data, losses = index.data, [float("inf")]
+    standing = documents_of(index, other)
+    for name in names_of(index, row) & names_of(index, other):
+        mentions = np.flatnonzero(data.proposition_name_NE[:, [name]].toarray().ravel()).tolist()
+        about = set(data.name_document_EU[[name], :].indices.tolist())
+        told = set().union(*(documents_of(index, mention) for mention in mentions))
+        if len(mentions) <= MAX_MENTIONS:
+            losses.append(0.0 if about & standing else RARITY_LOSS * float(np.log(len(told))))
+    return min(losses)
+
+
+def documents_of(index: Index, row: int) -> set[int]:
+    return {int(index.data.passage_document_P[p]) for p in index.proposition_passage_NP[[row], :].indices}
+
+
+@given(st.integers(0, 100), st.integers(1, 6), st.integers(1, 4), st.booleans())
+def test_every_hop_is_a_shared_name_and_every_worth_is_its_slow_twins(
+    isles: Index, seed: int, width: int, depth: int, by_meaning: bool
 ) -> None:
     draw = np.random.default_rng(seed)
-    count = len(isles.data.proposition_ids)
+    vectors, count = isles.data.proposition_vectors_ND, len(isles.data.proposition_ids)
     query_D = isles.encode_queries([str(isles.data.proposition_texts[seed % count])])[0]
-    cosines = isles.data.proposition_vectors_ND @ query_D
-    starts = np.sort(draw.choice(count, size=int(draw.integers(1, count)), replace=False))
-    frontiers = search_paths(isles, starts, cosines, width, depth)
+    cosines, worth = vectors @ query_D, draw.uniform(-1, 1, count).astype(np.float32)
+    starts = draw.choice(count, size=int(draw.integers(1, count)), replace=False)
+    judge = partial(judge_by_meaning, vectors, cosines, worth) if by_meaning else partial(judge_by_worth, worth)
+    frontiers = search_paths(isles, starts, worth, judge, width, depth)
+    assert frontiers[0].steps_FL[:, 0].tolist() == sorted(starts.tolist(), key=lambda row: (-worth[row], row))[:width]
     assert len(frontiers) <= depth
-    for length, frontier in enumerate(frontiers, start=1):
+    for length, frontier in enumerate(frontiers[1:], start=2):
         assert frontier.steps_FL.shape[0] <= width and frontier.steps_FL.shape[1] == length
-        assert (np.diff(frontier.scores_F) <= 0).all()
-        for steps, score in zip(frontier.steps_FL.tolist(), frontier.scores_F.tolist(), strict=True):
+        assert (np.diff(frontier.worth_F) <= 0).all()
+        for steps, found in zip(frontier.steps_FL.tolist(), frontier.worth_F.tolist(), strict=True):
             assert len(set(steps)) == length and steps[0] in starts
-            assert score == pytest.approx(slow_score(isles, steps, query_D), abs=1e-4)
             assert all(names_of(isles, a) & names_of(isles, b) for a, b in itertools.pairwise(steps))
-            if length > 1:
-                assert score > slow_score(isles, steps[:-1], query_D) - 1e-6
+            loss = sum(slow_loss(isles, a, b) for a, b in itertools.pairwise(steps))
+            meant = (slow_score(isles, steps, query_D) + worth[steps[0]]) / 2 - STEP_LOSS * (length - 1)
+            assert found == pytest.approx((meant if by_meaning else worth[steps].mean()) - loss, abs=1e-4)
+
+
+def test_equation_6_and_7_by_hand() -> None:
+    vectors = np.array([[1, 0], [0, 1], [0, 1]], np.float32)
+    cosines = vectors @ np.array([0.6, 0.8], np.float32)
+    # α = e^.6, e^.8 over their sum: (.450, .550); cosine of (.450, .550) with (.6, .8): .7100 / .7106
+    one, same = longer_path_scores(vectors, cosines, np.array([[0], [1]]), np.array([0, 1]), np.array([1, 2]))
+    assert one == pytest.approx((np.exp(0.6) * 0.6 + np.exp(0.8) * 0.8) / np.hypot(np.exp(0.6), np.exp(0.8)))
+    assert one == pytest.approx(0.9991, abs=1e-4) and same == pytest.approx(0.8)
 
 
 def test_paths_of_one_are_the_dense_top_k(isles: Index) -> None:
     query_D = isles.encode_queries([QUESTION])[0]
     cosines = isles.data.proposition_vectors_ND @ query_D
-    everything = np.arange(len(cosines))
-    (only,) = search_paths(isles, everything, cosines, width=4, depth=1)
+    judge = partial(judge_by_meaning, isles.data.proposition_vectors_ND, cosines, cosines)
+    (only,) = search_paths(isles, np.arange(len(cosines))[::-1], cosines, judge, width=4, depth=1)
     assert only.steps_FL[:, 0].tolist() == top_rows(cosines, 4).tolist()
-    assert np.array_equal(best_path_scores([only], cosines), cosines)
+    assert np.array_equal(only.worth_F, np.sort(cosines)[::-1][:4])
+    assert list(best_paths([only])) == top_rows(cosines, 4).tolist()
+
+
+def test_of_paths_to_one_proposition_the_best_counts_and_the_shorter_of_two_equals() -> None:
+    one = Frontier(np.array([[3], [1]]), np.zeros(2, np.float32), np.array([0.5, 0.4], np.float32))
+    two = Frontier(np.array([[3, 1], [1, 3]]), np.zeros(2, np.float32), np.array([0.6, 0.5], np.float32))
+    assert best_paths([one, two]) == {3: (0.5, (3,)), 1: (pytest.approx(0.6), (3, 1))}
 
 
 def test_neighbours_equal_their_slow_twin(isles: Index) -> None:
-    rows = np.array([3, 0, 5], np.int64)
-    place, near = ways_on(isles, rows)
-    slow = [
-        (position, other)
+    rows = np.array([3, 0, 5, 3], np.int64)
+    ways = ways_on(isles, rows)
+    slow = {
+        (position, other): loss
         for position, row in enumerate(rows.tolist())
         for other in range(len(isles.data.proposition_ids))
-        if other != row and names_of(isles, row) & names_of(isles, other)
+        if other != row and (loss := slow_loss(isles, row, other)) < float("inf")
+    }
+    found = dict(zip(zip(ways.path_X.tolist(), ways.next_X.tolist(), strict=True), ways.loss_X.tolist(), strict=True))
+    assert list(found) == list(slow) and found == pytest.approx(slow, abs=1e-6) and len(ways.path_X) == len(slow)
+    assert len(ways_on(isles, np.array([], np.int64)).path_X) == 0
+
+
+def test_a_step_into_the_document_called_so_loses_nothing_and_one_to_a_mention_does(isles: Index) -> None:
+    texts = list(isles.data.proposition_texts)
+    built = next(row for row, text in enumerate(texts) if "built in 1911" in text)
+    founded = next(row for row, text in enumerate(texts) if "founded by Ada Marlow" in text)
+    for row, other, loss in ((built, founded, 0.0), (founded, built, RARITY_LOSS * np.log(2))):
+        ways = ways_on(isles, np.array([row]))
+        assert ways.loss_X[ways.next_X == other].tolist() == [pytest.approx(loss)]
+
+
+def test_of_two_shared_names_the_rarer_counts_and_of_the_documents_each_once(tmp_path: Path) -> None:
+    texts = [
+        "At noon the Lantern left Quill.",
+        "Then the Lantern saw Quill. Again the Lantern left Tarn.",
+        "Here is Quill.",
     ]
-    assert list(zip(place.tolist(), near.tolist(), strict=True)) == slow
+    documents = [Document(f"d{row}", "", text) for row, text in enumerate(texts)]
+    build_index(tmp_path / "i", documents, IndexSettings(), lambda spec: HashEncoder())
+    index = open_index(tmp_path / "i", lambda spec: HashEncoder())
+    left, saw, here = (
+        list(index.data.proposition_texts).index(text.split(". ")[0].rstrip(".") + ".") for text in texts
+    )
+    ways = ways_on(index, np.array([left]))
+    loss = dict(zip(ways.next_X.tolist(), ways.loss_X.tolist(), strict=True))
+    assert loss[saw] == pytest.approx(RARITY_LOSS * np.log(2)) and loss[here] == pytest.approx(RARITY_LOSS * np.log(3))
 
 
 @pytest.mark.parametrize("mode", ["statements", "topics"])
@@ -109,7 +174,21 @@ def test_propositions_are_returned_when_asked_for(isles: Index, mode: Mode) -> N
     found = retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=3, unit="propositions"))
     assert len(found.propositions) == 3
     spans = {span.passage_id for scored in found.propositions for span in scored.item.spans}
-    assert {passage.item.id for passage in found.passages} == spans
+    assert {passage.item.id for passage in found.passages} == spans and len(found.paths) == len(found.passages)
+    scores = [scored.score for scored in found.propositions]
+    assert scores == sorted(scores, reverse=True)
+    assert not retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=3)).propositions
+
+
+@pytest.mark.parametrize("mode", ["statements", "topics"])
+def test_a_path_is_told_from_its_first_statement_to_the_passage(isles: Index, mode: Mode) -> None:
+    found = retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=5))
+    row_of = {f"“{text}”": row for row, text in enumerate(isles.data.proposition_texts)}
+    for scored, path in zip(found.passages, found.paths, strict=True):
+        rows = [row_of[step] for step in path]
+        assert all(names_of(isles, a) & names_of(isles, b) for a, b in itertools.pairwise(rows))
+        standing = {isles.passage(p).id for p in isles.proposition_passage_NP[[rows[-1]], :].indices}
+        assert scored.item.id in standing
 
 
 def test_twins_are_dropped(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from graph.retrieve.walk import retrieve_walk
 from graph.types import Evidence
 
 _BROAD = re.compile(
-    r"\b(themes?|topics|trends|patterns|overview|overall|summar(?:y|i[sz]e)|in general|generally|recurring"
+    r"\b(themes|topics|trends|patterns|overview|overall|summar(?:y|i[sz]e)|in general|recurring"
     r"|(?:main|key) (?:ideas?|points?|findings|messages?|arguments?|lessons?|takeaways?))\b",
     re.IGNORECASE,
 )

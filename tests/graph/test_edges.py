@@ -183,7 +183,7 @@ def test_equal_scores_go_by_source(twins: Index, mode: Mode) -> None:
 # Synonyms (11)
 
 
-KINDS = ("ship", "yard", "mill", "bell", "quay")
+KINDS = ("ship", "yard", "boat", "inn", "sail")
 
 
 class Clustered(HashEncoder):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from graph.arrays import load_arrays, read_manifest
@@ -136,11 +136,10 @@ def test_delete_undoes_insert(
     assert_same(first, delete(folder, [document.source for document in inserted]))
 
 
-changes = st.one_of(
-    *(
-        st.fixed_dictionaries({key: value})
-        for key, value in (("title", titles), ("text", texts), ("metadata", metadata))
-    )
+changes = (
+    st.fixed_dictionaries({"title": titles})
+    | st.fixed_dictionaries({"text": texts})
+    | st.fixed_dictionaries({"metadata": metadata})
 )
 steps = st.lists(st.tuples(st.sampled_from("abc"), st.none() | changes), min_size=2, max_size=5)
 """What happens to an index, in order: a source, and what of its document changes; None: it is deleted."""
@@ -148,6 +147,10 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.none() | changes), min_siz
 
 @quick(12)
 @given(start=corpora(min_size=2, sources="abc"), steps=steps)
+@example(
+    start=[Document("a", "", SENTENCES[0]), Document("b", "", SENTENCES[1])],
+    steps=[("a", {"text": SENTENCES[2]}), ("a", {"metadata": {"year": 1911}}), ("b", {"title": "Tarn"})],
+)
 def test_from_scratch_equals_incremental(
     start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

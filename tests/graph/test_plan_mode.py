@@ -20,7 +20,7 @@ from graph.retrieve.auto import broad_sign
 from graph.retrieve.hierarchy import node_scores
 from graph.retrieve.plan_graph import Fault, Plan, SubQuestion, fill_placeholders, find_fault, levels_of
 from graph.retrieve.plan_run import Failure, Resolution, judge_reply
-from graph.retrieve.plan_search import Found, dependency_scores, passage_row, rerank_nodes
+from graph.retrieve.plan_search import Asked, Found, dependency_scores, passage_row, rerank_nodes, search_all
 from graph.types import Completion, CompletionRequest, Evidence, Excerpt, Finding, LanguageModel
 from serve.engines.openai_api import open_openai
 from tests.fakes import ScriptedModel, chat_server
@@ -347,6 +347,20 @@ def test_what_is_near_to_the_answers_before_moves_up(isles: Index) -> None:
     assert ranked.scores_k[0] == pytest.approx(0.75 + 0.25)
 
 
+def test_only_what_rests_on_answers_is_reranked(isles: Index) -> None:
+    def search(*rests_on: Finding) -> Found:
+        asked = Asked("Who founded the Marlow Yard?", "specific", rests_on)
+        return search_all(isles, [asked], RetrieveSettings.model_validate({"top_k": 5}))[asked.text]
+
+    alone, resting = search(), search(Finding("What is baked in Tarn?", "Kelp bread", (), 1.0))
+    whole = ask(isles, None, "Who founded the Marlow Yard?", mode="walk", top_k=5)
+    assert alone.scores_k.tolist() == pytest.approx([each.score for each in whole.passages])
+    near_D = isles.encode_queries(["What is baked in Tarn? Kelp bread"])[0]
+    expected = rerank_nodes(isles, alone, "specific", near_D)
+    assert resting.rows_k.tolist() == expected.rows_k.tolist() != alone.rows_k.tolist()
+    assert resting.scores_k == pytest.approx(expected.scores_k)
+
+
 def test_every_passage_is_found_by_its_row(isles: Index) -> None:
     rows = range(len(isles.data.passage_ids))
     assert [passage_row(isles, isles.passage(row)) for row in rows] == list(rows)
@@ -361,6 +375,7 @@ def test_every_passage_is_found_by_its_row(isles: Index) -> None:
         ("What are the main points of the reports?", "main points"),
         ("Who founded the yard?", ""),
         ("What is the main export of the island?", ""),
+        ("Where is the theme park with the ferry ride?", ""),
         ("Summarise what is known of the Marlow Yard.", ""),
     ],
 )

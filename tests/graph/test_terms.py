@@ -124,6 +124,8 @@ def test_a_title_is_a_name_wherever_it_stands(title: str, text: str) -> None:
 
 def test_what_is_written_onto_a_noun_goes_where_the_noun_stands_otherwise_too() -> None:
     assert caseless_terms(["바다마을은 작다", "큰 바다마을에서"], []) == [(0, "바다마을"), (1, "바다마을")]
+    often = ["바다마을은 작다", "바다마을은 곱다", "큰 바다마을에서"]
+    assert caseless_terms(often, []) == [(0, "바다마을"), (1, "바다마을"), (2, "바다마을")]
     assert caseless_terms(["작은 고양이 하나", "고양이 두 마리"], []) == [(0, "고양이"), (1, "고양이")]
     assert {term for _, term in caseless_terms(["في القاهرة", "والقاهرة مدينة"], [])} == {"القاهرة"}
 
@@ -141,6 +143,7 @@ def test_a_question_names_documents_without_casing(tmp_path: Path, question: str
 def test_parts_of_a_longer_name_are_none() -> None:
     texts = ["林建国设计望海塔", "由林建国建造", "望海塔高三百米"]
     assert caseless_terms(texts, []) == [(0, "望海塔"), (0, "林建国"), (1, "林建国"), (2, "望海塔")]
+    assert caseless_terms(["由林建国建造", "由林建国设计"], []) == [(0, "林建国"), (1, "林建国")]
     assert caseless_terms(texts, ["海塔"]) == sorted([*caseless_terms(texts, []), (0, "海塔"), (2, "海塔")])
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from graph.build import build_index
 from graph.communities import find_communities
 from graph.context import build_context
+from graph.encoder import unit_rows
 from graph.errors import UserError
 from graph.index import Index, open_index
 from graph.lifecycle import delete_documents
@@ -25,6 +27,8 @@ from graph.retrieve.rank import top_rows
 from graph.retrieve.rounds import Verdict
 from graph.retrieve.settings import Mode
 from graph.settings import IndexSettings
+from graph.similarity import similarity_graph
+from graph.summarise import choose_sentences
 from graph.types import Completion, CompletionRequest, Document, Evidence, Floats, OpenModel
 from graph.walk import personalised_pagerank, query_aware_transition, query_aware_walks, restart_at, row_normalised
 from tests.corpora import ISLES
@@ -212,6 +216,12 @@ def test_synonyms_are_symmetric_order_free_and_never_oneself_among_duplicates(tm
     assert synonyms.max() <= 1 + 1e-6 and synonyms[synonyms > 0].min() >= 1 - 1e-6, "a pair found twice is not added up"
 
 
+def test_a_twin_is_a_neighbour_at_the_highest_threshold() -> None:
+    vectors_ND = unit_rows(np.random.default_rng(4).normal(size=(40, 96)).astype(np.float32))
+    graph = similarity_graph(np.concatenate([vectors_ND, vectors_ND]), 3, 1.0).toarray()
+    assert np.array_equal(graph > 0, np.roll(np.eye(80), 40, axis=1) > 0), "rounding takes no twin away"
+
+
 # Awkward text (13)
 
 AWKWARD = (
@@ -303,7 +313,22 @@ def test_queries_with_a_model_do_not_meet(hashed: Index, mode: Mode) -> None:
     assert together == [a, b] * 4
 
 
-# A path of one (22)
+# Paths (22)
+
+
+def test_propositions_are_neighbours_by_a_name_or_a_synonym_and_by_nothing_else(tmp_path: Path) -> None:
+    texts = (
+        "In Tarn we saw Ship Ax.",
+        "By day Ship Bx left Quill.",
+        "So Quill burned.",
+        "It rains.",
+        "In Tarn it rains.",
+    )
+    index = build(tmp_path / "i", [Document(f"d{n}", "", text) for n, text in enumerate(texts)], Clustered())
+    place = {text: row for row, text in enumerate(index.data.proposition_texts)}
+    near = paths.neighbours(index, np.arange(len(texts))).toarray() > 0
+    pairs = {(a, b) for a in range(5) for b in range(a + 1, 5) if near[place[texts[a]], place[texts[b]]]}
+    assert pairs == {(0, 1), (1, 2), (0, 4)} and np.array_equal(near, near.T)
 
 
 def test_paths_of_one_proposition_are_the_nearest_ones(hashed: Index, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,6 +339,28 @@ def test_paths_of_one_proposition_are_the_nearest_ones(hashed: Index, monkeypatc
     nearest = top_rows(cosines_N, paths.BEAM_WIDTH)
     assert [path.propositions for path in found] == [(row,) for row in nearest.tolist()]
     assert [path.score for path in found] == pytest.approx(cosines_N[nearest].tolist())
+
+
+# Filters (23)
+
+
+@pytest.fixture(scope="module")
+def shared(folder: Path) -> Index:
+    """The isles, and a document that says a sentence of another's."""
+    return build(folder / "shared", [*ISLES, Document("notes", "", "Tarn is a village of 312 people. It snows.")])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_whatever_a_filter_leaves_all_that_is_found_stands_in_it_alone(shared: Index, mode: Mode) -> None:
+    for pattern in ("tarn", "notes", "[lm]*", "[!t]*"):
+        wanted = RetrieveSettings(mode=mode, top_k=100, where=(f"source={pattern}",))
+        allowed = {source for source in shared.sources() if fnmatch(source, pattern)}
+        passages = {each.id for source in allowed for each in shared.passages_of(source)}
+        for question in (*QUESTIONS, "Is Tarn a village of 312 people?"):
+            found = retrieve(shared, question, wanted)
+            assert {each.item.id for each in found.passages} <= passages
+            assert {span.passage_id for each in found.propositions for span in each.item.spans} <= passages
+            assert {member for each in found.summaries for member in each.item.members} <= passages
 
 
 # What only a summary says (24)
@@ -335,3 +382,12 @@ def test_what_a_summary_of_any_layer_says_alone_is_found_and_quoted_first(tmp_pa
         assert told in found.summaries[0].item.text and told in build_context(found, 4)[0].text
         assert not any(told in each.item.text for each in ask(index, question, "dense").passages)
         assert [each.score for each in found.summaries] == sorted(each.score for each in found.summaries)[::-1]
+
+
+# A sentence that is too long (25)
+
+
+def test_a_summary_goes_on_after_a_sentence_that_does_not_fit() -> None:
+    vectors_SD = unit_rows(np.array([[1, 0.5, 0], [1, -0.3, 0.4], [1, -0.3, -0.45]], np.float32))
+    assert choose_sentences(vectors_SD, [5, 5, 5].__getitem__, 10) == [0, 1], "the second is better than the third"
+    assert choose_sentences(vectors_SD, [5, 50, 5].__getitem__, 10) == [0, 2]

@@ -16,7 +16,7 @@ from graph.retrieve.beam import MAX_MENTIONS, RARITY_LOSS, Frontier, best_paths,
 from graph.retrieve.keywords import count_keywords, keyword_propositions, keywords_of
 from graph.retrieve.rank import top_rows
 from graph.retrieve.settings import Mode
-from graph.retrieve.statements import STEP_LOSS, judge_by_meaning, longer_path_scores
+from graph.retrieve.statements import STEP_LOSS, judge_by_meaning, longer_path_scores, tell_path
 from graph.retrieve.topics import judge_by_worth, topic_blocks
 from graph.settings import IndexSettings
 from graph.types import Document
@@ -114,6 +114,8 @@ def test_paths_of_one_are_the_dense_top_k(isles: Index) -> None:
     assert only.steps_FL[:, 0].tolist() == top_rows(cosines, 4).tolist()
     assert np.array_equal(only.worth_F, np.sort(cosines)[::-1][:4])
     assert list(best_paths([only])) == top_rows(cosines, 4).tolist()
+    (tied,) = search_paths(isles, np.arange(len(cosines))[::-1], np.ones_like(cosines), judge, width=4, depth=1)
+    assert tied.steps_FL[:, 0].tolist() == [0, 1, 2, 3]
 
 
 def test_of_paths_to_one_proposition_the_best_counts_and_the_shorter_of_two_equals() -> None:
@@ -179,6 +181,13 @@ def test_propositions_are_returned_when_asked_for(isles: Index, mode: Mode) -> N
     scores = [scored.score for scored in found.propositions]
     assert scores == sorted(scores, reverse=True)
     assert not retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=3)).propositions
+
+
+def test_a_path_is_told_only_where_it_is_worth_more_than_its_end(isles: Index) -> None:
+    texts = [f"“{isles.data.proposition_texts[row]}”" for row in range(2)]
+    led = {1: (0.5, (0, 1))}
+    assert tell_path(isles, 1, 0.5, led) == (texts[0], texts[1])
+    assert tell_path(isles, 1, 0.6, led) == (texts[1],) and tell_path(isles, 0, 0.1, led) == (texts[0],)
 
 
 @pytest.mark.parametrize("mode", ["statements", "topics"])

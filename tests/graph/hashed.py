@@ -1,0 +1,24 @@
+"""An index of a few documents, by the stand-in encoder or one like it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from graph.build import build_index
+from graph.index import Index, open_index
+from graph.reading import no_model
+from graph.settings import IndexSettings
+from graph.types import Document, OpenModel
+from tests.fakes import HashEncoder
+
+
+def build(
+    folder: Path,
+    documents: Sequence[Document],
+    encoder: HashEncoder | None = None,
+    open_model: OpenModel = no_model,
+    **values: object,
+) -> Index:
+    encoder = encoder or HashEncoder()
+    chosen = IndexSettings.model_validate({"min_similarity": 0.1, **values})
+    build_index(folder, documents, chosen, lambda spec: encoder, open_model)
+    return open_index(folder, lambda spec: encoder)

@@ -82,7 +82,7 @@ def server(tiny: Path) -> Iterator[Server]:
         "-m",
         "vllm.entrypoints.openai.api_server",
         *map(str, options),
-        '{"disable_any_whitespace": true}',
+        '{"backend": "xgrammar", "disable_any_whitespace": true}',
     ]
     environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -94,7 +94,7 @@ def tfidf_cosines(wanted: str, sentences: Sequence[str]) -> list[float]:
     N sentences, n_w of them with the word w.
 
     >>> [round(score, 3) for score in tfidf_cosines("lantern", ["the lantern", "the sea", "fog"])]
-    [1.159, 0.0, 0.0]
+    [1.157, 0.0, 0.0]
     """
     words = [_words(sentence) for sentence in sentences]
     count = Counter(word for sentence in words for word in sentence)

@@ -14,6 +14,7 @@ from graph.types import Excerpt, Message
 
 REASON, ANSWER = "###Reason:", "###Answer:"
 NOT_FOUND = "not in the documents"
+_NO_ANSWERS = frozenset({"", NOT_FOUND, "not found", "unknown", "n/a", "i don't know"})
 _FORM = re.compile(rf"^\s*{REASON}\s*(?P<reason>\S.*?)\s*{ANSWER}\s*(?P<answer>\S[^\n]*?)\s*$", re.DOTALL)
 _CITATION = re.compile(r"\s?\[(\d{1,4})\]")
 
@@ -57,6 +58,15 @@ def quote(text: str) -> str:
     """
     plain = "".join(" " if unicodedata.category(character) == "Cc" else character for character in text)
     return " ".join(plain.replace("<|", "< |").replace("|>", "| >").split())
+
+
+def is_no_answer(text: str) -> bool:
+    """Whether a reply, as one line, says that there is no answer, whatever words the prompt asked for.
+
+    >>> is_no_answer("Not in the documents."), is_no_answer("Unknown Pleasures")
+    (True, False)
+    """
+    return text.casefold().strip(" .") in _NO_ANSWERS
 
 
 def format_answer(reason: str, answer: str) -> str:

@@ -41,7 +41,7 @@ def unsealed(folder: Path) -> Iterator[None]:
     untouched = _not_damaged(folder, FILE, AGAIN) == "intact"
     if has_ledger(folder):
         _not_damaged(folder, LEDGER, f"run: modegraph repair {folder} (what can be read of it is kept)")
-    before = checksum(folder / FILE) if untouched else None
+    before = seal.read_text().partition("\n")[0] if untouched else None
     seal.unlink(missing_ok=True)
     (folder / seal_of(LEDGER)).unlink(missing_ok=True)
     try:

@@ -23,8 +23,6 @@ from graph.types import Completion, CompletionRequest, LanguageModel, Message, P
 READER = "llm"
 WAVE_CALLS = 16
 WAVES_IN_FLIGHT = 2
-ATTEMPTS = 2
-"""Calls for one passage in one run: the first, and one re-ask."""
 RETRY_TEMPERATURE = 0.7
 """Of passages that failed in an earlier run: at 0 the same model would write the same again."""
 MAX_REPLY_CHARS = 2000

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from graph.extract.names import name_key
 from graph.index import Index
 from graph.retrieve.rank import top_rows
+from graph.retrieve.titles import EDGES
 from graph.scripts import unspaced_runs
 from graph.types import Floats, Ints
 
@@ -22,7 +23,7 @@ def keywords_of(index: Index, question: str) -> Ints:
     words = re.findall(r"\S+", question)
     phrases = [" ".join(each) for each in _runs(words, MAX_KEYWORD_WORDS)]
     phrases += ["".join(each) for run in unspaced_runs(question) for each in _runs(list(run), MAX_KEYWORD_CHARACTERS)]
-    keys = dict.fromkeys(name_key(phrase.strip("?!.,;:\"“”'()[]")) for phrase in phrases)
+    keys = dict.fromkeys(name_key(phrase.strip(EDGES)) for phrase in phrases)
     return np.array([index.name_rows[key] for key in keys if key in index.name_rows], np.int64)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated
 
-from graph.answer import NOT_FOUND, answer_messages
+from graph.answer import NOT_FOUND, answer_messages, is_no_answer
 from graph.context import build_context, token_budget
 from graph.index import Index
 from graph.prompting import read_prompt
@@ -22,8 +22,6 @@ from graph.types import Excerpt, Finding
 READ = 5
 """Passages and summaries that the model reads to answer one sub-question."""
 MAX_ANSWER_TOKENS = 200
-NO_ANSWERS = frozenset({"", NOT_FOUND, "not found", "unknown", "n/a", "i don't know"})
-"""Replies that are no answer, whatever the prompt asks for."""
 
 
 class Resolution(ReplyModel):
@@ -100,7 +98,7 @@ def judge_reply(reply: Resolution | None, question: str, excerpts: Sequence[Exce
     if reply is None:
         return Failure.UNUSABLE
     answer = plain(reply.answer)
-    if answer.casefold().rstrip(".") in NO_ANSWERS:
+    if is_no_answer(answer):
         return Failure.NOT_FOUND
     named = [excerpts[number - 1] for number in reply.passages if 1 <= number <= len(excerpts)] or excerpts
     passages = dict.fromkeys(passage for each in named for passage in (each.members or (each.id,)))

@@ -13,7 +13,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from graph.answer import NOT_FOUND
+from graph.answer import is_no_answer
 from graph.index import Index
 from graph.prompting import read_prompt
 from graph.retrieve.caller import ModelGone
@@ -62,8 +62,9 @@ def run_rounds(index: Index, query: Query, candidates: Ints, cosines_N: Floats, 
             found.kept += pool.tolist()
             found.steps.append(f"round {number}: {len(pool)} more propositions kept")
             verdict = _evaluate(index, query, found.kept)
-            found.answer = plain(verdict.answer) if verdict is not None else ""
-            if found.answer and found.answer.casefold() != NOT_FOUND:
+            answer = plain(verdict.answer) if verdict is not None else ""
+            if not is_no_answer(answer):
+                found.answer = answer
                 found.steps.append(f"round {number}: answered")
                 return found
             if number < MAX_ROUNDS and verdict is not None:

@@ -10,7 +10,8 @@ from graph.scripts import is_caseless, unspaced_runs
 from graph.terms import bare_form
 
 MAX_TITLE_WORDS, MAX_TITLE_CHARACTERS = 10, 12
-_EDGES = "?!.,;:\"“”'()[]؟،؛।"
+EDGES = "?!.,;:\"“”'()[]؟،؛।"
+"""What stands around a word and is no part of it."""
 
 
 def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
@@ -25,7 +26,7 @@ def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
     for length in range(min(MAX_TITLE_WORDS, len(words)), 0, -1):
         for start in range(len(words) - length + 1):
             places = set(range(start, start + length))
-            phrase = " ".join(words[start : start + length]).strip(_EDGES)
+            phrase = " ".join(words[start : start + length]).strip(EDGES)
             caseless = is_caseless(phrase) and not unspaced_runs(phrase)
             like_a_name = length > 1 or caseless or (start > 0 and phrase[:1].isupper())
             opens_with_article = length > 1 and words[start].casefold() == "the"

@@ -1,6 +1,5 @@
 """`modegraph compare` from end to end on random models: files, figures that agree with the answers, escaping."""
 
-import doctest
 import json
 import re
 from html.parser import HTMLParser
@@ -9,7 +8,6 @@ from statistics import mean
 import pytest
 import typer
 
-from eval import report
 from eval.cli import read_context_size, register
 from eval.figures import draw_logps
 from eval.types import PairScore
@@ -128,7 +126,3 @@ def test_the_figure_draws_many_long_names(tmp_path):
     draw_logps({f"qwen-half-billion-{n}": scores for n in range(6)}, "title", tmp_path / "logps.png")
     assert (tmp_path / "logps.png").stat().st_size > 10_000
     assert [path.name for path in tmp_path.iterdir()] == ["logps.png"]
-
-
-def test_markdown_escapes_are_as_documented():
-    assert doctest.testmod(report).failed == 0

@@ -1,19 +1,13 @@
 """Which models stand in a comparison."""
 
-import doctest
 from pathlib import Path
 
 import pytest
 
-from eval import policies as module
 from eval.policies import policies_of, short_names, untuned_model
 from graph.errors import UserError
 from tests.eval.conftest import run_record
 from train.types import write_run
-
-
-def test_doctests():
-    assert doctest.testmod(module).failed == 0
 
 
 def test_runs_then_the_root_of_the_first(world):

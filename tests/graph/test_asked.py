@@ -161,6 +161,13 @@ def test_without_an_answer_it_says_so_and_raises_what_was_kept(isles: Index) -> 
     assert places[0] < places[1]
 
 
+@pytest.mark.parametrize("said", ["not in the documents", "Unknown.", "N/A"])
+def test_words_for_no_answer_are_none(isles: Index, said: str) -> None:
+    model = says(selected=every, answer=lambda request: {"answer": said, "next_questions": []})
+    found = ask(isles, model, selector="llm")
+    assert found.findings == () and found.trace.steps[-1] == f"no answer in {MAX_ROUNDS} rounds"
+
+
 def test_nothing_selected_is_a_choice_and_the_rounds_go_on(isles: Index) -> None:
     model = says(selected=lambda request: {"selected": []}, answer=lambda request: {"answer": "", "next_questions": []})
     found = ask(isles, model, selector="llm")

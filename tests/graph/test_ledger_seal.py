@@ -4,7 +4,7 @@ import gc
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -154,15 +154,27 @@ def test_a_ledger_that_is_gone_is_missed(tmp_path: Path) -> None:
         assert verify_index(folder) == []
 
 
-def test_a_ledger_damaged_after_a_killed_run_is_repaired_before_the_run_goes_on(tmp_path: Path) -> None:
-    folder, up = tmp_path / "i", 8
+@contextmanager
+def cut_short(folder: Path) -> Iterator[tuple[ChatServer, Callable[[], None]]]:
+    """A build whose server stopped answering after 8 calls; and what makes it answer again."""
+    answering = 8
 
     def say(body: dict[str, Any], number: int) -> Any:
-        return extraction_reply(body) if number <= up else (401, "{}")
+        return extraction_reply(body) if number <= answering else (401, "{}")
+
+    def go_on() -> None:
+        nonlocal answering
+        answering = 1000
 
     with chat_server(say) as server:
         with pytest.raises(UserError, match="status 401"):
             build(folder, server)
+        yield server, go_on
+
+
+def test_a_ledger_damaged_after_a_killed_run_is_repaired_before_the_run_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "i"
+    with cut_short(folder) as (server, go_on):
         gc.collect()  # closes what the run had open, as its end does
         with closing(sqlite3.connect(folder / LEDGER)) as database:
             (kept,) = database.execute("SELECT count(*) FROM calls").fetchone()
@@ -172,7 +184,7 @@ def test_a_ledger_damaged_after_a_killed_run_is_repaired_before_the_run_goes_on(
         assert (LEDGER, repair) in found_in(folder)
         with pytest.raises(UserError, match=repair):
             resume_build(folder, encoder, open_model)
-        up = 1000
+        go_on()
         server.asked.clear()
         repair_index(folder, encoder, open_model)
         assert verify_index(folder) == [] and len(server.asked) == len(MANY) - kept < len(MANY)
@@ -191,16 +203,10 @@ def test_no_run_seals_a_damaged_index(tmp_path: Path) -> None:
 
 
 def test_a_run_cut_short_leaves_no_seal_and_resume_sets_it(tmp_path: Path) -> None:
-    folder, up = tmp_path / "i", 8
-
-    def say(body: dict[str, Any], number: int) -> Any:
-        return extraction_reply(body) if number <= up else (401, "{}")
-
-    with chat_server(say) as server:
-        with pytest.raises(UserError, match="status 401"):
-            build(folder, server)
+    folder = tmp_path / "i"
+    with cut_short(folder) as (_server, go_on):
         assert (LEDGER, f"modegraph resume {folder}") in found_in(folder)
-        up = 1000
+        go_on()
         resume_build(folder, encoder, open_model)
     assert verify_index(folder) == []
 

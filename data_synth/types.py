@@ -1,7 +1,7 @@
 """The nouns of training data. Rows are JSON lines that `datasets` loads and TRL's trainers take as they are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from graph.questions import Question
@@ -48,6 +48,38 @@ class PreferenceRow:
     control: str = ""
 
 
+@dataclass(frozen=True)
+class Sampling:
+    """How the responses of a row were drawn from the policy: `asked` of them, of up to `max_tokens` each, from `seed` on."""
+
+    asked: int
+    temperature: float
+    max_tokens: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class ResponseRow:
+    """One prompt and K distinct responses of one policy, with their rewards by component (DESIGN §5's r before weighting).
+
+    `rewards[component][i]` is in [0, 1] and belongs to `responses[i]`; `policy` is the fingerprint of the model that wrote them.
+    """
+
+    id: str
+    prompt: tuple[Message, ...]
+    responses: tuple[str, ...]
+    rewards: Mapping[str, tuple[float, ...]]
+    question_id: str
+    question: str
+    answers: tuple[str, ...]
+    kind: str
+    split: str
+    context_size: int
+    context_ids: tuple[str, ...]
+    sampling: Sampling
+    policy: str
+
+
 def preference_to_json(row: PreferenceRow) -> dict[str, Any]:
     """A row as TRL's conversational format wants it: prompt, chosen and rejected are lists of messages."""
     return {
@@ -91,3 +123,41 @@ def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
 def message_to_json(message: Message) -> dict[str, str]:
     """A chat turn as OpenAI's API and chat templates take it."""
     return {"role": message.role, "content": message.content}
+
+
+def response_to_json(row: ResponseRow) -> dict[str, Any]:
+    """A row as a file holds it: prompt as messages, responses as texts, rewards as lists by component."""
+    return {
+        "id": row.id,
+        "prompt": [message_to_json(message) for message in row.prompt],
+        "responses": list(row.responses),
+        "rewards": {component: list(values) for component, values in row.rewards.items()},
+        "question_id": row.question_id,
+        "question": row.question,
+        "answers": list(row.answers),
+        "kind": row.kind,
+        "split": row.split,
+        "context_size": row.context_size,
+        "context_ids": list(row.context_ids),
+        "sampling": asdict(row.sampling),
+        "policy": row.policy,
+    }
+
+
+def response_from_json(row: Mapping[str, Any]) -> ResponseRow:
+    """The inverse of `response_to_json`; raises as `preference_from_json`."""
+    return ResponseRow(
+        id=row["id"],
+        prompt=tuple(Message(turn["role"], turn["content"]) for turn in row["prompt"]),
+        responses=tuple(row["responses"]),
+        rewards={component: tuple(values) for component, values in row["rewards"].items() if values is not None},
+        question_id=row["question_id"],
+        question=row["question"],
+        answers=tuple(row["answers"]),
+        kind=row["kind"],
+        split=row["split"],
+        context_size=row["context_size"],
+        context_ids=tuple(row["context_ids"]),
+        sampling=Sampling(**row["sampling"]),
+        policy=row["policy"],
+    )

@@ -63,7 +63,7 @@ def _choose(folder: Path, store: Store, settings: IndexSettings, split: Split, o
         return Extractor("rules", partial(_read_each, read_by_rules))
     if settings.extractor == "import":
         rows = load_extraction(Path(settings.import_file))
-        return Extractor("import", partial(_read_each, partial(read_imported, rows=rows)))
+        return Extractor("an imported extraction, by sentence", partial(_read_each, partial(read_imported, rows=rows)))
     prompt = Prompt(few_shot_examples(settings), settings.max_reply_tokens)
     model = open_model(settings.extractor_model, ledger=folder / LEDGER)
 

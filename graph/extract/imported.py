@@ -1,21 +1,23 @@
 """Propositions from an extraction made elsewhere: a .jsonl of {"id": source, "entities": [...], "triples": [[s, p, o], ...]}.
 
-A triple becomes the proposition "s p o" at the passage of its document that holds most of its words. Documents without a
-row are read by rules.
+A triple is a fact of the sentence that it was taken from, found by its words: the sentence, made to stand on its own as by
+rules, is the proposition, and the extraction says which names it has. (Bare triples "s p o" as propositions were tried: they
+are too short to be found by a question, docs/log.md.) Documents without a row are read by rules.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from graph.errors import UserError
+from graph.extract.names import distinct_names, find_names
 from graph.extract.rules import extract_by_rules
-from graph.extract.support import best_span, ends_within, names_within, share_supported
+from graph.extract.support import ends_within, names_within, share_supported
 from graph.extract.types import Fact, Reading, Statement, Waiting
 from graph.ids import content_id
 from graph.jsonl import read_jsonl
-from graph.types import Passage
+from graph.types import Document, Passage
 
 READER, RULES = "import", "rules"
 
@@ -60,7 +62,7 @@ def read_imported(item: Waiting, rows: Mapping[str, Row]) -> list[Reading]:
     row = rows.get(item.document.source)
     if row is None:
         return read_by_rules(item)
-    read = place_triples(row, item.passages)
+    read = place_triples(row, item.document, item.passages)
     return [Reading(passage, READER, found) for passage, found in zip(item.passages, read, strict=True)]
 
 
@@ -70,20 +72,57 @@ def read_by_rules(item: Waiting) -> list[Reading]:
     return [Reading(passage, RULES, found) for passage, found in zip(item.passages, read, strict=True)]
 
 
-def place_triples(row: Row, passages: Sequence[Passage]) -> list[tuple[Statement, ...]]:
-    """The statements of each passage: every triple at the passage that holds most of its words, the first of equals."""
-    placed: list[list[Statement]] = [[] for _ in passages]
-    for subject, relation, object_ in dict.fromkeys(row.triples) if passages else ():
-        text = f"{subject} {relation} {object_}"
-        shares = [share_supported(text, passage.text) for passage in passages]
-        at = shares.index(max(shares))
-        names, _ = names_within(text, (subject, object_), row.entities)
-        start, end = best_span(text, passages[at].text)
-        offset = passages[at].start
-        fact = Fact(subject, relation, object_)
-        facts = (fact,) if ends_within(fact, names) else ()
-        placed[at].append(Statement(text, names, offset + start, offset + end, facts=facts))
-    return [tuple(found) for found in placed]
+def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> list[tuple[Statement, ...]]:
+    """The statements of each passage: its sentences, with the names and facts that the row has of them.
+
+    A triple belongs to the passage that holds most of its words, and there to the sentence that does, the first of equals;
+    one whose words no sentence holds becomes the proposition "s p o" by itself. An end that is no name ("a politician",
+    "1960") names nothing, for it would lead from everywhere to everywhere, and its triple is no fact.
+    """
+    sentences = extract_by_rules(document, passages)
+    entities = tuple(filter(is_name, row.entities))
+    facts: dict[tuple[int, int], list[Fact]] = {}
+    alone: list[list[Statement]] = [[] for _ in passages]
+    for triple in dict.fromkeys(row.triples) if passages else ():
+        fact, text = Fact(*triple), " ".join(triple)
+        at = _closest(text, [passage.text for passage in passages])
+        within = _closest(text, [sentence.text for sentence in sentences[at]]) if sentences[at] else -1
+        if within >= 0 and share_supported(text, sentences[at][within].text) > 0:
+            facts.setdefault((at, within), []).append(fact)
+        else:
+            alone[at].append(_by_itself(fact, text, entities, passages[at]))
+    return [
+        (*(_told(sentence, facts.get((at, n), []), entities) for n, sentence in enumerate(read)), *alone[at])
+        for at, read in enumerate(sentences)
+    ]
+
+
+def is_name(text: str) -> bool:
+    """Whether an entity or an end of a triple holds a name: a capital letter inside a sentence, a full date or a quantity.
+
+    >>> [is_name(text) for text in ("Ada Marlow", "monthly publication", "1963", "the village of Tarn")]
+    [True, False, False, True]
+    """
+    return bool(find_names(f"x {text}"))
+
+
+def _closest(text: str, candidates: Sequence[str]) -> int:
+    """Which of the candidates holds the largest share of the words of `text`; the first of equals."""
+    shares = [share_supported(text, candidate) for candidate in candidates]
+    return shares.index(max(shares))
+
+
+def _told(sentence: Statement, facts: Sequence[Fact], entities: Sequence[str]) -> Statement:
+    """The sentence with the ends of its facts and the entities that stand in it as its names."""
+    ends = [end for fact in facts for end in (fact.subject, fact.object) if is_name(end)]
+    names = distinct_names([*ends, *names_within(sentence.text, (), entities)[0]])
+    return replace(sentence, names=names, facts=tuple(fact for fact in facts if ends_within(fact, names)))
+
+
+def _by_itself(fact: Fact, text: str, entities: Sequence[str], passage: Passage) -> Statement:
+    """A triple as a proposition of its own, at the whole passage."""
+    end = passage.start + len(passage.text)
+    return _told(Statement(text, (), passage.start, end), [fact], entities)
 
 
 def _strings(value: Any, where: str) -> tuple[str, ...]:

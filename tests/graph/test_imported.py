@@ -10,6 +10,7 @@ from graph.build import BuildReport, build_index
 from graph.data import IndexData
 from graph.errors import UserError
 from graph.extract.imported import Row, load_extraction, place_triples
+from graph.extract.types import Fact
 from graph.index import open_index
 from graph.lifecycle import index_status
 from graph.settings import IndexSettings
@@ -38,29 +39,41 @@ def build(folder: Path, file: Path, documents: list[Document] = ISLES) -> BuildR
     return build_index(folder, documents, settings, lambda spec: HashEncoder())
 
 
-def test_triples_become_propositions_and_the_rest_is_read_by_rules(tmp_path: Path) -> None:
+def test_triples_name_what_their_sentences_are_about_and_the_rest_is_read_by_rules(tmp_path: Path) -> None:
     report = build(tmp_path / "i", write(tmp_path / "x.jsonl", ROWS))
     assert report.read_by == {"import": 2, "rules": 3} and report.quarantined == 0
     index = open_index(tmp_path / "i")
     found = {p.text: p for p in map(index.proposition, range(report.propositions))}
-    built = found["Lantern built in 1911 by Marlow Yard"]
-    assert built.entities == ("1911", "lantern", "marlow yard")
+    built = found["Lantern was built in 1911 by the Marlow Yard."]
+    assert built.entities == ("lantern", "marlow yard")
     (span,) = built.spans
     assert ISLES[0].text[span.start : span.end] == "She was built in 1911 by the Marlow Yard."
-    assert not any(span.source == "ada" for p in found.values() for span in p.spans)
-    assert any(span.source == "tarn" for p in found.values() for span in p.spans)
+    of_ada = [p for p in found.values() if any(span.source == "ada" for span in p.spans)]
+    assert of_ada and not any(p.entities for p in of_ada)
+    assert any(p.entities for p in found.values() if any(span.source == "tarn" for span in p.spans))
     assert index_status(tmp_path / "i").rows["facts"] == 2
 
 
-def test_a_triple_stands_at_the_passage_that_holds_most_of_it() -> None:
-    texts = ("Tarn is a village. ", "The bell of Tarn rings at 10:30.")
-    passages = [Passage(f"p{n}", "tarn", "Tarn", n, 19 * n, 19 * n + len(t), t) for n, t in enumerate(texts)]
-    row = Row((), (("bell", "rings at", "10:30"), ("Tarn", "is", "village"), ("x", "y", "z"), ("x", "y", "z")))
-    first, second = place_triples(row, passages)
-    assert [s.text for s in first] == ["Tarn is village", "x y z"] and [s.text for s in second] == [
-        "bell rings at 10:30"
+def test_a_triple_belongs_to_the_sentence_that_holds_most_of_it() -> None:
+    texts = ("Tarn is a village of Quill. Ada Marlow lives there. ", "The bell of Tarn rings at 10:30.")
+    passages = [Passage("p0", "tarn", "Tarn", 0, 0, 52, texts[0]), Passage("p1", "tarn", "Tarn", 1, 52, 84, texts[1])]
+    triples = (
+        ("the bell", "rings at", "10:30"),
+        ("Tarn", "is village of", "Quill"),
+        ("Ada Marlow", "lives in", "Tarn"),
+        ("Xa", "yy", "Zo"),
+        ("Xa", "yy", "Zo"),
+    )
+    document = Document("tarn", "Tarn", "".join(texts))
+    first, second = place_triples(Row(("Tarn", "a place", "Zo"), triples), document, passages)
+    assert [(s.text, s.names) for s in first] == [
+        ("Tarn is a village of Quill.", ("Tarn", "Quill")),
+        ("Tarn: Ada Marlow lives there.", ("Ada Marlow", "Tarn")),
+        ("Xa yy Zo", ("Xa", "Zo")),
     ]
-    assert (second[0].start, second[0].end) == (19, 19 + len(texts[1]))
+    assert [(s.start, s.end) for s in first] == [(0, 27), (28, 51), (0, 52)]
+    assert [s.facts for s in first] == [(Fact(*triples[1]),), (Fact(*triples[2]),), (Fact(*triples[3]),)]
+    assert [(s.text, s.names, s.facts) for s in second] == [(texts[1], ("Tarn",), ())]
 
 
 def test_only_documents_whose_row_changed_are_read_again(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
+from data_synth.forms import Form, R
 from data_synth.summary import Summary
 
-MAKER = "modegraph synth preferences"
+MAKER = "modegraph"
 _CARD = """\
 ---
 configs:
@@ -13,22 +14,17 @@ configs:
 {data_files}
 ---
 
-# Preference pairs
+# {title}
 
-{rows:,} pairs (prompt, chosen, rejected) made by `{maker}`, after GraphMPA §3.2.
-Chosen: `###Reason: … ###Answer: …` with the gold answer. Rejected: the gold answer alone.
+{rows:,} rows made by `{maker} synth {name}`. {about}
 
 ```python
 from datasets import load_dataset
 
-pairs = load_dataset("path/to/this/folder")
+rows = load_dataset("path/to/this/folder")
 ```
 
-* Index: {origin.index}
-* Questions: {origin.questions}
-* Contexts: 0 to {origin.max_context} excerpts{budget}, the best of retrieval mode `{origin.mode}`, best first. Gold passages that
-  retrieval missed are not added; `gold_in_context` is the share of gold documents that a context quotes.
-* Reasoning written by: {origin.reasoner}
+{origin}
 
 ## Counts
 
@@ -37,14 +33,8 @@ pairs = load_dataset("path/to/this/folder")
 ## Lengths in words
 
 {lengths}
-
-The chosen side is the longer one in {chosen_longer:.1%} of the pairs: length alone tells the sides apart that often.
-
-## Filters
-
-Every chosen side parses back to the gold answer, and cites only passages that its prompt shows. A reasoning written by
-a model is kept only if it has the form, ends in the gold answer (case and outer punctuation aside), says something,
-does not copy the question and does not tell that the answer was given.
+{measures}
+## What was left out
 
 {drops}
 
@@ -52,25 +42,22 @@ Exact duplicates removed: {duplicates:,}.
 """
 
 
-def dataset_card(summary: Summary) -> str:
+def dataset_card(summary: Summary, form: Form[R]) -> str:
     """README.md of the dataset, with its YAML front matter; no dates or paths, so that equal data give equal cards."""
-    counts = {
-        "split": summary.by_split,
-        "kind of question": summary.by_kind,
-        "context size (excerpts)": summary.by_context_size,
-    }
-    room = summary.origin.max_context_tokens
-    sides = {"chosen": summary.chosen_words, "rejected": summary.rejected_words}
-    lengths = [(side, words.mean, words.median, words.longest) for side, words in sides.items()]
+    counts = {"split": summary.by_split, **summary.counts}
+    lengths = [(part, words.mean, words.median, words.longest) for part, words in summary.lengths.items()]
+    figures = _table(("measured on a sample", "figure"), summary.measures.items())
     return _CARD.format(
         data_files="\n".join(f"  - split: {split}\n    path: {split}.parquet" for split in summary.by_split),
+        title=form.title,
         rows=summary.rows,
         maker=MAKER,
-        origin=summary.origin,
-        budget="" if room is None else f" of at most {room:,} tokens together",
+        name=form.name,
+        about=form.about,
+        origin="\n".join(f"* {what}: {value}" for what, value in summary.origin.items()),
         counts="\n\n".join(_count_table(head, by) for head, by in counts.items()),
-        lengths=_table(("side", "mean", "median", "longest"), lengths),
-        chosen_longer=summary.chosen_longer,
+        lengths=_table(("part", "mean", "median", "longest"), lengths),
+        measures=f"\n## Measures\n\n{figures}\n" if summary.measures else "",
         drops=_count_table("dropped because", summary.drops) if summary.drops else "No row was dropped.",
         duplicates=summary.duplicates,
     )

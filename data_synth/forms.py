@@ -26,13 +26,19 @@ class Row(Protocol):
 R = TypeVar("R", bound=Row)
 
 
+def no_measures(rows: Sequence[Any]) -> dict[str, float]:
+    """The measures of a form that has none."""
+    del rows
+    return {}
+
+
 @dataclass(frozen=True)
 class Form(Generic[R]):
     """A kind of row. `name` is its command (`modegraph synth NAME`), `title` and `about` open its dataset card.
 
     `from_json` raises KeyError for a missing key, TypeError, IndexError, AttributeError or ValueError for a malformed value.
     `problems` says what keeps a row from being learned from, in words. `counts` gives the value of a row in each table of the
-    card, `lengths` its lengths in words, `texts` what makes two rows the same.
+    card, `lengths` its lengths in words, `texts` what makes two rows the same. `measures` are figures of a sample of the rows.
     """
 
     name: str
@@ -45,3 +51,4 @@ class Form(Generic[R]):
     counts: Callable[[R], Mapping[str, str]]
     lengths: Callable[[R], Mapping[str, int]]
     texts: Callable[[R], Sequence[str]]
+    measures: Callable[[Sequence[R]], Mapping[str, float]] = no_measures

@@ -1,96 +1,139 @@
 """Preference rows (GraphMPA §3.2, Eq. 7): every question over contexts C_0 (none), C_1, …, C_N, each one excerpt longer.
 
-C_k are the k best excerpts of the question's own retrieval, best first. A gold passage that retrieval missed is never put
-in: training sees the contexts that serving will see. Such rows keep their reasoning, without the citation.
+Chosen: reasoning, then the gold answer. Rejected: the answer alone, as in the paper, and for a share of the rows a control with
+reasoning of its own. A reasoning by rules keeps sentences whose passage retrieval missed, without the citation; a model's
+must be supported by its context.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from data_synth.check import check_by_model
+from data_synth.contexts import FindContexts, context_finder, draft_groups, gold_share
+from data_synth.controls import Control, Pool, make_control
 from data_synth.reasons import compose_reason, model_reasons
+from data_synth.support import Support, SupportMeter
 from data_synth.types import Draft, Dropped, PreferenceRow
-from graph.answer import answer_messages, format_answer, parse_answer, quote
-from graph.context import build_context, token_budget
-from graph.errors import UserError
+from graph.answer import answer_messages, format_answer, parse_answer
 from graph.ids import content_id
-from graph.questions import SPLITS, Question
-from graph.retrieve import RetrieveSettings, retrieve_many
-from graph.types import Excerpt, LanguageModel
+from graph.questions import Question
+from graph.retrieve import RetrieveSettings
+from graph.types import LanguageModel
 
 if TYPE_CHECKING:
     from graph.index import Index
 
-NO_ANSWER = "the question has no gold answer"
-UNPARSEABLE = "the chosen answer does not parse to the gold one"
-DUPLICATE = "an exact duplicate"
 BY_RULES = "rules"
-QUESTIONS_AT_ONCE = 32
-SOURCES_NAMED = 5
+UNPARSEABLE = "the chosen answer does not parse to the gold one"
+UNSUPPORTED = "the context does not support the reasoning"
+NO_CONTROL = "no control could be made"
 
-FindContexts = Callable[[Sequence[str]], Sequence[tuple[Excerpt, ...]]]
-"""Questions to the excerpts that retrieval found for each, best first."""
 
-WriteReasons = Callable[[Sequence[Draft]], list[str | Dropped]]
-"""Drafts to their reasonings, in order."""
+@dataclass(frozen=True)
+class Reasoner:
+    """Who writes reasonings, by name. A `checked` one's must be supported by the context; gold sentences are by construction."""
+
+    name: str
+    write: Callable[[Sequence[Draft]], list[str | Dropped]]
+    checked: bool = True
+
+
+@dataclass(frozen=True)
+class Reasoned:
+    """A draft, its reasoning (or why there is none), and how far the context supports it (None where nothing is quoted)."""
+
+    draft: Draft
+    reason: str | Dropped
+    support: Support | None
+
+
+MeasureSupport = Callable[[Sequence[Draft], Sequence[str]], Sequence[Support]]
+"""Drafts and their reasonings to the support of each by its own context."""
+
+Check = Callable[[Sequence[Draft], Sequence[str]], Sequence[str]]
+"""Drafts and their reasonings to why each is not good enough, "" for a good one: what a second model says."""
 
 
 def preference_rows(
-    index: Index, questions: Iterable[Question], settings: RetrieveSettings, model: LanguageModel | None
+    index: Index,
+    questions: Iterable[Question],
+    settings: RetrieveSettings,
+    models: Sequence[LanguageModel] = (),
+    checker: LanguageModel | None = None,
+    controls: float = 0.0,
 ) -> Iterator[PreferenceRow | Dropped]:
-    """The rows of `questions` over contexts of up to `settings.top_k` excerpts; `model` writes the reasoning, or rules.
+    """The rows of `questions` over contexts of up to `settings.top_k` excerpts; `models` write the reasonings, or rules do.
 
-    Tokens of a context are counted by that model, or by the index's encoder. UserError when a budget is too small for any.
+    Tokens of a context are counted by the first model, or by the index's encoder.
     """
+    meter = SupportMeter(index)
+    by_rules = Reasoner(BY_RULES, lambda drafts: [compose_reason(draft, index.passages_of) for draft in drafts], False)
+    reasoners = [Reasoner(model.name, partial(model_reasons, model=model)) for model in models] or [by_rules]
 
-    def find_contexts(asked: Sequence[str]) -> list[tuple[Excerpt, ...]]:
-        budget = token_budget(settings.max_context_tokens, index.count_tokens if model is None else model.count_tokens)
-        return [build_context(found, settings.top_k, budget) for found in retrieve_many(index, asked, settings)]
+    def measure(drafts: Sequence[Draft], reasons: Sequence[str]) -> list[Support]:
+        known = [f"{draft.question.text} {draft.answer}" for draft in drafts]
+        return meter.measure(reasons, [draft.excerpts for draft in drafts], known)
 
-    def write_reasons(drafts: Sequence[Draft]) -> list[str | Dropped]:
-        if model is None:
-            return [compose_reason(draft, index.passages_of) for draft in drafts]
-        return model_reasons(drafts, model)
-
-    yield from make_rows(questions, find_contexts, write_reasons, BY_RULES if model is None else model.name)
+    count_tokens = models[0].count_tokens if models else index.count_tokens
+    find_contexts = context_finder(index, settings, count_tokens)
+    check = None if checker is None else partial(check_by_model, model=checker)
+    yield from make_rows(questions, find_contexts, reasoners, measure, controls, check)
 
 
 def make_rows(
     questions: Iterable[Question],
     find_contexts: FindContexts,
-    write_reasons: WriteReasons,
-    reasoner: str,
+    reasoners: Sequence[Reasoner],
+    measure: MeasureSupport,
+    controls: float = 0.0,
+    check: Check | None = None,
 ) -> Iterator[PreferenceRow | Dropped]:
-    """Yield the rows of each question by growing context, in the order of `questions`; what was lost comes as Dropped."""
-    seen: set[str] = set()
-    for group in _groups(questions, QUESTIONS_AT_ONCE):
-        contexts = find_contexts([question.text for question in group])
-        drafts = [
-            draft for question, found in zip(group, contexts, strict=True) for draft in make_drafts(question, found)
-        ]
-        whole = [draft for draft in drafts if isinstance(draft, Draft)]
-        reasons = iter(write_reasons(whole))
-        for draft in drafts:
-            made = finish_row(draft, next(reasons), reasoner) if isinstance(draft, Draft) else draft
-            if isinstance(made, PreferenceRow):
-                key = content_id(*(turn.content for turn in made.prompt), made.chosen, made.rejected)
-                made = Dropped(DUPLICATE) if key in seen else made
-                seen.add(key)
-            yield made
+    """Yield the rows of each question by growing context, in the order of `questions`; what was lost comes as Dropped.
+
+    `controls` is the share of controls among all rows, at most half: each stands after the pair that it is matched with.
+    """
+    pool = Pool()
+    for group in draft_groups(questions, find_contexts):
+        whole = [draft for draft in group if isinstance(draft, Draft)]
+        told = [write_reasons(whole, reasoner, measure, check) for reasoner in reasoners]
+        for reasoned in (one for of_reasoner in told for one in of_reasoner):
+            if isinstance(reasoned.reason, str):
+                pool.add(reasoned.draft, reasoned.reason)
+        by_draft = iter(zip(*told, strict=True))
+        for draft in group:
+            if isinstance(draft, Dropped):
+                yield draft
+                continue
+            for reasoner, reasoned in zip(reasoners, next(by_draft), strict=True):
+                yield from _rows_of(reasoned, _mark(reasoner, reasoners), reasoner.name, pool, controls)
 
 
-def make_drafts(question: Question, excerpts: Sequence[Excerpt]) -> list[Draft | Dropped]:
-    """One draft for each context: none of the excerpts, the first, the first two, … all."""
-    sizes = range(len(excerpts) + 1)
-    answer = quote(question.answers[0]) if question.answers else ""
-    if not answer:
-        return [Dropped(NO_ANSWER) for _ in sizes]
-    return [Draft(question, answer, tuple(excerpts[:size])) for size in sizes]
+def write_reasons(
+    drafts: Sequence[Draft], reasoner: Reasoner, measure: MeasureSupport, check: Check | None
+) -> list[Reasoned]:
+    """The reasonings of one reasoner in the order of `drafts`, those dropped that their context does not support."""
+    written = reasoner.write(drafts)
+    quoted = [n for n, reason in enumerate(written) if isinstance(reason, str) and drafts[n].excerpts]
+    texts = [str(written[n]) for n in quoted]
+    support = dict(zip(quoted, measure([drafts[n] for n in quoted], texts), strict=True))
+    refused: dict[int, Dropped] = {}
+    if reasoner.checked:
+        refused = {n: Dropped(UNSUPPORTED) for n in quoted if not support[n].holds}
+        if check is not None:
+            asked = [n for n in quoted if n not in refused]
+            said = check([drafts[n] for n in asked], [str(written[n]) for n in asked])
+            refused |= {n: Dropped(why) for n, why in zip(asked, said, strict=True) if why}
+    return [Reasoned(drafts[n], refused.get(n, reason), support.get(n)) for n, reason in enumerate(written)]
 
 
-def finish_row(draft: Draft, reason: str | Dropped, reasoner: str) -> PreferenceRow | Dropped:
-    """Chosen: the reasoning, then the gold answer; rejected: the answer alone (GraphMPA, Appendix L)."""
+def finish_row(reasoned: Reasoned, mark: str, reasoner: str, control: Control | None = None) -> PreferenceRow | Dropped:
+    """Chosen: the reasoning, then the gold answer; rejected: the answer alone (GraphMPA, Appendix L), or a control."""
+    draft, reason = reasoned.draft, reasoned.reason
     if isinstance(reason, Dropped):
         return reason
     chosen = format_answer(reason, draft.answer)
@@ -99,10 +142,10 @@ def finish_row(draft: Draft, reason: str | Dropped, reasoner: str) -> Preference
         return Dropped(UNPARSEABLE)
     question, size = draft.question, len(draft.excerpts)
     return PreferenceRow(
-        id=f"{question.id}#{size}",
+        id=f"{question.id}#{size}{mark}" + (f"~{control.name}" if control else ""),
         prompt=answer_messages(question.text, draft.excerpts),
         chosen=chosen,
-        rejected=draft.answer,
+        rejected=control.text if control else draft.answer,
         question_id=question.id,
         question=question.text,
         answers=question.answers,
@@ -112,52 +155,24 @@ def finish_row(draft: Draft, reason: str | Dropped, reasoner: str) -> Preference
         context_ids=tuple(excerpt.id for excerpt in draft.excerpts),
         gold_in_context=gold_share(question.gold_sources, draft.excerpts),
         reasoner=reasoner,
+        control=control.name if control else "",
+        support=round(reasoned.support.nearness, 4) if reasoned.support else None,
     )
 
 
-def gold_share(gold_sources: Sequence[str], excerpts: Sequence[Excerpt]) -> float:
-    """Share of the gold documents with a passage among `excerpts`; 0 when none is named. Summaries count for none."""
-    gold = set(gold_sources)
-    return len(gold & {excerpt.source for excerpt in excerpts}) / len(gold) if gold else 0.0
+def _rows_of(
+    reasoned: Reasoned, mark: str, reasoner: str, pool: Pool, controls: float
+) -> Iterator[PreferenceRow | Dropped]:
+    """The paper's pair, and its control if the draw says so: each pair has one with probability controls / (1 − controls)."""
+    own = finish_row(reasoned, mark, reasoner)
+    yield own
+    draw = random.Random(content_id("controls", reasoned.draft.question.id, str(len(reasoned.draft.excerpts)), mark))
+    if isinstance(own, Dropped) or draw.random() >= controls / (1 - controls):
+        return
+    control = make_control(reasoned.draft, str(reasoned.reason), pool)
+    yield Dropped(NO_CONTROL) if control is None else finish_row(reasoned, mark, reasoner, control)
 
 
-def pick_questions(questions: Sequence[Question], splits: Sequence[str]) -> list[Question]:
-    """The questions of `splits` (of all, if none is named), in order; UserError for an unknown or an empty choice."""
-    for split in splits:
-        if split not in SPLITS:
-            raise UserError(f"--split {split}", f"one of {', '.join(SPLITS)}", "mend the option")
-    picked = [question for question in questions if not splits or question.split in splits]
-    if not picked:
-        raise UserError(
-            f"--split {' '.join(splits)}: no such questions", "at least one question", "choose another split"
-        )
-    return picked
-
-
-def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
-    """UserError naming gold documents that the index does not hold."""
-    gold = dict.fromkeys(
-        source
-        for question in questions
-        for source in (*question.gold_sources, *(quoted.source for quoted in question.evidence))
-    )
-    missing = [source for source in gold if source not in sources]
-    if missing:
-        named = ", ".join(repr(source) for source in missing[:SOURCES_NAMED])
-        more = f" and {len(missing) - SOURCES_NAMED:,} more" if len(missing) > SOURCES_NAMED else ""
-        raise UserError(
-            f"{len(missing):,} gold documents are not in the index: {named}{more}",
-            "an index of the documents that the questions were written for",
-            "index those documents, or mend gold_ids and evidence",
-        )
-
-
-def _groups(questions: Iterable[Question], size: int) -> Iterator[list[Question]]:
-    group: list[Question] = []
-    for question in questions:
-        group.append(question)
-        if len(group) == size:
-            yield group
-            group = []
-    if group:
-        yield group
+def _mark(reasoner: Reasoner, reasoners: Sequence[Reasoner]) -> str:
+    """What tells the rows of several reasoners apart."""
+    return f"@{reasoner.name}" if len(reasoners) > 1 else ""

@@ -1,34 +1,26 @@
-"""What a preference dataset holds and what was lost on the way, counted while its rows stream by."""
+"""What a dataset holds and what was lost on the way, counted while its rows stream by."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import random
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, median
+from typing import Generic
 
-from data_synth.preferences import DUPLICATE
-from data_synth.types import PreferenceRow
+from data_synth.forms import Form, R
+from graph.ids import content_id
 from graph.questions import SPLITS
 
 LOST_SHARE = 0.5
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where the rows come from, as the dataset card tells it."""
-
-    index: str
-    questions: str
-    mode: str
-    max_context: int
-    reasoner: str
-    max_context_tokens: int | None = None
+SAMPLED_ROWS = 2000
+"""Rows that are kept in memory for a form's measures, drawn evenly from all."""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """Lengths of one side of the pairs, in words."""
+    """Lengths in words."""
 
     mean: float
     median: float
@@ -37,18 +29,17 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Summary:
-    """What was written and what was lost. `chosen_longer` is the share of pairs whose chosen side has more words."""
+    """What was written and what was lost: `counts` by table and value, `lengths` by part of a row, `measures` of a sample."""
 
-    origin: Origin
+    form: str
+    origin: Mapping[str, str]
     rows: int
     duplicates: int
     drops: dict[str, int]
     by_split: dict[str, int]
-    by_kind: dict[str, int]
-    by_context_size: dict[str, int]
-    chosen_words: Lengths
-    rejected_words: Lengths
-    chosen_longer: float
+    counts: dict[str, dict[str, int]]
+    lengths: dict[str, Lengths]
+    measures: dict[str, float]
 
     @property
     def mostly_lost(self) -> bool:
@@ -58,39 +49,64 @@ class Summary:
 
 
 @dataclass
-class Tally:
-    """Counts kept while rows stream by."""
+class Tally(Generic[R]):
+    """Counts kept while rows of one form stream by."""
 
+    form: Form[R]
     drops: Counter[str] = field(default_factory=Counter)
     splits: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
-    sizes: Counter[int] = field(default_factory=Counter)
-    chosen_words: list[int] = field(default_factory=list)
-    rejected_words: list[int] = field(default_factory=list)
+    tables: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    words: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    sample: list[R] = field(default_factory=list)
+    seen: set[bytes] = field(default_factory=set)
+    duplicates: int = 0
+    draw: random.Random = field(default_factory=lambda: random.Random(0))
 
-    def add(self, row: PreferenceRow) -> None:
+    def is_duplicate(self, row: R) -> bool:
+        """Whether a row with the same texts was counted before; if so it is counted as a duplicate."""
+        key = bytes.fromhex(content_id(*self.form.texts(row)))
+        if key in self.seen:
+            self.duplicates += 1
+            return True
+        self.seen.add(key)
+        return False
+
+    def add(self, row: R) -> None:
+        """Count a row that is kept."""
         self.splits[row.split] += 1
-        self.kinds[row.kind or "unspecified"] += 1
-        self.sizes[row.context_size] += 1
-        self.chosen_words.append(len(row.chosen.split()))
-        self.rejected_words.append(len(row.rejected.split()))
+        for table, value in self.form.counts(row).items():
+            self.tables[table][value] += 1
+        for part, words in self.form.lengths(row).items():
+            self.words[part].append(words)
+        self._keep_in_sample(row)
 
-    def summary(self, origin: Origin) -> Summary:
-        pairs = list(zip(self.chosen_words, self.rejected_words, strict=True))
+    def summary(self, origin: Mapping[str, str]) -> Summary:
+        """Everything counted so far."""
         return Summary(
-            origin=origin,
-            rows=len(pairs),
-            duplicates=self.drops[DUPLICATE],
-            drops={why: count for why, count in sorted(self.drops.items()) if why != DUPLICATE},
+            form=self.form.name,
+            origin=dict(origin),
+            rows=self.splits.total(),
+            duplicates=self.duplicates,
+            drops=dict(sorted(self.drops.items())),
             by_split={split: self.splits[split] for split in SPLITS if split in self.splits},
-            by_kind=dict(sorted(self.kinds.items())),
-            by_context_size={str(size): count for size, count in sorted(self.sizes.items())},
-            chosen_words=measure_lengths(self.chosen_words),
-            rejected_words=measure_lengths(self.rejected_words),
-            chosen_longer=mean(chosen > rejected for chosen, rejected in pairs) if pairs else 0.0,
+            counts={table: _ordered(counts) for table, counts in self.tables.items()},
+            lengths={part: measure_lengths(words) for part, words in self.words.items()},
+            measures={what: round(value, 4) for what, value in self.form.measures(self.sample).items()},
         )
+
+    def _keep_in_sample(self, row: R) -> None:
+        """Reservoir sampling (Vitter 1985, algorithm R): every row so far is as likely to be in the sample."""
+        if len(self.sample) < SAMPLED_ROWS:
+            self.sample.append(row)
+        elif (place := self.draw.randrange(self.splits.total())) < SAMPLED_ROWS:
+            self.sample[place] = row
 
 
 def measure_lengths(words: Sequence[int]) -> Lengths:
     """Mean, median and maximum; zeros for no rows."""
     return Lengths(round(mean(words), 2), median(words), max(words)) if words else Lengths(0.0, 0.0, 0)
+
+
+def _ordered(counts: Counter[str]) -> dict[str, int]:
+    """By value: numbers by size, then words by the alphabet."""
+    return dict(sorted(counts.items(), key=lambda item: (not item[0].isdigit(), item[0].zfill(9), item[0])))

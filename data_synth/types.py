@@ -29,7 +29,8 @@ class PreferenceRow:
     """One pair (GraphMPA §3.2, Eq. 7): a prompt over a context of `context_size` excerpts, and two answers to it.
 
     `gold_in_context` is the share of the gold documents that the context quotes; `control` names a length-matched
-    rejected side ("" for the paper's own: the answer alone); `reasoner` names the model that wrote the reasoning.
+    rejected side ("" for the paper's own: the answer alone); `reasoner` names the model that wrote the reasoning, and
+    `support` says how near its sentences are to the context (data_synth/support.py; None where nothing is quoted).
     """
 
     id: str
@@ -46,6 +47,7 @@ class PreferenceRow:
     gold_in_context: float
     reasoner: str
     control: str = ""
+    support: float | None = None
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,8 @@ def preference_to_json(row: PreferenceRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "prompt": [message_to_json(message) for message in row.prompt],
-        "chosen": [{"role": "assistant", "content": row.chosen}],
-        "rejected": [{"role": "assistant", "content": row.rejected}],
+        "chosen": [message_to_json(Message("assistant", row.chosen))],
+        "rejected": [message_to_json(Message("assistant", row.rejected))],
         "question_id": row.question_id,
         "question": row.question,
         "answers": list(row.answers),
@@ -97,16 +99,23 @@ def preference_to_json(row: PreferenceRow) -> dict[str, Any]:
         "gold_in_context": row.gold_in_context,
         "reasoner": row.reasoner,
         "control": row.control,
+        "support": row.support,
     }
 
 
+def plain_preference_to_json(row: PreferenceRow) -> dict[str, Any]:
+    """The same row in TRL's standard format: prompt, chosen and rejected are strings, the prompt's turns one below the other."""
+    prompt = "\n\n".join(message.content for message in row.prompt)
+    return preference_to_json(row) | {"prompt": prompt, "chosen": row.chosen, "rejected": row.rejected}
+
+
 def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
-    """The inverse of `preference_to_json`; a missing key raises KeyError (readers turn it into file and line)."""
+    """The inverse of both; a plain prompt is one user's turn. A missing key raises KeyError (readers tell file and line)."""
     return PreferenceRow(
         id=row["id"],
-        prompt=tuple(Message(turn["role"], turn["content"]) for turn in row["prompt"]),
-        chosen=row["chosen"][0]["content"],
-        rejected=row["rejected"][0]["content"],
+        prompt=_turns_from_json(row["prompt"]),
+        chosen=_answer_from_json(row["chosen"]),
+        rejected=_answer_from_json(row["rejected"]),
         question_id=row["question_id"],
         question=row["question"],
         answers=tuple(row["answers"]),
@@ -117,6 +126,7 @@ def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
         gold_in_context=row["gold_in_context"],
         reasoner=row["reasoner"],
         control=row["control"],
+        support=row.get("support"),
     )
 
 
@@ -148,7 +158,7 @@ def response_from_json(row: Mapping[str, Any]) -> ResponseRow:
     """The inverse of `response_to_json`; raises as `preference_from_json`."""
     return ResponseRow(
         id=row["id"],
-        prompt=tuple(Message(turn["role"], turn["content"]) for turn in row["prompt"]),
+        prompt=_turns_from_json(row["prompt"]),
         responses=tuple(row["responses"]),
         rewards={component: tuple(values) for component, values in row["rewards"].items() if values is not None},
         question_id=row["question_id"],
@@ -161,3 +171,13 @@ def response_from_json(row: Mapping[str, Any]) -> ResponseRow:
         sampling=Sampling(**row["sampling"]),
         policy=row["policy"],
     )
+
+
+def _turns_from_json(prompt: Any) -> tuple[Message, ...]:
+    if isinstance(prompt, str):
+        return (Message("user", prompt),)
+    return tuple(Message(turn["role"], turn["content"]) for turn in prompt)
+
+
+def _answer_from_json(side: Any) -> str:
+    return side if isinstance(side, str) else str(side[0]["content"])

@@ -1,4 +1,4 @@
-"""The folder of a preference dataset: {train,dev,test}.jsonl, the same as .parquet, summary.json and the dataset card.
+"""The folder of a dataset: {train,dev,test}.jsonl, the same as .parquet, summary.json and the dataset card.
 
 Rows are streamed to a folder of unfinished files beside the finished ones, and moved into place when all are there,
 `summary.json` last: it also tells an earlier dataset from somebody else's folder.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import islice
@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from data_synth.card import MAKER, dataset_card
-from data_synth.summary import Origin, Summary, Tally
-from data_synth.types import Dropped, PreferenceRow, preference_to_json
+from data_synth.forms import Form, R
+from data_synth.summary import Summary, Tally
+from data_synth.types import Dropped
 from graph.errors import UserError
 from graph.questions import SPLITS
 
@@ -39,16 +40,16 @@ def check_folder(folder: Path) -> None:
         raise UserError(found, "a new folder or an earlier dataset's", "choose another --out")
 
 
-def write_preferences(folder: Path, rows: Iterable[PreferenceRow | Dropped], origin: Origin) -> Summary:
+def write_dataset(folder: Path, rows: Iterable[R | Dropped], form: Form[R], origin: Mapping[str, str]) -> Summary:
     """Stream `rows` into a folder that `check_folder` passed; an earlier run's files are replaced when all rows are there.
 
-    When `rows` raises, the folder is left as it was.
+    Exact duplicates are left out and counted. When `rows` raises, the folder is left as it was.
     """
     unfinished = folder / UNFINISHED
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     try:
-        summary = _write_all(unfinished, rows, origin)
+        summary = _write_all(unfinished, rows, form, origin)
     except BaseException:
         shutil.rmtree(unfinished)
         if not any(folder.iterdir()):
@@ -58,53 +59,40 @@ def write_preferences(folder: Path, rows: Iterable[PreferenceRow | Dropped], ori
     return summary
 
 
-def _write_all(folder: Path, rows: Iterable[PreferenceRow | Dropped], origin: Origin) -> Summary:
-    tally = Tally()
-    _write_lines(folder, rows, tally)
+def write_parquet(lines: Path, target: Path, schema: pa.Schema) -> None:
+    """The rows of a JSONL file as a Parquet file of the columns of `schema`, `ROWS_PER_BATCH` rows in memory at a time."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    with lines.open(encoding="utf-8") as file, ParquetWriter(target, schema) as out:
+        while batch := [json.loads(line) for line in islice(file, ROWS_PER_BATCH)]:
+            out.write_table(pa.Table.from_pylist(batch, schema))
+
+
+def _write_all(folder: Path, rows: Iterable[R | Dropped], form: Form[R], origin: Mapping[str, str]) -> Summary:
+    tally = Tally(form)
+    _write_lines(folder, rows, form, tally)
     summary = tally.summary(origin)
     for split in summary.by_split:
-        write_parquet(folder / f"{split}.jsonl", folder / f"{split}.parquet")
-    (folder / CARD).write_text(dataset_card(summary), encoding="utf-8")
+        write_parquet(folder / f"{split}.jsonl", folder / f"{split}.parquet", form.schema())
+    (folder / CARD).write_text(dataset_card(summary, form), encoding="utf-8")
     described = json.dumps({"made_by": MAKER, **asdict(summary)}, indent=2, ensure_ascii=False)
     (folder / SUMMARY).write_text(described + "\n", encoding="utf-8")
     return summary
 
 
-def write_parquet(lines: Path, target: Path) -> None:
-    """The rows of a JSONL file as a Parquet file of the same columns, `ROWS_PER_BATCH` rows in memory at a time."""
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetWriter
-
-    with lines.open(encoding="utf-8") as file, ParquetWriter(target, preference_schema()) as out:
-        while batch := [json.loads(line) for line in islice(file, ROWS_PER_BATCH)]:
-            out.write_table(pa.Table.from_pylist(batch, preference_schema()))
-
-
-def preference_schema() -> pa.Schema:
-    """The columns of `preference_to_json`, typed, so that an empty list in one file is still a list of strings."""
-    import pyarrow as pa
-
-    text, texts = pa.string(), pa.list_(pa.string())
-    turns = pa.list_(pa.struct([("role", text), ("content", text)]))
-    kinds = {"prompt": turns, "chosen": turns, "rejected": turns, "answers": texts, "context_ids": texts}
-    kinds |= {"context_size": pa.int32(), "gold_in_context": pa.float32()}
-    names = [
-        *("id", "prompt", "chosen", "rejected", "question_id", "question", "answers", "kind", "split"),
-        *("context_size", "context_ids", "gold_in_context", "reasoner", "control"),
-    ]
-    return pa.schema([(name, kinds.get(name, text)) for name in names])
-
-
-def _write_lines(folder: Path, rows: Iterable[PreferenceRow | Dropped], tally: Tally) -> None:
+def _write_lines(folder: Path, rows: Iterable[R | Dropped], form: Form[R], tally: Tally[R]) -> None:
     files: dict[str, TextIO] = {}
     with ExitStack() as stack:
         for row in rows:
             if isinstance(row, Dropped):
                 tally.drops[row.why] += 1
                 continue
+            if tally.is_duplicate(row):
+                continue
             if row.split not in files:
                 files[row.split] = stack.enter_context((folder / f"{row.split}.jsonl").open("w", encoding="utf-8"))
-            files[row.split].write(json.dumps(preference_to_json(row), ensure_ascii=False) + "\n")
+            files[row.split].write(json.dumps(form.to_json(row), ensure_ascii=False) + "\n")
             tally.add(row)
 
 
@@ -128,4 +116,4 @@ def _is_ours(marker: Path) -> bool:
         found = json.loads(marker.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(found, dict) and found.get("made_by") == MAKER
+    return isinstance(found, dict) and str(found.get("made_by", "")).startswith(MAKER)

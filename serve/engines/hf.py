@@ -27,6 +27,7 @@ from transformers import (
 
 from graph.errors import UserError
 from graph.types import Completion, CompletionRequest, Message
+from graph.weights import model_name
 
 BATCH_SIZE = 16
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -49,7 +50,7 @@ def open_hf(target: str) -> HfModel:
         model = PeftModel.from_pretrained(model, where)
     own_tokenizer = base is None or (path / "tokenizer_config.json").is_file()
     tokenizer = _load(AutoTokenizer, where if own_tokenizer else str(base), target)
-    return HfModel(target, model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer)
+    return HfModel(model_name(target), model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer)
 
 
 def _looks_like_path(target: str) -> bool:

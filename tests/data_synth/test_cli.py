@@ -84,7 +84,9 @@ def test_rows_are_written_and_summed_up(index: Path, questions: Path, tmp_path: 
     done = run(index, questions, "--out", tmp_path / "out", "--max-context", 3, "--json")
     summary = json.loads(done.stdout)
     assert done.exit_code == 0
-    assert summary["by_split"] == {"train": 4, "test": 4} and summary["by_context_size"] == dict.fromkeys("0123", 2)
+    assert summary["by_split"] == {"train": 4, "test": 4} and summary["counts"]["context size"] == dict.fromkeys(
+        "0123", 2
+    )
     for row in rows_in(tmp_path / "out", "train"):
         holders = [n for n, text in enumerate(row["prompt"][1]["content"].split("\n[")) if "born in Tarn" in text]
         cited = f" [{holders[0]}]" if holders else ""
@@ -106,7 +108,7 @@ def test_the_same_inputs_give_the_same_bytes(index: Path, questions: Path, tmp_p
 def test_a_preview_writes_nothing(index: Path, questions: Path, tmp_path: Path) -> None:
     shown = json.loads(run(index, questions, "--preview", 2, "--json").stdout)
     assert [row["id"] for row in shown["rows"]] == ["born#0", "born#1"]
-    assert "chosen:   ###Reason: She was born" in run(index, questions, "--preview", 1).stdout
+    assert "  assistant: ###Reason: She was born" in run(index, questions, "--preview", 1).stdout
     assert list(tmp_path.iterdir()) == [questions]
 
 
@@ -118,8 +120,8 @@ def test_a_reasoner_writes_through_the_ledger_and_its_failures_are_counted(
     def reply(request: CompletionRequest) -> str:
         text = request.messages[0].content
         if "kelp bread keep" in text:
-            return "###Reason: The recipe says so [1] [8]. ###Answer: Nine days."
-        return next(bad, "###Reason: She was born there. ###Answer: Tarn")
+            return "###Reason: It keeps for nine days [1] [8]. ###Answer: Nine days."
+        return next(bad, "###Reason: She was born in Tarn and died in 1931. ###Answer: Tarn")
 
     model = ScriptedModel(reply, batch_size=8)
     out = tmp_path / "out"
@@ -131,8 +133,8 @@ def test_a_reasoner_writes_through_the_ledger_and_its_failures_are_counted(
     kelp = [row["chosen"][0]["content"] for row in rows_in(out, "test")]
     assert (
         kelp
-        == ["###Reason: The recipe says so. ###Answer: nine days"]
-        + ["###Reason: The recipe says so [1]. ###Answer: nine days"] * 3
+        == ["###Reason: It keeps for nine days. ###Answer: nine days"]
+        + ["###Reason: It keeps for nine days [1]. ###Answer: nine days"] * 3
     )
     assert {row["reasoner"] for row in rows_in(out, "test")} == {"scripted"}
 

@@ -5,14 +5,20 @@ from pathlib import Path
 import pytest
 
 from data_synth import write
-from data_synth.preferences import DUPLICATE
-from data_synth.summary import Lengths, Origin
-from data_synth.types import Dropped, PreferenceRow, preference_from_json, preference_to_json
-from data_synth.write import check_folder, preference_schema, write_preferences
+from data_synth.preference_form import PLAIN_PREFERENCES, PREFERENCES, plain_schema, preference_schema
+from data_synth.summary import Lengths
+from data_synth.types import (
+    Dropped,
+    PreferenceRow,
+    plain_preference_to_json,
+    preference_from_json,
+    preference_to_json,
+)
+from data_synth.write import check_folder, write_dataset
 from graph.errors import UserError
 from graph.types import Message
 
-ORIGIN = Origin("idx", "q.jsonl", "dense", 5, "rules")
+ORIGIN = {"Index": "idx", "Questions": "q.jsonl"}
 
 
 def row(number: int, split: str = "train", words: int = 3) -> PreferenceRow:
@@ -33,7 +39,7 @@ def row(number: int, split: str = "train", words: int = 3) -> PreferenceRow:
     )
 
 
-ROWS = [row(0), row(1, "test", 5), Dropped("why"), row(2, words=1), Dropped(DUPLICATE), row(3, "test", 11)]
+ROWS = [row(0), row(1, "test", 5), Dropped("why"), row(2, words=1), row(0), row(3, "test", 11)]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -43,12 +49,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     import pyarrow.parquet
 
-    write_preferences(tmp_path / "out", ROWS, ORIGIN)
+    write_dataset(tmp_path / "out", ROWS, PREFERENCES, ORIGIN)
     assert set(contents(tmp_path / "out")) == {
         *("train.jsonl", "train.parquet", "test.jsonl", "test.parquet", "README.md", "summary.json")
     }
     for split in ("train", "test"):
-        expected = [one for one in ROWS if isinstance(one, PreferenceRow) and one.split == split]
+        expected = [one for one in (*ROWS[:4], ROWS[5]) if isinstance(one, PreferenceRow) and one.split == split]
         lines = (tmp_path / "out" / f"{split}.jsonl").read_bytes().splitlines()
         assert [preference_from_json(json.loads(line)) for line in lines] == expected
         table = pyarrow.parquet.read_table(tmp_path / "out" / f"{split}.parquet")
@@ -56,27 +62,37 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 def test_the_parquet_columns_are_those_of_a_row() -> None:
-    assert preference_schema().names == list(preference_to_json(row(0)))
+    assert preference_schema().names == plain_schema().names == list(preference_to_json(row(0)))
+
+
+def test_plain_rows_are_strings_and_come_back(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    write_dataset(tmp_path / "out", [row(0)], PLAIN_PREFERENCES, ORIGIN)
+    (found,) = pyarrow.parquet.read_table(tmp_path / "out" / "train.parquet").to_pylist()
+    assert found == plain_preference_to_json(row(0))
+    assert found["prompt"] == "s\n\nFrage 0 é\n\u2028 x" and found["rejected"] == "word"
+    back = preference_from_json(found)
+    assert back.prompt == (Message("user", found["prompt"]),) and back.chosen == row(0).chosen
 
 
 def test_the_summary_counts_by_hand(tmp_path: Path) -> None:
-    summary = write_preferences(tmp_path / "out", ROWS, ORIGIN)
+    summary = write_dataset(tmp_path / "out", ROWS, PREFERENCES, ORIGIN)
     assert (summary.rows, summary.duplicates, summary.drops) == (4, 1, {"why": 1})
     assert summary.by_split == {"train": 2, "test": 2}
-    assert summary.by_kind == {"multi": 2, "unspecified": 2}
-    assert summary.by_context_size == {"0": 2, "1": 1, "2": 1}
-    assert summary.chosen_words == Lengths(5.0, 4.0, 11)
-    assert summary.rejected_words == Lengths(1.0, 1.0, 1)
-    assert summary.chosen_longer == 0.75
+    assert summary.counts["kind of question"] == {"multi": 2, "unspecified": 2}
+    assert summary.counts["context size"] == {"0": 2, "1": 1, "2": 1}
+    assert summary.lengths == {"chosen": Lengths(5.0, 4.0, 11), "rejected": Lengths(1.0, 1.0, 1)}
+    assert summary.measures == {}, "four rows say nothing"
     assert not summary.mostly_lost
     saved = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert (saved["rows"], saved["origin"]["reasoner"]) == (4, "rules")
+    assert (saved["rows"], saved["origin"], saved["made_by"]) == (4, ORIGIN, "modegraph")
 
 
 def test_more_than_half_dropped_is_mostly_lost(tmp_path: Path) -> None:
-    half = write_preferences(tmp_path / "half", [row(0), Dropped("a"), Dropped(DUPLICATE)], ORIGIN)
-    more = write_preferences(tmp_path / "more", [row(0), Dropped("a"), Dropped("b")], ORIGIN)
-    none = write_preferences(tmp_path / "none", [Dropped("a")], ORIGIN)
+    half = write_dataset(tmp_path / "half", [row(0), Dropped("a"), row(0)], PREFERENCES, ORIGIN)
+    more = write_dataset(tmp_path / "more", [row(0), Dropped("a"), Dropped("b")], PREFERENCES, ORIGIN)
+    none = write_dataset(tmp_path / "none", [Dropped("a")], PREFERENCES, ORIGIN)
     assert (half.mostly_lost, more.mostly_lost, none.mostly_lost) == (False, True, True)
 
 
@@ -84,20 +100,20 @@ def test_the_card_loads_in_datasets_and_tells_what_was_dropped(tmp_path: Path, m
     import datasets
 
     monkeypatch.setattr(write, "ROWS_PER_BATCH", 1)
-    write_preferences(tmp_path / "out", ROWS, ORIGIN)
+    write_dataset(tmp_path / "out", ROWS, PREFERENCES, ORIGIN)
     loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
     assert {split: len(rows) for split, rows in loaded.items()} == {"train": 2, "test": 2}
     assert loaded["train"][0]["prompt"][0] == {"role": "system", "content": "s"}
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "| why | 1 |" in card and "duplicates removed: 1" in card and "longer one in 75.0%" in card
+    assert "| why | 1 |" in card and "duplicates removed: 1" in card
 
 
 def test_same_rows_same_bytes_and_an_earlier_run_is_replaced(tmp_path: Path) -> None:
-    write_preferences(tmp_path / "out", [row(0, "dev"), row(1)], ORIGIN)
+    write_dataset(tmp_path / "out", [row(0, "dev"), row(1)], PREFERENCES, ORIGIN)
     (tmp_path / "out" / "ledger.sqlite").write_text("kept")
     check_folder(tmp_path / "out")
-    write_preferences(tmp_path / "out", ROWS, ORIGIN)
-    write_preferences(tmp_path / "fresh", ROWS, ORIGIN)
+    write_dataset(tmp_path / "out", ROWS, PREFERENCES, ORIGIN)
+    write_dataset(tmp_path / "fresh", ROWS, PREFERENCES, ORIGIN)
     replaced = contents(tmp_path / "out")
     assert replaced.pop("ledger.sqlite") == b"kept"
     assert replaced == contents(tmp_path / "fresh")
@@ -110,12 +126,12 @@ def failing() -> Iterator[PreferenceRow]:
 
 def test_a_failure_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="server gone"):
-        write_preferences(tmp_path / "new", failing(), ORIGIN)
+        write_dataset(tmp_path / "new", failing(), PREFERENCES, ORIGIN)
     assert not (tmp_path / "new").exists()
-    write_preferences(tmp_path / "old", [row(5)], ORIGIN)
+    write_dataset(tmp_path / "old", [row(5)], PREFERENCES, ORIGIN)
     before = contents(tmp_path / "old")
     with pytest.raises(UserError, match="server gone"):
-        write_preferences(tmp_path / "old", failing(), ORIGIN)
+        write_dataset(tmp_path / "old", failing(), PREFERENCES, ORIGIN)
     assert contents(tmp_path / "old") == before
 
 

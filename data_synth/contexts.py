@@ -1,0 +1,113 @@
+"""What the rows of preferences and responses start from: picked questions, and growing contexts C_0 ⊂ C_1 ⊂ … for each.
+
+C_k are the k best excerpts of the question's own retrieval, best first. A gold passage that retrieval missed is never put
+in: training sees the contexts that serving will see.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from data_synth.types import Draft, Dropped
+from graph.answer import quote
+from graph.context import build_context, token_budget
+from graph.errors import UserError
+from graph.questions import SPLITS, Question
+from graph.retrieve import RetrieveSettings, retrieve_many
+from graph.retrieve.diversity import diverse_rows, telling_words
+from graph.types import Excerpt
+
+if TYPE_CHECKING:
+    from graph.index import Index
+
+NO_ANSWER = "the question has no gold answer"
+TWIN = "the question is a near duplicate of another one with the same answer"
+TWIN_THRESHOLD = 0.1
+"""τ of graph/retrieve/diversity.py for questions: one word of ten may differ, no number, name or negation."""
+QUESTIONS_AT_ONCE = 32
+SOURCES_NAMED = 5
+
+FindContexts = Callable[[Sequence[str]], Sequence[tuple[Excerpt, ...]]]
+"""Questions to the excerpts that retrieval found for each, best first."""
+
+
+def context_finder(index: Index, settings: RetrieveSettings, count_tokens: Callable[[str], int]) -> FindContexts:
+    """Retrieval by `settings`, up to `settings.top_k` excerpts a question. UserError when a budget is too small for any."""
+    budget = token_budget(settings.max_context_tokens, count_tokens)
+
+    def find_contexts(asked: Sequence[str]) -> list[tuple[Excerpt, ...]]:
+        return [build_context(found, settings.top_k, budget) for found in retrieve_many(index, asked, settings)]
+
+    return find_contexts
+
+
+def draft_groups(questions: Iterable[Question], find_contexts: FindContexts) -> Iterator[list[Draft | Dropped]]:
+    """The drafts of QUESTIONS_AT_ONCE questions after another, each question's by growing context."""
+    waiting = iter(questions)
+    while group := list(islice(waiting, QUESTIONS_AT_ONCE)):
+        contexts = find_contexts([question.text for question in group])
+        yield [draft for question, found in zip(group, contexts, strict=True) for draft in make_drafts(question, found)]
+
+
+def make_drafts(question: Question, excerpts: Sequence[Excerpt]) -> list[Draft | Dropped]:
+    """One draft for each context: none of the excerpts, the first, the first two, … all."""
+    sizes = range(len(excerpts) + 1)
+    answer = quote(question.answers[0]) if question.answers else ""
+    if not answer:
+        return [Dropped(NO_ANSWER) for _ in sizes]
+    return [Draft(question, answer, tuple(excerpts[:size])) for size in sizes]
+
+
+def gold_share(gold_sources: Sequence[str], excerpts: Sequence[Excerpt]) -> float:
+    """Share of the gold documents with a passage among `excerpts`; 0 when none is named. Summaries count for none."""
+    gold = set(gold_sources)
+    return len(gold & {excerpt.source for excerpt in excerpts}) / len(gold) if gold else 0.0
+
+
+def without_twins(questions: Sequence[Question]) -> tuple[list[Question], list[Dropped]]:
+    """The questions without near duplicates (the first of each stays), and one Dropped for each that went.
+
+    Twins have the same gold answers, and the same words that tell texts apart (numbers, names, negations) in the same order.
+    """
+    alike: defaultdict[tuple[tuple[str, ...], ...], list[int]] = defaultdict(list)
+    for place, question in enumerate(questions):
+        alike[telling_words(question.text), question.answers].append(place)
+    kept: list[int] = []
+    for places in alike.values():
+        rows = diverse_rows([questions[place].text for place in places], TWIN_THRESHOLD)
+        kept += [places[row] for row in rows]
+    return [questions[place] for place in sorted(kept)], [Dropped(TWIN)] * (len(questions) - len(kept))
+
+
+def pick_questions(questions: Sequence[Question], splits: Sequence[str]) -> list[Question]:
+    """The questions of `splits` (of all, if none is named), in order; UserError for an unknown or an empty choice."""
+    for split in splits:
+        if split not in SPLITS:
+            raise UserError(f"--split {split}", f"one of {', '.join(SPLITS)}", "mend the option")
+    picked = [question for question in questions if not splits or question.split in splits]
+    if not picked:
+        raise UserError(
+            f"--split {' '.join(splits)}: no such questions", "at least one question", "choose another split"
+        )
+    return picked
+
+
+def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
+    """UserError naming gold documents that the index does not hold."""
+    gold = dict.fromkeys(
+        source
+        for question in questions
+        for source in (*question.gold_sources, *(quoted.source for quoted in question.evidence))
+    )
+    missing = [source for source in gold if source not in sources]
+    if missing:
+        named = ", ".join(repr(source) for source in missing[:SOURCES_NAMED])
+        more = f" and {len(missing) - SOURCES_NAMED:,} more" if len(missing) > SOURCES_NAMED else ""
+        raise UserError(
+            f"{len(missing):,} gold documents are not in the index: {named}{more}",
+            "an index of the documents that the questions were written for",
+            "index those documents, or mend gold_ids and evidence",
+        )

@@ -1,0 +1,24 @@
+"""All forms, and which one a file's rows are of: by the columns that only it has."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from data_synth.forms import Form
+from data_synth.preference_form import PREFERENCES
+from data_synth.response_form import RESPONSES
+from graph.errors import UserError
+
+FORMS: dict[str, Form[Any]] = {form.name: form for form in (PREFERENCES, RESPONSES)}
+TELLING: dict[str, Form[Any]] = {"chosen": PREFERENCES, "responses": RESPONSES}
+
+
+def form_of(row: Mapping[str, Any], where: str) -> Form[Any]:
+    """The form of a row; UserError naming the columns when it is of none."""
+    for column, form in TELLING.items():
+        if column in row:
+            return form
+    raise UserError(
+        f"{where}: columns {', '.join(map(repr, row)) or 'none'}",
+        f"one of {', '.join(map(repr, TELLING))}, which tell what kind of data it is",
+        "give a file that `modegraph synth` or `modegraph data import` made",
+    )

@@ -1,0 +1,32 @@
+"""What a model's weights are, whatever its folder is called: the fingerprint that ledgers, data and caches are keyed by."""
+
+import json
+from hashlib import blake2b
+from pathlib import Path
+
+ADAPTER_CONFIG = "adapter_config.json"
+CHUNK_BYTES = 1 << 22
+TOLD = 12
+"""Hexadecimal digits of a fingerprint that are shown: 48 bits."""
+
+
+def model_name(target: str) -> str:
+    """A model's folder as `name#fingerprint`, without the path to it; a hub name as it stands."""
+    folder = Path(target).expanduser()
+    return f"{folder.resolve().name}#{weights_fingerprint(folder)}" if folder.is_dir() else target
+
+
+def weights_fingerprint(folder: Path) -> str:
+    """Hash of all weights (*.safetensors) and the config in a model's or adapter's folder; an adapter's covers its base."""
+    digest = blake2b(digest_size=16)
+    for file in sorted([*folder.glob("*.safetensors"), *folder.glob("config.json")]):
+        digest.update(file.name.encode())
+        with file.open("rb") as data:
+            while chunk := data.read(CHUNK_BYTES):
+                digest.update(chunk)
+    adapter = folder / ADAPTER_CONFIG
+    if adapter.is_file():
+        settings = json.loads(adapter.read_text(encoding="utf-8"))
+        settings["base_model_name_or_path"] = model_name(str(settings.get("base_model_name_or_path", "")))
+        digest.update(json.dumps(settings, sort_keys=True).encode())
+    return digest.hexdigest()[:TOLD]

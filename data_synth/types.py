@@ -180,4 +180,5 @@ def _turns_from_json(prompt: Any) -> tuple[Message, ...]:
 
 
 def _answer_from_json(side: Any) -> str:
-    return side if isinstance(side, str) else str(side[0]["content"])
+    content: str = side if isinstance(side, str) else side[0]["content"]
+    return content

@@ -31,7 +31,7 @@ def draw_logps(scores: Mapping[str, Sequence[PairScore]], title: str, file: Path
     handles = [Patch(color=CHOSEN_COLOUR, label="chosen y_w"), Patch(color=REJECTED_COLOUR, label="rejected y_l")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     figure.suptitle(title, fontsize=11)
-    _save(figure, file)
+    save_figure(figure, file)
 
 
 def draw_retrieval(seconds: Measure, quality: Measure, file: Path) -> None:
@@ -51,10 +51,11 @@ def draw_retrieval(seconds: Measure, quality: Measure, file: Path) -> None:
     axes.set_title(f"{len(quality.clusters):,} questions; whiskers: 95 % bootstrap intervals of the means", fontsize=10)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    _save(figure, file)
+    save_figure(figure, file)
 
 
-def _save(figure: Figure, file: Path) -> None:
+def save_figure(figure: Figure, file: Path) -> None:
+    """Write the PNG to a temporary file beside `file`, then rename it into place."""
     partial = file.with_name(file.name + ".partial")
     figure.savefig(partial, format="png", dpi=150, facecolor="white")
     partial.replace(file)

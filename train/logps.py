@@ -1,7 +1,7 @@
 """From text to summed log-probabilities: Σ_t log π(y_t | x, y_<t) over a completion's tokens, its end token included.
 
 Used by the trainers' checks, by the tests that hold TRL to our formulas, and by eval's margins and box plots.
-Legend: B sequences (prompt then completion, padded on the right), T positions, N completion tokens, V vocabulary.
+Legend: B sequences (prompt then completion, padded on the right), T positions, N completion tokens.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from transformers import PreTrainedTokenizerBase
 
 from graph.errors import UserError
 from graph.types import Message
+from train.heads import logps_at
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,11 @@ def completion_logps(model: Any, input_ids_BT: Tensor, completion_mask_BT: Tenso
     """Summed log-probability of each sequence's masked tokens: float32[B], never averaged over length.
 
     Padding must stand on the right, where causal attention keeps it from mattering; it and the prompt carry mask 0.
-    Logits are computed only at the positions that predict a completion token of some sequence.
+    Logits are computed only where a completion's token is predicted, a chunk at a time (train/heads.py).
     """
     targets_BT = completion_mask_BT[:, 1:].bool()
-    columns_C = targets_BT.any(dim=0).nonzero().squeeze(-1)
-    logits_BCV = model(input_ids=input_ids_BT, logits_to_keep=columns_C, use_cache=False).logits
-    wanted_BC = targets_BT[:, columns_C]
-    token_ids_N = input_ids_BT[:, 1:][:, columns_C][wanted_BC]
-    logps_N = -cross_entropy(logits_BCV[wanted_BC].float(), token_ids_N, reduction="none")
-    rows_N = wanted_BC.nonzero()[:, 0]
+    rows_N, columns_N = targets_BT.nonzero(as_tuple=True)
+    logps_N = logps_at(model, {"input_ids": input_ids_BT}, rows_N, columns_N, input_ids_BT[:, 1:][targets_BT])
     return torch.zeros(len(input_ids_BT), device=logps_N.device).index_add(0, rows_N, logps_N)
 
 

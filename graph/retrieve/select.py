@@ -51,10 +51,24 @@ def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
     if query.model is None or len(candidates) == 0:
         return select_by_threshold(index, query, candidates)
     candidates = _once(candidates)
-    texts = [index.data.proposition_texts[row] for row in candidates]
-    reply = query.model.ask(Selection, read_prompt("select.txt"), [list_statements(query.text, texts)], MAX_TOKENS)[0]
-    if reply is None:
-        return select_by_threshold(index, query, candidates)
+    chosen = choices_of_model(index, query, [candidates])[0]
+    return select_by_threshold(index, query, candidates) if chosen is None else chosen
+
+
+def choices_of_model(index: Index, query: Query, lists: Sequence[Ints]) -> list[Ints | None]:
+    """What the query's model keeps of each list of candidates (each row once), in its order; None for an unusable reply.
+
+    All lists are asked together. ValueError without a model; ModelGone when it does not answer.
+    """
+    if query.model is None:
+        raise ValueError("a question without a model")
+    shown = [list_statements(query.text, [index.data.proposition_texts[row] for row in rows]) for rows in lists]
+    replies = query.model.ask(Selection, read_prompt("select.txt"), shown, MAX_TOKENS)
+    return [None if reply is None else _kept(rows, reply) for rows, reply in zip(lists, replies, strict=True)]
+
+
+def _kept(candidates: Ints, reply: Selection) -> Ints:
+    """The candidates that a reply numbers from 1, each once."""
     offered = [number - 1 for number in reply.selected if 1 <= number <= len(candidates)]
     return _once(candidates[np.array(offered, np.int64)])
 

@@ -44,7 +44,7 @@ def test_a_folder_without_dev_rows_measures_nothing(tmp_path: Path) -> None:
         ({"prompt": None}, "line 2: no 'prompt'"),
         ({"answers": None}, "line 2: no 'answers'"),
         ({"chosen": []}, "line 2: prompt, chosen or rejected is malformed"),
-        ({"chosen": "text"}, "line 2: prompt, chosen or rejected is malformed"),
+        ({"chosen": 7}, "line 2: prompt, chosen or rejected is malformed"),
         ({"prompt": []}, "line 2: the prompt does not end with a user's turn"),
         ({"prompt": [{"role": "system", "content": "Answer."}]}, "line 2: the prompt does not end with a user's turn"),
         ({"chosen": answer("  ")}, "line 2: the chosen completion is '  '"),

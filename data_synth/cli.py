@@ -4,7 +4,10 @@ import typer
 
 from data_synth.cli_data import register as register_data
 from data_synth.cli_preferences import register as register_preferences
+from data_synth.cli_questions import register as register_questions
+from data_synth.cli_relevance import register as register_relevance
 from data_synth.cli_responses import register as register_responses
+from data_synth.cli_route import register as register_route
 from graph.types import OpenModel
 
 
@@ -16,4 +19,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
     app.add_typer(data, name="data")
     register_preferences(synth, open_model)
     register_responses(synth, open_model)
+    register_questions(synth, open_model)
+    register_relevance(synth, open_model)
+    register_route(synth, open_model)
     register_data(data)

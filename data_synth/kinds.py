@@ -5,11 +5,20 @@ from typing import Any
 
 from data_synth.forms import Form
 from data_synth.preference_form import PREFERENCES
+from data_synth.questions.types import FORM as QUESTIONS
+from data_synth.relevance.types import FORM as RELEVANCE
 from data_synth.response_form import RESPONSES
+from data_synth.route.types import FORM as ROUTE
 from graph.errors import UserError
 
-FORMS: dict[str, Form[Any]] = {form.name: form for form in (PREFERENCES, RESPONSES)}
-TELLING: dict[str, Form[Any]] = {"chosen": PREFERENCES, "responses": RESPONSES}
+FORMS: dict[str, Form[Any]] = {form.name: form for form in (PREFERENCES, RESPONSES, QUESTIONS, RELEVANCE, ROUTE)}
+TELLING: dict[str, Form[Any]] = {
+    "chosen": PREFERENCES,
+    "responses": RESPONSES,
+    "bridges": QUESTIONS,
+    "proposition_id": RELEVANCE,
+    "best_mode": ROUTE,
+}
 
 
 def form_of(row: Mapping[str, Any], where: str) -> Form[Any]:

@@ -20,9 +20,12 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the choice of questions 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add the commands to the command line."""
+    from eval.cli_lab import register as add_lab
+
     add_compare(app, open_model)
     add_retrieval(app, open_model)
     add_demo(app)
+    add_lab(app, open_model)
 
 
 def add_compare(app: typer.Typer, open_model: OpenModel) -> None:

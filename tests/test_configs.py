@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graph.config import Settings, load_settings
-from train.settings import DpoSettings, MsSettings, PairSettings, SftSettings, TinySettings
+from train.settings import DpoSettings, MsSettings, PreferenceSettings, SftSettings, TinySettings
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("graph", "data_synth", "train", "serve", "eval")
@@ -58,7 +58,7 @@ def test_ms_and_dpo_are_compared_on_equal_terms(pattern: str) -> None:
 
 def test_the_recipe_of_graphmpa_is_the_default() -> None:
     """GraphMPA §4.1: learning rate 1e-5, batch size 4, 2 epochs."""
-    settings = PairSettings(model="m", data="d", output="o")
+    settings = PreferenceSettings(model="m", data="d", output="o")
     assert (settings.learning_rate, settings.batch_size, settings.epochs) == (1e-5, 4, 2)
 
 

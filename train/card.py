@@ -13,8 +13,8 @@ TITLES = {
 LOSSES = {
     "tiny": "next-token cross-entropy on the texts",
     "sft": "cross-entropy on the completion's tokens only",
-    "ms": "KL(softmax(βΔ) ‖ (1 − ε, ε)), TRL's `exo_pair`",
-    "dpo": "−log σ(βΔ), TRL's `sigmoid`",
+    "ms": "KL(softmax(βΔ) ‖ p_r), p_r = softmax(r / β_r), or (1 − ε, ε) for pairs",
+    "dpo": "−Σ p_r log softmax(βΔ), p_r = softmax(r / β_r), or (1, 0) for pairs",
 }
 
 USE = """## Use
@@ -37,7 +37,8 @@ def model_card(record: RunRecord, adapter: bool) -> str:
         ("data", record.data),
         ("weights", "LoRA adapter" if adapter else "full model"),
         ("K (responses a prompt)", record.responses_per_prompt),
-        ("β", record.beta),
+        ("β (β_π)", record.beta),
+        ("β_r", record.beta_reward),
         ("ε (label smoothing)", record.label_smoothing),
         ("device", record.device),
         ("seconds", f"{record.train_seconds:.1f}"),

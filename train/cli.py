@@ -69,23 +69,23 @@ def sft(config: Config, overrides: Overrides = None, as_json: AsJson = False) ->
 
 
 def ms(config: Config, overrides: Overrides = None, as_json: AsJson = False) -> None:
-    """Mode-seeking preference optimisation on pairs (reverse KL, TRL's exo_pair)."""
+    """Mode-seeking preference optimisation (reverse KL) on pairs or on K scored responses."""
     from graph.config import load_settings
     from train.settings import MsSettings
 
     settings = load_settings(MsSettings, config, overrides or [])
-    from train.pairs import train_ms
+    from train.preference import train_ms
 
     report(train_ms(settings), settings.output, as_json)
 
 
 def dpo(config: Config, overrides: Overrides = None, as_json: AsJson = False) -> None:
-    """Direct preference optimisation on pairs (forward KL, TRL's sigmoid)."""
+    """Direct preference optimisation (forward KL) on pairs or on K scored responses."""
     from graph.config import load_settings
     from train.settings import DpoSettings
 
     settings = load_settings(DpoSettings, config, overrides or [])
-    from train.pairs import train_dpo
+    from train.preference import train_dpo
 
     report(train_dpo(settings), settings.output, as_json)
 

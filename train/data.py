@@ -1,16 +1,23 @@
 """Preference data before the first step: read it, and refuse what a trainer would silently cut, drop or choke on.
 
-A data folder holds `train.jsonl` and, where there is one, `dev.jsonl`: one PreferenceRow a line.
+A data folder holds `train.jsonl` and, where there is one, `dev.jsonl`: one PreferenceRow a line, or one ResponseRow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from data_synth.types import PreferenceRow, message_to_json, preference_from_json
+from data_synth.types import (
+    PreferenceRow,
+    ResponseRow,
+    message_to_json,
+    preference_from_json,
+    response_from_json,
+)
 from graph.errors import UserError
 from graph.jsonl import read_jsonl
 from graph.types import Message
@@ -18,6 +25,8 @@ from graph.types import Message
 if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -37,20 +46,39 @@ def read_splits(folder: Path) -> Splits:
 
 def read_preferences(file: Path) -> list[PreferenceRow]:
     """All rows of a preference file, checked; UserError with the line number for the first bad one, or for none."""
-    rows: list[PreferenceRow] = []
+    return _read_rows(file, preference_from_json, check_row, "preferences", "prompt, chosen or rejected")
+
+
+def read_responses(file: Path) -> list[ResponseRow]:
+    """All rows of a file of scored responses, checked; UserError as `read_preferences`."""
+    return _read_rows(file, response_from_json, check_responses, "responses", "prompt, responses or rewards")
+
+
+def holds_responses(file: Path) -> bool:
+    """Whether the first row of a file has scored responses, and not a pair; UserError for no rows."""
+    for _, values in read_jsonl(file):
+        return "responses" in values
+    raise UserError(f"{file}: no rows", "one row a line", "write it with `synth preferences` or `synth responses`")
+
+
+def _read_rows(
+    file: Path, parse: Callable[[Mapping[str, Any]], R], check: Callable[[R, str], None], kind: str, columns: str
+) -> list[R]:
+    rows: list[R] = []
+    remedy = f"write it with `synth {kind}`"
     for line, values in read_jsonl(file):
         where = f"{file} line {line}"
         try:
-            row = preference_from_json(values)
+            row = parse(values)
         except KeyError as missing:
-            raise UserError(f"{where}: no {missing}", "a preference row", "write it with `synth preferences`") from None
+            raise UserError(f"{where}: no {missing}", f"a row of {kind}", remedy) from None
         except (TypeError, IndexError, AttributeError) as problem:
-            found = f"{where}: prompt, chosen or rejected is malformed ({problem})"
-            raise UserError(found, 'lists of {"role", "content"}', "write it with `synth preferences`") from None
-        check_row(row, where)
+            found = f"{where}: {columns} is malformed ({problem})"
+            raise UserError(found, 'lists of {"role", "content"}', remedy) from None
+        check(row, where)
         rows.append(row)
     if not rows:
-        raise UserError(f"{file}: no rows", "one preference row a line", "write it with `synth preferences`")
+        raise UserError(f"{file}: no rows", f"one row of {kind} a line", remedy)
     return rows
 
 
@@ -61,6 +89,22 @@ def check_row(row: PreferenceRow, where: str) -> None:
             raise UserError(f"{where}: the {side} completion is {text!r}", "a non-empty text", "remove the row")
     if row.chosen == row.rejected:
         raise UserError(f"{where}: chosen and rejected are the same text", "two answers that differ", "remove the row")
+    if not row.prompt or row.prompt[-1].role != "user":
+        raise UserError(f"{where}: the prompt does not end with a user's turn", "a question to answer", "mend the row")
+
+
+def check_responses(row: ResponseRow, where: str) -> None:
+    """UserError when a row cannot teach a choice: fewer than two responses, an empty or repeated one, rewards that do not match."""
+    for number, text in enumerate(row.responses, start=1):
+        if not isinstance(text, str) or not text.strip():
+            raise UserError(f"{where}: response {number} is {text!r}", "a non-empty text", "remove the row")
+    if len(set(row.responses)) < max(2, len(row.responses)):
+        found = f"{where}: {len(row.responses)} responses, {len(set(row.responses))} of them distinct"
+        raise UserError(found, "at least two, all distinct", "remove the row")
+    for component, values in row.rewards.items():
+        if len(values) != len(row.responses) or not all(math.isfinite(value) for value in values):
+            found = f"{where}: reward {component!r} is {list(values)!r:.80}"
+            raise UserError(found, f"{len(row.responses)} finite numbers", "make the rewards again")
     if not row.prompt or row.prompt[-1].role != "user":
         raise UserError(f"{where}: the prompt does not end with a user's turn", "a question to answer", "mend the row")
 

@@ -22,9 +22,17 @@ from graph.console import say
 from graph.errors import UserError
 from train.data import Splits, check_lengths, read_splits
 from train.models import device, is_adapter, load_model, load_tokenizer, quiet_transformers
-from train.save import Outcome, check_output, run_record, save_run
+from train.save import (
+    CHECKPOINTS,
+    Outcome,
+    check_output,
+    is_main_process,
+    last_checkpoint,
+    run_record,
+    save_run,
+)
 from train.settings import LoraSettings, TrainSettings
-from train.types import RunRecord, Stage
+from train.types import Alignment, RunRecord, Stage
 
 CLOCKWORK = ("runtime", "per_second", "epoch", "num_tokens")
 
@@ -40,15 +48,20 @@ class Start:
 
 def prepare(settings: TrainSettings, sides: Callable[[PreferenceRow], Sequence[str]]) -> Start:
     """Everything that can be refused before the first step, cheapest first; `sides` picks the completions trained on."""
-    quiet_libraries()
-    check_output(Path(settings.output))
-    check_tracker(settings.report_to)
+    check_start(settings)
     splits = read_splits(Path(settings.data))
     tokenizer = load_tokenizer(settings.model)
     for name, rows in (("train", splits.train), ("dev", splits.dev)):
         file = Path(settings.data) / f"{name}.jsonl"
         check_lengths(rows, sides, tokenizer, settings.max_length_tokens, file)
     return Start(splits, tokenizer, load_start(settings))
+
+
+def check_start(settings: TrainSettings) -> None:
+    """UserError for what is known to fail before any data are read; the libraries are quiet from here on."""
+    quiet_libraries()
+    check_output(Path(settings.output))
+    check_tracker(settings.report_to)
 
 
 def load_start(settings: TrainSettings) -> Any:
@@ -58,7 +71,11 @@ def load_start(settings: TrainSettings) -> Any:
         found = f"model {settings.model!r} is an adapter already and lora is set"
         raise UserError(found, "one adapter", "drop lora to train that adapter on, or start from its base model")
     frozen_base = adapter or settings.lora is not None
-    return load_model(settings.model, settings.precision if frozen_base else "float32", trainable=True)
+    if settings.quantise != "none" and not frozen_base:
+        found = f"quantise = {settings.quantise} without an adapter"
+        raise UserError(found, "an adapter that learns above the frozen base", "set lora, or start from an adapter")
+    precision = settings.precision if frozen_base else "float32"
+    return load_model(settings.model, precision, trainable=True, quantisation=settings.quantise)
 
 
 def check_tracker(report_to: str) -> None:
@@ -75,11 +92,16 @@ def lora_config(lora: LoraSettings | None) -> LoraConfig | None:
 
 
 def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
-    """The arguments that SFTConfig and DPOConfig share. TRL's surprising defaults are all overridden here:
-    `max_length` (it would cut rows silently; lengths are checked before), gradient checkpointing, bf16, the NaN filter.
+    """The arguments of every trainer. TRL's surprising defaults are overridden here: gradient checkpointing, bf16, the NaN filter.
+
+    Its `max_length`, which cuts rows silently, is set to None where its trainers are made; lengths are checked before.
     """
+    checkpoints: dict[str, Any] = {"save_strategy": "no"}
+    if settings.save_steps is not None:
+        checkpoints = {"save_strategy": "steps", "save_steps": settings.save_steps, "save_total_limit": 1}
     return {
-        "output_dir": str(folder),
+        "output_dir": str(folder / CHECKPOINTS),
+        **checkpoints,
         "learning_rate": settings.learning_rate,
         "num_train_epochs": settings.epochs,
         "max_steps": settings.max_steps or -1,
@@ -88,14 +110,12 @@ def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
         "gradient_accumulation_steps": settings.gradient_accumulation,
         "lr_scheduler_type": "linear",
         "warmup_steps": settings.warmup_share,
-        "max_length": None,
         "seed": settings.seed,
         "bf16": settings.precision == "bfloat16",
         "gradient_checkpointing": settings.gradient_checkpointing,
         "report_to": settings.report_to,
         "logging_steps": settings.logging_steps,
         "logging_nan_inf_filter": False,
-        "save_strategy": "no",
         "disable_tqdm": True,
         "use_cpu": device() == "cpu",
         "dataloader_pin_memory": device() != "cpu",
@@ -103,11 +123,10 @@ def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
 
 
 class Watch(TrainerCallback):  # type: ignore[misc]
-    """Keeps the logged rows, shows them as progress, and stops a run whose loss is no longer a number."""
+    """Shows logged rows as progress, and stops a run whose loss is no longer a number."""
 
     def __init__(self, what: str) -> None:
         self.what = what
-        self.rows: list[dict[str, float]] = []
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
         """One logged row; UserError at a loss that is NaN or infinite."""
@@ -117,39 +136,36 @@ class Watch(TrainerCallback):  # type: ignore[misc]
             found = f"{self.what}: the loss is {loss} at step {state.global_step} of {state.max_steps}"
             raise UserError(found, "a finite loss", "lower learning_rate, or use precision=float32; nothing was saved")
         if "loss" in row:
-            self.rows.append(row)
             say(f"{self.what}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}")
 
 
 def run_and_save(
-    trainer: Any,
-    stage: Stage,
-    settings: TrainSettings,
-    folder: Path,
-    beta: float | None = None,
-    label_smoothing: float | None = None,
+    trainer: Any, stage: Stage, settings: TrainSettings, folder: Path, alignment: Alignment | None = None
 ) -> RunRecord:
-    """Train, measure, and write the whole run into `folder`."""
-    outcome = run_trainer(trainer, stage)
-    record = run_record(stage, settings.model, settings.data, settings, outcome, beta, label_smoothing)
-    save_run(folder, trainer.model, trainer.processing_class, record, outcome.log)
+    """Train (or go on from an interrupted run's last checkpoint), measure, and write the whole run into `folder`."""
+    checkpoint = last_checkpoint(folder, settings) if settings.save_steps is not None else None
+    outcome = run_trainer(trainer, stage, checkpoint)
+    record = run_record(stage, settings.model, settings.data, settings, outcome, alignment)
+    if is_main_process():
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        save_run(folder, model, trainer.processing_class, record, outcome.log)
     return record
 
 
-def run_trainer(trainer: Any, what: str) -> Outcome:
+def run_trainer(trainer: Any, what: str, checkpoint: str | None = None) -> Outcome:
     """Train, then measure on the dev rows if the trainer has any; UserError when the loss stops being a number."""
-    watch = Watch(what)
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(watch)
+    trainer.add_callback(Watch(what))
     start = time.perf_counter()
     with completion_logits_only():
-        result = trainer.train()
+        result = trainer.train(resume_from_checkpoint=checkpoint)
         seconds = time.perf_counter() - start
         measured = trainer.evaluate() if trainer.eval_dataset is not None else {}
     metrics = {"train/loss": result.training_loss, "train/steps": result.global_step}
     metrics |= {f"dev/{name.removeprefix('eval_')}": value for name, value in measured.items()}
     kept = {name: float(value) for name, value in metrics.items() if not name.endswith(CLOCKWORK)}
-    return Outcome(watch.rows, kept, seconds)
+    rows = [row for row in trainer.state.log_history if "loss" in row]
+    return Outcome(rows, kept, seconds)
 
 
 @contextmanager

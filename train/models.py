@@ -15,9 +15,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from transformers import logging as transformers_logging
 
 from graph.errors import UserError
+from graph.weights import weights_fingerprint
+from train.quantised import four_bits, train_quantised
+from train.types import RECORD, read_run
 
 ADAPTER = "adapter_config.json"
 Precision = Literal["float32", "bfloat16"]
+Quantisation = Literal["none", "nf4"]
 
 
 def load_policy(source: str, precision: Precision = "float32") -> tuple[Any, PreTrainedTokenizerBase]:
@@ -29,12 +33,12 @@ def load_policy(source: str, precision: Precision = "float32") -> tuple[Any, Pre
     return model.to(device()).eval().requires_grad_(False), load_tokenizer(source)
 
 
-def load_model(source: str, precision: Precision, trainable: bool = False) -> Any:
+def load_model(source: str, precision: Precision, trainable: bool = False, quantisation: Quantisation = "none") -> Any:
     """A whole model, or an adapter on its base (a PeftModel whose adapter learns only if `trainable`)."""
     quiet_transformers()
     check_source(source)
     if not is_adapter(source):
-        return _load_base(source, precision)
+        return _load_base(source, precision, quantisation)
     from peft import PeftModel
 
     base = adapter_base(source)
@@ -43,7 +47,11 @@ def load_model(source: str, precision: Precision, trainable: bool = False) -> An
         raise UserError(
             found, "the base model that the adapter was trained on", "start from the folder it was trained in"
         )
-    return PeftModel.from_pretrained(_load_base(base, precision), source, is_trainable=trainable)
+    check_base(source, base)
+    try:
+        return PeftModel.from_pretrained(_load_base(base, precision, quantisation), source, is_trainable=trainable)
+    except RuntimeError as problem:
+        raise _another_base(source, base, _first_line(problem)) from None
 
 
 def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
@@ -73,6 +81,29 @@ def check_source(source: str) -> None:
         )
 
 
+def base_weights(source: str) -> str:
+    """The fingerprint of a model's weights, of the base's for an adapter; a hub name stands for itself."""
+    base = Path(adapter_base(source) if is_adapter(source) else source)
+    return weights_fingerprint(base) if base.is_dir() else str(base)
+
+
+def check_base(adapter: str, base: str) -> None:
+    """UserError when the run that made an adapter says that its base had other weights than the one that is there now."""
+    if not (Path(adapter) / RECORD).exists():
+        return
+    trained_on = read_run(Path(adapter)).base_weights
+    if trained_on and Path(base).is_dir() and trained_on != base_weights(base):
+        raise _another_base(adapter, base, f"trained on weights {trained_on}, found {base_weights(base)}")
+
+
+def _another_base(adapter: str, base: str, why: str) -> UserError:
+    return UserError(
+        f"adapter {adapter!r} does not belong to base model {base!r} ({why})",
+        "the very model that it was trained on",
+        f"put that model back, or mend base_model_name_or_path in {Path(adapter) / ADAPTER}",
+    )
+
+
 def is_adapter(source: str) -> bool:
     """Whether `source` is the folder of an adapter."""
     return (Path(source) / ADAPTER).exists()
@@ -94,9 +125,16 @@ def quiet_transformers() -> None:
     transformers_logging.disable_progress_bar()
 
 
-def _load_base(source: str, precision: Precision) -> Any:
+def _load_base(source: str, precision: Precision, quantisation: Quantisation) -> Any:
+    options: dict[str, Any] = {"dtype": getattr(torch, precision), "use_safetensors": True}
+    if quantisation != "none":
+        return train_quantised(_load(source, options | {"quantization_config": four_bits()}))
+    return _load(source, options)
+
+
+def _load(source: str, options: dict[str, Any]) -> Any:
     try:
-        return AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, precision), use_safetensors=True)
+        return AutoModelForCausalLM.from_pretrained(source, **options)
     except (OSError, ValueError) as problem:
         found = f"model {source!r} cannot be loaded ({_first_line(problem)})"
         raise UserError(

@@ -5,6 +5,7 @@ A run is written beside its place and renamed into it when whole, so a failed ru
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,14 +16,16 @@ from typing import Any
 
 import yaml
 from transformers import PreTrainedTokenizerBase
+from transformers.trainer_utils import get_last_checkpoint
 
 from graph.config import Settings
 from graph.errors import UserError
 from graph.jsonl import write_jsonl
 from train.card import model_card
-from train.models import device
-from train.types import RunRecord, Stage, write_run
+from train.models import base_weights, device
+from train.types import Alignment, RunRecord, Stage, write_run
 
+CHECKPOINTS, SETTINGS = "checkpoints", "settings.yaml"
 LIBRARIES = ("torch", "transformers", "trl", "peft", "datasets")
 
 
@@ -42,18 +45,50 @@ def check_output(output: Path) -> None:
 
 
 @contextmanager
-def fresh_folder(output: Path) -> Iterator[Path]:
-    """A folder to fill, renamed to `output` on success and removed on failure. Raises as `check_output`."""
+def fresh_folder(output: Path, resumable: bool = False) -> Iterator[Path]:
+    """A folder to fill, renamed to `output` on success and removed on failure. Raises as `check_output`.
+
+    A resumable one is kept on failure, and what an interrupted run left in it is there again. Of several processes only the
+    first touches the disk.
+    """
     check_output(output)
     partial = output.with_name(output.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    if not is_main_process():
+        yield partial
+        return
+    if not resumable:
+        shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True, exist_ok=True)
     try:
         yield partial
+        shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
         partial.replace(output)
     except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+        if not resumable:
+            shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def last_checkpoint(folder: Path, settings: Settings) -> str | None:
+    """The checkpoint of an interrupted run in `folder` to go on from, or None; UserError when it ran with other settings."""
+    kept = folder / CHECKPOINTS / SETTINGS
+    described = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    if kept.exists() and kept.read_text(encoding="utf-8") != described:
+        raise UserError(
+            f"{folder}: an interrupted run with other settings",
+            "the same settings, to go on with it",
+            "remove the folder, or set another output",
+        )
+    if is_main_process():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(described, encoding="utf-8")
+    found = get_last_checkpoint(str(kept.parent))
+    return None if found is None else str(found)
+
+
+def is_main_process() -> bool:
+    """Whether this is the first of several training processes, or the only one (torchrun and accelerate set RANK)."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def save_run(
@@ -64,29 +99,25 @@ def save_run(
     model.save_pretrained(folder, **adapters)
     tokenizer.save_pretrained(folder)
     settings = yaml.safe_dump(dict(record.settings), sort_keys=False, allow_unicode=True)
-    (folder / "settings.yaml").write_text(settings, encoding="utf-8")
+    (folder / SETTINGS).write_text(settings, encoding="utf-8")
     write_jsonl(folder / "log.jsonl", (dict(row) for row in log))
     (folder / "README.md").write_text(model_card(record, adapter=bool(adapters)), encoding="utf-8")
     write_run(folder, record)
 
 
 def run_record(
-    stage: Stage,
-    base_model: str,
-    data: str,
-    settings: Settings,
-    outcome: Outcome,
-    beta: float | None = None,
-    label_smoothing: float | None = None,
+    stage: Stage, base_model: str, data: str, settings: Settings, outcome: Outcome, alignment: Alignment | None = None
 ) -> RunRecord:
-    """The record of a run; a β makes it one on pairs (K = 2)."""
+    """The record of a run; `alignment` makes it one of preferences."""
     return RunRecord(
         stage=stage,
         base_model=base_model,
+        base_weights="" if stage == "tiny" else base_weights(base_model),
         data=data,
-        beta=beta,
-        label_smoothing=label_smoothing,
-        responses_per_prompt=2 if beta is not None else None,
+        beta=alignment.beta if alignment else None,
+        beta_reward=alignment.beta_reward if alignment else None,
+        label_smoothing=alignment.label_smoothing if alignment else None,
+        responses_per_prompt=alignment.responses_per_prompt if alignment else None,
         settings=settings.model_dump(mode="json"),
         metrics=outcome.metrics,
         train_seconds=outcome.train_seconds,

@@ -40,7 +40,8 @@ class TrainSettings(Settings):
     """What SFT and preference training share. `model` is a folder, an adapter's folder or a hub name.
 
     Without `lora` a full model is trained whole, and an adapter goes on training. `max_steps` overrides `epochs`.
-    `warmup_share` is the share of steps over which the rate rises from 0; it then falls linearly to 0.
+    `warmup_share` is the share of steps over which the rate rises from 0; it then falls linearly to 0. `quantise` nf4 loads the
+    frozen base in 4 bits (QLoRA). With `save_steps` an interrupted run goes on from its last checkpoint when started again.
     """
 
     model: str
@@ -57,25 +58,42 @@ class TrainSettings(Settings):
     precision: Literal["float32", "bfloat16"] = "float32"
     gradient_checkpointing: bool = False
     lora: LoraSettings | None = None
+    quantise: Literal["none", "nf4"] = "none"
     report_to: Literal["none", "tensorboard", "wandb", "trackio"] = "none"
     logging_steps: int = Field(default=10, ge=1)
+    save_steps: int | None = Field(default=None, ge=1)
 
 
 class SftSettings(TrainSettings):
     """Supervised fine-tuning on the chosen answers."""
 
 
-class PairSettings(TrainSettings):
-    """Preference pairs; `beta` is β_π of DESIGN §5, the strength of the tie to the reference."""
+class PreferenceSettings(TrainSettings):
+    """Preference training on pairs or on scored responses; the data decide which (DESIGN §5).
+
+    `beta` is β_π, the strength of the tie to the reference, and `beta_reward` β_r, the softness of the labels of scored
+    responses (pairs have their own label). `responses` is K: the scored responses of a prompt are dealt into groups of K (null:
+    all in one). `rewards` weights the components of the data; `standardise` scales each prompt's to mean 0 and deviation 1.
+    `layout` packed computes a prompt once for all its responses, in rows of `row_tokens` (null: the longest in the batch).
+    """
 
     beta: float = Field(default=0.1, gt=0)
+    beta_reward: float = Field(default=0.5, gt=0)
+    responses: int | None = Field(default=None, ge=2)
+    rewards: dict[str, float] = Field(default={"correct": 1.0, "format": 0.5, "grounded": 0.5, "citations": 0.25})
+    standardise: bool = False
+    over_long: Literal["refuse", "drop"] = "refuse"
+    layout: Literal["packed", "plain"] = "packed"
+    row_tokens: int | None = Field(default=None, ge=8)
+    reference_cache: str | None = None
+    trainer: Literal["modegraph", "trl"] = "modegraph"
 
 
-class DpoSettings(PairSettings):
-    """DPO with hard labels (TRL's `sigmoid`)."""
+class DpoSettings(PreferenceSettings):
+    """DPO (forward KL): hard labels for pairs (TRL's `sigmoid`), soft ones for scored responses."""
 
 
-class MsSettings(PairSettings):
-    """Mode-seeking pairs (TRL's `exo_pair`); `label_smoothing` is ε, above 0 because the loss divides by it."""
+class MsSettings(PreferenceSettings):
+    """Mode-seeking (reverse KL); `label_smoothing` is ε of pairs (TRL's `exo_pair`), above 0 because the loss divides by it."""
 
     label_smoothing: float = Field(default=1e-3, gt=0, lt=0.5)

@@ -24,7 +24,9 @@ def sft_trainer(settings: SftSettings, start: Start, folder: Path) -> SFTTrainer
     """TRL's trainer with the loss on the completion alone, its end token included."""
     return SFTTrainer(
         model=start.model,
-        args=SFTConfig(**trainer_arguments(settings, folder), completion_only_loss=True, packing=False),
+        args=SFTConfig(
+            **trainer_arguments(settings, folder), max_length=None, completion_only_loss=True, packing=False
+        ),
         train_dataset=sft_dataset(start.splits.train),
         eval_dataset=sft_dataset(start.splits.dev) if start.splits.dev else None,
         processing_class=start.tokenizer,

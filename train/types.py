@@ -17,16 +17,30 @@ RECORD = "run.json"
 
 
 @dataclass(frozen=True)
+class Alignment:
+    """What a claim about preference training must name: β_π, K, and β_r of scored responses or ε of mode-seeking pairs."""
+
+    beta: float
+    responses_per_prompt: int
+    beta_reward: float | None = None
+    label_smoothing: float | None = None
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """How a run came to be. `base_model` is what its weights or adapter started from; `data` the folder it learned from.
 
-    `beta` and `label_smoothing` are β and ε of the preference loss (None for other stages); K is 2 for pairs.
+    `base_weights` is the fingerprint of the whole model below the adapter, or that the run started from ("" for none).
+
+    The fields of `Alignment` are None for stages without preferences, or where they do not apply.
     """
 
     stage: Stage
     base_model: str
+    base_weights: str
     data: str
     beta: float | None
+    beta_reward: float | None
     label_smoothing: float | None
     responses_per_prompt: int | None
     settings: Mapping[str, Any]

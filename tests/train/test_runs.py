@@ -15,7 +15,8 @@ from train.logps import completion_logps, pad_rows, tokenize_row
 from train.loop import prepare, run_trainer
 from train.losses import pair_dpo_loss, pair_mode_seeking_loss
 from train.models import is_adapter, load_model, load_policy
-from train.pairs import pair_trainer, train_dpo, train_ms
+from train.pairs import pair_trainer
+from train.preference import train_dpo, train_ms
 from train.settings import DpoSettings, LoraSettings, MsSettings, SftSettings
 from train.sft import train_sft
 from train.types import read_run
@@ -142,9 +143,11 @@ def test_pairs_learn_to_prefer_the_chosen_answers(stage: str, sft_run: Path, dat
     else:
         record = train_dpo(DpoSettings(**values, beta=0.5))
     log = log_of(tmp_path / "run")
-    assert log[0]["rewards/chosen"] == pytest.approx(0.0, abs=1e-5), "the policy starts at its reference"
-    assert log[-1]["rewards/margins"] > log[1]["rewards/margins"] > 0
-    assert {"logps/chosen", "logps/rejected", "rewards/rejected", "learning_rate", "step"} <= log[0].keys()
+    margins = [row["log_ratios/best"] - row["log_ratios/worst"] for row in log]
+    assert margins[0] == pytest.approx(0.0, abs=1e-5), "the policy starts at its reference"
+    assert margins[-1] > margins[1] > 0
+    assert {"logps/best", "logps/worst", "best_share", "entropy", "accuracy", "learning_rate", "step"} <= log[0].keys()
+    assert log[0]["best_share"] == pytest.approx(0.5, abs=1e-5) and log[0]["entropy"] == pytest.approx(1.0, abs=1e-5)
     assert (record.beta, record.responses_per_prompt) == (0.5, 2)
     assert record.label_smoothing == (0.01 if stage == "ms" else None)
 
@@ -164,7 +167,7 @@ def test_an_adapter_goes_on_from_itself_on_the_same_base(
     assert (tmp_path / "ms/adapter_model.safetensors").read_bytes() != before
 
     first = log_of(tmp_path / "ms")[0]
-    assert first["rewards/chosen"] == pytest.approx(0.0, abs=1e-5)
+    assert first["log_ratios/best"] == pytest.approx(0.0, abs=1e-5)
     row = tokenize_row(load_policy(str(base))[1], preference(0).prompt, preference(0).chosen)
     logps = {
         run: completion_logps(load_policy(str(run))[0], *pad_rows([row], 0)).item()

@@ -1,0 +1,61 @@
+"""Whether a question needs the passages that it names: all of them, and no others for the same hops."""
+
+from collections.abc import Collection
+
+from data_synth.questions.mentions import Mentions
+from data_synth.questions.types import QuestionRow, Step
+from graph.extract.names import name_key
+
+
+def path_breaks_without(row: QuestionRow, passage_id: str, mentions: Mentions) -> bool:
+    """Whether taking this passage out of the needed ones cuts a chain of the row: its start no longer reaches its end.
+
+    Passages hang together by the names that they tell of, also by those that the row says nothing of.
+    """
+    left = {mentions.passage_rows[needed] for needed in row.passage_ids if needed != passage_id}
+    return not all(_reaches(mentions, left, chain[0].given, chain[-1].found) for chain in row.chains)
+
+
+def path_holds(row: QuestionRow, mentions: Mentions) -> bool:
+    """Whether the needed passages together lead every chain from its start to its end: they are sufficient."""
+    needed = {mentions.passage_rows[passage] for passage in row.passage_ids}
+    return all(_reaches(mentions, needed, chain[0].given, chain[-1].found) for chain in row.chains)
+
+
+def told_once(step: Step, mentions: Mentions) -> bool:
+    """Whether no passage of the index but the step's own tells of both its ends."""
+    own = mentions.passage_rows[step.passage_id]
+    ends = ((step.given, step.found), (step.found, step.given))
+    return not any(
+        mentions.stands_in(other, passage)
+        for name, other in ends
+        for passage in mentions.passages_telling(name_key(name)) - {own}
+    )
+
+
+def needs_all(row: QuestionRow, mentions: Mentions) -> bool:
+    """Whether the row's passages are sufficient, each of them is needed, and no other passage can stand in for one."""
+    return (
+        path_holds(row, mentions)
+        and all(path_breaks_without(row, passage, mentions) for passage in row.passage_ids)
+        and all(told_once(step, mentions) for step in row.steps)
+    )
+
+
+def _reaches(mentions: Mentions, passages: Collection[int], start: str, end: str) -> bool:
+    waiting = mentions.passages_telling(name_key(start)) & frozenset(passages)
+    reached = set(waiting)
+    while waiting:
+        names = {name for passage in waiting for name in mentions.linking_names(passage)}
+        waiting = frozenset(
+            passage
+            for passage in passages
+            if passage not in reached and not names.isdisjoint(mentions.linking_names(passage))
+        )
+        reached |= waiting
+    return any(mentions.stands_in(end, passage) or _is_called(mentions, end, passage) for passage in reached)
+
+
+def _is_called(mentions: Mentions, name: str, passage: int) -> bool:
+    data = mentions.index.data
+    return name_key(data.document_titles[int(data.passage_document_P[passage])]) == name_key(name)

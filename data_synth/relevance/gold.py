@@ -1,0 +1,96 @@
+"""Questions with what their file knows of relevance: gold sentences, the passages they were published with, their split.
+
+Public multi-hop sets state gold sentences as `supporting_sentences`, [document id, sentence number] pairs that count the
+`sentences` of their corpus file, and the passages of a question as `context_ids`. Both end as plain nouns here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from data_synth.relevance.types import Asked
+from graph.errors import UserError
+from graph.jsonl import read_jsonl
+from graph.questions import Question, Quote, read_questions
+
+CORPUS = "corpus.jsonl"
+"""Where the sentences are looked for unless another file is given: beside the questions."""
+
+
+def read_asked(file: Path) -> list[Asked]:
+    """The questions of a file, in order; UserError with the line number for a malformed field."""
+    questions = read_questions(file)
+    rows = {row["id"]: (row, f"{file} line {line}") for line, row in read_jsonl(file)}
+    return [_asked(question, *rows[question.id]) for question in questions]
+
+
+def with_sentences(asked: Sequence[Asked], corpus: Path) -> list[Asked]:
+    """The questions with the text of their numbered gold sentences as evidence; those with quotes of their own keep these.
+
+    UserError when `corpus` is needed and missing, and for a number that points nowhere.
+    """
+    pairs = [() if each.question.evidence else each.gold_numbers for each in asked]
+    if not any(pairs):
+        return list(asked)
+    sentences = _read_sentences(corpus, {source for each in pairs for source, _ in each})
+    return [
+        replace(each, question=replace(each.question, evidence=_quotes(sentences, numbered, each.question.id)))
+        if numbered
+        else each
+        for each, numbered in zip(asked, pairs, strict=True)
+    ]
+
+
+def check_sources(asked: Iterable[Asked], sources: Collection[str]) -> None:
+    """UserError when a document that a question is asked over (gold or its own) is not among `sources`, the index's."""
+    known = set(sources)
+    for each in asked:
+        for source in (*each.gold_sources, *each.own_sources):
+            if source not in known:
+                raise UserError(
+                    f"question {each.question.id!r} names document {source!r}, which is not in the index",
+                    "an index of the documents that the questions were written for",
+                    "index those documents, or mend gold_ids, evidence, supporting_sentences and context_ids",
+                )
+
+
+def _asked(question: Question, row: Mapping[str, Any], where: str) -> Asked:
+    own, pairs = row.get("context_ids", []), row.get("supporting_sentences", [])
+    if not isinstance(own, list) or not all(isinstance(source, str) for source in own):
+        raise UserError(f"{where}: 'context_ids' is {str(own)[:80]}", "a list of document ids", "mend the row")
+    if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
+        found = f"{where}: 'supporting_sentences' is {str(pairs)[:80]}"
+        raise UserError(found, "a list of [document id, sentence number] pairs", "mend the row")
+    return Asked(question, tuple(own), tuple((source, number) for source, number in pairs), row.get("split"))
+
+
+def _is_pair(pair: object) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], int)
+
+
+def _read_sentences(corpus: Path, wanted: Collection[str]) -> dict[str, list[str]]:
+    """The sentences of the documents that are pointed to."""
+    if not corpus.is_file():
+        raise UserError(
+            f"{corpus}: no such file, and the questions number the sentences of its documents",
+            'the corpus file with "sentences"',
+            "give --corpus FILE",
+        )
+    return {row["id"]: row.get("sentences", []) for _, row in read_jsonl(corpus) if row.get("id") in wanted}
+
+
+def _quotes(
+    sentences: Mapping[str, list[str]], numbered: Iterable[tuple[str, int]], question_id: str
+) -> tuple[Quote, ...]:
+    quotes = []
+    for source, number in numbered:
+        there = sentences.get(source)
+        if there is None or not 0 <= number < len(there):
+            has = "is not in the corpus file" if there is None else f"has {len(there)} sentences there"
+            found = f"question {question_id!r}: gold sentence {number} of {source!r}, which {has}"
+            raise UserError(found, "the corpus that the numbers were made for", "give it as --corpus, or mend the row")
+        quotes.append(Quote(source, there[number]))
+    return tuple(quotes)

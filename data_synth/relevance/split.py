@@ -1,0 +1,139 @@
+"""Who trains, who checks: questions and documents to train, dev and test, so that no question, passage or proposition is in two.
+
+Questions with a common gold document belong together and go to one split as a group, unless their file states their splits. A
+document then belongs to the split of most of the questions that it is gold for, or else of those that it was published with, or
+to one by its own hash. What a proposition's documents do not agree on belongs to none, and is dropped where a question needs it.
+
+Legend: U documents, N propositions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from data_synth.relevance.types import Asked
+from graph.ids import content_id
+from graph.questions import SPLITS
+from graph.retrieve.gather import expand_rows
+from graph.types import Ints
+
+if TYPE_CHECKING:
+    from graph.index import Index
+
+DEV_SHARE, TEST_SHARE = 0.1, 0.1
+LARGE_GROUP_SHARE = 0.1
+"""A group with more than this share of the questions goes to train: it would crowd a small split."""
+NOWHERE = -1
+
+
+@dataclass(frozen=True)
+class Split:
+    """The split of each question by id, and of each proposition as a place in SPLITS (NOWHERE: of none): int64[N]."""
+
+    questions: Mapping[str, str]
+    propositions_N: Ints
+
+
+def make_split(index: Index, asked: Sequence[Asked], seed: int) -> Split:
+    """The same for the same index, questions and seed, whatever the order of the questions."""
+    questions = split_questions(asked, seed)
+    documents = split_documents(asked, questions, index.sources(), seed)
+    split_U = np.array([SPLITS.index(documents[source]) for source in index.sources()], np.int64)
+    return Split(questions, split_propositions(index, split_U))
+
+
+def split_questions(asked: Sequence[Asked], seed: int) -> dict[str, str]:
+    """The split of each question: as its file states it, else with all questions of the same group."""
+    groups = group_questions(asked)
+    order = sorted(
+        groups, key=lambda ids: (len(ids) <= LARGE_GROUP_SHARE * len(asked), content_id(str(seed), min(ids)))
+    )
+    split: dict[str, str] = {}
+    done = 0
+    for ids in order:
+        share = (done + len(ids) / 2) / len(asked)
+        split |= dict.fromkeys(ids, _split_at(share))
+        done += len(ids)
+    return split | stated_splits(asked)
+
+
+def stated_splits(asked: Iterable[Asked]) -> dict[str, str]:
+    """The splits that the file states, by question; the same words stated in several count as of the rarest, test before dev."""
+    by_text: dict[str, str] = {}
+    stated = [(each.question.text.casefold(), each.stated_split) for each in asked if each.stated_split is not None]
+    for text, split in stated:
+        by_text[text] = max(by_text.get(text, split), split, key=SPLITS.index)
+    texts = ((each.question.id, each.question.text.casefold()) for each in asked)
+    return {question_id: by_text[text] for question_id, text in texts if text in by_text}
+
+
+def group_questions(asked: Iterable[Asked]) -> list[list[str]]:
+    """Ids of the questions that hang together by common gold documents, or by being the same words."""
+    parent: dict[str, str] = {}
+
+    def root(node: str) -> str:
+        while parent.setdefault(node, node) != node:
+            parent[node] = node = parent[parent[node]]
+        return node
+
+    for each in asked:
+        question = each.question
+        for tie in (f"text {question.text.casefold()}", *(f"gold {source}" for source in each.gold_sources)):
+            parent[root(tie)] = root(f"question {question.id}")
+    groups: dict[str, list[str]] = defaultdict(list)
+    for each in asked:
+        groups[root(f"question {each.question.id}")].append(each.question.id)
+    return list(groups.values())
+
+
+def split_documents(
+    asked: Iterable[Asked], questions: Mapping[str, str], sources: Iterable[str], seed: int
+) -> dict[str, str]:
+    """The split of each document: of most questions that it is gold for, else of its other questions, else by hash."""
+    gold: dict[str, Counter[str]] = defaultdict(Counter)
+    own: dict[str, Counter[str]] = defaultdict(Counter)
+    for each in asked:
+        split = questions[each.question.id]
+        for source in each.gold_sources:
+            gold[source][split] += 1
+        for source in set(each.own_sources):
+            own[source][split] += 1
+    return {source: _most(gold.get(source) or own.get(source)) or _by_hash(seed, source) for source in sources}
+
+
+def split_propositions(index: Index, split_U: Ints) -> Ints:
+    """The split of each proposition: the one that all its documents are in, else NOWHERE: int64[N]."""
+    from_X, passage_X = expand_rows(index.proposition_passage_NP, np.arange(len(index.data.proposition_ids)))
+    split_X = split_U[index.data.passage_document_P[passage_X]]
+    lowest_N = np.full(len(index.data.proposition_ids), len(SPLITS), np.int64)
+    highest_N = np.full(len(index.data.proposition_ids), NOWHERE, np.int64)
+    np.minimum.at(lowest_N, from_X, split_X)
+    np.maximum.at(highest_N, from_X, split_X)
+    return np.where(lowest_N == highest_N, lowest_N, NOWHERE)
+
+
+def _most(counts: Counter[str] | None) -> str | None:
+    """The split with most questions; of equals the rarer one, test before dev before train."""
+    if not counts:
+        return None
+    return max(counts, key=lambda split: (counts[split], SPLITS.index(split)))
+
+
+def _by_hash(seed: int, source: str) -> str:
+    return _split_at(int(content_id(str(seed), source)[:8], 16) / 2**32)
+
+
+def _split_at(share: float) -> str:
+    """The split at a place between 0 and 1.
+
+    >>> _split_at(0.5), _split_at(0.85), _split_at(0.95)
+    ('train', 'dev', 'test')
+    """
+    if share < 1 - DEV_SHARE - TEST_SHARE:
+        return "train"
+    return "dev" if share < 1 - TEST_SHARE else "test"

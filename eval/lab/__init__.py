@@ -1,0 +1,1 @@
+"""Small experiments that show what an objective does, exactly and within minutes on a CPU."""

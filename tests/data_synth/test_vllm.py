@@ -1,0 +1,128 @@
+"""Every command of synthesis that calls a model, against a real vLLM server on CPU: rows, ledger, a kill in the middle.
+
+The model is a tiny one that was tuned for a minute on the very questions, so that it can answer in the form.
+"""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from data_synth.validate import validate_file
+from graph.build import build_index
+from graph.encoder import open_encoder
+from graph.jsonl import write_jsonl
+from graph.settings import IndexSettings
+from modegraph import build_app
+from tests.corpora import ISLES
+from tests.data_synth.test_server import QUESTIONS, ROOT
+from tests.vllm import Server, serving, with_vllm
+from train.settings import SftSettings, TinySettings
+from train.sft import train_sft
+from train.tiny import train_tiny
+
+pytestmark = with_vllm
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an index, questions, and a tiny model tuned on their preference rows."""
+    folder = tmp_path_factory.mktemp("synth-vllm")
+    build_index(folder / "index", ISLES, IndexSettings(), open_encoder)
+    rows = [
+        {"id": i, "question": q, "answers": [a], "gold_ids": [d], "evidence": [{"id": d, "quote": e}], "split": "train"}
+        for i, q, a, d, e in QUESTIONS
+    ]
+    write_jsonl(folder / "questions.jsonl", rows)
+    told = [{"id": d.source, "title": d.title, "text": d.text} for d in ISLES]
+    write_jsonl(folder / "texts.jsonl", told)
+    synth(folder, "preferences", "--out", folder / "pairs", "--max-context", 2)
+    train_tiny(
+        TinySettings(texts=str(folder / "pairs"), output=str(folder / "tiny"), vocabulary=600, layers=2, steps=150)
+    )
+    sft = {"model": str(folder / "tiny"), "data": str(folder / "pairs"), "output": str(folder / "sft")}
+    train_sft(SftSettings(**sft, learning_rate=2e-3, epochs=25, batch_size=5))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(world: Path) -> Iterator[Server]:
+    with serving(world / "sft", max_tokens=1024) as running:
+        yield running
+
+
+def words_of(world: Path, command: str, *words: object) -> list[str]:
+    asked = [] if command == "questions" else ["--questions", world / "questions.jsonl"]
+    return list(map(str, ["synth", command, world / "index", *asked, *words]))
+
+
+def synth(world: Path, command: str, *words: object) -> dict[str, Any]:
+    done = CliRunner().invoke(build_app(), [*words_of(world, command, *words), "--json"])
+    if isinstance(done.exception, Exception):
+        raise done.exception
+    summary: dict[str, Any] = json.loads(done.stdout)
+    assert done.exit_code in (0, 1), done.stderr
+    return summary
+
+
+def kept_calls(out: Path) -> int:
+    with sqlite3.connect(f"file:{out / 'ledger.sqlite'}?mode=ro", uri=True) as database:
+        return int(database.execute("SELECT count(*) FROM calls").fetchone()[0])
+
+
+def test_every_command_that_asks_a_model_runs_on_the_server(world: Path, server: Server) -> None:
+    model = server.spec
+    commands: dict[str, tuple[object, ...]] = {
+        "preferences": ("--reasoner", model, "--checker", model, "--max-context", 2),
+        "responses": ("--policy", model, "--judge", model, "--k", 6, "--max-context", 1, "--max-tokens", 60),
+        "questions": ("--writer", model, "--critic", model, "--count", 4),
+        "relevance": ("--distil-from", model, "--negatives", 5),
+        "route": ("--modes", "dense,walk,local", "--model", model),
+    }
+    for command, options in commands.items():
+        before = server.requests_served()
+        summary = synth(world, command, "--out", world / command, *options)
+        served = server.requests_served() - before
+        assert served > 0, command
+        assert summary["rows"] + sum(summary["drops"].values()) > 0, command
+        if command in ("preferences", "responses"):
+            assert summary["rows"] > 0 and 0 < kept_calls(world / command) <= served, (command, summary["drops"])
+        for file in (world / command).glob("*.jsonl"):
+            assert validate_file(file).bad == (), command
+
+
+def test_a_killed_run_resumes_on_the_server(world: Path, server: Server) -> None:
+    options = ("--policy", server.spec, "--k", 8, "--max-context", 2, "--max-tokens", 60, "--seed", 7)
+    words = words_of(world, "responses", *options, "--out", world / "killed")
+    killed = subprocess.Popen(
+        [sys.executable, "-P", str(ROOT / "modegraph.py"), *words],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (
+        (world / "killed/ledger.sqlite").exists() and kept_calls(world / "killed")
+    ):
+        assert killed.poll() is None
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    kept = kept_calls(world / "killed")
+    assert 0 < kept < 120 and not (world / "killed" / "train.jsonl").exists()
+    time.sleep(2)
+    before = server.requests_served()
+    summary = synth(world, "responses", *options, "--out", world / "killed")
+    assert server.requests_served() - before == 120 - kept, "what was kept is not asked again"
+    whole = synth(world, "responses", *options, "--out", world / "whole")
+    assert summary["rows"] > 0 and {**summary, "out": ""} == {**whole, "out": ""}
+    assert (world / "killed/train.jsonl").read_bytes() == (world / "whole/train.jsonl").read_bytes()

@@ -56,6 +56,7 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         model = open_model(distil_from, ledger) if distil_from else None
         origin = {
             "Index": index.name,
+            "Encoder": opened.encoder_source.fingerprint,
             "Questions": questions.name,
             "Labelled by": model.name if model else "the questions' gold",
             "Hard negatives for a question": str(negatives),

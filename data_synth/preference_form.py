@@ -11,7 +11,7 @@ from data_synth.forms import Form
 from data_synth.reasons import normalise_answer
 from data_synth.separation import measure_separation
 from data_synth.types import PreferenceRow, plain_preference_to_json, preference_from_json, preference_to_json
-from graph.answer import check_citations, parse_answer
+from graph.answer import check_citations, parse_answer, quote
 from graph.questions import SPLITS
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def preference_problems(row: PreferenceRow) -> list[str]:
     parsed = parse_answer(row.chosen)
     if not parsed.well_formed:
         problems.append("chosen is not of the form ###Reason: … ###Answer: …")
-    if normalise_answer(parsed.answer) not in {normalise_answer(answer) for answer in row.answers}:
+    if normalise_answer(parsed.answer) not in {normalise_answer(quote(answer)) for answer in row.answers}:
         problems.append(f"chosen answers {parsed.answer!r}, which is no gold answer")
     if normalise_answer(parse_answer(row.rejected).answer) == normalise_answer(parsed.answer) and row.control == WRONG:
         problems.append("the wrong answer of a control is the chosen one")

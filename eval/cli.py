@@ -95,11 +95,13 @@ def read_context_size(text: str) -> int | None:
 
 
 def add_retrieval(app: typer.Typer, open_model: OpenModel) -> None:
-    """`modegraph eval retrieval`."""
+    """`modegraph eval retrieval`, and the other commands of `eval`."""
+    from eval.cli_alignment import register as add_alignment
     from eval.spread import SpreadingCommand
 
     commands = typer.Typer(help="Measure one part of the road on its own.", no_args_is_help=True)
     app.add_typer(commands, name="eval")
+    add_alignment(commands)
 
     @commands.callback()
     def group() -> None:

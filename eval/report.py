@@ -97,7 +97,7 @@ def to_markdown(comparison: Comparison, tables: list[Table], samples: list[Sampl
     """The report for a repository or a terminal."""
     parts = ["# Comparison", escape_markdown(headline(comparison))]
     for table in tables:
-        parts += [f"## {escape_markdown(table.title)}", _markdown_table(table), escape_markdown(table.note)]
+        parts += [f"## {escape_markdown(table.title)}", markdown_table(table), escape_markdown(table.note)]
     parts += ["## Log-probabilities", f"![Box plots of log π(y|x)]({FIGURE})", CAPTION, "## Answers side by side"]
     for sample in samples:
         parts.append(f"### {escape_markdown(sample.question)}")
@@ -105,7 +105,8 @@ def to_markdown(comparison: Comparison, tables: list[Table], samples: list[Sampl
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_table(table: Table) -> str:
+def markdown_table(table: Table) -> str:
+    """A table in Markdown, figures aligned to the right."""
     lines = [table.header, ("---", *["---:"] * (len(table.header) - 1)), *table.rows]
     cells = [[cell if number == 1 else escape_markdown(cell) for cell in line] for number, line in enumerate(lines)]
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)

@@ -196,7 +196,7 @@ class EncoderSource:
     """Loads the encoder once, when it is first needed, and refuses one that is not the index's own."""
 
     def __init__(self, spec: str, fingerprint: str, folder: Path, open_by_spec: OpenEncoder) -> None:
-        self._spec, self._fingerprint, self._folder, self._open = spec, fingerprint, folder, open_by_spec
+        self._spec, self.fingerprint, self._folder, self._open = spec, fingerprint, folder, open_by_spec
         self._lock = Lock()
         self._encoder: Encoder | None = None
 
@@ -205,7 +205,7 @@ class EncoderSource:
         with self._lock:
             if self._encoder is None:
                 encoder = self._open(self._spec)
-                check_encoder(self._fingerprint, encoder, self._folder)
+                check_encoder(self.fingerprint, encoder, self._folder)
                 self._encoder = encoder
             return self._encoder
 

@@ -8,12 +8,20 @@ from pathlib import Path
 import pytest
 
 from graph.config import Settings, load_settings
-from train.settings import DpoSettings, MsSettings, PreferenceSettings, SftSettings, TinySettings
+from train.settings import DpoSettings, MsSettings, PreferenceSettings, RewardSettings, SftSettings, TinySettings
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("graph", "data_synth", "train", "serve", "eval")
-KINDS: dict[str, type[Settings]] = {"tiny": TinySettings, "sft": SftSettings, "ms": MsSettings, "dpo": DpoSettings}
-CONFIGS = sorted((ROOT / "configs").rglob("*.y*ml"))
+KINDS: dict[str, type[Settings]] = {
+    "tiny": TinySettings,
+    "sft": SftSettings,
+    "ms": MsSettings,
+    "dpo": DpoSettings,
+    "reward": RewardSettings,
+}
+LAUNCHERS = sorted((ROOT / "configs" / "accelerate").glob("*.yaml"))
+CONFIGS = sorted({*(ROOT / "configs").rglob("*.y*ml")} - {*LAUNCHERS})
+MODELS = ("qwen2.5-0.5b", "qwen2.5-7b", "llama-3.1-8b", "ministral-8b")
 SAME_IN_BOTH = (
     "learning_rate",
     "max_steps",
@@ -44,11 +52,49 @@ def test_the_expected_configs_are_shipped() -> None:
     assert names >= {
         "demo/tiny.yaml",
         *(f"demo/{s}.yaml" for s in stages),
-        *(f"train/{s}-qwen2.5-0.5b.yaml" for s in stages),
+        *(f"train/{s}-{model}.yaml" for s in stages for model in MODELS),
+        *(f"train/{s}-qwen2.5-7b-qlora.yaml" for s in ("sft", "ms")),
+        "train/ms-k8-qwen2.5-0.5b.yaml",
+        "train/ms-k4-exo-qwen2.5-0.5b.yaml",
+        "train/reward-qwen2.5-0.5b.yaml",
     }
+    assert [file.stem for file in LAUNCHERS] == ["ddp", "deepspeed-zero2", "fsdp"]
 
 
-@pytest.mark.parametrize("pattern", ["demo/{}.yaml", "train/{}-qwen2.5-0.5b.yaml"])
+@pytest.mark.parametrize("file", LAUNCHERS, ids=lambda file: file.stem)
+def test_accelerate_reads_every_launch_config(file: Path) -> None:
+    """By accelerate's own loader, which refuses unknown keys; and the command on its second line names files that are there."""
+    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.commands.launch import launch_command_parser
+
+    kinds = {"ddp": "MULTI_GPU", "fsdp": "FSDP", "deepspeed-zero2": "DEEPSPEED"}
+    config = load_config_from_file(str(file))
+    assert config.distributed_type.value == kinds[file.stem] and config.num_processes > 1
+    flags = {action.dest for action in launch_command_parser()._actions}
+    assert flags >= {*config.fsdp_config, *config.deepspeed_config}
+    command = file.read_text(encoding="utf-8").splitlines()[1].split()
+    assert command[1:4] == ["accelerate", "launch", "--config_file"] and command[5:9] == [
+        "-m",
+        "modegraph",
+        "train",
+        "ms",
+    ]
+    assert ROOT / command[4] == file and (ROOT / command[10]).exists()
+
+
+def test_the_adapters_of_a_chain_share_model_data_and_form() -> None:
+    """Each ms and dpo config starts from what the sft config of the same name leaves, on the same base in the same form."""
+    for file in (ROOT / "configs" / "train").glob("sft-*.yaml"):
+        sft = load_settings(SftSettings, file)
+        for stage in ("ms", "dpo"):
+            later = file.with_name(file.name.replace("sft-", f"{stage}-", 1))
+            if later.exists():
+                run = load_settings(kind_of(later), later).model_dump()
+                assert (run["model"], run["quantise"], run["lora"]) == (sft.output, sft.quantise, None), later
+                assert (run["data"], run["precision"]) == (sft.data, sft.precision), later
+
+
+@pytest.mark.parametrize("pattern", ["demo/{}.yaml", *(f"train/{{}}-{model}.yaml" for model in MODELS)])
 def test_ms_and_dpo_are_compared_on_equal_terms(pattern: str) -> None:
     files = {kind: ROOT / "configs" / pattern.format(kind) for kind in ("ms", "dpo")}
     ms = load_settings(MsSettings, files["ms"]).model_dump()
@@ -60,6 +106,18 @@ def test_the_recipe_of_graphmpa_is_the_default() -> None:
     """GraphMPA §4.1: learning rate 1e-5, batch size 4, 2 epochs."""
     settings = PreferenceSettings(model="m", data="d", output="o")
     assert (settings.learning_rate, settings.batch_size, settings.epochs) == (1e-5, 4, 2)
+
+
+@pytest.mark.parametrize("file", [file for file in CONFIGS if file.parent.name == "train"], ids=lambda file: file.stem)
+def test_the_papers_recipes_are_shipped(file: Path) -> None:
+    """GraphMPA's in every config of pairs and of K = 8; EXO's: β_r = β_π = .5, learning rate 1e-6, 1 epoch, K = 4."""
+    values = load_settings(kind_of(file), file).model_dump()
+    if file.stem.startswith("reward"):
+        return
+    recipe = (values["learning_rate"], values["epochs"], values["batch_size"] * values["gradient_accumulation"])
+    assert recipe == ((1e-6, 1, 4) if "exo" in file.stem else (1e-5, 2, 4))
+    if "exo" in file.stem:
+        assert (values["beta"], values["beta_reward"], values["responses"]) == (0.5, 0.5, 4)
 
 
 def all_settings_classes() -> list[type[Settings]]:

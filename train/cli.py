@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graph.console import print_json, say
+from train.cli_export import register as register_export
+from train.cli_score import register as register_score
+from train.cli_selector import register as register_selector
 
 if TYPE_CHECKING:
     from graph.types import OpenModel
@@ -25,14 +28,19 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the run's record as 
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
-    """Add `modegraph train tiny|sft|ms|dpo`. Training opens its own models, so `open_model` stays unused."""
+    """Add `modegraph train` and its commands. Training opens its own models, so `open_model` stays unused."""
     commands = typer.Typer(
-        help="Train a model: tiny (from nothing), sft, ms (mode-seeking) or dpo.", no_args_is_help=True
+        help="Train a model: tiny (from nothing), sft, ms (mode-seeking), dpo or reward; score with it, export it.",
+        no_args_is_help=True,
     )
     commands.command("tiny")(tiny)
     commands.command("sft")(sft)
     commands.command("ms")(ms)
     commands.command("dpo")(dpo)
+    commands.command("reward")(reward)
+    register_score(commands)
+    register_export(commands)
+    register_selector(commands)
     app.add_typer(commands, name="train")
 
 
@@ -88,6 +96,17 @@ def dpo(config: Config, overrides: Overrides = None, as_json: AsJson = False) ->
     from train.preference import train_dpo
 
     report(train_dpo(settings), settings.output, as_json)
+
+
+def reward(config: Config, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """A reward model of preference pairs: what `train score` rewards responses by."""
+    from graph.config import load_settings
+    from train.settings import RewardSettings
+
+    settings = load_settings(RewardSettings, config, overrides or [])
+    from train.reward import train_reward
+
+    report(train_reward(settings), settings.output, as_json)
 
 
 def report(record: RunRecord, output: str, as_json: bool) -> None:

@@ -5,9 +5,10 @@ A data folder holds `train.jsonl` and, where there is one, `dev.jsonl`: one Pref
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +19,7 @@ from data_synth.types import (
     preference_from_json,
     response_from_json,
 )
+from graph.control import defuse
 from graph.errors import UserError
 from graph.jsonl import read_jsonl
 from graph.types import Message
@@ -44,6 +46,16 @@ def read_splits(folder: Path) -> Splits:
     return Splits(tuple(train_rows), tuple(read_preferences(dev)) if dev.exists() else ())
 
 
+def served(splits: Splits, tokenizer: PreTrainedTokenizerBase) -> Splits:
+    """The same rows with prompts as the server reads them, control tokens broken, for trainers that tokenise by themselves."""
+
+    def read(row: PreferenceRow) -> PreferenceRow:
+        turns = (Message(turn.role, defuse(turn.content, tokenizer)) for turn in row.prompt)
+        return replace(row, prompt=tuple(turns))
+
+    return Splits(tuple(map(read, splits.train)), tuple(map(read, splits.dev)))
+
+
 def read_preferences(file: Path) -> list[PreferenceRow]:
     """All rows of a preference file, checked; UserError with the line number for the first bad one, or for none."""
     return _read_rows(file, preference_from_json, check_row, "preferences", "prompt, chosen or rejected")
@@ -52,6 +64,15 @@ def read_preferences(file: Path) -> list[PreferenceRow]:
 def read_responses(file: Path) -> list[ResponseRow]:
     """All rows of a file of scored responses, checked; UserError as `read_preferences`."""
     return _read_rows(file, response_from_json, check_responses, "responses", "prompt, responses or rewards")
+
+
+def rows_fingerprint(source: Path) -> str:
+    """Hash of the bytes of `train.jsonl` in a data folder, or of a file itself; "" for anything else (a folder of documents)."""
+    file = source / "train.jsonl" if source.is_dir() else source
+    if not file.is_file():
+        return ""
+    with file.open("rb") as rows:
+        return hashlib.file_digest(rows, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def holds_responses(file: Path) -> bool:

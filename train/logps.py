@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from graph.control import defuse
 from graph.errors import UserError
 from graph.types import Message
 from train.heads import logps_at
@@ -43,16 +44,19 @@ def tokenize_row(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], 
     """A chat prompt and the assistant's completion through the chat template, exactly as TRL's trainers cut them.
 
     The completion starts where the tokens of prompt + completion leave those of the prompt with its generation
-    prompt. UserError when the template does not close an assistant's turn with the end token: a model trained on
-    such rows never learns to stop.
+    prompt, whose contents are read as the server reads them. UserError when the template does not close an assistant's
+    turn with the end token (a model trained on such rows never learns to stop), or when the completion spells it.
     """
-    turns = [{"role": message.role, "content": message.content} for message in prompt]
+    turns = [{"role": message.role, "content": defuse(message.content, tokenizer)} for message in prompt]
     prompt_ids = _template_ids(tokenizer, turns, add_generation_prompt=True)
     ids = _template_ids(tokenizer, [*turns, {"role": "assistant", "content": completion}], add_generation_prompt=False)
     prompt_tokens = common_prefix_length(prompt_ids, ids)
     if tokenizer.eos_token_id not in ids[prompt_tokens:]:
         found = f"the chat template ends an assistant's turn without {tokenizer.eos_token!r}"
         raise UserError(found, "the end token after every answer", "use a tokenizer whose chat template writes it")
+    if ids[prompt_tokens:].count(tokenizer.eos_token_id) > 1:
+        found = f"a completion that spells {tokenizer.eos_token!r}: {completion!r:.80}"
+        raise UserError(found, "the end token at its end alone", "take it out of the text")
     return TokenizedRow(tuple(ids), prompt_tokens)
 
 

@@ -20,8 +20,8 @@ from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallba
 from data_synth.types import PreferenceRow
 from graph.console import say
 from graph.errors import UserError
-from train.data import Splits, check_lengths, read_splits
-from train.models import device, is_adapter, load_model, load_tokenizer, quiet_transformers
+from train.data import Splits, check_lengths, read_splits, served
+from train.models import Head, device, is_adapter, load_model, load_tokenizer, quiet_transformers
 from train.save import (
     CHECKPOINTS,
     Outcome,
@@ -46,7 +46,7 @@ class Start:
     model: Any
 
 
-def prepare(settings: TrainSettings, sides: Callable[[PreferenceRow], Sequence[str]]) -> Start:
+def prepare(settings: TrainSettings, sides: Callable[[PreferenceRow], Sequence[str]], head: Head = "tokens") -> Start:
     """Everything that can be refused before the first step, cheapest first; `sides` picks the completions trained on."""
     check_start(settings)
     splits = read_splits(Path(settings.data))
@@ -54,7 +54,7 @@ def prepare(settings: TrainSettings, sides: Callable[[PreferenceRow], Sequence[s
     for name, rows in (("train", splits.train), ("dev", splits.dev)):
         file = Path(settings.data) / f"{name}.jsonl"
         check_lengths(rows, sides, tokenizer, settings.max_length_tokens, file)
-    return Start(splits, tokenizer, load_start(settings))
+    return Start(served(splits, tokenizer), tokenizer, load_start(settings, head))
 
 
 def check_start(settings: TrainSettings) -> None:
@@ -64,7 +64,7 @@ def check_start(settings: TrainSettings) -> None:
     check_tracker(settings.report_to)
 
 
-def load_start(settings: TrainSettings) -> Any:
+def load_start(settings: TrainSettings, head: Head = "tokens") -> Any:
     """The model to train. Weights that stay frozen take the run's precision; those that learn are kept in float32."""
     adapter = is_adapter(settings.model)
     if adapter and settings.lora is not None:
@@ -75,7 +75,7 @@ def load_start(settings: TrainSettings) -> Any:
         found = f"quantise = {settings.quantise} without an adapter"
         raise UserError(found, "an adapter that learns above the frozen base", "set lora, or start from an adapter")
     precision = settings.precision if frozen_base else "float32"
-    return load_model(settings.model, precision, trainable=True, quantisation=settings.quantise)
+    return load_model(settings.model, precision, trainable=True, quantisation=settings.quantise, head=head)
 
 
 def check_tracker(report_to: str) -> None:
@@ -84,11 +84,15 @@ def check_tracker(report_to: str) -> None:
         raise UserError(f"report_to = {report_to!r} is not installed", "none or an installed tracker", "pip install it")
 
 
-def lora_config(lora: LoraSettings | None) -> LoraConfig | None:
-    """PEFT's form of our settings; None trains the whole model, or the adapter that the model already has."""
+def lora_config(lora: LoraSettings | None, head: Head = "tokens") -> LoraConfig | None:
+    """PEFT's form of our settings; None trains the whole model, or the adapter that the model already has.
+
+    A head that scores is new, so it learns whole beside the adapter.
+    """
     if lora is None:
         return None
-    return LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules="all-linear", task_type="CAUSAL_LM")
+    task = "CAUSAL_LM" if head == "tokens" else "SEQ_CLS"
+    return LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules="all-linear", task_type=task)
 
 
 def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
@@ -146,9 +150,12 @@ def run_and_save(
     checkpoint = last_checkpoint(folder, settings) if settings.save_steps is not None else None
     outcome = run_trainer(trainer, stage, checkpoint)
     record = run_record(stage, settings.model, settings.data, settings, outcome, alignment)
+    weights = trainer.accelerator.get_state_dict(
+        trainer.model
+    )  # by every process: FSDP deals the weights out among them
     if is_main_process():
         model = trainer.accelerator.unwrap_model(trainer.model)
-        save_run(folder, model, trainer.processing_class, record, outcome.log)
+        save_run(folder, model, trainer.processing_class, record, outcome.log, weights)
     return record
 
 

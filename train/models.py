@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedTokenizerBase,
+)
 from transformers import logging as transformers_logging
 
 from graph.errors import UserError
@@ -22,6 +27,7 @@ from train.types import RECORD, read_run
 ADAPTER = "adapter_config.json"
 Precision = Literal["float32", "bfloat16"]
 Quantisation = Literal["none", "nf4"]
+Head = Literal["tokens", "score"]
 
 
 def load_policy(source: str, precision: Precision = "float32") -> tuple[Any, PreTrainedTokenizerBase]:
@@ -33,12 +39,21 @@ def load_policy(source: str, precision: Precision = "float32") -> tuple[Any, Pre
     return model.to(device()).eval().requires_grad_(False), load_tokenizer(source)
 
 
-def load_model(source: str, precision: Precision, trainable: bool = False, quantisation: Quantisation = "none") -> Any:
-    """A whole model, or an adapter on its base (a PeftModel whose adapter learns only if `trainable`)."""
+def load_model(
+    source: str,
+    precision: Precision,
+    trainable: bool = False,
+    quantisation: Quantisation = "none",
+    head: Head = "tokens",
+) -> Any:
+    """A whole model, or an adapter on its base (a PeftModel whose adapter learns only if `trainable`).
+
+    With `head` score its output is one number a text in place of the next token's logits: a reward model.
+    """
     quiet_transformers()
     check_source(source)
     if not is_adapter(source):
-        return _load_base(source, precision, quantisation)
+        return _load_base(source, precision, quantisation, head)
     from peft import PeftModel
 
     base = adapter_base(source)
@@ -49,7 +64,8 @@ def load_model(source: str, precision: Precision, trainable: bool = False, quant
         )
     check_base(source, base)
     try:
-        return PeftModel.from_pretrained(_load_base(base, precision, quantisation), source, is_trainable=trainable)
+        whole = _load_base(base, precision, quantisation, head)
+        return PeftModel.from_pretrained(whole, source, is_trainable=trainable)
     except RuntimeError as problem:
         raise _another_base(source, base, _first_line(problem)) from None
 
@@ -125,15 +141,17 @@ def quiet_transformers() -> None:
     transformers_logging.disable_progress_bar()
 
 
-def _load_base(source: str, precision: Precision, quantisation: Quantisation) -> Any:
+def _load_base(source: str, precision: Precision, quantisation: Quantisation, head: Head) -> Any:
     options: dict[str, Any] = {"dtype": getattr(torch, precision), "use_safetensors": True}
     if quantisation != "none":
-        return train_quantised(_load(source, options | {"quantization_config": four_bits()}))
-    return _load(source, options)
+        return train_quantised(_load(source, options | {"quantization_config": four_bits()}, head))
+    return _load(source, options, head)
 
 
-def _load(source: str, options: dict[str, Any]) -> Any:
+def _load(source: str, options: dict[str, Any], head: Head) -> Any:
     try:
+        if head == "score":
+            return AutoModelForSequenceClassification.from_pretrained(source, num_labels=1, **options)
         return AutoModelForCausalLM.from_pretrained(source, **options)
     except (OSError, ValueError) as problem:
         found = f"model {source!r} cannot be loaded ({_first_line(problem)})"

@@ -19,6 +19,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.utils.rnn import pad_sequence
 
 from graph.errors import UserError
+from train.attention import SHARED_PREFIX, Place, on_device, place_group
 from train.heads import logps_at, unwrapped
 from train.logps import TokenizedRow, completion_logps, pad_rows
 
@@ -50,7 +51,7 @@ class PackedBatch:
 
     group_BT numbers the groups as they were given, from 0 (-1 in padding); response_BT numbers all their responses, from
     1 (0 in prompts and padding). predictors_N is the position in its row that predicts each response token, row after
-    row: the one before it, but for a response's first token the prompt's last.
+    row: the one before it, but for a response's first token the prompt's last. `places` say where each group lies.
     """
 
     ids_BT: Tensor
@@ -58,16 +59,25 @@ class PackedBatch:
     group_BT: Tensor
     response_BT: Tensor
     predictors_N: Tensor
+    places: tuple[Place, ...]
 
-    def to(self, device: torch.device | str) -> PackedBatch:
+    def to(self, device: torch.device) -> PackedBatch:
         """The same batch on `device`."""
-        return PackedBatch(**{name: tensor.to(device) for name, tensor in vars(self).items()})
+        return PackedBatch(
+            self.ids_BT.to(device),
+            self.positions_BT.to(device),
+            self.group_BT.to(device),
+            self.response_BT.to(device),
+            self.predictors_N.to(device),
+            on_device(self.places, device),
+        )
 
 
 def pack_rows(groups: Sequence[Group], budget_tokens: int) -> PackedBatch:
     """Every group in one row of at most `budget_tokens`, or in a row of its own when it alone is longer than that."""
     first_responses = list(accumulate((len(group.responses) for group in groups), initial=1))
-    rows = [_row(numbers, groups, first_responses) for numbers in first_fit(groups, budget_tokens)]
+    numbers = first_fit(groups, budget_tokens)
+    rows = [_row(own, groups, first_responses) for own in numbers]
     ids, positions, group_of, response_of, predictors = (list(column) for column in zip(*rows, strict=True))
     return PackedBatch(
         pad_sequence(ids, batch_first=True),
@@ -75,6 +85,7 @@ def pack_rows(groups: Sequence[Group], budget_tokens: int) -> PackedBatch:
         pad_sequence(group_of, batch_first=True, padding_value=-1),
         pad_sequence(response_of, batch_first=True),
         torch.cat(predictors),
+        tuple(place for row, own in enumerate(numbers) for place in _places(row, own, groups)),
     )
 
 
@@ -115,6 +126,15 @@ def _row(numbers: Sequence[int], groups: Sequence[Group], first_responses: Seque
     return [torch.tensor(column) for column in (ids, positions, group_of, response_of, predictors)]
 
 
+def _places(row: int, numbers: Sequence[int], groups: Sequence[Group]) -> list[Place]:
+    """Where each of a row's groups lies."""
+    starts = accumulate((groups[number].tokens for number in numbers), initial=0)
+    return [
+        place_group(row, start, len(groups[number].prompt), [len(response) for response in groups[number].responses])
+        for start, number in zip(starts, numbers, strict=False)
+    ]
+
+
 def visible(batch: PackedBatch, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Whether a query sees a key: itself or an earlier token of its group, of the prompt or of its own response."""
     group_BT, response_BT = batch.group_BT, batch.response_BT
@@ -139,11 +159,13 @@ def packed_logps(model: Any, batch: PackedBatch) -> Tensor:
     """
     base = unwrapped(model)
     batch = batch.to(base.device)
-    inputs = {
-        "input_ids": batch.ids_BT,
-        "position_ids": batch.positions_BT,
-        "attention_mask": attention_mask(batch, base.config.get_text_config()._attn_implementation),
-    }
+    inputs: dict[str, Any] = {"input_ids": batch.ids_BT, "position_ids": batch.positions_BT}
+    implementation = base.config.get_text_config()._attn_implementation
+    if implementation == SHARED_PREFIX:
+        inputs |= {"attention_mask": batch.ids_BT.new_ones(1, 1, 1, 1, dtype=torch.bool)}
+        inputs |= {"shared_prefixes": batch.places}
+    else:
+        inputs |= {"attention_mask": attention_mask(batch, implementation)}
     answers_BT = batch.response_BT > 0
     logps_N = logps_at(model, inputs, answers_BT.nonzero()[:, 0], batch.predictors_N, batch.ids_BT[answers_BT])
     responses_N = batch.response_BT[answers_BT] - 1
@@ -173,7 +195,7 @@ def can_pack(model: Any, longest_tokens: int | None = None) -> str:
     other = sorted(kinds - {"full_attention", "sliding_attention"})
     if other or getattr(base, "_is_stateful", False):
         return f"it has layers that are not full attention ({', '.join(other) or 'recurrent'})"
-    if config._attn_implementation not in ("sdpa", "flex_attention"):
+    if config._attn_implementation not in ("sdpa", "flex_attention", SHARED_PREFIX):
         return f"its attention is {config._attn_implementation!r}; only sdpa and flex_attention take a mask of blocks"
     if window is not None and (longest_tokens is None or window < longest_tokens):
         return f"its attention slides a window of {window} tokens"

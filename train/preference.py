@@ -18,8 +18,10 @@ from transformers import PreTrainedTokenizerBase, TrainingArguments, set_seed
 
 from graph.console import say
 from graph.errors import UserError
+from train.attention import use_shared_prefix_attention
 from train.choices import Choice, Lengths, fitting, pair_choices, response_choices
 from train.data import both_sides, holds_responses, read_preferences, read_responses
+from train.generations import Generations
 from train.loop import check_start, load_start, lora_config, prepare, run_and_save, trainer_arguments
 from train.models import device, load_tokenizer
 from train.objective import Method, Objective
@@ -63,8 +65,8 @@ def _train(settings: PreferenceSettings, method: Method, label_smoothing: float)
 
 
 def alignment_of(settings: PreferenceSettings, choices: Choices, label_smoothing: float) -> Alignment:
-    """What the run is to be known by: K is that of the largest group."""
-    size = max(len(choice.rewards) for choice in choices.train)
+    """What the run is to be known by: K is what was asked for, or that of the largest group."""
+    size = 2 if choices.pairs else settings.responses or max(len(choice.rewards) for choice in choices.train)
     if choices.pairs:
         return Alignment(settings.beta, size, label_smoothing=label_smoothing or None)
     return Alignment(settings.beta, size, beta_reward=settings.beta_reward)
@@ -86,7 +88,12 @@ def read_choices(settings: PreferenceSettings, tokenizer: PreTrainedTokenizerBas
             found = list(response_choices(read_responses(file), tokenizer, *how))
         return fitting(found, Lengths(settings.max_length_tokens, settings.over_long == "drop"), file)
 
-    return Choices(read("train.jsonl"), read("dev.jsonl") if (folder / "dev.jsonl").exists() else [], pairs)
+    choices = Choices(read("train.jsonl"), read("dev.jsonl") if (folder / "dev.jsonl").exists() else [], pairs)
+    if settings.sample_steps is not None and not choices.dev:
+        raise UserError(
+            f"sample_steps = {settings.sample_steps} without {folder}/dev.jsonl", "dev prompts to answer", "unset it"
+        )
+    return choices
 
 
 def choice_trainer(
@@ -117,7 +124,7 @@ def choice_trainer(
         reference = kept_reference(cache, settings.model, settings.precision, everything, take_reference)
     examples = [Example(choice, taken_K) for choice, taken_K in zip(everything, reference, strict=True)]
     learned, measured = examples[: len(choices.train)], examples[len(choices.train) :]
-    return ChoiceTrainer(
+    trainer = ChoiceTrainer(
         objective,
         logps_of,
         model=model,
@@ -126,16 +133,27 @@ def choice_trainer(
         eval_dataset=measured or None,
         processing_class=tokenizer,
     )
+    if settings.sample_steps is not None:
+        sampled = (choices.dev, settings.sample_steps, settings.max_length_tokens)
+        trainer.add_callback(Generations(tokenizer, *sampled, trainer.note))
+    return trainer
 
 
 def choose_layout(settings: PreferenceSettings, model: Any, choices: Choices) -> LogpsOf:
-    """Packed if asked for and the model's attention can do it; otherwise plain, with a line that says why."""
+    """Packed if asked for and the model's attention can do it; otherwise plain, with a line that says why.
+
+    Where it can be done by a mask, the attention that computes no hidden pairs is tried, and kept if it is right.
+    """
     if settings.layout == "plain":
         return plain_layout
-    reason = can_pack(model, max(choice.longest_tokens for choice in (*choices.train, *choices.dev)))
-    if reason:
+    longest_tokens = max(choice.longest_tokens for choice in (*choices.train, *choices.dev))
+    if reason := can_pack(model, longest_tokens):
         say(f"plain layout, one sequence a response: {reason}")
         return plain_layout
+    if model.config.get_text_config()._attn_implementation == "sdpa":
+        use_shared_prefix_attention(model)
+        if can_pack(model, longest_tokens):
+            model.set_attn_implementation("sdpa")
     return packed_layout(settings.row_tokens)
 
 
@@ -156,6 +174,10 @@ def autocast(settings: PreferenceSettings) -> AbstractContextManager[Any]:
 def _train_by_trl(settings: PreferenceSettings, method: Method, label_smoothing: float) -> RunRecord:
     if holds_responses(Path(settings.data) / "train.jsonl"):
         raise UserError("trainer: trl with scored responses", "pairs", "set trainer to modegraph")
+    if settings.sample_steps is not None:
+        raise UserError(
+            "trainer: trl with sample_steps", "no sampling", "set trainer to modegraph, or unset sample_steps"
+        )
     start = prepare(settings, both_sides)
     with fresh_folder(Path(settings.output)) as folder:
         trainer = pair_trainer(settings, start, folder, label_smoothing or None)

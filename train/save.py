@@ -22,6 +22,7 @@ from graph.config import Settings
 from graph.errors import UserError
 from graph.jsonl import write_jsonl
 from train.card import model_card
+from train.data import rows_fingerprint
 from train.models import base_weights, device
 from train.types import Alignment, RunRecord, Stage, write_run
 
@@ -92,11 +93,16 @@ def is_main_process() -> bool:
 
 
 def save_run(
-    folder: Path, model: Any, tokenizer: PreTrainedTokenizerBase, record: RunRecord, log: Sequence[Mapping[str, float]]
+    folder: Path,
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    record: RunRecord,
+    log: Sequence[Mapping[str, float]],
+    weights: Mapping[str, Any] | None = None,
 ) -> None:
-    """Adapter or model, tokenizer, settings.yaml, log.jsonl, README.md and, last, run.json into `folder`."""
+    """Adapter or model (its own weights, unless whole ones are given), tokenizer, settings, log, card and, last, run.json."""
     adapters = {"selected_adapters": ["default"]} if hasattr(model, "peft_config") else {}
-    model.save_pretrained(folder, **adapters)
+    model.save_pretrained(folder, state_dict=weights, **adapters)
     tokenizer.save_pretrained(folder)
     settings = yaml.safe_dump(dict(record.settings), sort_keys=False, allow_unicode=True)
     (folder / SETTINGS).write_text(settings, encoding="utf-8")
@@ -123,4 +129,5 @@ def run_record(
         train_seconds=outcome.train_seconds,
         device=device(),
         versions={name: version(name) for name in LIBRARIES},
+        data_fingerprint=rows_fingerprint(Path(data)),
     )

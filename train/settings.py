@@ -75,6 +75,7 @@ class PreferenceSettings(TrainSettings):
     responses (pairs have their own label). `responses` is K: the scored responses of a prompt are dealt into groups of K (null:
     all in one). `rewards` weights the components of the data; `standardise` scales each prompt's to mean 0 and deviation 1.
     `layout` packed computes a prompt once for all its responses, in rows of `row_tokens` (null: the longest in the batch).
+    Every `sample_steps` steps (null: never) a few dev prompts are answered, and length and repetition logged.
     """
 
     beta: float = Field(default=0.1, gt=0)
@@ -86,6 +87,7 @@ class PreferenceSettings(TrainSettings):
     layout: Literal["packed", "plain"] = "packed"
     row_tokens: int | None = Field(default=None, ge=8)
     reference_cache: str | None = None
+    sample_steps: int | None = Field(default=None, ge=1)
     trainer: Literal["modegraph", "trl"] = "modegraph"
 
 
@@ -97,3 +99,12 @@ class MsSettings(PreferenceSettings):
     """Mode-seeking (reverse KL); `label_smoothing` is ε of pairs (TRL's `exo_pair`), above 0 because the loss divides by it."""
 
     label_smoothing: float = Field(default=1e-3, gt=0, lt=0.5)
+
+
+class RewardSettings(TrainSettings):
+    """A reward model of pairs (Bradley–Terry). `center` weights (r_chosen + r_rejected)² (Eisenstein et al. 2023).
+
+    It holds rewards about 0, where the sigmoid that brings them to 0 to 1 tells them apart.
+    """
+
+    center: float = Field(default=0.01, ge=0)

@@ -7,7 +7,7 @@ choices, and their layout (packed or plain) is a function that the trainer is gi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -65,9 +65,13 @@ class ChoiceTrainer(Trainer):  # type: ignore[misc]
             torch.tensor(rewards, device=logps_R.device),
             [len(example.choice.rewards) for example in inputs],
         )
+        self.note(figures)
+        return (loss, {}) if return_outputs else loss
+
+    def note(self, figures: Mapping[str, float]) -> None:
+        """Have the next row of the log tell these figures, or their means where several came since the last one."""
         for name, value in figures.items():
             self._figures[name].append(value)
-        return (loss, {}) if return_outputs else loss
 
     def prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, None, None]:
         """The loss of one batch of dev rows; there are no logits to gather."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from graph.errors import UserError
 
-Stage = Literal["tiny", "sft", "ms", "dpo"]
+Stage = Literal["tiny", "sft", "ms", "dpo", "reward"]
 RECORD = "run.json"
 
 
@@ -30,7 +30,8 @@ class Alignment:
 class RunRecord:
     """How a run came to be. `base_model` is what its weights or adapter started from; `data` the folder it learned from.
 
-    `base_weights` is the fingerprint of the whole model below the adapter, or that the run started from ("" for none).
+    `base_weights` is the fingerprint of the whole model below the adapter, or that the run started from ("" for none);
+    `data_fingerprint` is that of the rows it learned from ("" for documents, and in records from before it was taken).
 
     The fields of `Alignment` are None for stages without preferences, or where they do not apply.
     """
@@ -48,6 +49,7 @@ class RunRecord:
     train_seconds: float
     device: str
     versions: Mapping[str, str]
+    data_fingerprint: str = ""
 
 
 def write_run(folder: Path, record: RunRecord) -> None:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from graph.index import Index
-from graph.retrieve.gather import expand_rows
+from graph.retrieve.gather import expand_rows, worth_of_propositions
 from graph.retrieve.keywords import keywords_of
-from graph.retrieve.local import worth_of_propositions
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.seed_ties import called_by_seeds, hops_from, name_counts, pair_scores, shared_names, tied

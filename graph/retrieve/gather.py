@@ -6,6 +6,7 @@ Legend: P passages, N propositions, R rows asked for, X pairs found.
 import numpy as np
 import scipy.sparse as sp
 
+from graph.index import Index
 from graph.types import Floats, Ints
 
 
@@ -29,3 +30,19 @@ def best_in_passage(scores_N: Floats, passage_proposition_PN: sp.csr_array, othe
     if len(filled_P):
         best_P[filled_P] = np.maximum.reduceat(scores_N[passage_proposition_PN.indices], indptr[filled_P])
     return best_P
+
+
+def worth_of_propositions(index: Index, cosines_N: Floats, own_P: Floats) -> Floats:
+    """Mean of each proposition's cosine and the best score of a passage that it stands in: float32[N]."""
+    data = index.data
+    best_N = np.full(len(cosines_N), -1, np.float32)
+    np.maximum.at(best_N, data.statement_proposition_M, own_P[data.statement_passage_M])
+    return np.asarray((cosines_N + best_N) / 2, np.float32)
+
+
+def worth_in_passages(index: Index, rows_R: Ints, worth_R: Floats) -> Floats:
+    """For each passage, the most that one of the given propositions in it is worth; 0 without one: float32[P]."""
+    data = index.data
+    worth_N = np.zeros(len(data.proposition_ids), np.float32)
+    worth_N[rows_R] = worth_R
+    return best_in_passage(worth_N, data.passage_proposition_PN, np.zeros(len(data.passage_ids), np.float32))

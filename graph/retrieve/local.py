@@ -1,6 +1,6 @@
 """`local` (ToPG §2.3.2, Algorithm 1): from the best propositions, a walk drawn to the question brings in others.
 
-With a model, see rounds.py. Without one, the seeds are the few propositions that are near to the question and stand in a
+With a model, see rounds.py; without one but with a trained selector, judged.py. Without both, the seeds are the few propositions that are near to the question and stand in a
 passage that is, and one round of suggestions is made. A second round from the suggested ones lowered Recall@5 by .02 on two public sets
 (docs/log.md): without a model to prune it, the walk drifts.
 
@@ -12,11 +12,13 @@ from dataclasses import replace
 import numpy as np
 
 from graph.index import Index
-from graph.retrieve.gather import best_in_passage, expand_rows
+from graph.retrieve.classifier import open_selector
+from graph.retrieve.gather import expand_rows, worth_in_passages, worth_of_propositions
+from graph.retrieve.judged import retrieve_judged
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.rounds import Rounds, run_rounds
-from graph.retrieve.select import find_selector
+from graph.retrieve.select import SELECTORS, find_selector
 from graph.retrieve.settings import RetrieveSettings
 from graph.retrieve.suggest import suggest
 from graph.retrieve.titles import named_documents
@@ -30,6 +32,8 @@ WALK_GAIN = 0.6
 
 def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, ranked by their own score, raised by the propositions in them that the walk brought in."""
+    if query.model is None and settings.selector not in SELECTORS:
+        return retrieve_judged(index, query, open_selector(settings.selector), settings.top_k)
     data = index.data
     select = find_selector(settings.selector, query)
     cosines_N = data.proposition_vectors_ND @ query.vector_D
@@ -72,19 +76,3 @@ def _ranked(index: Index, query: Query, own_P: Floats, worth_P: Floats, top_k: i
     rows = top_rows(scores_P, top_k)
     passages = tuple(Scored(index.passage(int(row)), float(scores_P[row])) for row in rows)
     return Evidence(query=query.text, passages=passages, trace=trace)
-
-
-def worth_of_propositions(index: Index, cosines_N: Floats, own_P: Floats) -> Floats:
-    """Mean of each proposition's cosine and the best score of a passage that it stands in: float32[N]."""
-    data = index.data
-    best_N = np.full(len(cosines_N), -1, np.float32)
-    np.maximum.at(best_N, data.statement_proposition_M, own_P[data.statement_passage_M])
-    return np.asarray((cosines_N + best_N) / 2, np.float32)
-
-
-def worth_in_passages(index: Index, rows_R: Ints, worth_R: Floats) -> Floats:
-    """For each passage, the most that one of the given propositions in it is worth; 0 without one: float32[P]."""
-    data = index.data
-    worth_N = np.zeros(len(data.proposition_ids), np.float32)
-    worth_N[rows_R] = worth_R
-    return best_in_passage(worth_N, data.passage_proposition_PN, np.zeros(len(data.passage_ids), np.float32))

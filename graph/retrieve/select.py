@@ -9,8 +9,9 @@ from graph.answer import quote
 from graph.errors import UserError
 from graph.index import Index
 from graph.prompting import read_prompt
+from graph.retrieve.classifier import Classifier, check_same_encoder, open_selector, relevance
+from graph.retrieve.features import View, look, measure
 from graph.retrieve.query import Query
-from graph.retrieve.settings import Selector
 from graph.structured import ReplyModel, at_most, sound_items
 from graph.types import Ints
 
@@ -26,13 +27,16 @@ class Selection(ReplyModel):
     selected: Annotated[list[int], sound_items(int), at_most("maxItems", 50)]
 
 
-def find_selector(name: Selector, query: Query) -> Select:
-    """The selector called `name`; UserError when it needs a model and the question comes without one."""
+def find_selector(name: str, query: Query) -> Select:
+    """The selector called `name`, for one question: one of SELECTORS, or a trained one's folder or hub name.
+
+    UserError when it needs a model and the question comes without one, and for a folder without a selector.
+    """
     if name == "llm" and query.model is None:
         raise UserError(
             "selector = 'llm' without a model", "a model to ask", "give --model SPEC, or --selector threshold"
         )
-    return SELECTORS[name]
+    return SELECTORS[name] if name in SELECTORS else trained(open_selector(name))
 
 
 def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
@@ -53,6 +57,29 @@ def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
     candidates = _once(candidates)
     chosen = choices_of_model(index, query, [candidates])[0]
     return select_by_threshold(index, query, candidates) if chosen is None else chosen
+
+
+def trained(classifier: Classifier) -> Select:
+    """Keeps the candidates whose probability reaches the trained selector's threshold, most probable first.
+
+    What it knows of a query is made once, and lasts as long as it: make one for each question. UserError, when asked, for an
+    index of another encoder.
+    """
+    views: dict[str, View] = {}
+
+    def select(index: Index, query: Query, candidates: Ints) -> Ints:
+        check_same_encoder(classifier, index)
+        if len(candidates) == 0:
+            return candidates
+        if query.text not in views:
+            views[query.text] = look(index, query)
+        candidates = _once(candidates)
+        relevance_n = relevance(classifier, measure(index, query, views[query.text], candidates))
+        kept_n = relevance_n >= classifier.threshold
+        order = np.lexsort((candidates[kept_n], -relevance_n[kept_n]))
+        return candidates[kept_n][order]
+
+    return select
 
 
 def choices_of_model(index: Index, query: Query, lists: Sequence[Ints]) -> list[Ints | None]:
@@ -85,4 +112,4 @@ def _once(rows: Ints) -> Ints:
     return rows[np.sort(first)]
 
 
-SELECTORS: dict[Selector, Select] = {"threshold": select_by_threshold, "llm": select_by_model}
+SELECTORS: dict[str, Select] = {"threshold": select_by_threshold, "llm": select_by_model}

@@ -1,9 +1,11 @@
 """What a query may set."""
 
 from functools import cached_property
-from typing import Literal
+from pathlib import Path
+from typing import Literal, get_args
 
 from pydantic import Field, field_validator
+from pydantic_core import PydanticKnownError
 
 from graph.config import Settings
 from graph.errors import UserError
@@ -25,6 +27,7 @@ Mode = Literal[
     "auto",
 ]
 Selector = Literal["threshold", "llm"]
+"""The selectors that come with the program; any other is the folder or the hub name (with a slash) of a trained one."""
 
 
 class RetrieveSettings(Settings):
@@ -38,8 +41,10 @@ class RetrieveSettings(Settings):
         "passages", description="what statements and topics return: passages, or the propositions themselves"
     )
     where: tuple[str, ...] = Field((), description="conditions on documents, such as year>=1990 or source=reports/*")
-    selector: Selector = Field("threshold", description="what chooses among propositions in local and global")
-
+    selector: str = Field(
+        "threshold",
+        description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder",
+    )
     reranker: str = Field("", description="cross-encoder that orders what the mode found: a folder or a hub name")
     max_context_tokens: int | None = Field(
         None, ge=1, description="longest context of an answer, in tokens of the model in use; None for no limit"
@@ -54,6 +59,14 @@ class RetrieveSettings(Settings):
         except UserError as problem:
             raise ValueError(str(problem)) from None
         return value
+
+    @field_validator("selector")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value in get_args(Selector) or "/" in value or (value and Path(value).is_dir()):
+            return value
+        expected = "'threshold', 'llm' or the folder or hub name of a trained selector"
+        raise PydanticKnownError("literal_error", {"expected": expected})
 
     @cached_property
     def conditions(self) -> tuple[Condition, ...]:

@@ -14,9 +14,8 @@ import numpy as np
 from graph.index import Index
 from graph.retrieve.beam import Judge, best_paths, search_paths
 from graph.retrieve.diversity import diverse_rows
-from graph.retrieve.gather import expand_rows
+from graph.retrieve.gather import expand_rows, worth_of_propositions
 from graph.retrieve.keywords import keyword_propositions, keywords_of
-from graph.retrieve.local import worth_of_propositions
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.settings import RetrieveSettings

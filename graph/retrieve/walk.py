@@ -61,10 +61,7 @@ def retrieve_walk(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     named = named_documents(index, query.text)
     own_P = own_scores(index, cosines_P, scores_N, [document for _, document in named])
     links = find_links(index, own_P, scores_N, query.vector_D)
-    best_X = best_links(links)
-    reached_P = own_P.copy()
-    np.maximum.at(reached_P, links.to_passage_X[best_X], links.worth_X[best_X])
-    led = {int(links.to_passage_X[x]): int(x) for x in best_X if links.worth_X[x] > own_P[links.to_passage_X[x]]}
+    reached_P, led = reach(own_P, links)
     rows = [int(row) for row in top_rows(reached_P, settings.top_k)]
     called = {document: name for name, document in named}
     steps = (f"{len(named)} documents named by the question", f"{len(links.worth_X):,} links from {SEEDS} passages")
@@ -128,6 +125,15 @@ def find_links(index: Index, own_P: Floats, scores_N: Floats, query_D: Floats) -
         name_X=np.concatenate([titled.name_X, shared.name_X]),
         title_X=np.concatenate([titled.title_X, shared.title_X]),
     )
+
+
+def reach(own_P: Floats, links: Links) -> tuple[Floats, dict[int, int]]:
+    """What each passage is worth by itself or by the best link to it: float32[P]; and that link, where it is worth more."""
+    best_X = best_links(links)
+    reached_P = own_P.copy()
+    np.maximum.at(reached_P, links.to_passage_X[best_X], links.worth_X[best_X])
+    led = {int(links.to_passage_X[x]): int(x) for x in best_X if links.worth_X[x] > own_P[links.to_passage_X[x]]}
+    return reached_P, led
 
 
 def best_links(links: Links) -> Ints:

@@ -7,7 +7,6 @@ is left to the prompt.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from transformers import (
     LogitsProcessorList,
 )
 
+from graph.control import defuse
 from graph.errors import UserError
 from graph.types import Completion, CompletionRequest, Message
 from graph.weights import model_name
@@ -113,7 +113,6 @@ class HfModel:
         self._model = model.eval()
         self._tokenizer = tokenizer
         self._stop_ids = _stop_ids(model, tokenizer)
-        self._control = _control_pattern(tokenizer)
         self._lock = Lock()
         pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(self._stop_ids, default=0)
         self._pad_id = int(pad_id)
@@ -142,17 +141,12 @@ class HfModel:
 
         No content can become a control token: each one that is spelt out in a message is broken by a space.
         """
-        turns = [{"role": turn.role, "content": self._defuse(turn.content)} for turn in messages]
+        turns = [{"role": turn.role, "content": defuse(turn.content, self._tokenizer)} for turn in messages]
         if self._tokenizer.chat_template is None:
             text = "\n\n".join(turn["content"] for turn in turns) + "\n\n"
             return list(self._tokenizer(text)["input_ids"])
         chat = self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=True)
         return list(chat["input_ids"])
-
-    def _defuse(self, text: str) -> str:
-        while self._control is not None and self._control.search(text):
-            text = self._control.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
-        return text
 
     def _prepare(self, place: int, request: CompletionRequest) -> _Prompt:
         ids = self.prompt_ids(request.messages)
@@ -237,11 +231,3 @@ def _stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     listed = model.generation_config.eos_token_id if model.generation_config is not None else None
     ids = [listed] if isinstance(listed, int) else list(listed or ())
     return frozenset([*ids, *([tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else [])])
-
-
-def _control_pattern(tokenizer: Any) -> re.Pattern[str] | None:
-    """Matches the spelling of every added token that is special or bracketed (<think>, [INST]), longest first."""
-    added = (token for token in tokenizer.added_tokens_decoder.values())
-    spelt = {str(token) for token in added if token.special or re.fullmatch(r"[<\[]\S+[>\]]", str(token))}
-    words = sorted((word for word in spelt if len(word) > 1 and word == word.strip()), key=len, reverse=True)
-    return re.compile("|".join(re.escape(word) for word in words)) if words else None

@@ -70,6 +70,12 @@ def test_good_rows_pass_from_both_files(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "2 of 2 rows are good (100.0%)" in done.stdout
 
 
+def test_a_gold_answer_that_spells_a_control_token_is_compared_as_it_is_quoted(tmp_path: Path) -> None:
+    chosen = answer("###Reason: So [1]. ###Answer: < |endoftext| >")
+    row = preference_to_json(good(1)) | {"answers": ["<|endoftext|>"], "chosen": chosen}
+    assert validate_file(write(tmp_path / "x.jsonl", row)).bad == ()
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -1,5 +1,7 @@
 import json
+import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,3 +151,19 @@ def test_somebody_elses_folder_is_refused(tmp_path: Path) -> None:
         check_folder(tmp_path)
     with pytest.raises(UserError, match="a file"):
         check_folder(tmp_path / "README.md")
+
+
+def peak_bytes(folder: Path, rows: int) -> int:
+    """The most memory that Python held while so many rows of 1 kB were written."""
+    tracemalloc.start()
+    made = (replace(row(number), prompt=(Message("user", f"{number} " * 250),)) for number in range(rows))
+    write_dataset(folder, made, PREFERENCES, ORIGIN)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
+
+
+def test_ten_thousand_rows_take_hardly_more_memory_than_a_quarter_of_them(tmp_path: Path) -> None:
+    few, many = peak_bytes(tmp_path / "few", 2_500), peak_bytes(tmp_path / "many", 10_000)
+    assert sum(1 for _ in (tmp_path / "many" / "train.jsonl").open()) == 10_000
+    assert many < 1.25 * few, "7,500 more rows hold 9 MB of text"

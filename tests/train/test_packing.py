@@ -25,7 +25,8 @@ from transformers import (
 )
 
 from graph.errors import UserError
-from train import heads
+from train import attention, heads
+from train.attention import SHARED_PREFIX, place_group, use_shared_prefix_attention
 from train.heads import chunked_logps, without_head
 from train.packing import (
     Group,
@@ -108,11 +109,16 @@ def slow_logps(model: Any, groups: Sequence[Group]) -> Tensor:
 
 
 def hold_equal(model: Any, groups: Sequence[Group], budget_tokens: int, tolerance: float = 2e-5) -> None:
-    """Log-probabilities and the gradients of all weights that learn, packed and plain, against the slow twin."""
+    """Log-probabilities and the gradients of all weights that learn against the slow twin: plain, packed by a mask of the whole
+    row, and packed by an attention that shares prefixes.
+    """
     slow = slow_logps(model, groups)
     expected = gradients(model, slow)
     assert len(expected) > 4
-    for logps in (plain_logps(model, groups), packed_logps(model, pack_rows(groups, budget_tokens))):
+    for how in ("plain", "sdpa", SHARED_PREFIX):
+        if how == SHARED_PREFIX:
+            use_shared_prefix_attention(model)
+        logps = plain_logps(model, groups) if how == "plain" else packed_logps(model, pack_rows(groups, budget_tokens))
         assert logps.dtype == torch.float32
         torch.testing.assert_close(logps, slow, atol=10 * tolerance, rtol=tolerance)
         found = gradients(model, logps)
@@ -120,6 +126,26 @@ def hold_equal(model: Any, groups: Sequence[Group], budget_tokens: int, toleranc
         for name, gradient in expected.items():
             largest = max(1.0, gradient.abs().max().item())
             torch.testing.assert_close(found[name], gradient, atol=tolerance * largest, rtol=0.0)
+    assert model.config._attn_implementation == SHARED_PREFIX
+    torch.testing.assert_close(slow_logps(model, groups), slow, atol=10 * tolerance, rtol=tolerance)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of a few tokens, so that the rows of these tests have several."""
+    monkeypatch.setattr(attention, "CHUNK_TOKENS", 9)
+
+
+def test_responses_are_taken_in_whole_chunks_and_see_what_they_may() -> None:
+    place = place_group(2, 10, 3, [4, 5, 2, 12, 1])
+    assert (place.row, place.start, place.end) == (2, 10, 13)
+    assert [(chunk.start, chunk.end) for chunk in place.chunks] == [(13, 22), (22, 24), (24, 36), (36, 37)]
+    sees = place.chunks[0].sees
+    assert sees.shape == (9, 12) and sees[:, :3].all()
+    for query in range(9):
+        for key in range(9):
+            same = (query < 4) == (key < 4)
+            assert sees[query, 3 + key].item() == (same and key <= query)
 
 
 @MODELS

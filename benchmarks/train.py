@@ -1,0 +1,288 @@
+"""Training with shared prefixes: seconds, peak memory and losses of full steps, packed against TRL and the plain layout.
+
+Run: python -P benchmarks/train.py [--json] [--device cuda] [--size 0.5b] [--attention sdpa]. Prompts of 1,024
+random ids with responses of 64, random weights; reference log-probabilities computed beforehand on every side. Each side
+runs in a process of its own: "trl" is DPOTrainer as it comes, "trl-completion" the same with logits at the completions
+alone, as train/loop.py runs it and as it runs by itself on CUDA; "plain-8" is one sequence a response. The sides of a
+contest take their steps in turn, so that a machine that slows down slows all. A step is forward, backward, clipping and
+AdamW, in float32 on a CPU, under bfloat16 autocast on CUDA.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import Tensor
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    TrainerCallback,
+    set_seed,
+)
+from trl import DPOConfig, DPOTrainer
+
+from benchmarks.report import Check, print_report
+from train.attention import SHARED_PREFIX, use_shared_prefix_attention
+from train.loop import completion_logits_only, quiet_libraries
+from train.losses import mode_seeking_loss, pair_dpo_loss
+from train.packing import Group, can_pack, pack_rows, packed_logps, plain_logps
+
+ATTENTIONS = (SHARED_PREFIX, "sdpa", "flex_attention")
+PROMPT_TOKENS, RESPONSE_TOKENS = 1024, 64
+BETA, BETA_REWARD, LEARNING_RATE, WARM_STEPS = 0.1, 0.5, 1e-5, 1
+CONTESTS = (("trl", "trl-completion", "packed-2"), ("plain-8", "packed-8"))
+DONE = "step done"
+PROMPTS = {"30m": {2: 2, 8: 1}, "0.5b": {2: 8, 8: 4}}  # of a batch, by K
+PAD, END = "<pad>", "<end>"
+MIB = 2**20
+
+Measured = dict[str, float | list[float]]
+
+
+def new_model(size: str, attention: str = "sdpa") -> LlamaForCausalLM | Qwen2ForCausalLM:
+    """Random weights, the same for every side: a Llama of 31 M parameters, or Qwen2.5-0.5B's configuration."""
+    set_seed(0)
+    if size == "30m":
+        shape = {"vocab_size": 32_000, "hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": 8}
+        heads = {"num_attention_heads": 6, "num_key_value_heads": 6}
+        config = LlamaConfig(**shape, **heads, max_position_embeddings=2048, tie_word_embeddings=True)
+        return LlamaForCausalLM._from_config(config, attn_implementation=attention)
+    shape = {"vocab_size": 151_936, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24}
+    heads = {"num_attention_heads": 14, "num_key_value_heads": 2}
+    config = Qwen2Config(**shape, **heads, max_position_embeddings=32_768, tie_word_embeddings=True)
+    return Qwen2ForCausalLM._from_config(config, attn_implementation=attention)
+
+
+def random_groups(prompts: int, responses: int, vocabulary: int) -> list[Group]:
+    """Groups of ids from 3 on; every response ends with the end token, 2."""
+    draw = torch.Generator().manual_seed(0)
+
+    def ids(count: int) -> tuple[int, ...]:
+        return tuple(torch.randint(3, vocabulary, (count,), generator=draw).tolist())
+
+    return [
+        Group(ids(PROMPT_TOKENS), tuple((*ids(RESPONSE_TOKENS - 1), 2) for _ in range(responses)))
+        for _ in range(prompts)
+    ]
+
+
+class Stopwatch(TrainerCallback):
+    """Seconds of each of a trainer's steps. Before a step it waits for a line, after it it prints one."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def on_step_begin(self, *arguments: object, **named: object) -> None:
+        sys.stdin.readline()
+        synchronise()
+        self.started = perf_counter()
+
+    def on_step_end(self, *arguments: object, **named: object) -> None:
+        synchronise()
+        self.seconds.append(perf_counter() - self.started)
+        print(DONE, flush=True)
+
+
+def trl_steps(size: str, device: str, steps: int) -> tuple[list[float], list[float]]:
+    """Seconds and losses of DPOTrainer's steps on pairs. Its rows are text: a word for each id."""
+    model = new_model(size)
+    names = [PAD, "<unused>", END, *(f"t{number}" for number in range(3, model.config.vocab_size))]
+    words = Tokenizer(models.WordLevel({name: number for number, name in enumerate(names)}))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token=PAD, eos_token=END)
+
+    def text(ids: tuple[int, ...]) -> str:
+        return "".join(f" {names[number]}" for number in ids)
+
+    groups = random_groups(PROMPTS[size][2], 2, model.config.vocab_size)
+    rows = [
+        {"prompt": text(g.prompt), "chosen": text(g.responses[0]), "rejected": text(g.responses[1])} for g in groups
+    ]
+    watch = Stopwatch()
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = DPOConfig(
+            output_dir=folder,
+            beta=BETA,
+            precompute_ref_log_probs=True,
+            disable_dropout=True,
+            max_length=None,
+            per_device_train_batch_size=len(rows),
+            max_steps=steps,
+            learning_rate=LEARNING_RATE,
+            lr_scheduler_type="constant",
+            optim="adamw_torch",
+            gradient_checkpointing=False,
+            bf16=device == "cuda",
+            use_cpu=device == "cpu",
+            dataloader_pin_memory=device == "cuda",
+            logging_steps=1,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        )
+        trainer = DPOTrainer(
+            model, args=arguments, train_dataset=Dataset.from_list(rows), processing_class=tokenizer, callbacks=[watch]
+        )
+        for row, group in zip(trainer.train_dataset, groups, strict=True):
+            assert (row["prompt_ids"], row["chosen_ids"], row["rejected_ids"]) == (
+                [*group.prompt],
+                *([*response] for response in group.responses),
+            )
+        trainer.train()
+    return watch.seconds, [row["loss"] for row in trainer.state.log_history if "loss" in row]
+
+
+def our_steps(
+    size: str, device: str, steps: int, responses: int, packed: bool, attention: str
+) -> tuple[list[float], list[float]]:
+    """Seconds and losses of a plain training loop: DPO on pairs, mode-seeking on more responses."""
+    model = new_model(size, "flex_attention" if packed and attention == "flex_attention" else "sdpa").to(device).train()
+    if packed and attention == SHARED_PREFIX:
+        use_shared_prefix_attention(model)
+    groups = random_groups(PROMPTS[size][responses], responses, model.config.vocab_size)
+    rewards_QK = torch.rand(len(groups), responses, generator=torch.Generator().manual_seed(1)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
+    if packed and (reason := can_pack(model)):
+        raise SystemExit(reason)
+    row_tokens = groups[0].tokens
+
+    def logps_QK() -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16) if device == "cuda" else nullcontext():
+            logps = packed_logps(model, pack_rows(groups, row_tokens)) if packed else plain_logps(model, groups)
+        return logps.view(len(groups), responses)
+
+    with torch.no_grad():
+        reference_QK = logps_QK()
+    watch, losses = Stopwatch(), []
+    for _ in range(steps):
+        watch.on_step_begin()
+        optimizer.zero_grad()
+        ratios_QK = logps_QK() - reference_QK
+        if responses == 2:
+            loss = pair_dpo_loss(ratios_QK, BETA).mean()
+        else:
+            loss = mode_seeking_loss(ratios_QK, rewards_QK, BETA, BETA_REWARD).mean()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+        watch.on_step_end()
+    return watch.seconds, losses
+
+
+def measure(side: str, size: str, device: str, steps: int, attention: str) -> Measured:
+    """One side in this process: median seconds of a step after the first, every loss, MiB at the peak."""
+    quiet_libraries()
+    work: dict[str, Callable[[], tuple[list[float], list[float]]]] = {
+        "packed-2": lambda: our_steps(size, device, steps, 2, True, attention),
+        "packed-8": lambda: our_steps(size, device, steps, 8, True, attention),
+        "plain-8": lambda: our_steps(size, device, steps, 8, False, attention),
+    }
+    with completion_logits_only() if side == "trl-completion" else nullcontext():
+        seconds, losses = work.get(side, lambda: trl_steps(size, device, steps))()
+    if device == "cuda":
+        peak = torch.cuda.max_memory_allocated() / MIB
+    else:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB
+    return {"seconds": median(seconds[WARM_STEPS:]), "losses": losses, "peak_mib": peak}
+
+
+def measure_in_turn(sides: Sequence[str], arguments: argparse.Namespace) -> dict[str, Measured]:
+    """`measure` of each side in a process of its own, one step of each after another; its last line is the result."""
+    options = [
+        w for name in ("size", "device", "steps", "attention") for w in (f"--{name}", str(vars(arguments)[name]))
+    ]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-P", __file__, "--measure", side, *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for side in sides
+    ]
+    for _ in range(arguments.steps):
+        for process in running:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            while (line := process.stdout.readline()) and line.strip() != DONE:
+                pass
+    return {
+        side: json.loads(process.communicate()[0].splitlines()[-1])
+        for side, process in zip(sides, running, strict=True)
+    }
+
+
+def synchronise() -> None:
+    """Wait for the GPU, if there is one, so that a clock read now is right."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def largest_gap(one: Measured, other: Measured) -> float:
+    """The largest difference of two sides' losses of the same step."""
+    return max(abs(a - b) for a, b in zip(one["losses"], other["losses"], strict=True))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--size", choices=list(PROMPTS), default="30m")
+    parser.add_argument("--attention", choices=ATTENTIONS, default=SHARED_PREFIX, help="of the packed sides")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--measure", choices=[side for sides in CONTESTS for side in sides], help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.measure:
+        a = arguments
+        print(json.dumps(measure(a.measure, a.size, a.device, a.steps, a.attention)))
+        return 0
+    sides = {side: measured for contest in CONTESTS for side, measured in measure_in_turn(contest, arguments).items()}
+    prompts = PROMPTS[arguments.size]
+    on_cuda = arguments.device == "cuda"
+    figures: dict[str, float | str] = {
+        "gpu": torch.cuda.get_device_name() if on_cuda else "none",
+        "model": arguments.size,
+        "precision": "bfloat16 autocast" if on_cuda else "float32",
+        "pairs_a_batch": prompts[2],
+        "prompts_a_batch_of_8": prompts[8],
+    }
+    for side, measured in sides.items():
+        what = "prompts" if side.endswith("8") else "pairs"
+        figures[f"{side}_{what}_per_second"] = prompts[8 if what == "prompts" else 2] / measured["seconds"]
+        figures[f"{side}_peak_mib"] = measured["peak_mib"]
+        figures[f"{side}_last_loss"] = measured["losses"][-1]
+    trl, packed, plain_8, packed_8 = (sides[side] for side in ("trl", "packed-2", "plain-8", "packed-8"))
+    figures["packed-2_against_trl-completion"] = sides["trl-completion"]["seconds"] / packed["seconds"]
+    allowed = 2e-2 if on_cuda else 1e-4
+    checks = [
+        Check("pairs: packed, faster than TRL's DPOTrainer (×)", trl["seconds"] / packed["seconds"], 2.5, True),
+        Check("8 responses: packed, faster than plain (×)", plain_8["seconds"] / packed_8["seconds"], 4.5, True),
+        Check("pairs: largest gap of losses", largest_gap(trl, packed), allowed, False),
+        Check("8 responses: largest gap of losses", largest_gap(plain_8, packed_8), allowed, False),
+        Check("pairs: peak memory against DPOTrainer's", packed["peak_mib"] / trl["peak_mib"], 1.0, False),
+    ]
+    return print_report("train", figures, checks, arguments.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

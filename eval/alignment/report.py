@@ -1,0 +1,166 @@
+"""The report of an alignment measurement: tables of runs and of reward at equal KL, a plot, JSON and Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from eval.alignment.frontier import equal_kl, of_system
+from eval.alignment.sample import Drawing
+from eval.alignment.types import AtEqualKl, MeasuredRun, PromptFigures
+from eval.figures import save_figure
+from eval.report import escape_markdown, markdown_table
+from eval.tables import Table, as_text
+from graph.jsonl import write_json
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """All that was measured: runs, their reference, and every system at equal KL."""
+
+    runs: tuple[MeasuredRun, ...]
+    reference: tuple[PromptFigures, ...]
+    drawing: Drawing
+    equal: tuple[AtEqualKl, ...]
+
+
+def align(runs: Sequence[MeasuredRun], reference: Sequence[PromptFigures], drawing: Drawing) -> Alignment:
+    """The measurement with its comparison at equal KL."""
+    return Alignment(tuple(runs), tuple(reference), drawing, tuple(equal_kl(runs, [one.reward for one in reference])))
+
+
+def runs_table(found: Alignment) -> Table:
+    """A row a run, the reference last."""
+    rows = [
+        (
+            run.folder.name,
+            run.system,
+            f"{run.record.beta:g}",
+            "–" if run.record.beta_reward is None else f"{run.record.beta_reward:g}",
+            str(run.seed),
+            *_figures(run.figures),
+            f"{run.record.train_seconds:.0f}",
+        )
+        for run in found.runs
+    ]
+    rows.append(("reference", "–", "–", "–", "–", *_figures(found.reference), "–"))
+    head = ("run", "system", "β_π", "β_r", "seed", "reward", "KL", "entropy", "correct", "words", "train s")
+    note = (
+        f"{len(found.reference)} held-out prompts, {found.drawing.count} samples each at temperature 1, at most "
+        f"{found.drawing.max_tokens} tokens; KL = E[log π − log π_ref] and entropy = E[−log π] in nats, from the samples."
+    )
+    return Table("Runs", head, tuple(rows), note)
+
+
+def equal_table(found: Alignment) -> Table:
+    """Reward of every system at equal KL; differences are from the first."""
+    rows = tuple(
+        (
+            f"{at.kl:.3g}",
+            at.system,
+            str(at.seeds),
+            f"{at.reward:.4f}",
+            "–" if at.system == found.equal[0].system else f"{at.difference:+.4f} [{at.low:+.4f}, {at.high:+.4f}]",
+        )
+        for at in found.equal
+    )
+    first = found.equal[0].system if found.equal else "none"
+    note = (
+        f"Rewards read off each seed's frontier (linear between its runs, from the reference on) and averaged over seeds; differences "
+        f"from {first} with 95 % bootstrap intervals over prompts. {verdict(found)}"
+    )
+    return Table("Reward at equal KL", ("KL", "system", "seeds", "reward", "difference"), rows, note)
+
+
+def verdict(found: Alignment) -> str:
+    """In words: at the largest common KL, which systems the first one is above, below, or not told apart from."""
+    if not found.equal:
+        return "No system left the reference: there is nothing to compare."
+    last = found.equal[-1].kl
+    words = []
+    for at in (at for at in found.equal if at.kl == last and at.system != found.equal[0].system):
+        if at.high < 0:
+            words.append(f"above {at.system}")
+        elif at.low > 0:
+            words.append(f"below {at.system}")
+        else:
+            words.append(f"not told apart from {at.system}")
+    return f"At KL {last:.3g}, {found.equal[0].system} is {', '.join(words) or 'alone'}."
+
+
+def to_json(found: Alignment) -> dict[str, Any]:
+    """One object: what stands in the tables, and every prompt's figures."""
+    return {
+        "drawing": asdict(found.drawing),
+        "verdict": verdict(found),
+        "equal_kl": [asdict(at) for at in found.equal],
+        "reference": [asdict(one) for one in found.reference],
+        "runs": [
+            {
+                "folder": str(run.folder),
+                "system": run.system,
+                "seed": run.seed,
+                "beta": run.record.beta,
+                "beta_reward": run.record.beta_reward,
+                "reward": run.reward,
+                "kl": run.kl,
+                "prompts": [asdict(one) for one in run.figures],
+            }
+            for run in found.runs
+        ],
+    }
+
+
+def write_alignment(found: Alignment, out: Path) -> None:
+    """alignment.json, alignment.md and frontier.png into `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / "alignment.json", to_json(found))
+    draw_frontiers(found, out / "frontier.png")
+    parts = ["# Alignment", "![frontiers](frontier.png)"]
+    for table in (equal_table(found), runs_table(found)):
+        parts += [f"## {table.title}", markdown_table(table), escape_markdown(table.note)]
+    (out / "alignment.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def tables_as_text(found: Alignment) -> str:
+    """Both tables as a terminal shows them."""
+    return "\n\n".join(f"{as_text(table)}\n{table.note}" for table in (runs_table(found), equal_table(found)))
+
+
+def draw_frontiers(found: Alignment, file: Path) -> None:
+    """Write a PNG: reward against KL, a line a system and seed, from the reference on."""
+    figure = Figure(figsize=(7.5, 5.0), layout="constrained")
+    axes = figure.subplots()
+    start = (0.0, fmean(one.reward for one in found.reference))
+    for number, system in enumerate(dict.fromkeys(run.system for run in found.runs)):
+        runs = of_system(found.runs, system)
+        for place, seed in enumerate(sorted({run.seed for run in runs})):
+            points = sorted([start, *((run.kl, run.reward) for run in runs if run.seed == seed)])
+            label = system if place == 0 else None
+            axes.plot(*zip(*points, strict=True), "o-", color=f"C{number}", alpha=0.7, markersize=4, label=label)
+    axes.plot(*start, "k*", markersize=12, label="reference")
+    axes.set_xlabel("KL to the reference, nats")
+    axes.set_ylabel("expected reward")
+    axes.set_title(f"{len(found.reference)} held-out prompts; a line a seed", fontsize=10)
+    axes.legend(frameon=False, fontsize=9)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    save_figure(figure, file)
+
+
+def _figures(figures: Sequence[PromptFigures]) -> tuple[str, ...]:
+    def mean(name: str) -> float:
+        return fmean(float(getattr(one, name)) for one in figures)
+
+    return (
+        f"{mean('reward'):.4f}",
+        f"{mean('kl'):.3f}",
+        f"{mean('entropy'):.2f}",
+        f"{mean('correct'):.1%}",
+        f"{mean('words'):.1f}",
+    )

@@ -1,0 +1,75 @@
+"""Samples of a policy with their log-probabilities: the token ids that were drawn are the ones that are scored.
+
+Legend: M samples of one prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import GenerationConfig, PreTrainedTokenizerBase
+
+from graph.ids import content_id
+from train.packing import Group, pack_rows, packed_logps
+
+
+@dataclass(frozen=True)
+class Samples:
+    """M samples of one prompt: their token ids behind it (an end token last, unless they were cut), and their texts."""
+
+    group: Group
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How samples are drawn: `count` of each prompt, of at most `max_tokens`, from `seed` on."""
+
+    count: int
+    max_tokens: int
+    seed: int
+
+
+def draw_samples(
+    model: Any, tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int], drawing: Drawing, prompt_id: str
+) -> Samples:
+    """Draws from softmax(logits) at temperature 1; the same for the same seed and prompt."""
+    torch.manual_seed(int(content_id(str(drawing.seed), prompt_id)[:8], 16))
+    settings = GenerationConfig(
+        do_sample=True,
+        temperature=1.0,
+        top_k=0,
+        top_p=1.0,
+        max_new_tokens=drawing.max_tokens,
+        num_return_sequences=drawing.count,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    input_ids_1T = torch.tensor([list(prompt_ids)], device=model.device)
+    with torch.inference_mode():
+        output_MT = model.generate(
+            input_ids_1T, attention_mask=torch.ones_like(input_ids_1T), generation_config=settings
+        )
+    drawn = [cut_at_end(row, tokenizer.eos_token_id) for row in output_MT[:, len(prompt_ids) :].tolist()]
+    texts = tuple(tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in drawn)
+    return Samples(Group(tuple(prompt_ids), tuple(map(tuple, drawn))), texts)
+
+
+def cut_at_end(ids: Sequence[int], end_id: int) -> list[int]:
+    """The ids up to and with the first end token.
+
+    >>> cut_at_end([5, 6, 2, 2, 2], 2), cut_at_end([5, 6], 2)
+    ([5, 6, 2], [5, 6])
+    """
+    place = ids.index(end_id) + 1 if end_id in ids else len(ids)
+    return list(ids[:place])
+
+
+def logps_of_samples(model: Any, samples: Samples) -> Tensor:
+    """log π of each sample, summed over its tokens: float32[M] on the CPU."""
+    with torch.inference_mode():
+        return packed_logps(model, pack_rows([samples.group], samples.group.tokens)).float().cpu()

@@ -1,0 +1,61 @@
+"""The nouns of measuring alignment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from train.types import RunRecord
+
+
+@dataclass(frozen=True)
+class PromptFigures:
+    """One held-out prompt under one policy, means over its samples: reward, log π − log π_ref (KL) and −log π (entropy), in nats."""
+
+    reward: float
+    kl: float
+    entropy: float
+    words: float
+    correct: float
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A run and its figures on every held-out prompt, in their order."""
+
+    folder: Path
+    record: RunRecord
+    figures: tuple[PromptFigures, ...]
+
+    @property
+    def system(self) -> str:
+        """What a claim about it must name, but for the strength of the tie: the method with its K, and ε of pairs."""
+        label = f"{self.record.stage.upper()} K = {self.record.responses_per_prompt}"
+        return label if self.record.label_smoothing is None else f"{label}, ε = {self.record.label_smoothing:g}"
+
+    @property
+    def seed(self) -> int:
+        return int(self.record.settings["seed"])
+
+    @property
+    def reward(self) -> float:
+        """Mean reward over all prompts."""
+        return sum(one.reward for one in self.figures) / len(self.figures)
+
+    @property
+    def kl(self) -> float:
+        """Mean KL to the reference over all prompts, in nats; an estimate, which may be a little below 0 near the reference."""
+        return sum(one.kl for one in self.figures) / len(self.figures)
+
+
+@dataclass(frozen=True)
+class AtEqualKl:
+    """A system's reward at a given KL, and its difference from the first system's there: mean and 95 % interval over prompts."""
+
+    system: str
+    kl: float
+    reward: float
+    difference: float
+    low: float
+    high: float
+    seeds: int

@@ -1,0 +1,61 @@
+"""Relevance data of a small world: a proposition is relevant where its cosine, or what the best ones say of it, is high."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_synth.relevance.types import RelevanceRow, relevance_to_json
+from graph.questions import SPLITS
+from graph.retrieve.features import FEATURES
+
+ENCODER = "encoder-of-the-small-world"
+COSINE, TITLE = FEATURES.index("cosine"), FEATURES.index("title_in_seeds")
+
+
+def make_rows(split: str, questions: int, seed: int, name: str = "a") -> list[RelevanceRow]:
+    """Ten propositions a question, of which the two with the highest cosine + title_in_seeds, nearly, are relevant."""
+    random = np.random.default_rng([seed, SPLITS.index(split), len(name)])
+    rows = []
+    for question in range(questions):
+        features_nF = random.uniform(0, 1, (10, len(FEATURES)))
+        worth_n = features_nF[:, COSINE] + features_nF[:, TITLE] + random.normal(0, 0.1, 10)
+        relevant = set(np.argsort(-worth_n)[:2].tolist())
+        for place in range(10):
+            key = f"{name}-{split}-{question}-{place}"
+            rows.append(
+                RelevanceRow(
+                    id=key,
+                    question_id=f"{name}-{split}-{question}",
+                    question=f"What is {name} {split} {question}?",
+                    kind="bridge",
+                    split=split,
+                    proposition_id=f"proposition {key}",
+                    proposition=f"It is {key}.",
+                    passage_ids=(f"passage {key}",),
+                    label=int(place in relevant),
+                    labelled_by="sentence",
+                    found_by="own" if place < 8 or place in relevant else "walk",
+                    features=tuple(features_nF[place].tolist()),
+                )
+            )
+    return rows
+
+
+def write_rows(folder: Path, rows: list[dict[str, Any]], encoder: str | None = ENCODER) -> Path:
+    """The dataset as `synth relevance` lays it out."""
+    folder.mkdir(parents=True)
+    for split in SPLITS:
+        lines = [json.dumps(row) for row in rows if row["split"] == split]
+        if lines:
+            (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+    origin = {"Index": "world"} | ({"Encoder": encoder} if encoder is not None else {})
+    (folder / "summary.json").write_text(json.dumps({"made_by": "modegraph", "origin": origin}))
+    return folder
+
+
+def small_world(name: str = "a", seed: int = 0) -> list[dict[str, Any]]:
+    """Rows of all splits, as JSON."""
+    sizes = {"train": 150, "dev": 40, "test": 40}
+    return [relevance_to_json(row) for split, size in sizes.items() for row in make_rows(split, size, seed, name)]

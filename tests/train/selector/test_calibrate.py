@@ -1,0 +1,91 @@
+"""Temperature, threshold, reliability and average precision, against numbers worked by hand and slow twins."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graph.retrieve.classifier import probabilities
+from graph.retrieve.features import FEATURES
+from train.selector.calibrate import (
+    calibration_error,
+    fit_temperature,
+    kept_figures,
+    log_loss,
+    reliability,
+    threshold_for,
+)
+from train.selector.ranking import average_precisions, rank_datasets
+from train.selector.types import Examples
+
+
+def test_log_loss_by_hand() -> None:
+    logits_n = np.log([3.0, 1.0])
+    assert log_loss(logits_n, np.array([1, 0]), 1.0) == pytest.approx(-(np.log(0.75) + np.log(0.5)) / 2)
+    assert log_loss(logits_n, np.array([1, 0]), 0.5) == pytest.approx(-(np.log(0.9) + np.log(0.5)) / 2)
+
+
+@pytest.mark.parametrize("true_temperature", [0.5, 1.0, 3.0])
+def test_the_temperature_that_made_the_labels_is_found(true_temperature: float) -> None:
+    random = np.random.default_rng(0)
+    logits_n = random.normal(-1, 3, 40_000)
+    label_n = (random.uniform(size=40_000) < probabilities(logits_n, true_temperature)).astype(np.int64)
+    found = fit_temperature(logits_n, label_n)
+    assert found == pytest.approx(true_temperature, rel=0.05)
+    grid = [log_loss(logits_n, label_n, temperature) for temperature in np.geomspace(0.1, 10, 200)]
+    assert log_loss(logits_n, label_n, found) <= min(grid) + 1e-9
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=30).filter(
+        lambda pairs: any(label for _, label in pairs)
+    ),
+    st.sampled_from([0.1, 0.5, 0.9, 1.0]),
+)
+def test_the_threshold_is_the_highest_that_keeps_enough(pairs: list[tuple[int, bool]], target: float) -> None:
+    probability_n = np.array([value / 20 for value, _ in pairs])
+    label_n = np.array([label for _, label in pairs], np.int64)
+    found = threshold_for(probability_n, label_n, target)
+
+    def recall(threshold: float) -> float:
+        return kept_figures(probability_n, label_n, threshold)["recall"]
+
+    assert recall(found) >= target - 1e-9
+    assert all(recall(value) < target - 1e-9 for value in probability_n if value > found)
+
+
+def test_what_the_threshold_keeps_by_hand() -> None:
+    found = kept_figures(np.array([0.9, 0.6, 0.4, 0.2]), np.array([1, 0, 1, 1]), 0.4)
+    assert found == pytest.approx({"recall": 2 / 3, "precision": 2 / 3, "kept": 0.75})
+    assert kept_figures(np.array([0.1]), np.array([1]), 0.5) == {"recall": 0.0, "precision": 0.0, "kept": 0.0}
+
+
+def test_the_reliability_table_by_hand() -> None:
+    probability_n = np.array([0.0, 0.005, 0.31, 0.39, 0.95, 1.0])
+    bins = reliability(probability_n, np.array([0, 0, 0, 1, 1, 1]))
+    assert [(each.low, each.high, each.examples, each.share_relevant) for each in bins] == [
+        (0.0, 0.01, 2, 0.0),
+        (0.3, 0.4, 2, 0.5),
+        (0.9, 1.0, 2, 1.0),
+    ]
+    assert [each.mean_probability for each in bins] == pytest.approx([0.0025, 0.35, 0.975])
+    assert calibration_error(bins) == pytest.approx((0.0025 + 0.15 + 0.025) / 3)
+
+
+def test_average_precision_by_hand_over_the_own_passages_only() -> None:
+    cosine_n = np.array([0.9, 0.8, 0.7, 0.99, 0.1, 0.2, 0.5], np.float32)
+    features_nF = np.zeros((7, len(FEATURES)), np.float32)
+    features_nF[:, FEATURES.index("cosine")] = cosine_n
+    examples = Examples(
+        features_nF,
+        label_n=np.array([0, 1, 1, 0, 1, 0, 0]),
+        question_n=np.array([4, 4, 4, 4, 7, 7, 9]),
+        own_n=np.array([True, True, True, False, True, True, True]),
+        dataset_n=np.zeros(7, np.int64),
+    )
+    cosine = average_precisions(examples, cosine_n.astype(np.float64))
+    assert cosine == pytest.approx([(1 / 2 + 2 / 3) / 2, 1 / 2]), "the third question has nothing relevant"
+    (ranked,) = rank_datasets(examples, examples.label_n.astype(np.float64), ["a"], "dev")
+    assert (ranked.questions, ranked.selector) == (2, 1.0)
+    assert ranked.cosine == pytest.approx(cosine.mean())
+    assert ranked.standard_error == pytest.approx(abs((1 - cosine[0]) - (1 - cosine[1])) / 2)

@@ -1,0 +1,153 @@
+"""Relevance data that can be learned from, and what is refused, by name, before any training."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graph.errors import UserError
+from graph.retrieve.features import FEATURES
+from tests.train.selector.rows import small_world, write_rows
+from train.selector.data import examples_of, read_datasets
+
+Row = dict[str, Any]
+
+
+def test_rows_become_arrays_in_the_order_of_the_features(tmp_path: Path) -> None:
+    rows = small_world()
+    found = examples_of(read_datasets([write_rows(tmp_path / "a", rows)]), "dev")
+    dev = [row for row in rows if row["split"] == "dev"]
+    assert found.features_nF.shape == (400, 15)
+    wanted = [row["features"][FEATURES[3]] for row in dev]
+    np.testing.assert_allclose(found.features_nF[:, 3], wanted, rtol=1e-6)
+    assert found.label_n.tolist() == [row["label"] for row in dev]
+    assert found.question_n.tolist() == [place // 10 for place in range(400)]
+    assert found.own_n.tolist() == [row["found_by"] == "own" for row in dev]
+
+
+def test_questions_of_two_datasets_are_told_apart_even_by_the_same_id(tmp_path: Path) -> None:
+    first, second = small_world("a"), small_world("bb")
+    for row in second:
+        row["question_id"] = row["question_id"].replace("bb-", "a-")
+    datasets = read_datasets([write_rows(tmp_path / "a", first), write_rows(tmp_path / "b", second)])
+    found = examples_of(datasets, "test")
+    assert len(set(found.question_n.tolist())) == 80 and found.dataset_n.tolist() == [0] * 400 + [1] * 400
+
+
+def test_the_fingerprint_is_of_the_rows_and_not_of_the_name(tmp_path: Path) -> None:
+    rows = small_world()
+    one, two = (read_datasets([write_rows(tmp_path / name, rows)])[0] for name in ("one", "two"))
+    rows[-1]["label"] = 1 - rows[-1]["label"]
+    other = read_datasets([write_rows(tmp_path / "other", rows)])[0]
+    assert one.fingerprint == two.fingerprint != other.fingerprint
+
+
+def drop_feature(rows: list[Row]) -> None:
+    del rows[1510]["features"]["hops"]
+
+
+def other_feature(rows: list[Row]) -> None:
+    rows[0]["features"]["colour"] = 1.0
+
+
+def word_for_a_number(rows: list[Row]) -> None:
+    rows[2]["features"]["cosine"] = "near"
+
+
+def not_a_number(rows: list[Row]) -> None:
+    rows[3]["features"]["cosine"] = float("nan")
+
+
+def other_label(rows: list[Row]) -> None:
+    rows[4]["label"] = 2
+
+
+def no_text(rows: list[Row]) -> None:
+    del rows[5]["proposition"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (drop_feature, r"dev.jsonl line 11: features without 'hops'.*make the data again"),
+        (other_feature, r"train.jsonl line 1: features with 'colour'"),
+        (word_for_a_number, "train.jsonl line 3: ValueError"),
+        (not_a_number, "train.jsonl line 4: feature cosine is nan"),
+        (other_label, "train.jsonl line 5: label is 2, expected 0 or 1"),
+        (no_text, "train.jsonl line 6: KeyError: 'proposition'"),
+    ],
+)
+def test_a_row_that_cannot_be_learned_from_is_named(
+    tmp_path: Path, spoil: Callable[[list[Row]], None], told: str
+) -> None:
+    rows = small_world()
+    spoil(rows)
+    with pytest.raises(UserError, match=told):
+        read_datasets([write_rows(tmp_path / "a", rows)])
+
+
+@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_one_class_only_is_refused(tmp_path: Path, split: str, label: int) -> None:
+    rows = [row for row in small_world() if row["split"] != split or row["label"] == label]
+    with pytest.raises(UserError, match=f"{split}: .* relevant of .* rows; both classes"):
+        read_datasets([write_rows(tmp_path / "a", rows)])
+
+
+def test_a_split_that_is_missing_is_refused(tmp_path: Path) -> None:
+    rows = [row for row in small_world() if row["split"] != "dev"]
+    with pytest.raises(UserError, match="dev: 0 relevant of 0 rows"):
+        read_datasets([write_rows(tmp_path / "a", rows)])
+
+
+def test_a_row_in_the_file_of_another_split_is_refused(tmp_path: Path) -> None:
+    folder = write_rows(tmp_path / "a", small_world())
+    (folder / "dev.jsonl").replace(folder / "test.jsonl")
+    with pytest.raises(UserError, match=r"test.jsonl line 1: split is 'dev', expected 'test'"):
+        read_datasets([folder])
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("question", "1 questions in both train and test: a-test-0"),
+        ("proposition_id", "1 propositions in both train and test: proposition a-train-0-0"),
+        ("passage_ids", "1 passages in both train and test: passage a-train-0-0"),
+    ],
+)
+@pytest.mark.parametrize("apart", [True, False], ids=["two datasets", "one dataset"])
+def test_splits_that_share_anything_are_refused_by_name(tmp_path: Path, key: str, told: str, apart: bool) -> None:
+    first, second = small_world("a"), small_world("bb")
+    leaking = next(row for row in (second if apart else first) if row["split"] == "test")
+    shared = first[0][key].upper() if key == "question" else first[0][key]
+    for row in second if apart else first:
+        if row["question_id"] == leaking["question_id"] and (key == "question" or row is leaking):
+            row[key] = shared
+    folders = [write_rows(tmp_path / "a", first), write_rows(tmp_path / "b", second)]
+    with pytest.raises(UserError, match=told.replace("a-test", "bb-test") if apart else told):
+        read_datasets(folders)
+
+
+def test_many_leaks_are_counted_and_a_few_named(tmp_path: Path) -> None:
+    rows = small_world()
+    train = [row for row in rows if row["split"] == "train"]
+    for row, other in zip(train, [row for row in rows if row["split"] == "dev"][:9], strict=False):
+        other["proposition_id"] = row["proposition_id"]
+    with pytest.raises(UserError, match=r"9 propositions in both train and dev: (proposition [\w-]+, ){5}…"):
+        read_datasets([write_rows(tmp_path / "a", rows)])
+
+
+def test_two_encoders_are_refused(tmp_path: Path) -> None:
+    first = write_rows(tmp_path / "a", small_world("a"), "encoder-one")
+    second = write_rows(tmp_path / "b", small_world("bb"), "encoder-two")
+    with pytest.raises(UserError, match=r"several encoders.*a with encoder-one.*b with encoder-two"):
+        read_datasets([first, second])
+
+
+def test_data_that_does_not_name_its_encoder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"does not name the encoder.*make the data again"):
+        read_datasets([write_rows(tmp_path / "a", small_world(), encoder=None)])
+    with pytest.raises(UserError, match="does not name the encoder"):
+        read_datasets([tmp_path / "nowhere"])

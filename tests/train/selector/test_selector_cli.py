@@ -1,0 +1,102 @@
+"""`modegraph train selector`, from the command line to a folder that retrieval reads."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from graph.errors import UserError
+from graph.retrieve.classifier import open_selector, relevance
+from graph.retrieve.features import FEATURES
+from tests.train.selector.rows import ENCODER, small_world, write_rows
+from train import cli_selector
+from train.selector.data import examples_of, read_datasets
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "a", small_world())
+
+
+def run(*arguments: object) -> Result:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    cli_selector.register(app)
+    return CliRunner().invoke(app, ["selector", *map(str, arguments)])
+
+
+def test_a_run_is_a_folder_that_retrieval_reads(data: Path, tmp_path: Path) -> None:
+    second = write_rows(tmp_path / "b", small_world("bb", seed=1))
+    out = tmp_path / "run"
+    result = run("--data", data, "--data", second, "--out", out, "--size", "light", "--json")
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    assert sorted(file.name for file in out.iterdir()) == [
+        "README.md",
+        "reliability.png",
+        "selector.json",
+        "selector.safetensors",
+    ]
+    assert json.loads((out / "selector.json").read_text()).items() <= record.items()
+    ranked = {(each["dataset"], each["split"]): each for each in record["ranked"]}
+    assert set(ranked) == {(name, split) for name in ("a", "b") for split in ("dev", "test")}
+    for each in ranked.values():
+        assert each["selector"] > 0.85 and each["cosine"] < 0.75, "the title counts as much as the cosine"
+    assert (out / "reliability.png").read_bytes()[:4] == b"\x89PNG"
+    card = (out / "README.md").read_text()
+    for told in (ENCODER, *record["data"].values(), *FEATURES, f"{ranked['a', 'test']['selector']:.3f}"):
+        assert told in card
+
+
+def test_the_saved_selector_keeps_the_target_recall_on_dev_and_tells_its_figures(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert run("--data", data, "--out", out, "--target-recall", 0.8).exit_code == 0
+    record, found = json.loads((out / "selector.json").read_text()), open_selector(str(out))
+    dev, test = (examples_of(read_datasets([data]), split) for split in ("dev", "test"))
+    kept_n = relevance(found, dev.features_nF) >= found.threshold
+    assert kept_n[dev.label_n == 1].mean() == pytest.approx(0.8)
+    probability_n = relevance(found, test.features_nF)
+    kept_n = probability_n >= found.threshold
+    assert record["figures"]["recall"] == pytest.approx(kept_n[test.label_n == 1].mean())
+    assert record["figures"]["precision"] == pytest.approx(test.label_n[kept_n].mean())
+    chosen_n = np.where(test.label_n == 1, probability_n, 1 - probability_n)
+    assert record["figures"]["log loss"] == pytest.approx(-np.log(chosen_n).mean())
+    assert found.encoder == ENCODER
+
+
+def test_the_same_data_make_the_same_selector(data: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        assert run("--data", data, "--out", tmp_path / name).exit_code == 0
+    one, two = ((tmp_path / name / "selector.safetensors").read_bytes() for name in ("one", "two"))
+    assert one == two
+
+
+def test_a_config_file_and_overrides_are_read(data: Path, tmp_path: Path) -> None:
+    config = tmp_path / "selector.yaml"
+    config.write_text(f"data: [{data}]\noutput: {tmp_path / 'run'}\nmax_trees: 3\nmax_leaves: 4\n")
+    result = run("--config", config, "--set", "max_leaves=5", "--json")
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    assert (record["trees"], record["settings"]["max_leaves"]) == (3, 5)
+
+
+def test_bad_input_leaves_nothing_behind(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    one_class = write_rows(tmp_path / "one", [row for row in small_world() if row["label"] == 0])
+    cases = [
+        (("--data", one_class, "--out", out), "0 relevant"),
+        (("--data", data, "--data", data, "--out", out), "each dataset once"),
+        (("--data", data, "--out", out, "--target-recall", 1.5), "target_recall = 1.5"),
+        (("--data", data, "--out", out, "--size", "heavy"), "size = 'heavy'.*did you mean 'light'"),
+        (("--out", out), "'data' is missing"),
+        (("--data", data), "'output' is missing"),
+        (("--data", data, "--out", data), "already there"),
+    ]
+    for arguments, told in cases:
+        result = run(*arguments)
+        with pytest.raises(UserError, match=told):
+            raise result.exception or AssertionError(result.output)
+    assert not out.exists() and not (tmp_path / "run.partial").exists()

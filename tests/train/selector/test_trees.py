@@ -1,0 +1,69 @@
+"""The trees as plain arrays say what scikit-learn's own say; dev stops them; a weight on the relevant is taken back."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graph.questions import SPLITS
+from graph.retrieve.classifier import forest_logits
+from tests.train.selector.rows import small_world, write_rows
+from train.selector.calibrate import log_loss
+from train.selector.data import examples_of, read_datasets
+from train.selector.settings import SelectorSettings
+from train.selector.trees import best_count, fit_trees, to_forest
+from train.selector.types import Examples
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Examples]:
+    datasets = read_datasets([write_rows(tmp_path_factory.mktemp("world") / "a", small_world())])
+    return {split: examples_of(datasets, split) for split in SPLITS}
+
+
+def settings(**changed: object) -> SelectorSettings:
+    return SelectorSettings.model_validate({"data": ("a",), "output": "out", "max_trees": 60, **changed})
+
+
+@pytest.mark.parametrize("leaves", [2, 8, 31])
+def test_the_arrays_are_a_twin_of_the_library(world: dict[str, Examples], leaves: int) -> None:
+    grown = fit_trees(world["train"], world["dev"], settings(max_leaves=leaves, min_examples_per_leaf=5))
+    forest = to_forest(grown, grown.n_iter_, 1.0)
+    features_nF = np.concatenate([world["test"].features_nF, np.float32([[-9.0] * 15, [9.0] * 15])])
+    np.testing.assert_allclose(forest_logits(forest, features_nF), grown.decision_function(features_nF), atol=1e-9)
+
+
+def test_a_shorter_forest_is_an_earlier_stage_of_the_library(world: dict[str, Examples]) -> None:
+    grown = fit_trees(world["train"], world["dev"], settings())
+    stages = list(grown.staged_decision_function(world["test"].features_nF))
+    logits_n = forest_logits(to_forest(grown, 7, 1.0), world["test"].features_nF)
+    np.testing.assert_allclose(logits_n, stages[6].ravel(), atol=1e-9)
+
+
+def test_the_number_of_trees_is_the_one_with_the_lowest_loss_on_dev(world: dict[str, Examples]) -> None:
+    grown = fit_trees(world["train"], world["dev"], settings(learning_rate=0.5, max_trees=200, patience_trees=10))
+    dev = world["dev"]
+    losses = [
+        log_loss(forest_logits(to_forest(grown, count, 1.0), dev.features_nF), dev.label_n, 1.0)
+        for count in range(1, grown.n_iter_ + 1)
+    ]
+    assert best_count(grown) == 1 + int(np.argmin(losses)) < grown.n_iter_ < 200
+
+
+def test_a_weight_on_the_relevant_is_taken_back(world: dict[str, Examples]) -> None:
+    plain, weighted = (
+        forest_logits(
+            to_forest(fit_trees(world["train"], world["dev"], settings(positive_weight=weight)), 40, weight),
+            world["test"].features_nF,
+        )
+        for weight in (1.0, 4.0)
+    )
+    share = world["test"].label_n.mean()
+    for logits_n in (plain, weighted):
+        assert abs((1 / (1 + np.exp(-logits_n))).mean() - share) < 0.02
+    assert np.abs(plain - weighted).max() > 0.1, "the weight changes what is learned"
+
+
+def test_training_is_deterministic(world: dict[str, Examples], tmp_path: Path) -> None:
+    one, two = (to_forest(fit_trees(world["train"], world["dev"], settings()), 20, 1.0) for _ in range(2))
+    assert np.array_equal(one.threshold_V, two.threshold_V) and np.array_equal(one.value_V, two.value_V)

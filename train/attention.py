@@ -1,0 +1,129 @@
+"""Attention over packed rows without the squares that a mask would hide: each prompt once, causally, and its responses over it.
+
+A mask of a whole row makes the kernel compute every pair of tokens and throw most away. Here a prompt attends to itself by the
+kernel's own causal form, which skips half of the pairs, and its responses, a few hundred tokens at a time, attend to the prompt and
+to themselves. The result is the same to the last bits of rounding; an ordinary batch goes the ordinary way.
+Legend: H heads, T tokens of a row, N tokens of a chunk of responses, P tokens of their prompt, D dimensions of a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+SHARED_PREFIX = "shared_prefix"
+"""The name of this attention in a model's configuration."""
+CHUNK_TOKENS = 512
+"""Responses are taken together up to so many tokens: fewer copies of a prompt's keys, and few pairs hidden by the mask."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Tokens `start` to `end` of a row, whole responses of one prompt, and which of the prompt and of them each sees: bool[N, P + N]."""
+
+    start: int
+    end: int
+    sees: Tensor
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one prompt lies in row `row`, and its responses behind it."""
+
+    row: int
+    start: int
+    end: int
+    chunks: tuple[Chunk, ...]
+
+
+def place_group(row: int, start: int, prompt_tokens: int, response_tokens: Sequence[int]) -> Place:
+    """The place of a prompt with its responses, one behind the other, from token `start` of a row on."""
+    end = start + prompt_tokens
+    chunks: list[Chunk] = []
+    waiting: list[int] = []
+    at = end
+    for place, tokens in enumerate(response_tokens):
+        waiting.append(tokens)
+        last = place + 1 == len(response_tokens)
+        if last or sum(waiting) + response_tokens[place + 1] > CHUNK_TOKENS:
+            chunks.append(Chunk(at, at + sum(waiting), _sees(prompt_tokens, waiting)))
+            at += sum(waiting)
+            waiting = []
+    return Place(row, start, end, tuple(chunks))
+
+
+def on_device(places: Sequence[Place], device: torch.device) -> tuple[Place, ...]:
+    """The same places with their masks on `device`."""
+    return tuple(
+        Place(p.row, p.start, p.end, tuple(Chunk(c.start, c.end, c.sees.to(device)) for c in p.chunks)) for p in places
+    )
+
+
+def use_shared_prefix_attention(model: Any) -> None:
+    """Have a model attend by `shared_prefix_attention`; batches without places are not changed by it."""
+    AttentionInterface.register(SHARED_PREFIX, shared_prefix_attention)
+    AttentionMaskInterface.register(SHARED_PREFIX, sdpa_mask)
+    model.set_attn_implementation(SHARED_PREFIX)
+
+
+def shared_prefix_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    shared_prefixes: Sequence[Place] | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """An attention function of transformers: [B, H, T, D] to [B, T, H, D]; without `shared_prefixes` it is "sdpa"."""
+    if shared_prefixes is None:
+        attended: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+        return attended
+    groups = getattr(module, "num_key_value_groups", 1)
+    key, value = repeat_kv(key, groups), repeat_kv(value, groups)
+    rows = []
+    for row in range(len(query)):
+        parts = [
+            part
+            for place in shared_prefixes
+            if place.row == row
+            for part in _attend(place, query[row], key[row], value[row], options.get("scaling"))
+        ]
+        padding = query.shape[2] - sum(part.shape[1] for part in parts)
+        rows.append(torch.cat([*parts, query.new_zeros(query.shape[1], padding, query.shape[3])], dim=1))
+    return torch.stack(rows).transpose(1, 2).contiguous(), None
+
+
+def _attend(place: Place, query_HTD: Tensor, key_HTD: Tensor, value_HTD: Tensor, scaling: float | None) -> list[Tensor]:
+    """The outputs of a prompt and of its chunks of responses, in order: each [H, tokens, D]."""
+    prompt = slice(place.start, place.end)
+    outputs = [_sdpa(query_HTD[:, prompt], key_HTD[:, prompt], value_HTD[:, prompt], None, scaling)]
+    for chunk in place.chunks:
+        own = slice(chunk.start, chunk.end)
+        keys, values = (torch.cat([each[:, prompt], each[:, own]], dim=1) for each in (key_HTD, value_HTD))
+        outputs.append(_sdpa(query_HTD[:, own], keys, values, chunk.sees, scaling))
+    return outputs
+
+
+def _sdpa(query_HND: Tensor, key_HTD: Tensor, value_HTD: Tensor, sees: Tensor | None, scaling: float | None) -> Tensor:
+    """One call of the kernel; causal without a mask."""
+    mask = None if sees is None else sees[None, None]
+    attended = scaled_dot_product_attention(
+        query_HND[None], key_HTD[None], value_HTD[None], attn_mask=mask, is_causal=sees is None, scale=scaling
+    )
+    return attended[0]
+
+
+def _sees(prompt_tokens: int, response_tokens: Sequence[int]) -> Tensor:
+    """All of the prompt, and of the responses the own one up to itself: bool[N, P + N]."""
+    number_N = torch.repeat_interleave(torch.arange(len(response_tokens)), torch.tensor(response_tokens))
+    own = (number_N[:, None] == number_N) & torch.ones(len(number_N), len(number_N), dtype=torch.bool).tril()
+    return torch.cat([torch.ones(len(own), prompt_tokens, dtype=torch.bool), own], dim=1)

@@ -1,0 +1,72 @@
+"""From logits to decisions: a temperature that makes dev's probabilities honest, and the threshold for a target recall.
+
+Legend: n examples, B bins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from graph.types import Ints
+from train.selector.types import Bin
+
+Doubles = NDArray[np.float64]
+TEMPERATURES = (0.05, 20.0)
+EDGES_B = np.array([0.0, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+"""Narrow where most examples lie: one in forty is relevant."""
+
+
+def log_loss(logits_n: Doubles, label_n: Ints, temperature: float) -> float:
+    """−mean ln p(label) with p = σ(z / T): nats an example."""
+    signed_n = np.where(label_n == 1, 1.0, -1.0) * logits_n / temperature
+    return float(np.logaddexp(0, -signed_n).mean())
+
+
+def fit_temperature(logits_n: Doubles, label_n: Ints) -> float:
+    """The temperature with the lowest log loss (Guo et al. 2017, §4.2)."""
+    low, high = np.log(TEMPERATURES)
+    found = minimize_scalar(
+        lambda log_t: log_loss(logits_n, label_n, float(np.exp(log_t))), bounds=(low, high), method="bounded"
+    )
+    return float(np.exp(found.x))
+
+
+def threshold_for(probability_n: Doubles, label_n: Ints, target_recall: float) -> float:
+    """The highest threshold at which at least `target_recall` of the relevant examples are kept.
+
+    >>> threshold_for(np.array([0.9, 0.6, 0.4, 0.2]), np.array([1, 0, 1, 1]), 0.6)
+    0.4
+    """
+    relevant = np.sort(probability_n[label_n == 1])[::-1]
+    kept = int(np.ceil(target_recall * len(relevant) - 1e-9))
+    return float(relevant[max(kept, 1) - 1])
+
+
+def reliability(probability_n: Doubles, label_n: Ints) -> tuple[Bin, ...]:
+    """The bins that hold examples: mean probability beside the share that is relevant."""
+    place_n = np.clip(np.searchsorted(EDGES_B, probability_n, side="right") - 1, 0, len(EDGES_B) - 2)
+    rows = []
+    for place in np.unique(place_n).tolist():
+        own_n = place_n == place
+        means = float(probability_n[own_n].mean()), float(label_n[own_n].mean())
+        rows.append(Bin(float(EDGES_B[place]), float(EDGES_B[place + 1]), int(own_n.sum()), *means))
+    return tuple(rows)
+
+
+def calibration_error(bins: tuple[Bin, ...]) -> float:
+    """Expected calibration error (Guo et al. 2017, Eq. 3): Σ_B |B| / n · |share relevant − mean probability|."""
+    examples = sum(each.examples for each in bins)
+    return sum(each.examples * abs(each.share_relevant - each.mean_probability) for each in bins) / examples
+
+
+def kept_figures(probability_n: Doubles, label_n: Ints, threshold: float) -> dict[str, float]:
+    """Recall and precision of what reaches the threshold, and the share of all examples that does."""
+    kept_n = probability_n >= threshold
+    right = float(label_n[kept_n].sum())
+    return {
+        "recall": right / float(label_n.sum()),
+        "precision": right / max(float(kept_n.sum()), 1.0),
+        "kept": float(kept_n.mean()),
+    }

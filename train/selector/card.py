@@ -1,0 +1,68 @@
+"""The model card of a selector (README.md of its folder)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from train.selector.types import SelectorRecord
+
+ABOUT = """Gradient-boosted trees that say how likely it is that a proposition helps to answer a question, from what retrieval \
+knows of both. Made by `modegraph train selector`; no language model is called. Trees grow on train; dev stops them and sets \
+temperature and threshold; the figures of test are of questions, propositions and passages that were used for neither."""
+USE = """## Use
+
+`modegraph ask INDEX "question" --mode local --selector FOLDER` (and `eval retrieval --selector FOLDER`), with an index of the \
+same encoder. `selector.safetensors` holds the trees as plain arrays, all settings and figures stand in `selector.json`."""
+RANKING = """Mean average precision a question, over the propositions of the passages that it was published with; ± one \
+standard error of the mean difference."""
+
+
+def selector_card(record: SelectorRecord) -> str:
+    """Markdown with the front matter that model hubs read."""
+    facts = [
+        ("encoder", record.encoder),
+        *((f"data, {name}", fingerprint) for name, fingerprint in record.data.items()),
+        *((f"rows of {split}", f"{count:,}") for split, count in record.examples.items()),
+        ("trees", record.trees),
+        ("temperature", f"{record.temperature:.3f}"),
+        (f"threshold (recall {record.settings['target_recall']:g} on dev)", f"{record.threshold:.4f}"),
+        ("seconds of training", f"{record.train_seconds:.1f}"),
+    ]
+    ranked = [
+        (
+            each.dataset,
+            each.split,
+            each.questions,
+            f"{each.selector:.3f}",
+            f"{each.cosine:.3f}",
+            f"{each.selector - each.cosine:+.3f} ± {each.standard_error:.3f}",
+        )
+        for each in record.ranked
+    ]
+    bins = [
+        (f"{b.low:g} to {b.high:g}", f"{b.examples:,}", f"{b.mean_probability:.3f}", f"{b.share_relevant:.3f}")
+        for b in record.reliability
+    ]
+    sections = [
+        "---\nlibrary_name: modegraph\npipeline_tag: text-ranking\n---",
+        "# A light selector of propositions",
+        ABOUT,
+        table(("what", "value"), facts),
+        "## Ranking",
+        RANKING,
+        table(("data", "split", "questions", "selector", "cosine", "difference"), ranked),
+        "## Test",
+        table(("figure", "value"), [(name, f"{value:.4g}") for name, value in record.figures.items()]),
+        "## Reliability on test\n\n![reliability](reliability.png)",
+        table(("probability", "propositions", "mean probability", "share relevant"), bins),
+        "## Features\n\n" + ", ".join(f"`{name}`" for name in record.features) + ".",
+        USE,
+        "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)

@@ -1,0 +1,80 @@
+"""Gradient-boosted trees (scikit-learn's histogram trees), stopped early on dev, as the plain arrays that retrieval reads.
+
+Legend: n examples, F features, T trees, V nodes of all trees end to end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from graph.retrieve.classifier import Forest
+from train.selector.settings import SelectorSettings
+from train.selector.types import Examples
+
+
+def fit_trees(train: Examples, dev: Examples, settings: SelectorSettings) -> HistGradientBoostingClassifier:
+    """Trees on `train` by log loss, until dev's has not fallen for `patience_trees` trees; both weighted alike."""
+    trees = HistGradientBoostingClassifier(
+        learning_rate=settings.learning_rate,
+        max_iter=settings.max_trees,
+        max_leaf_nodes=settings.max_leaves,
+        min_samples_leaf=settings.min_examples_per_leaf,
+        l2_regularization=settings.l2,
+        early_stopping=True,
+        n_iter_no_change=settings.patience_trees,
+        scoring="loss",
+        tol=0.0,
+        random_state=settings.seed,
+    )
+    return trees.fit(
+        train.features_nF,
+        train.label_n,
+        sample_weight=weights(train, settings.positive_weight),
+        X_val=dev.features_nF,
+        y_val=dev.label_n,
+        sample_weight_val=weights(dev, settings.positive_weight),
+    )
+
+
+def weights(examples: Examples, positive_weight: float) -> NDArray[np.float64]:
+    """What each example counts for: [n]."""
+    return np.where(examples.label_n == 1, positive_weight, 1.0)
+
+
+def best_count(trees: HistGradientBoostingClassifier) -> int:
+    """How many trees had the lowest loss on dev; at least 1."""
+    return max(1, int(np.argmax(trees.validation_score_)))
+
+
+def to_forest(trees: HistGradientBoostingClassifier, count: int, positive_weight: float) -> Forest:
+    """The first `count` trees. A weight w of the relevant multiplies the odds by w; the base gives it back: −ln w."""
+    grown = [each[0].nodes for each in trees._predictors[:count]]
+    starts_T = np.cumsum([0, *(len(nodes) for nodes in grown[:-1])]).astype(np.int64)
+    feature, threshold, left, right, value = zip(*map(columns_of, grown, starts_T.tolist()), strict=True)
+    return Forest(
+        feature_V=np.concatenate(feature),
+        threshold_V=np.concatenate(threshold),
+        left_V=np.concatenate(left),
+        right_V=np.concatenate(right),
+        value_V=np.concatenate(value),
+        root_T=starts_T,
+        base=float(trees._baseline_prediction[0, 0]) - float(np.log(positive_weight)),
+        depth=int(max(nodes["depth"].max() for nodes in grown)),
+    )
+
+
+def columns_of(nodes: NDArray[Any], start: int) -> tuple[NDArray[Any], ...]:
+    """Feature, threshold, left, right and value of a tree's nodes, which stand from `start` on; a leaf leads to itself."""
+    leaf_V = nodes["is_leaf"].astype(bool)
+    self_V = start + np.arange(len(nodes), dtype=np.int64)
+    return (
+        np.where(leaf_V, 0, nodes["feature_idx"]).astype(np.int64),
+        np.where(leaf_V, 0, nodes["num_threshold"]).astype(np.float64),
+        np.where(leaf_V, self_V, start + nodes["left"].astype(np.int64)),
+        np.where(leaf_V, self_V, start + nodes["right"].astype(np.int64)),
+        nodes["value"].astype(np.float64),
+    )

@@ -1,0 +1,72 @@
+"""The nouns of selector training: examples as arrays, and what a finished run tells of itself.
+
+Legend: n examples (a question and a proposition each), F features, B bins of probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graph.types import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Examples:
+    """One split. `question_n` numbers the questions; `own_n` marks propositions of the passages that a question was published with."""
+
+    features_nF: Floats
+    label_n: Ints
+    question_n: Ints
+    own_n: NDArray[np.bool_]
+    dataset_n: Ints
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Mean average precision over the questions of a dataset, each over the propositions of its own passages.
+
+    `standard_error` is that of the mean difference between the selector and the cosine.
+    """
+
+    dataset: str
+    split: str
+    questions: int
+    selector: float
+    cosine: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class Bin:
+    """A row of the reliability table: the examples whose probability lies between `low` and `high`."""
+
+    low: float
+    high: float
+    examples: int
+    mean_probability: float
+    share_relevant: float
+
+
+@dataclass(frozen=True)
+class SelectorRecord:
+    """How a selector came to be, and its figures. `data` gives the fingerprint of each dataset by its folder's name."""
+
+    size: str
+    data: Mapping[str, str]
+    encoder: str
+    features: tuple[str, ...]
+    settings: Mapping[str, Any]
+    examples: Mapping[str, int]
+    trees: int
+    temperature: float
+    threshold: float
+    ranked: tuple[Ranked, ...]
+    figures: Mapping[str, float]
+    reliability: tuple[Bin, ...]
+    train_seconds: float
+    versions: Mapping[str, str]

@@ -127,7 +127,7 @@ def add_retrieval(app: typer.Typer, open_model: OpenModel) -> None:
             str | None, typer.Option(help="hf:PATH_OR_NAME or openai:NAME@URL, asked by the modes that can use one.")
         ] = None,
         selector: Annotated[
-            str, typer.Option(help="threshold or llm, in modes that choose propositions.")
+            str, typer.Option(help="threshold, llm or a trained one's folder, in modes that choose propositions.")
         ] = "threshold",
         reranker: Annotated[str, typer.Option(help="Cross-encoder for every mode: a folder or a hub name.")] = "",
         out: Annotated[

@@ -193,7 +193,7 @@ class Index:
 
 
 class EncoderSource:
-    """Loads the encoder once, when it is first needed, and refuses one that is not the index's own."""
+    """Loads the encoder once, when it is first needed, and refuses one whose fingerprint is not the index's."""
 
     def __init__(self, spec: str, fingerprint: str, folder: Path, open_by_spec: OpenEncoder) -> None:
         self._spec, self.fingerprint, self._folder, self._open = spec, fingerprint, folder, open_by_spec

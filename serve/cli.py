@@ -14,7 +14,10 @@ Where = Annotated[
     typer.Option(help="Only documents with KEY=VALUE (also != < <= > >=, and * in values); repeatable."),
 ]
 Unit = Annotated[str, typer.Option("--as", help="What statements and topics return: passages or propositions.")]
-Selector = Annotated[str, typer.Option(help="What chooses among propositions, where a mode does: threshold or llm.")]
+Selector = Annotated[
+    str,
+    typer.Option(help="What chooses among propositions, where a mode does: threshold, llm, or a trained one's folder."),
+]
 Reranker = Annotated[str, typer.Option(help="Cross-encoder that orders what was found: a folder or a hub name.")]
 ContextTokens = Annotated[
     int | None, typer.Option(help="The longest context, in the model's tokens; passages that do not fit are left out.")

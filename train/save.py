@@ -5,6 +5,7 @@ A run is written beside its place and renamed into it when whole, so a failed ru
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 
 import yaml
 from transformers import PreTrainedTokenizerBase
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer import TRAINER_STATE_NAME
 
 from graph.config import Settings
 from graph.errors import UserError
@@ -83,8 +84,16 @@ def last_checkpoint(folder: Path, settings: Settings) -> str | None:
     if is_main_process():
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(described, encoding="utf-8")
-    found = get_last_checkpoint(str(kept.parent))
-    return None if found is None else str(found)
+    whole = [checkpoint for checkpoint in kept.parent.glob("checkpoint-*") if _is_whole(checkpoint)]
+    return str(max(whole, key=lambda checkpoint: int(checkpoint.name.rpartition("-")[2]))) if whole else None
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    """Whether a checkpoint was written to its end: the trainer writes its state last, so a kill in the middle leaves none."""
+    try:
+        return "global_step" in json.loads((checkpoint / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
 
 
 def is_main_process() -> bool:

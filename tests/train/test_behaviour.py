@@ -129,6 +129,7 @@ def loss_and_gradient(
 
 
 @METHODS
+@settings(max_examples=40, deadline=None)
 @given(sizes=SIZES, seed=st.integers(0, 1000), shift=st.floats(-50, 50))
 def test_a_constant_of_its_own_in_each_group_changes_nothing(
     method: Method, sizes: list[int], seed: int, shift: float
@@ -151,6 +152,7 @@ def test_a_constant_of_its_own_in_each_group_changes_nothing(
 
 
 @METHODS
+@settings(max_examples=40, deadline=None)
 @given(sizes=SIZES, seed=st.integers(0, 1000))
 def test_order_of_responses_and_of_prompts_does_not_matter_and_gradients_follow_it(
     method: Method, sizes: list[int], seed: int
@@ -169,6 +171,7 @@ def test_order_of_responses_and_of_prompts_does_not_matter_and_gradients_follow_
     assert other_figures == pytest.approx(figures, abs=1e-5)
 
 
+@settings(deadline=None)
 @given(
     chosen=st.floats(-30, 30),
     rejected=st.floats(-30, 30),
@@ -535,7 +538,7 @@ AWKWARD = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(
     contents=st.lists(st.one_of(st.sampled_from(AWKWARD), st.text(max_size=12)), min_size=1, max_size=3),
     completion=st.one_of(st.sampled_from(["Here.", " Here.", "\n\nHere.\n"]), st.text(min_size=1, max_size=12)),

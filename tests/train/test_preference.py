@@ -28,6 +28,7 @@ from train.models import load_model, load_policy, load_tokenizer
 from train.objective import Objective, batch_loss
 from train.pairs import pair_trainer
 from train.preference import choice_trainer, read_choices, train_dpo, train_ms
+from train.save import last_checkpoint
 from train.settings import DpoSettings, LoraSettings, MsSettings, PreferenceSettings, SftSettings
 from train.sft import train_sft
 from train.types import read_run
@@ -249,6 +250,17 @@ def test_a_killed_run_goes_on_to_the_same_weights(base: Path, data: Path, tmp_pa
             told = [_without_clock(text) for text in told]
         assert told[0] == told[1], name
     assert not (tmp_path / "killed" / "checkpoints").exists() and not (tmp_path / "killed.partial").exists()
+
+
+def test_a_checkpoint_that_was_cut_off_is_passed_over(base: Path, data: Path, tmp_path: Path) -> None:
+    settings = MsSettings(**common(base, data, tmp_path / "run", save_steps=2))
+    assert last_checkpoint(tmp_path, settings) is None
+    for step, state in [(2, '{"global_step": 2}'), (10, '{"global_step": 10}'), (12, '{"glob'), (14, None)]:
+        folder = tmp_path / "checkpoints" / f"checkpoint-{step}"
+        folder.mkdir()
+        if state is not None:
+            (folder / "trainer_state.json").write_text(state)
+    assert last_checkpoint(tmp_path, settings) == str(tmp_path / "checkpoints" / "checkpoint-10")
 
 
 def _without_clock(text: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The settings of `modegraph train selector`. The defaults were chosen on the dev splits of two public sets (docs/log.md)."""
+"""The settings of `modegraph train selector`. The size of the trees was chosen on the dev splits of two public sets."""
 
 from __future__ import annotations
 

@@ -29,7 +29,9 @@ def settings(**changed: object) -> SelectorSettings:
 def test_the_arrays_are_a_twin_of_the_library(world: dict[str, Examples], leaves: int) -> None:
     grown = fit_trees(world["train"], world["dev"], settings(max_leaves=leaves, min_examples_per_leaf=5))
     forest = to_forest(grown, grown.n_iter_, 1.0)
-    features_nF = np.concatenate([world["test"].features_nF, np.float32([[-9.0] * 15, [9.0] * 15])])
+    features_nF = np.concatenate(
+        [world["test"].features_nF, np.full((1, 15), 9, np.float32), np.full((1, 15), -9, np.float32)]
+    )
     np.testing.assert_allclose(forest_logits(forest, features_nF), grown.decision_function(features_nF), atol=1e-9)
 
 

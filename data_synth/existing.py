@@ -15,6 +15,7 @@ from graph.answer import answer_messages
 from graph.errors import UserError
 from graph.ids import content_id
 from graph.jsonl import read_jsonl
+from graph.questions import split_by_hash
 from graph.types import Excerpt
 
 T = TypeVar("T")
@@ -86,9 +87,3 @@ def qa_feedback(row: Mapping[str, Any]) -> ResponseRow:
         sampling=Sampling(asked=len(row["responses"]), temperature=0.0, max_tokens=0, seed=0),
         policy="qa_feedback, four published responses",
     )
-
-
-def split_by_hash(key: str) -> str:
-    """train, dev or test for 80, 10 and 10 of 100 keys: always the same one for the same key."""
-    place = int(content_id("split", key)[:8], 16) % 10
-    return "dev" if place == 8 else "test" if place == 9 else "train"

@@ -17,7 +17,7 @@ from data_synth.check import check_by_model
 from data_synth.contexts import FindContexts, context_finder, draft_groups, gold_share
 from data_synth.controls import Control, Pool, make_control
 from data_synth.reasons import compose_reason, model_reasons
-from data_synth.support import Support, SupportMeter
+from data_synth.support import MeasureSupport, Support, SupportMeter
 from data_synth.types import Draft, Dropped, PreferenceRow
 from graph.answer import answer_messages, format_answer, parse_answer
 from graph.ids import content_id
@@ -52,9 +52,6 @@ class Reasoned:
     support: Support | None
 
 
-MeasureSupport = Callable[[Sequence[Draft], Sequence[str]], Sequence[Support]]
-"""Drafts and their reasonings to the support of each by its own context."""
-
 Check = Callable[[Sequence[Draft], Sequence[str]], Sequence[str]]
 """Drafts and their reasonings to why each is not good enough, "" for a good one: what a second model says."""
 
@@ -71,18 +68,13 @@ def preference_rows(
 
     Tokens of a context are counted by the first model, or by the index's encoder.
     """
-    meter = SupportMeter(index)
     by_rules = Reasoner(BY_RULES, lambda drafts: [compose_reason(draft, index.passages_of) for draft in drafts], False)
     reasoners = [Reasoner(model.name, partial(model_reasons, model=model)) for model in models] or [by_rules]
-
-    def measure(drafts: Sequence[Draft], reasons: Sequence[str]) -> list[Support]:
-        known = [f"{draft.question.text} {draft.answer}" for draft in drafts]
-        return meter.measure(reasons, [draft.excerpts for draft in drafts], known)
 
     count_tokens = models[0].count_tokens if models else index.count_tokens
     find_contexts = context_finder(index, settings, count_tokens)
     check = None if checker is None else partial(check_by_model, model=checker)
-    yield from make_rows(questions, find_contexts, reasoners, measure, controls, check)
+    yield from make_rows(questions, find_contexts, reasoners, SupportMeter(index).of_drafts, controls, check)
 
 
 def make_rows(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from data_synth.contexts import FindContexts, context_finder, draft_groups
 from data_synth.rewards import answer_reward, citation_reward, format_reward, length_reward, variety_reward
-from data_synth.support import MIN_NEARNESS, Support, SupportMeter
+from data_synth.support import MIN_NEARNESS, MeasureSupport, Support, SupportMeter
 from data_synth.types import Draft, Dropped, ResponseRow, Sampling
 from graph.answer import answer_messages, parse_answer, quote
 from graph.ids import content_id
@@ -28,7 +28,6 @@ TOO_FEW = "fewer than two distinct whole responses"
 PROMPTS_AT_ONCE = 16
 """Prompts whose responses are drawn together: enough to keep a server busy, and all that is held in memory."""
 
-Measure = Callable[[Sequence[Draft], Sequence[str]], Sequence[Support]]
 Judge = Callable[[Draft, Sequence[str]], Sequence[float]]
 """A draft and responses to it, to a reward of 0 to 1 each: a judging model."""
 
@@ -51,14 +50,8 @@ def response_rows(
     judge: Judge | None = None,
 ) -> Iterator[ResponseRow | Dropped]:
     """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are named)."""
-    meter = SupportMeter(index)
-
-    def measure(drafts: Sequence[Draft], reasons: Sequence[str]) -> list[Support]:
-        known = [f"{draft.question.text} {draft.answer}" for draft in drafts]
-        return meter.measure(reasons, [draft.excerpts for draft in drafts], known)
-
     find_contexts = context_finder(index, settings, policy.count_tokens)
-    yield from make_rows(questions, find_contexts, policy, sampling, measure, sizes, judge)
+    yield from make_rows(questions, find_contexts, policy, sampling, SupportMeter(index).of_drafts, sizes, judge)
 
 
 def make_rows(
@@ -66,7 +59,7 @@ def make_rows(
     find_contexts: FindContexts,
     policy: LanguageModel,
     sampling: Sampling,
-    measure: Measure,
+    measure: MeasureSupport,
     sizes: Sequence[int] = (),
     judge: Judge | None = None,
 ) -> Iterator[ResponseRow | Dropped]:
@@ -106,7 +99,7 @@ def response_seed(seed: int, draft: Draft, number: int) -> int:
 
 
 def _row(
-    drawn: Drawn, policy: LanguageModel, sampling: Sampling, measure: Measure, judge: Judge | None
+    drawn: Drawn, policy: LanguageModel, sampling: Sampling, measure: MeasureSupport, judge: Judge | None
 ) -> ResponseRow | Dropped:
     if len(drawn.responses) < 2:
         return Dropped(TOO_FEW)
@@ -128,7 +121,7 @@ def _row(
     )
 
 
-def rewards_of(drawn: Drawn, measure: Measure, judge: Judge | None) -> dict[str, tuple[float, ...]]:
+def rewards_of(drawn: Drawn, measure: MeasureSupport, judge: Judge | None) -> dict[str, tuple[float, ...]]:
     """Every component of every response. Nothing grounds a response where nothing is quoted: there all get 0."""
     draft, texts = drawn.draft, drawn.responses
     reasons = [parse_answer(text).reason or text for text in texts]

@@ -5,13 +5,14 @@ Legend: S sentences of a reasoning, N propositions of its context, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from data_synth.types import Draft
 from graph.answer import check_citations
 from graph.extract.names import find_names
 from graph.extract.support import words_of
@@ -40,11 +41,20 @@ class Support:
         return self.nearness >= MIN_NEARNESS and self.named >= MIN_NAMED
 
 
+MeasureSupport = Callable[[Sequence[Draft], Sequence[str]], Sequence[Support]]
+"""Drafts and their reasonings to the support of each by its own context."""
+
+
 @dataclass(frozen=True)
 class SupportMeter:
     """Measures reasonings against contexts of one index, whose propositions' vectors are there already."""
 
     index: Index
+
+    def of_drafts(self, drafts: Sequence[Draft], reasons: Sequence[str]) -> list[Support]:
+        """The support of each draft's reasoning by its own context (a MeasureSupport)."""
+        known = [f"{draft.question.text} {draft.answer}" for draft in drafts]
+        return self.measure(reasons, [draft.excerpts for draft in drafts], known)
 
     def measure(
         self, reasons: Sequence[str], contexts: Sequence[Sequence[Excerpt]], known: Sequence[str]

@@ -23,7 +23,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
     from eval.cli_lab import register as add_lab
 
     add_compare(app, open_model)
-    add_retrieval(app, open_model)
+    add_eval(app, open_model)
     add_demo(app)
     add_lab(app, open_model)
 
@@ -94,18 +94,24 @@ def read_context_size(text: str) -> int | None:
     return int(text)
 
 
-def add_retrieval(app: typer.Typer, open_model: OpenModel) -> None:
-    """`modegraph eval retrieval`, and the other commands of `eval`."""
+def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
+    """`modegraph eval …`."""
     from eval.cli_alignment import register as add_alignment
-    from eval.spread import SpreadingCommand
 
     commands = typer.Typer(help="Measure one part of the road on its own.", no_args_is_help=True)
     app.add_typer(commands, name="eval")
-    add_alignment(commands)
 
     @commands.callback()
     def group() -> None:
         """Measure one part of the road on its own."""
+
+    add_retrieval(commands, open_model)
+    add_alignment(commands)
+
+
+def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
+    """`modegraph eval retrieval`."""
+    from eval.spread import SpreadingCommand
 
     @commands.command(cls=SpreadingCommand)
     def retrieval(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from data_synth.rewards import word_f1
 from graph.answer import parse_answer
 
 CHOICES = ("yes", "no", "maybe")
@@ -44,10 +45,7 @@ def token_f1(answer: str, golds: Sequence[str]) -> float:
 
 
 def _bag_f1(answer: Sequence[str], gold: Sequence[str]) -> float:
-    if not answer or not gold:
-        return float(answer == gold)
-    shared = (Counter(answer) & Counter(gold)).total()
-    return 2 * shared / (len(answer) + len(gold))
+    return word_f1(answer, gold) if answer and gold else float(answer == gold)
 
 
 def read_choice(answer: str, choices: Sequence[str] = CHOICES) -> str:

@@ -11,12 +11,13 @@ from importlib.resources import files
 from itertools import islice
 from typing import Annotated
 
-from data_synth.questions.kept import Kept, id_of, split_of
+from data_synth.questions.kept import Kept, id_of
 from data_synth.questions.types import QuestionRow, Step, named_in
 from data_synth.types import Dropped
 from graph.answer import quote
 from graph.extract.support import best_span, share_supported
 from graph.prompting import quote_passage
+from graph.questions import split_by_hash
 from graph.retrieve.caller import Caller
 from graph.structured import ReplyModel, Sentence, at_most, plain
 from graph.types import LanguageModel, Passage
@@ -141,7 +142,7 @@ def _row(reply: WrittenQuestion, group: tuple[Passage, ...], hops: Sequence[int]
         answers=(answer,),
         kind="written",
         hops=len(steps),
-        split=split_of(text),
+        split=split_by_hash(text),
         chains=(steps,),
         bridges=(),
         writer=writer,

@@ -6,11 +6,12 @@ from random import Random
 
 from data_synth.questions.check import needs_all
 from data_synth.questions.comparing import comparison_questions, intersection_questions
-from data_synth.questions.kept import Kept, id_of, split_of
+from data_synth.questions.kept import Kept, id_of
 from data_synth.questions.reading import Readings, read_index
 from data_synth.questions.templates import Candidate, Template, bridge_questions
 from data_synth.questions.types import BY_TEMPLATES, QuestionRow, named_in
 from graph.index import Index
+from graph.questions import split_by_hash
 
 TEMPLATES: dict[str, Template] = {
     "bridge": bridge_questions,
@@ -45,7 +46,7 @@ def to_row(candidate: Candidate) -> QuestionRow | None:
         answers=(candidate.answer,),
         kind=candidate.kind,
         hops=len(steps),
-        split=split_of(text),
+        split=split_by_hash(text),
         chains=candidate.chains,
         bridges=tuple(dict.fromkeys(candidate.bridges)),
         writer=BY_TEMPLATES,

@@ -1,4 +1,4 @@
-"""What the two ways of making questions share: ids, splits, and keeping questions apart."""
+"""What the two ways of making questions share: ids, and keeping questions apart."""
 
 from collections import Counter
 
@@ -14,16 +14,6 @@ NEAR_DUPLICATE = 0.8
 def id_of(question: str) -> str:
     """The id of a question: a hash of its words."""
     return content_id("question", question)[:16]
-
-
-def split_of(question: str) -> str:
-    """train, dev or test (8 : 1 : 1), by the hash of the question.
-
-    >>> split_of("Who built the Lantern?") == split_of("Who built the Lantern?")
-    True
-    """
-    tenth = int(content_id("split", question)[:8], 16) % 10
-    return "test" if tenth == 9 else "dev" if tenth == 8 else "train"
 
 
 class Kept:

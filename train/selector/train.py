@@ -97,14 +97,14 @@ def describe(
         temperature=classifier.temperature,
         threshold=classifier.threshold,
         ranked=tuple(ranked),
-        figures=test_figures(classifier, splits["test"], probability["test"]) | {"ECE": calibration_error(bins)},
+        figures=held_out_figures(classifier, splits["test"], probability["test"]) | {"ECE": calibration_error(bins)},
         reliability=bins,
         train_seconds=seconds,
         versions={name: version(name) for name in LIBRARIES},
     )
 
 
-def test_figures(classifier: Classifier, test: Examples, probability_n: NDArray[np.float64]) -> dict[str, float]:
+def held_out_figures(classifier: Classifier, test: Examples, probability_n: NDArray[np.float64]) -> dict[str, float]:
     """Log loss beside that of knowing only how many are relevant, and what the threshold keeps."""
     logits_n = forest_logits(classifier.forest, test.features_nF)
     share = float(test.label_n.mean())

@@ -49,6 +49,7 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         opened_model = open_model(model, ledger) if model else None
         origin = {
             "Index": index.name,
+            "Encoder": opened.encoder_source.fingerprint,
             "Questions": questions.name,
             "Modes": ", ".join(chosen),
             "Tolerance": f"{tolerance:g}",

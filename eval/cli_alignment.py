@@ -30,16 +30,11 @@ def register(commands: typer.Typer) -> None:
         as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
         """Expected reward against KL to the reference: runs of several methods, K, strengths and seeds, at equal KL."""
-        from eval.alignment.measure import measure_runs
-        from eval.alignment.report import align, tables_as_text, to_json, write_alignment
+        from eval.alignment.report import align_runs, tables_as_text, to_json, write_alignment
         from eval.alignment.sample import Drawing
-        from train.data import read_responses
         from train.models import load_policy
 
-        rows = read_responses(data / f"{split}.jsonl")[:limit]
-        drawing = Drawing(samples, max_tokens, seed)
-        measured, reference = measure_runs(runs, rows, drawing, load_policy)
-        found = align(measured, reference, drawing)
+        found = align_runs(runs, data, split, limit, Drawing(samples, max_tokens, seed), load_policy)
         write_alignment(found, out)
         if as_json:
             print_json(to_json(found))

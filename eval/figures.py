@@ -5,6 +5,7 @@ retrieval evaluation, quality against time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from eval.metrics import bootstrap_mean
+from eval.statistics import bootstrap_mean
 from eval.types import Measure, PairScore
 
 if TYPE_CHECKING:
@@ -59,6 +60,13 @@ def save_figure(figure: Figure, file: Path) -> None:
     partial = file.with_name(file.name + ".partial")
     figure.savefig(partial, format="png", dpi=150, facecolor="white")
     partial.replace(file)
+
+
+def figure_png(figure: Figure) -> bytes:
+    """The figure as the bytes of a PNG."""
+    drawn = BytesIO()
+    figure.savefig(drawn, format="png", dpi=150, facecolor="white")
+    return drawn.getvalue()
 
 
 def _sums(scores: Sequence[PairScore]) -> tuple[list[float], list[float]]:

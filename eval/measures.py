@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from eval.metrics import (
     CHOICES,
-    Interval,
     accuracy,
     accuracy_per_class,
-    bootstrap_difference,
     majority_class,
     normalise,
 )
 from eval.rows import HeldOutRow
 from eval.score import reward_margin, reward_margin_per_token
+from eval.statistics import Interval, bootstrap_difference
 from eval.types import ChoiceScore, Measure, PairScore, PolicyResult, ScoredAnswer
 
 OfAnswer = Callable[[ScoredAnswer], float]

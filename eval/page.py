@@ -1,9 +1,10 @@
-"""The comparison as one HTML file that needs no other: inline style, the figure as a data URI, light and dark."""
+"""A report as one HTML file that needs no other: inline style, figures as data URIs, light and dark."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
 from eval.samples import Sample
@@ -35,28 +36,41 @@ pre { background: var(--band); padding: .75rem; border-radius: .4rem; font-size:
 EMPTY = '<span class="note">(nothing)</span>'
 
 
-def to_html(headline: str, tables: Sequence[Table], samples: Sequence[Sample], figure_png: bytes, caption: str) -> str:
+@dataclass(frozen=True)
+class Picture:
+    """A PNG of a report: the heading above it, its file beside the page, its bytes, and what it shows in a word and in a sentence."""
+
+    title: str
+    file: str
+    png: bytes
+    alt: str
+    caption: str
+
+
+def to_html(
+    title: str, headline: str, tables: Sequence[Table], pictures: Sequence[Picture], samples: Sequence[Sample] = ()
+) -> str:
     """The page; every text that comes from data or models is escaped."""
     parts = [
-        f"<h1>Comparison</h1><p>{escape(headline)}</p>",
+        f"<h1>{escape(title)}</h1><p>{escape(headline)}</p>",
         *(_table(table) for table in tables),
-        _figure(figure_png, caption),
-        "<h2>Answers side by side</h2>",
+        *(_picture(picture) for picture in pictures),
+        *(["<h2>Answers side by side</h2>"] if samples else []),
         *(_sample(sample) for sample in samples),
     ]
     body = "\n".join(parts)
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>modegraph: comparison</title><style>{STYLE}</style>"
+        f"<title>modegraph: {escape(title.lower())}</title><style>{STYLE}</style>"
     )
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
 
 
-def _figure(png: bytes, caption: str) -> str:
-    image = f"data:image/png;base64,{b64encode(png).decode('ascii')}"
+def _picture(picture: Picture) -> str:
+    image = f"data:image/png;base64,{b64encode(picture.png).decode('ascii')}"
     return (
-        f'<h2>Log-probabilities</h2><figure><img src="{image}" alt="Box plots of log π(y|x) per model">'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
+        f'<h2>{escape(picture.title)}</h2><figure><img src="{image}" alt="{escape(picture.alt)}">'
+        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
     )
 
 

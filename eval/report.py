@@ -1,4 +1,4 @@
-"""A comparison on disk: report.md, report.html, report.json, answers.jsonl and logps.png in one folder.
+"""A comparison on disk: report.md, report.html, report.json, answers.jsonl and its figures in one folder.
 
 The folder's files are replaced one by one by finished ones; anything else in it stays.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from eval.figures import draw_logps
-from eval.page import to_html
+from eval.page import Picture, to_html
 from eval.samples import Sample, samples_of
 from eval.tables import Table, tables_of
 from eval.types import Comparison
@@ -26,18 +26,34 @@ CAPTION = (
 )
 
 
-def write_report(comparison: Comparison, out: Path) -> None:
-    """Write all five files into `out`, which is made if it is missing."""
+@dataclass(frozen=True)
+class Appendix:
+    """What another measurement of the same runs adds to a report; `data` is what it adds to report.json."""
+
+    tables: tuple[Table, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def write_report(comparison: Comparison, out: Path, appendix: Appendix | None = None) -> None:
+    """Write all files into `out`, which is made if it is missing."""
     out.mkdir(parents=True, exist_ok=True)
-    tables, samples = tables_of(comparison), samples_of(comparison)
+    added = appendix or Appendix()
+    tables, samples = [*tables_of(comparison), *added.tables], samples_of(comparison)
     drawn = paper_pairs(comparison)
     scores = {each.policy.name: [each.scores[index] for index in drawn] for each in comparison.results}
     draw_logps(scores, f"{len(drawn)} held-out pairs", out / FIGURE)
-    figure = (out / FIGURE).read_bytes()
+    boxes = Picture(
+        "Log-probabilities", FIGURE, (out / FIGURE).read_bytes(), "Box plots of log π(y|x) per model", CAPTION
+    )
+    for picture in added.pictures:
+        (out / picture.file).write_bytes(picture.png)
+    pictures = [boxes, *added.pictures]
     write_jsonl(out / "answers.jsonl", answer_rows(comparison))
-    _write_text(out / "report.md", to_markdown(comparison, tables, samples))
-    _write_text(out / "report.html", to_html(headline(comparison), tables, samples, figure, CAPTION))
-    _write_text(out / "report.json", json.dumps(to_json(comparison), indent=2, ensure_ascii=False) + "\n")
+    _write_text(out / "report.md", to_markdown(comparison, tables, pictures, samples))
+    _write_text(out / "report.html", to_html("Comparison", headline(comparison), tables, pictures, samples))
+    written = to_json(comparison) | added.data
+    _write_text(out / "report.json", json.dumps(written, indent=2, ensure_ascii=False) + "\n")
 
 
 def paper_pairs(comparison: Comparison) -> list[int]:
@@ -93,16 +109,28 @@ def answer_rows(comparison: Comparison) -> Iterator[dict[str, Any]]:
             yield {"policy": result.policy.name, **gold, **asdict(answer)}
 
 
-def to_markdown(comparison: Comparison, tables: list[Table], samples: list[Sample]) -> str:
+def to_markdown(
+    comparison: Comparison, tables: Sequence[Table], pictures: Sequence[Picture], samples: Sequence[Sample]
+) -> str:
     """The report for a repository or a terminal."""
-    parts = ["# Comparison", escape_markdown(headline(comparison))]
-    for table in tables:
-        parts += [f"## {escape_markdown(table.title)}", markdown_table(table), escape_markdown(table.note)]
-    parts += ["## Log-probabilities", f"![Box plots of log π(y|x)]({FIGURE})", CAPTION, "## Answers side by side"]
+    parts = [
+        "# Comparison",
+        escape_markdown(headline(comparison)),
+        *sections(tables, pictures),
+        "## Answers side by side",
+    ]
     for sample in samples:
         parts.append(f"### {escape_markdown(sample.question)}")
         parts += [f"{escape_markdown(name)}:\n\n{_fenced(text)}" for name, text in sample.answers]
     return "\n\n".join(parts) + "\n"
+
+
+def sections(tables: Sequence[Table], pictures: Sequence[Picture]) -> Iterator[str]:
+    """Tables and pictures in Markdown, each under its heading."""
+    for table in tables:
+        yield from (f"## {escape_markdown(table.title)}", markdown_table(table), escape_markdown(table.note))
+    for picture in pictures:
+        yield from (f"## {picture.title}", f"![{picture.alt}]({picture.file})", picture.caption)
 
 
 def markdown_table(table: Table) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 
 from eval.figures import draw_retrieval
 from eval.measures import differences_of
-from eval.metrics import Interval, all_gold_at, ndcg_at, recall_at, reciprocal_rank
+from eval.metrics import all_gold_at, ndcg_at, recall_at, reciprocal_rank
+from eval.statistics import Interval
 from eval.tables import Table, figure, interval_text
 from eval.types import Measure
 from graph.console import say, track

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eval.metrics import Interval
+from eval.statistics import Interval
 from eval.types import Comparison, Measure, PolicyResult
 
 NONE = "–"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eval.metrics import Interval
 from eval.rows import HeldOutRow
+from eval.statistics import Interval
 from train.types import RunRecord
 
 

@@ -77,7 +77,7 @@ class SentenceEncoder:
 
 def open_encoder(spec: str) -> Encoder:
     """The encoder that `spec` names; UserError if it is neither on disk nor to be had from the hub."""
-    folder = _resolve(spec)
+    folder = encoder_folder(spec)
     if not (folder / TOKENIZER).is_file():
         raise UserError(f"encoder {spec!r}: no {TOKENIZER} in {folder}", "a SentenceTransformer folder", "name another")
     return SentenceEncoder(folder)
@@ -89,7 +89,7 @@ def unit_rows(vectors_ND: Floats) -> Floats:
     return (vectors_ND / np.where(norms_N > 0, norms_N, 1)).astype(np.float32)
 
 
-def _resolve(spec: str) -> Path:
+def encoder_folder(spec: str) -> Path:
     """The folder that holds the encoder; a hub name is looked up in the hub's cache and fetched if it is not there."""
     if spec == MINILM:
         try:

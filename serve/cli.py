@@ -1,4 +1,4 @@
-"""The commands of serving: `modegraph ask`."""
+"""The commands of serving: `modegraph ask`, `modegraph serve` and `modegraph mcp`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +8,8 @@ import typer
 from graph.console import print_json, say
 from graph.errors import UserError
 from graph.types import OpenModel
+from serve.cli_mcp import register_mcp
+from serve.cli_serve import serve_command
 
 Where = Annotated[
     list[str] | None,
@@ -19,6 +21,10 @@ Selector = Annotated[
     typer.Option(help="What chooses among propositions, where a mode does: threshold, llm, or a trained one's folder."),
 ]
 Reranker = Annotated[str, typer.Option(help="Cross-encoder that orders what was found: a folder or a hub name.")]
+Router = Annotated[
+    str,
+    typer.Option(help="What chooses the mode of --mode auto: a trained router's folder; by default a rule of thumb."),
+]
 ContextTokens = Annotated[
     int | None, typer.Option(help="The longest context, in the model's tokens; passages that do not fit are left out.")
 ]
@@ -27,7 +33,9 @@ MODES = "dense, lexical, hybrid, naive, hierarchy, walk, paths, local, global, s
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
-    """Add `ask` to the command line."""
+    """Add `ask`, `serve` and `mcp` to the command line."""
+    app.command("serve")(serve_command)
+    register_mcp(app, open_model)
 
     @app.command()
     def ask(
@@ -41,6 +49,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
             str | None, typer.Option(help="hf:PATH_OR_NAME or openai:NAME@URL; without one the evidence is shown.")
         ] = None,
         selector: Selector = "threshold",
+        router: Router = "",
         reranker: Reranker = "",
         max_context_tokens: ContextTokens = None,
         retrieve_only: Annotated[
@@ -69,6 +78,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
             "unit": unit,
             "where": where or (),
             "selector": selector,
+            "router": router,
             "reranker": reranker,
             "max_context_tokens": max_context_tokens,
         }

@@ -1,7 +1,9 @@
 """Stand-ins for what a model would say or compute; everything else in the tests is the real thing."""
 
 import json
+import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,6 +75,8 @@ class ChatServer:
     asked: list[dict[str, Any]] = field(default_factory=list)
     running: int = 0
     most_running: int = 0
+    cut_off: int = 0
+    """Streams that their reader left before the end."""
 
 
 Reply = Callable[[dict[str, Any], int], "str | tuple[int, str]"]
@@ -80,11 +84,14 @@ Reply = Callable[[dict[str, Any], int], "str | tuple[int, str]"]
 
 
 @contextmanager
-def chat_server(reply: Reply) -> Iterator[ChatServer]:
-    """Serve `reply` at an OpenAI-compatible address until the block ends."""
+def chat_server(reply: Reply, seconds_a_word: float = 0.0) -> Iterator[ChatServer]:
+    """Serve `reply` at an OpenAI-compatible address until the block ends; a stream comes word by word."""
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._send_json(200, json.dumps({"object": "list", "data": []}))
+
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with lock:
@@ -95,11 +102,29 @@ def chat_server(reply: Reply) -> Iterator[ChatServer]:
             made = reply(body, number)
             with lock:
                 state.running -= 1
-            status, data = (200, _chat_completion(body, made)) if isinstance(made, str) else made
+            if isinstance(made, str) and body.get("stream"):
+                self._send_stream(body, made)
+            else:
+                self._send_json(*((200, _chat_completion(body, made)) if isinstance(made, str) else made))
+
+        def _send_json(self, status: int, data: str) -> None:
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.end_headers()
             self.wfile.write(data.encode())
+
+        def _send_stream(self, body: dict[str, Any], text: str) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            try:
+                for chunk in _chat_chunks(body, text):
+                    self.wfile.write(f"data: {chunk}\n\n".encode())
+                    self.wfile.flush()
+                    time.sleep(seconds_a_word)
+            except OSError:
+                with lock:
+                    state.cut_off += 1
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass
@@ -115,8 +140,9 @@ def chat_server(reply: Reply) -> Iterator[ChatServer]:
 
 
 def _chat_completion(body: dict[str, Any], text: str) -> str:
-    cut = len(text.split()) > body["max_tokens"]
-    words = text.split()[: body["max_tokens"]] if cut else [text]
+    limit = body.get("max_tokens") or body["max_completion_tokens"]
+    cut = len(text.split()) > limit
+    words = text.split()[:limit] if cut else [text]
     message = {"role": "assistant", "content": " ".join(words)}
     return json.dumps(
         {
@@ -124,10 +150,28 @@ def _chat_completion(body: dict[str, Any], text: str) -> str:
             "object": "chat.completion",
             "created": 0,
             "model": body["model"],
-            "choices": [{"index": 0, "message": message, "finish_reason": "length" if cut else "stop"}],
+            "choices": [
+                {"index": choice, "message": message, "finish_reason": "length" if cut else "stop"}
+                for choice in range(body.get("n", 1))
+            ],
             "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
         }
     )
+
+
+def _chat_chunks(body: dict[str, Any], text: str) -> Iterator[str]:
+    """The same as a stream: a word a chunk for each choice, the end of each, the usage, and the sign that all is said."""
+    head = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
+    choices = range(body.get("n", 1))
+    for piece in re.findall(r"\s*\S+|\s+$", text):
+        for choice in choices:
+            yield json.dumps(
+                {**head, "choices": [{"index": choice, "delta": {"content": piece}, "finish_reason": None}]}
+            )
+    for choice in choices:
+        yield json.dumps({**head, "choices": [{"index": choice, "delta": {}, "finish_reason": "stop"}]})
+    yield json.dumps({**head, "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}})
+    yield "[DONE]"
 
 
 def asked_passage(body: dict[str, Any]) -> tuple[str, str]:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from eval.matrix.settings import MatrixSettings
 from graph.config import Settings, load_settings
+from serve.http.settings import ServerSettings
+from train.selector.settings import SelectorSettings
 from train.settings import DpoSettings, MsSettings, PreferenceSettings, RewardSettings, SftSettings, TinySettings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -18,6 +21,8 @@ KINDS: dict[str, type[Settings]] = {
     "ms": MsSettings,
     "dpo": DpoSettings,
     "reward": RewardSettings,
+    "selector": SelectorSettings,
+    "serve": ServerSettings,
 }
 LAUNCHERS = sorted((ROOT / "configs" / "accelerate").glob("*.yaml"))
 CONFIGS = sorted({*(ROOT / "configs").rglob("*.y*ml")} - {*LAUNCHERS})
@@ -36,13 +41,15 @@ SAME_IN_BOTH = (
 
 
 def kind_of(file: Path) -> type[Settings]:
-    """configs/train/ and configs/demo/ hold <stage>.yaml and <stage>-<model>.yaml."""
+    """configs/eval/ holds matrices, the others <stage>.yaml and <stage>-<model>.yaml."""
+    if file.parent.name == "eval":
+        return MatrixSettings
     return KINDS[file.stem.partition("-")[0]]
 
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.relative_to(ROOT).as_posix())
 def test_every_shipped_config_parses(file: Path) -> None:
-    assert file.parent.name in ("train", "demo"), "say here which class a new folder of configs is for"
+    assert file.parent.name in ("train", "demo", "serve", "eval"), "say here which class a new folder of configs is for"
     load_settings(kind_of(file), file)
 
 
@@ -112,7 +119,7 @@ def test_the_recipe_of_graphmpa_is_the_default() -> None:
 def test_the_papers_recipes_are_shipped(file: Path) -> None:
     """GraphMPA's in every config of pairs and of K = 8; EXO's: β_r = β_π = .5, learning rate 1e-6, 1 epoch, K = 4."""
     values = load_settings(kind_of(file), file).model_dump()
-    if file.stem.startswith("reward"):
+    if file.stem.startswith(("reward", "selector")):
         return
     recipe = (values["learning_rate"], values["epochs"], values["batch_size"] * values["gradient_accumulation"])
     assert recipe == ((1e-6, 1, 4) if "exo" in file.stem else (1e-5, 2, 4))

@@ -11,9 +11,9 @@ FOLDERS = ("graph", "data_synth", "train", "serve", "eval")
 MAY_IMPORT = {
     "graph": {"graph"},
     "data_synth": {"data_synth", "graph"},
-    "train": {"train", "data_synth.types", "data_synth.relevance.types", "graph"},
+    "train": {"train", "data_synth.types", "data_synth.relevance.types", "data_synth.route.types", "graph"},
     "serve": {"serve", "graph"},
-    "eval": {"eval", "graph", "serve", "train", "data_synth.rewards", "data_synth.types"},
+    "eval": {"eval", "graph", "serve", "train", "data_synth.relevance", "data_synth.rewards", "data_synth.types"},
 }
 LIGHT = {"typer", "graph.console", "graph.errors", "graph.types"}
 FILES = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]

@@ -10,6 +10,7 @@ import typer
 
 from graph.console import print_json, say
 from train.cli_export import register as register_export
+from train.cli_router import register as register_router
 from train.cli_score import register as register_score
 from train.cli_selector import register as register_selector
 
@@ -41,6 +42,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
     register_score(commands)
     register_export(commands)
     register_selector(commands)
+    register_router(commands)
     app.add_typer(commands, name="train")
 
 

@@ -24,7 +24,10 @@ def register(commands: typer.Typer) -> None:
         ] = None,
         out: Annotated[Path | None, typer.Option(help="Folder to save the selector in; must not exist yet.")] = None,
         size: Annotated[
-            str | None, typer.Option(help="light (default): trees over what retrieval knows, milliseconds a question.")
+            str | None,
+            typer.Option(
+                help="light (default): trees over what retrieval knows, milliseconds a question; cross: a cross-encoder after them."
+            ),
         ] = None,
         target_recall: Annotated[
             float | None, typer.Option(help="Share of the relevant propositions of dev that the threshold keeps.")
@@ -56,7 +59,8 @@ def register(commands: typer.Typer) -> None:
 
             print_json({"output": settings.output, **asdict(record)})
             return
-        say(f"saved {settings.output}: {record.trees} trees, {record.train_seconds:.1f} s")
+        read = f", {record.cross.pairs:,} pairs read" if record.cross is not None else ""
+        say(f"saved {settings.output}: {record.trees} trees{read}, {record.train_seconds:.1f} s")
         show(record)
 
 

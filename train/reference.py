@@ -26,17 +26,45 @@ LogpsOf = Callable[[Any, Sequence[Group]], Tensor]
 
 
 def reference_logps(model: Any, choices: Sequence[Choice], logps_of: LogpsOf, at_once: int) -> list[Tensor]:
-    """log π_ref of the responses of each choice, float32[K] on the CPU; `at_once` choices a forward pass."""
-    taken: list[Tensor] = []
+    """log π_ref of the responses of each choice, float32[K] on the CPU; a forward pass has as many responses as `at_once` choices.
+
+    Choices of one prompt go through together, so that small groups dealt from many responses do not read it again and again.
+    """
+    taken: dict[int, Tensor] = {}
     training = model.training
     model.eval()
-    batches = [choices[start : start + at_once] for start in range(0, len(choices), at_once)]
+    passes = shared_passes(choices, at_once * max((len(choice.group.responses) for choice in choices), default=1))
     with torch.no_grad():
-        for batch in track(batches, "reference log-probabilities", len(batches)):
-            logps_R = logps_of(model, [choice.group for choice in batch]).float().cpu()
-            taken += torch.split(logps_R, [len(choice.group.responses) for choice in batch])
+        for sharing in track(passes, "reference log-probabilities", len(passes)):
+            logps_R = logps_of(model, [merge([choices[number].group for number in numbers]) for numbers in sharing])
+            order = [number for numbers in sharing for number in numbers]
+            sizes = [len(choices[number].group.responses) for number in order]
+            taken |= zip(order, torch.split(logps_R.float().cpu(), sizes), strict=True)
     model.train(training)
-    return taken
+    return [taken[number] for number in range(len(choices))]
+
+
+def shared_passes(choices: Sequence[Choice], most_responses: int) -> list[list[list[int]]]:
+    """Forward passes of at most `most_responses`: in each, the numbers of the choices of one prompt stand together."""
+    passes: list[list[list[int]]] = []
+    free = 0
+    for number in sorted(range(len(choices)), key=lambda number: choices[number].group.prompt):
+        group = choices[number].group
+        if len(group.responses) > free:
+            passes.append([])
+            free = most_responses
+        free -= len(group.responses)
+        last = passes[-1]
+        if last and choices[last[-1][0]].group.prompt == group.prompt:
+            last[-1].append(number)
+        else:
+            last.append([number])
+    return passes
+
+
+def merge(groups: Sequence[Group]) -> Group:
+    """Groups of one prompt as one."""
+    return Group(groups[0].prompt, tuple(response for group in groups for response in group.responses))
 
 
 def kept_reference(

@@ -2,12 +2,15 @@
 
 Run: python -P benchmarks/experiments/alignment.py --model SFT_RUN --data RESPONSES [--json] [--seeds 3] [--steps 40] [--out DIR]. Every system learns from
 the same scored responses by the same number of steps from each seed, at several β_r, which is what makes its frontier; a batch
-has about as many responses for every K. Runs that are there already are not trained again, so an interrupted experiment goes on.
+has about as many responses for every K. Each system has the learning rate that suits it: of those given, the one with the highest reward on
+dev.jsonl, tried with a seed that is used for nothing else. Runs that are there already are not trained again, so an interrupted experiment goes on.
 """
 
 import argparse
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -23,58 +26,93 @@ from train.preference import train_dpo, train_ms
 from train.settings import DpoSettings, MsSettings
 from train.types import RECORD
 
-SYSTEMS = (("ms", 64), ("ms", 8), ("ms", 2), ("dpo", 64), ("dpo", 2))
+SYSTEMS = ("ms:64", "ms:8", "ms:2", "dpo:64", "dpo:2")
 REWARDS = {"correct": 1.0, "format": 0.5, "citations": 0.25}
 BETA = 0.2
 
 
-def train(arguments: argparse.Namespace, method: str, size: int, beta_reward: float, seed: int) -> Path:
+@dataclass(frozen=True)
+class Strength:
+    """What a run of a system may differ in: β_r, learning rate and seed."""
+
+    beta_reward: float
+    learning_rate: float
+    seed: int
+
+
+def train(arguments: argparse.Namespace, system: str, strength: Strength) -> Path:
     """One run of the grid, or what an earlier call left of it."""
-    output = arguments.out / f"{method}-k{size}-r{beta_reward:g}-s{seed}"
+    method, _, k = system.partition(":")
+    size = int(k)
+    name = f"{method}-k{size}-r{strength.beta_reward:g}-lr{strength.learning_rate:g}-s{strength.seed}"
+    output = arguments.out / name
     if (output / RECORD).exists():
         return output
     values = {
         "model": str(arguments.model),
         "data": str(arguments.data),
         "output": str(output),
-        "learning_rate": arguments.learning_rate,
+        "learning_rate": strength.learning_rate,
         "max_steps": arguments.steps,
         "warmup_share": 0.1,
         "batch_size": max(1, arguments.responses_a_step // size),
         "beta": BETA,
-        "beta_reward": beta_reward,
+        "beta_reward": strength.beta_reward,
         "responses": size,
         "rewards": REWARDS,
-        "seed": seed,
+        "seed": strength.seed,
         "logging_steps": 5,
-        "reference_cache": str(arguments.out / f"reference-k{size}-s{seed}.safetensors"),
+        "reference_cache": str(arguments.out / f"reference-k{size}-s{strength.seed}.safetensors"),
     }
-    say(f"training {output.name}")
+    say(f"training {name}")
     train_ms(MsSettings(**values)) if method == "ms" else train_dpo(DpoSettings(**values))
     return output
 
 
-def main() -> int:
+def choose_rate(arguments: argparse.Namespace, system: str) -> float:
+    """The learning rate of highest reward on dev.jsonl, at the middle β_r."""
+    if len(arguments.learning_rates) == 1:
+        return float(arguments.learning_rates[0])
+    middle = sorted(arguments.beta_rewards)[len(arguments.beta_rewards) // 2]
+    tries = [Strength(middle, rate, arguments.seeds) for rate in arguments.learning_rates]
+    folders = [train(arguments, system, each) for each in tries]
+    measured, _ = measure_runs(folders, read_responses(arguments.data / "dev.jsonl"), drawing(arguments), load_policy)
+    best, strength = max(zip(measured, tries, strict=True), key=lambda pair: pair[0].reward)
+    told = ", ".join(f"{each.learning_rate:g}: {run.reward:.4f}" for run, each in zip(measured, tries, strict=True))
+    say(f"{best.system}: learning rate {strength.learning_rate:g} (reward on dev {told})")
+    return strength.learning_rate
+
+
+def drawing(arguments: argparse.Namespace) -> Drawing:
+    """How samples are drawn for every measurement."""
+    return Drawing(arguments.samples, arguments.max_tokens, 0)
+
+
+def parse(given: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="the SFT run that the responses were drawn from")
-    parser.add_argument("--data", type=Path, required=True, help="scored responses: train.jsonl and test.jsonl")
+    parser.add_argument("--data", type=Path, required=True, help="scored responses: train, dev and test.jsonl")
     parser.add_argument("--out", type=Path, default=Path("alignment"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--learning-rate", type=float, default=1e-4)
+    parser.add_argument("--learning-rates", type=float, nargs="+", default=[1e-4, 3e-4, 1e-3])
     parser.add_argument("--responses-a-step", type=int, default=64)
     parser.add_argument("--beta-rewards", type=float, nargs="+", default=[0.2, 0.6, 2.0])
-    parser.add_argument("--systems", nargs="+", default=[f"{method}:{size}" for method, size in SYSTEMS])
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), help="METHOD:K; differences are from the first")
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--max-tokens", type=int, default=96)
     parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    systems = [(system.partition(":")[0], int(system.partition(":")[2])) for system in arguments.systems]
-    grid = product(systems, range(arguments.seeds), arguments.beta_rewards)
-    folders = [train(arguments, method, size, beta_reward, seed) for (method, size), seed, beta_reward in grid]
-    drawing = Drawing(arguments.samples, arguments.max_tokens, 0)
-    measured, reference = measure_runs(folders, read_responses(arguments.data / "test.jsonl"), drawing, load_policy)
-    found = align(measured, reference, drawing)
+    return parser.parse_args(given)
+
+
+def main() -> int:
+    arguments = parse()
+    rates = {system: choose_rate(arguments, system) for system in arguments.systems}
+    grid = product(arguments.systems, range(arguments.seeds), arguments.beta_rewards)
+    folders = [train(arguments, system, Strength(beta, rates[system], seed)) for system, seed, beta in grid]
+    rows = read_responses(arguments.data / "test.jsonl")
+    found = align(*measure_runs(folders, rows, drawing(arguments), load_policy), drawing(arguments))
     write_alignment(found, arguments.out)
     print(json.dumps(to_json(found)) if arguments.json else tables_as_text(found))
     return 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from data_synth.relevance.split import split_questions
 from data_synth.relevance.types import FEATURE_DIGITS, Asked
-from data_synth.route.runs import Runs, Track, best_mode, by_cost, run_modes
+from data_synth.route.runs import DIGITS, Runs, Track, best_mode, by_cost, run_modes
 from data_synth.route.types import RouteRow
 from data_synth.types import Dropped
 from graph.retrieve.query import Query
@@ -40,13 +41,15 @@ def route_rows(
     cheap_first = by_cost(runs)
     vectors_QD = index.encode_queries([each.question.text for each in measurable])
     for each, of_question, vector_D in zip(measurable, runs, vectors_QD, strict=True):
-        values = query_features(index, Query(each.question.text, vector_D))
-        yield make_row(
-            each, split[each.question.id], of_question, best_mode(of_question, cheap_first, tolerance), values
-        )
+        query = Query(each.question.text, vector_D)
+        started = time.perf_counter()
+        values = query_features(index, query)
+        seconds = time.perf_counter() - started
+        best = best_mode(of_question, cheap_first, tolerance)
+        yield make_row(each, split[each.question.id], of_question, best, values, 1000 * seconds)
 
 
-def make_row(each: Asked, split: str, runs: Runs, best: str, features_F: Floats) -> RouteRow:
+def make_row(each: Asked, split: str, runs: Runs, best: str, features_F: Floats, features_ms: float) -> RouteRow:
     """The row of one question."""
     return RouteRow(
         id=each.question.id,
@@ -56,4 +59,5 @@ def make_row(each: Asked, split: str, runs: Runs, best: str, features_F: Floats)
         best_mode=best,
         runs=runs,
         features=tuple(round(float(value), FEATURE_DIGITS) for value in features_F),
+        features_ms=round(features_ms, DIGITS),
     )

@@ -29,7 +29,7 @@ class Run:
 class RouteRow:
     """One question: what every mode did for it, and the cheapest mode within the tolerance of the best.
 
-    `features` are in the order of QUERY_FEATURES.
+    `features` are in the order of QUERY_FEATURES; making them took `features_ms` milliseconds.
     """
 
     id: str
@@ -39,6 +39,7 @@ class RouteRow:
     best_mode: str
     runs: Mapping[str, Run]
     features: tuple[float, ...]
+    features_ms: float
 
 
 def route_to_json(row: RouteRow) -> dict[str, Any]:
@@ -51,6 +52,7 @@ def route_to_json(row: RouteRow) -> dict[str, Any]:
         "best_mode": row.best_mode,
         "runs": {mode: asdict(run) for mode, run in row.runs.items()},
         "query_features": dict(zip(QUERY_FEATURES, row.features, strict=True)),
+        "features_ms": row.features_ms,
     }
 
 
@@ -64,6 +66,7 @@ def route_from_json(row: Mapping[str, Any]) -> RouteRow:
         best_mode=row["best_mode"],
         runs={mode: Run(**run) for mode, run in row["runs"].items() if run is not None},
         features=tuple(float(row["query_features"][name]) for name in QUERY_FEATURES),
+        features_ms=float(row["features_ms"]),
     )
 
 
@@ -75,9 +78,8 @@ def route_schema() -> pa.Schema:
     run = pa.struct([("recall_at_5", pa.float32()), ("milliseconds", pa.float32()), ("tokens", pa.int64())])
     texts = [(name, text) for name in ("id", "question", "kind", "split", "best_mode")]
     features = pa.struct([(name, pa.float32()) for name in QUERY_FEATURES])
-    return pa.schema(
-        [*texts, ("runs", pa.struct([(mode, run) for mode in get_args(Mode)])), ("query_features", features)]
-    )
+    runs = pa.struct([(mode, run) for mode in get_args(Mode)])
+    return pa.schema([*texts, ("runs", runs), ("query_features", features), ("features_ms", pa.float32())])
 
 
 def route_problems(row: RouteRow) -> list[str]:
@@ -96,6 +98,8 @@ def route_problems(row: RouteRow) -> list[str]:
             problems.append(f"recall_at_5 of {mode} is {run.recall_at_5}, expected 0 to 1")
         if not 0 <= run.milliseconds < float("inf") or run.tokens < 0:
             problems.append(f"{mode} took {run.milliseconds} ms and {run.tokens} tokens, expected 0 or more")
+    if not 0 <= row.features_ms < float("inf"):
+        problems.append(f"features_ms is {row.features_ms}, expected 0 or more")
     return problems + not_finite(QUERY_FEATURES, row.features)
 
 
@@ -106,7 +110,7 @@ FORM: Form[RouteRow] = Form(
         "For every question, Recall@5 of its gold documents, milliseconds and model tokens of each mode, and `best_mode`: of the modes "
         "within the tolerance of the question's best recall, the cheapest. Cheap is what asks a model for fewer tokens over all "
         "questions, and of equals what has the lower median of milliseconds. `query_features` are what a router can know before it "
-        "chooses. Questions with a common gold document are in one split."
+        "chooses, and `features_ms` how long making them takes. Questions with a common gold document are in one split."
     ),
     to_json=route_to_json,
     from_json=route_from_json,

@@ -82,15 +82,24 @@ def reward_of(text: str, row: ResponseRow, weights: Mapping[str, float]) -> floa
 
 
 def common_weights(folders: Sequence[Path], records: Sequence[RunRecord]) -> dict[str, float]:
-    """The weights of rewards that all runs were trained with; UserError when they differ, or none can be measured."""
-    first = dict(records[0].settings.get("rewards", {}))
-    for folder, record in zip(folders, records, strict=True):
-        if dict(record.settings.get("rewards", {})) != first:
-            found = f"{folder}: rewards {record.settings.get('rewards')}, not {first}"
+    """The weights of rewards that the runs on scored responses were trained with: runs on pairs know none, and follow.
+
+    Runs on pairs alone are rewarded for correct answers. UserError when weights differ, or none of them can be measured.
+    """
+    told = [
+        (folder, dict(record.settings.get("rewards") or {})) for folder, record in zip(folders, records, strict=True)
+    ]
+    given = [(folder, weights) for folder, weights in told if weights]
+    if not given:
+        return {"correct": 1.0}
+    first = given[0][1]
+    for folder, weights in given:
+        if weights != first:
+            found = f"{folder}: rewards {weights}, not {first}"
             raise UserError(found, "runs that were trained for the same reward", "compare runs of one reward")
     if not set(first) & set(REWARDS):
         raise UserError(
-            f"{folders[0]}: rewards {first}", f"at least one of {', '.join(REWARDS)}", "train with another reward"
+            f"{given[0][0]}: rewards {first}", f"at least one of {', '.join(REWARDS)}", "train with another reward"
         )
     return first
 

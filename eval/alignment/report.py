@@ -11,12 +11,17 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from eval.alignment.frontier import equal_kl, of_system
+from eval.alignment.measure import Load, measure_runs
 from eval.alignment.sample import Drawing
 from eval.alignment.types import AtEqualKl, MeasuredRun, PromptFigures
-from eval.figures import save_figure
-from eval.report import escape_markdown, markdown_table
+from eval.figures import figure_png
+from eval.page import Picture, to_html
+from eval.report import Appendix, escape_markdown, sections
 from eval.tables import Table, as_text
 from graph.jsonl import write_json
+from train.data import read_responses
+
+FRONTIER = "frontier.png"
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,14 @@ class Alignment:
 def align(runs: Sequence[MeasuredRun], reference: Sequence[PromptFigures], drawing: Drawing) -> Alignment:
     """The measurement with its comparison at equal KL."""
     return Alignment(tuple(runs), tuple(reference), drawing, tuple(equal_kl(runs, [one.reward for one in reference])))
+
+
+def align_runs(
+    folders: Sequence[Path], data: Path, split: str, limit: int | None, drawing: Drawing, load: Load
+) -> Alignment:
+    """The runs measured on the (first) prompts of a split of scored responses, and compared at equal KL."""
+    rows = read_responses(data / f"{split}.jsonl")[:limit]
+    return align(*measure_runs(folders, rows, drawing, load), drawing)
 
 
 def runs_table(found: Alignment) -> Table:
@@ -117,14 +130,28 @@ def to_json(found: Alignment) -> dict[str, Any]:
 
 
 def write_alignment(found: Alignment, out: Path) -> None:
-    """alignment.json, alignment.md and frontier.png into `out`."""
+    """alignment.json, alignment.md, alignment.html and frontier.png into `out`."""
     out.mkdir(parents=True, exist_ok=True)
+    made = as_appendix(found)
     write_json(out / "alignment.json", to_json(found))
-    draw_frontiers(found, out / "frontier.png")
-    parts = ["# Alignment", "![frontiers](frontier.png)"]
-    for table in (equal_table(found), runs_table(found)):
-        parts += [f"## {table.title}", markdown_table(table), escape_markdown(table.note)]
+    for picture in made.pictures:
+        (out / picture.file).write_bytes(picture.png)
+    parts = ["# Alignment", escape_markdown(verdict(found)), *sections(made.tables, made.pictures)]
     (out / "alignment.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    page = to_html("Alignment", verdict(found), made.tables, made.pictures)
+    (out / "alignment.html").write_text(page, encoding="utf-8")
+
+
+def as_appendix(found: Alignment) -> Appendix:
+    """The measurement as a part of a report."""
+    frontier = Picture(
+        "Reward against KL",
+        FRONTIER,
+        draw_frontiers(found),
+        "Expected reward against KL to the reference",
+        "Expected reward against KL to the reference on held-out prompts: a colour a system, a line a seed, a dot a run.",
+    )
+    return Appendix((equal_table(found), runs_table(found)), (frontier,), {"alignment": to_json(found)})
 
 
 def tables_as_text(found: Alignment) -> str:
@@ -132,8 +159,8 @@ def tables_as_text(found: Alignment) -> str:
     return "\n\n".join(f"{as_text(table)}\n{table.note}" for table in (runs_table(found), equal_table(found)))
 
 
-def draw_frontiers(found: Alignment, file: Path) -> None:
-    """Write a PNG: reward against KL, a line a system and seed, from the reference on."""
+def draw_frontiers(found: Alignment) -> bytes:
+    """A PNG: reward against KL, a line a system and seed, from the reference on."""
     figure = Figure(figsize=(7.5, 5.0), layout="constrained")
     axes = figure.subplots()
     start = (0.0, fmean(one.reward for one in found.reference))
@@ -150,7 +177,7 @@ def draw_frontiers(found: Alignment, file: Path) -> None:
     axes.legend(frameon=False, fontsize=9)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    save_figure(figure, file)
+    return figure_png(figure)
 
 
 def _figures(figures: Sequence[PromptFigures]) -> tuple[str, ...]:

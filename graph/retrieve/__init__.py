@@ -1,7 +1,7 @@
 """Every retrieval strategy behind one signature: (index, query, settings) -> Evidence. Scoring belongs to eval/."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import get_args
 
@@ -9,40 +9,13 @@ from graph.errors import UserError
 from graph.index import Index
 from graph.retrieve.auto import retrieve_auto
 from graph.retrieve.caller import Caller, Spent
-from graph.retrieve.dense import retrieve_dense
-from graph.retrieve.global_mode import retrieve_global
-from graph.retrieve.hierarchy import retrieve_hierarchy
-from graph.retrieve.hybrid import retrieve_hybrid
-from graph.retrieve.lexical import retrieve_lexical
-from graph.retrieve.local import retrieve_local
-from graph.retrieve.naive import retrieve_naive
-from graph.retrieve.paths import retrieve_paths
-from graph.retrieve.plan import retrieve_plan
 from graph.retrieve.query import Query
 from graph.retrieve.rerank import RERANK_DEPTH, open_reranker, rerank
 from graph.retrieve.settings import Mode, RetrieveSettings
-from graph.retrieve.statements import retrieve_statements
-from graph.retrieve.topics import retrieve_topics
-from graph.retrieve.walk import retrieve_walk
+from graph.retrieve.strategies import DIRECT_STRATEGIES, Strategy
 from graph.types import Evidence, LanguageModel, Trace
 
-Strategy = Callable[[Index, Query, RetrieveSettings], Evidence]
-
-STRATEGIES: dict[Mode, Strategy] = {
-    "dense": retrieve_dense,
-    "lexical": retrieve_lexical,
-    "hybrid": retrieve_hybrid,
-    "naive": retrieve_naive,
-    "hierarchy": retrieve_hierarchy,
-    "walk": retrieve_walk,
-    "paths": retrieve_paths,
-    "local": retrieve_local,
-    "global": retrieve_global,
-    "statements": retrieve_statements,
-    "topics": retrieve_topics,
-    "plan": retrieve_plan,
-    "auto": retrieve_auto,
-}
+STRATEGIES: dict[Mode, Strategy] = {**DIRECT_STRATEGIES, "auto": retrieve_auto}
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 __all__ = ["MODES", "RetrieveSettings", "retrieve", "retrieve_many"]

@@ -1,42 +1,47 @@
-"""`auto`: which mode a question is for, by a rule of thumb that can be read in a minute.
+"""`auto`: which mode a question is for, by a trained router, or by a rule of thumb that can be read in a minute.
 
-A question about the whole collection says so ("what themes recur", "overall", "summarise") and calls no document by name; all
-others are for `walk`.
+The rule: a question about the whole collection says so ("what themes recur", "overall", "summarise") and calls no document by
+name; all others are for `walk`.
 """
 
-import re
 from dataclasses import replace
 
 from graph.index import Index
-from graph.retrieve.global_mode import retrieve_global
-from graph.retrieve.hierarchy import retrieve_hierarchy
+from graph.retrieve.broad import broad_sign
 from graph.retrieve.query import Query
-from graph.retrieve.settings import RetrieveSettings
-from graph.retrieve.titles import named_documents
-from graph.retrieve.walk import retrieve_walk
+from graph.retrieve.query_features import query_features
+from graph.retrieve.router import Route, check_same_encoder, find_route
+from graph.retrieve.router_file import open_router
+from graph.retrieve.settings import Mode, RetrieveSettings
+from graph.retrieve.strategies import DIRECT_STRATEGIES
 from graph.types import Evidence
-
-_BROAD = re.compile(
-    r"\b(themes|topics|trends|patterns|overview|overall|summar(?:y|i[sz]e)|in general|recurring"
-    r"|(?:main|key) (?:ideas?|points?|findings|messages?|arguments?|lessons?|takeaways?))\b",
-    re.IGNORECASE,
-)
 
 
 def retrieve_auto(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """What the mode for this question finds; the trace says which one, and why."""
+    """What the mode for this question finds; the trace says which one, and why. UserError for a router of another encoder."""
+    route = learned_route(index, query, settings.router) if settings.router else rule_of_thumb(index, query)
+    asked = query if route.asks_model else replace(query, model=None)
+    evidence = DIRECT_STRATEGIES[route.mode](index, asked, settings)
+    return replace(evidence, trace=replace(evidence.trace, steps=(route.why, *evidence.trace.steps)))
+
+
+def learned_route(index: Index, query: Query, spec: str) -> Route:
+    """The mode that the router in the folder or hub name `spec` chooses. Its modes get the model only if they were measured with one."""
+    router = open_router(spec)
+    check_same_encoder(router, index)
+    return find_route(router, query_features(index, query), query.model is not None)
+
+
+def rule_of_thumb(index: Index, query: Query) -> Route:
+    """The mode that the question's words speak for."""
     sign = broad_sign(index, query.text)
-    if not sign:
-        chosen, why, find = "walk", "the question asks for something specific", retrieve_walk
-    elif query.model is not None:
-        chosen, why, find = "global", f"“{sign}” asks about the whole, and there is a model", retrieve_global
-    else:
-        chosen, why, find = "hierarchy", f"“{sign}” asks about the whole", retrieve_hierarchy
-    evidence = find(index, query, settings)
-    return replace(evidence, trace=replace(evidence.trace, steps=(f"{chosen}, because {why}", *evidence.trace.steps)))
+    mode = mode_by_rule(bool(sign), query.model is not None)
+    why = f"“{sign}” asks about the whole" if sign else "the question asks for something specific"
+    return Route(mode, True, f"{mode}, because {why}" + (", and there is a model" if mode == "global" else ""))
 
 
-def broad_sign(index: Index, question: str) -> str:
-    """The words by which a question asks about the whole collection; "" when it has none, or names a document."""
-    found = _BROAD.search(question)
-    return found[0] if found and not named_documents(index, question) else ""
+def mode_by_rule(broad: bool, has_model: bool) -> Mode:
+    """`walk`, but for broad questions `global` with a model and `hierarchy` without."""
+    if not broad:
+        return "walk"
+    return "global" if has_model else "hierarchy"

@@ -7,7 +7,7 @@ Legend: n propositions, F features, T trees, V nodes of all trees end to end.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,7 +29,7 @@ FORMAT = "modegraph selector, light, 1"
 HEADER = "selector"
 """The one key of the file's metadata; its value is JSON, so that equal selectors are equal bytes."""
 MAX_DEPTH = 64
-NODE_COLUMNS = ("feature_V", "left_V", "right_V", "root_T")
+FOREST_ARRAYS = ("feature_V", "threshold_V", "left_V", "right_V", "value_V", "root_T")
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,26 @@ def forest_logits(forest: Forest, features_nF: Floats) -> NDArray[np.float64]:
     return np.asarray(forest.base + forest.value_V[node_nT].sum(axis=1))
 
 
+def forest_arrays(forest: Forest) -> dict[str, NDArray[Any]]:
+    """A forest's arrays by name, as a file holds them; its base and depth are numbers for the header."""
+    return {name: getattr(forest, name) for name in FOREST_ARRAYS}
+
+
+def forest_of(arrays: Mapping[str, NDArray[Any]], base: float, depth: int, features: int) -> Forest:
+    """The inverse of `forest_arrays`; ValueError unless every step from every node leads to a node, and every feature is one."""
+    forest = Forest(**arrays, base=base, depth=depth)
+    nodes = len(forest.value_V)
+    limits = {"feature_V": features, "left_V": nodes, "right_V": nodes, "root_T": nodes}
+    for name, limit in limits.items():
+        column: Ints = arrays[name]
+        if column.ndim != 1 or column.dtype != np.int64 or not len(column) or column.min() < 0 or column.max() >= limit:
+            raise ValueError(f"{name} points outside")
+    per_node = (forest.feature_V, forest.threshold_V, forest.left_V, forest.right_V)
+    if any(column.shape != (nodes,) for column in per_node) or not 0 <= depth <= MAX_DEPTH:
+        raise ValueError("columns of different lengths, or trees without end")
+    return forest
+
+
 def relevance(classifier: Classifier, features_nF: Floats) -> NDArray[np.float64]:
     """The probability of each proposition, given its FEATURES, to be relevant: [n]."""
     return probabilities(forest_logits(classifier.forest, features_nF), classifier.temperature)
@@ -88,26 +108,23 @@ def relevance(classifier: Classifier, features_nF: Floats) -> NDArray[np.float64
 
 def check_same_encoder(classifier: Classifier, index: Index) -> None:
     """UserError when the index has another encoder than the one whose cosines the selector learned from."""
+    check_encoder("selector", classifier.encoder, index, "`modegraph synth relevance`")
+
+
+def check_encoder(what: str, encoder: str, index: Index, data: str) -> None:
+    """UserError when the index has another encoder than the one that `what` was trained with, on what `data` makes."""
     own = index.encoder_source.fingerprint
-    if classifier.encoder != own:
+    if encoder != own:
         raise UserError(
-            f"the selector was trained with encoder {classifier.encoder[:12]}, {index.folder} has {own[:12]}",
-            "a selector for the encoder of the index",
-            "train one on `modegraph synth relevance` of an index with this encoder, or use --selector threshold",
+            f"the {what} was trained with encoder {encoder[:12]}, {index.folder} has {own[:12]}",
+            f"a {what} for the encoder of the index",
+            f"train one on {data} of an index with this encoder, or leave out --{what}",
         )
 
 
 def save_selector(folder: Path, classifier: Classifier) -> None:
     """Write SELECTOR_FILE into `folder`."""
     forest = classifier.forest
-    arrays = {
-        "feature_V": forest.feature_V,
-        "threshold_V": forest.threshold_V,
-        "left_V": forest.left_V,
-        "right_V": forest.right_V,
-        "value_V": forest.value_V,
-        "root_T": forest.root_T,
-    }
     header = {
         "format": FORMAT,
         "features": FEATURES,
@@ -117,7 +134,7 @@ def save_selector(folder: Path, classifier: Classifier) -> None:
         "temperature": classifier.temperature,
         "threshold": classifier.threshold,
     }
-    save_file(arrays, folder / SELECTOR_FILE, {HEADER: json.dumps(header)})
+    save_file(forest_arrays(forest), folder / SELECTOR_FILE, {HEADER: json.dumps(header)})
 
 
 def open_selector(spec: str) -> Classifier:
@@ -136,41 +153,24 @@ def _load(file: Path, changed_ns: int) -> Classifier:
     try:
         with safe_open(file, framework="numpy") as opened:
             header = json.loads((opened.metadata() or {})[HEADER])
-            _check_header(file, header)
-            forest = Forest(
-                **{name: opened.get_tensor(name) for name in (*NODE_COLUMNS, "threshold_V", "value_V")},
-                base=float(header["base"]),
-                depth=int(header["depth"]),
-            )
-        _check_forest(forest)
+            check_header(file, header, FORMAT, FEATURES)
+            arrays = {name: opened.get_tensor(name) for name in FOREST_ARRAYS}
+        forest = forest_of(arrays, float(header["base"]), int(header["depth"]), len(FEATURES))
         return Classifier(forest, float(header["temperature"]), float(header["threshold"]), str(header["encoder"]))
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as problem:
         raise UserError(f"{file}: no selector ({problem})", "the file as it was saved", "train it again") from None
 
 
-def _check_header(file: Path, header: Mapping[str, Any]) -> None:
-    """UserError for a file of another kind, and for one that reads other features than this version makes."""
-    if header.get("format") != FORMAT:
-        raise UserError(f"{file}: its format is {header.get('format')!r}", repr(FORMAT), "name a trained selector")
+def check_header(file: Path, header: Mapping[str, Any], form: str, features: Sequence[str]) -> None:
+    """UserError for a file of another kind than `form`, and for one that reads other features than this version makes."""
+    if header.get("format") != form:
+        raise UserError(f"{file}: its format is {header.get('format')!r}", repr(form), "name another folder")
     reads = header["features"]
-    if tuple(reads) != FEATURES:
-        other = [f"without {name!r}" for name in FEATURES if name not in reads]
-        other += [f"with {name!r}" for name in reads if name not in FEATURES] or ["in another order"] * (not other)
+    if tuple(reads) != tuple(features):
+        other = [f"without {name!r}" for name in features if name not in reads]
+        other += [f"with {name!r}" for name in reads if name not in features] or ["in another order"] * (not other)
         raise UserError(
             f"{file}: trained on other features ({', '.join(other)})",
-            f"the {len(FEATURES)} features of this version",
-            "make the relevance data again and train on it",
+            f"the {len(features)} features of this version",
+            "make its data again and train on it",
         )
-
-
-def _check_forest(forest: Forest) -> None:
-    """ValueError unless every step from every node leads to a node, and every feature is one."""
-    nodes = len(forest.value_V)
-    limits = {"feature_V": len(FEATURES), "left_V": nodes, "right_V": nodes, "root_T": nodes}
-    for name, limit in limits.items():
-        column: Ints = getattr(forest, name)
-        if column.ndim != 1 or column.dtype != np.int64 or not len(column) or column.min() < 0 or column.max() >= limit:
-            raise ValueError(f"{name} points outside")
-    per_node = (forest.feature_V, forest.threshold_V, forest.left_V, forest.right_V)
-    if any(column.shape != (nodes,) for column in per_node) or not 0 <= forest.depth <= MAX_DEPTH:
-        raise ValueError("columns of different lengths, or trees without end")

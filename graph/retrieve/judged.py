@@ -11,8 +11,8 @@ Legend: P passages, N propositions, n candidates.
 import numpy as np
 
 from graph.index import Index
-from graph.retrieve.classifier import Classifier, check_same_encoder, relevance
-from graph.retrieve.features import View, look, measure
+from graph.retrieve.cross import Trained, judge, threshold_of
+from graph.retrieve.features import View, look
 from graph.retrieve.gather import expand_rows, worth_in_passages
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
@@ -27,12 +27,11 @@ STEER, GAIN = 0.15, 0.5
 (selectors trained on other questions) that are not among the first five, 13 instead of 16 are left, and 63 instead of 72."""
 
 
-def retrieve_judged(index: Index, query: Query, classifier: Classifier, top_k: int) -> Evidence:
+def retrieve_judged(index: Index, query: Query, selector: Trained, top_k: int) -> Evidence:
     """Top k passages, each with the path that led to it; UserError for an index of another encoder."""
-    check_same_encoder(classifier, index)
     view = look(index, query)
     rows_n = candidates(index, view)
-    relevance_n = relevance(classifier, measure(index, query, view, rows_n))
+    relevance_n = judge(selector, index, query, view, rows_n)
     judged_P = worth_in_passages(index, rows_n, relevance_n.astype(np.float32))
     own_P = view.own_P + STEER * judged_P
     links = find_links(index, own_P, view.cosines_N, query.vector_D)
@@ -40,7 +39,7 @@ def retrieve_judged(index: Index, query: Query, classifier: Classifier, top_k: i
     scores_P = reached_P + GAIN * judged_P
     rows = [int(row) for row in top_rows(scores_P, top_k)]
     called = {document: name for name, document in named_documents(index, query.text)}
-    kept = int((relevance_n >= classifier.threshold).sum())
+    kept = int((relevance_n >= threshold_of(selector)).sum())
     steps = (f"{len(rows_n)} propositions judged, {kept} of them relevant", f"{len(links.worth_X):,} links onwards")
     return Evidence(
         query=query.text,

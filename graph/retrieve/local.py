@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from graph.index import Index
-from graph.retrieve.classifier import open_selector
+from graph.retrieve.cross import open_trained
 from graph.retrieve.gather import expand_rows, worth_in_passages, worth_of_propositions
 from graph.retrieve.judged import retrieve_judged
 from graph.retrieve.query import Query
@@ -33,7 +33,7 @@ WALK_GAIN = 0.6
 def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, ranked by their own score, raised by the propositions in them that the walk brought in."""
     if query.model is None and settings.selector not in SELECTORS:
-        return retrieve_judged(index, query, open_selector(settings.selector), settings.top_k)
+        return retrieve_judged(index, query, open_trained(settings.selector), settings.top_k)
     data = index.data
     select = find_selector(settings.selector, query)
     cosines_N = data.proposition_vectors_ND @ query.vector_D

@@ -9,8 +9,8 @@ from graph.answer import quote
 from graph.errors import UserError
 from graph.index import Index
 from graph.prompting import read_prompt
-from graph.retrieve.classifier import Classifier, check_same_encoder, open_selector, relevance
-from graph.retrieve.features import View, look, measure
+from graph.retrieve.cross import Trained, judge, open_trained, threshold_of
+from graph.retrieve.features import View, look
 from graph.retrieve.query import Query
 from graph.structured import ReplyModel, at_most, sound_items
 from graph.types import Ints
@@ -36,7 +36,7 @@ def find_selector(name: str, query: Query) -> Select:
         raise UserError(
             "selector = 'llm' without a model", "a model to ask", "give --model SPEC, or --selector threshold"
         )
-    return SELECTORS[name] if name in SELECTORS else trained(open_selector(name))
+    return SELECTORS[name] if name in SELECTORS else trained(open_trained(name))
 
 
 def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
@@ -59,7 +59,7 @@ def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
     return select_by_threshold(index, query, candidates) if chosen is None else chosen
 
 
-def trained(classifier: Classifier) -> Select:
+def trained(selector: Trained) -> Select:
     """Keeps the candidates whose probability reaches the trained selector's threshold, most probable first.
 
     What it knows of a query is made once, and lasts as long as it: make one for each question. UserError, when asked, for an
@@ -68,14 +68,13 @@ def trained(classifier: Classifier) -> Select:
     views: dict[str, View] = {}
 
     def select(index: Index, query: Query, candidates: Ints) -> Ints:
-        check_same_encoder(classifier, index)
         if len(candidates) == 0:
             return candidates
         if query.text not in views:
             views[query.text] = look(index, query)
         candidates = _once(candidates)
-        relevance_n = relevance(classifier, measure(index, query, views[query.text], candidates))
-        kept_n = relevance_n >= classifier.threshold
+        relevance_n = judge(selector, index, query, views[query.text], candidates)
+        kept_n = relevance_n >= threshold_of(selector)
         order = np.lexsort((candidates[kept_n], -relevance_n[kept_n]))
         return candidates[kept_n][order]
 

@@ -46,6 +46,7 @@ class RetrieveSettings(Settings):
         description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder",
     )
     reranker: str = Field("", description="cross-encoder that orders what the mode found: a folder or a hub name")
+    router: str = Field("", description='what chooses the mode of auto: a trained router\'s folder; "" for a rule')
     max_context_tokens: int | None = Field(
         None, ge=1, description="longest context of an answer, in tokens of the model in use; None for no limit"
     )

@@ -20,14 +20,15 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
-    LogitsProcessor,
     LogitsProcessorList,
+    StoppingCriteriaList,
 )
 
 from graph.control import defuse
 from graph.errors import UserError
 from graph.types import Completion, CompletionRequest, Message
 from graph.weights import model_name
+from serve.engines.steps import GumbelSampler, Watcher, Watching
 
 BATCH_SIZE = 16
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -159,7 +160,16 @@ class HfModel:
             )
         return _Prompt(place, ids, min(room, request.max_tokens), request)
 
-    def _run(self, batch: Sequence[_Prompt]) -> list[Completion]:
+    def stream(self, request: CompletionRequest, watcher: Watcher) -> Completion:
+        """As `complete` for one request, its tokens shown to `watcher` as they are written, until it has enough."""
+        with self._lock:
+            return self._run([self._prepare(0, request)], watcher)[0]
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        """The text of written token ids, control tokens left out."""
+        return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+
+    def _run(self, batch: Sequence[_Prompt], watcher: Watcher | None = None) -> list[Completion]:
         """One batch of prompts with the same room; shorter prompts are padded on the left."""
         longest = max(len(prompt.ids) for prompt in batch)
         padded = [[self._pad_id] * (longest - len(prompt.ids)) + prompt.ids for prompt in batch]
@@ -172,6 +182,7 @@ class HfModel:
                 max_new_tokens=batch[0].room,
                 do_sample=False,
                 logits_processor=LogitsProcessorList([GumbelSampler([prompt.request for prompt in batch])]),
+                stopping_criteria=StoppingCriteriaList([Watching(watcher, longest)] if watcher is not None else []),
             )
         written = output_BT[:, longest:].tolist()
         return [self._completion(prompt, ids) for prompt, ids in zip(batch, written, strict=True)]
@@ -180,41 +191,11 @@ class HfModel:
         stop = next((place for place, token in enumerate(ids) if token in self._stop_ids), None)
         kept = ids if stop is None else ids[:stop]
         return Completion(
-            text=self._tokenizer.decode(kept, skip_special_tokens=True).strip(),
+            text=self.text_of(kept).strip(),
             finish_reason="length" if stop is None else "stop",
             prompt_tokens=len(prompt.ids),
             completion_tokens=len(kept),
         )
-
-
-class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
-    """Sampling as an arg max: argmax(logits / T + Gumbel noise) is a draw from softmax(logits / T) (Gumbel-max trick).
-
-    Each row has its own generator, so that a request's text depends on its seed and not on its neighbours in the batch;
-    rows with temperature 0 stay greedy.
-    """
-
-    def __init__(self, requests: Sequence[CompletionRequest]) -> None:
-        self._temperatures = [request.temperature for request in requests]
-        self._generators = [_generator(request.seed) for request in requests]
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        noisy_BV = scores.float()
-        for row, (temperature, generator) in enumerate(zip(self._temperatures, self._generators, strict=True)):
-            if temperature > 0:
-                uniform_V = torch.rand(scores.shape[-1], generator=generator, dtype=torch.float64)
-                gumbel_V = -torch.log(-torch.log(uniform_V.clamp(1e-300, 1 - 1e-16))).float()
-                noisy_BV[row] = noisy_BV[row] / temperature + gumbel_V.to(scores.device)
-        return noisy_BV
-
-
-def _generator(seed: int | None) -> torch.Generator:
-    generator = torch.Generator()
-    if seed is None:
-        generator.seed()
-    else:
-        generator.manual_seed(seed)
-    return generator
 
 
 def _batches(prompts: Iterable[_Prompt], size: int) -> Iterator[list[_Prompt]]:

@@ -30,13 +30,37 @@ _TARGET = re.compile(r"(?P<name>.+?)@(?P<url>[a-z][a-z0-9+.-]*:.*)", re.IGNORECA
 
 def open_openai(target: str) -> OpenAIModel:
     """`NAME@URL` to a model; UserError when it has another form or the URL is not http(s). Makes no call."""
+    return OpenAIModel(*split_target(target))
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """`NAME@URL` to its parts; UserError as `open_openai`.
+
+    >>> split_target("qwen@http://localhost:8000/v1")
+    ('qwen', 'http://localhost:8000/v1')
+    """
     match = _TARGET.fullmatch(target)
     if match is None:
         raise UserError(f"openai:{target}", "openai:NAME@URL", "for example openai:qwen@http://localhost:8000/v1")
     url = urlsplit(match["url"])
     if url.scheme.lower() not in ("http", "https") or not url.hostname:
         raise UserError(f"openai:{target}: URL {match['url']!r}", "an http:// or https:// address", "mend the URL")
-    return OpenAIModel(match["name"], match["url"])
+    return match["name"], match["url"]
+
+
+def without_password(url: str) -> str:
+    """A URL as messages show it.
+
+    >>> without_password("http://user:secret@host:8000/v1")
+    'http://host:8000/v1'
+    """
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def key_of_environment() -> str:
+    """OPENAI_API_KEY, or "none"."""
+    return os.environ.get("OPENAI_API_KEY") or "none"
 
 
 class OpenAIModel:
@@ -44,11 +68,12 @@ class OpenAIModel:
 
     batch_size = 1
 
-    def __init__(self, name: str, url: str) -> None:
+    def __init__(self, name: str, url: str, key: str | None = None) -> None:
         self.name = name
-        self.url = url
-        key = os.environ.get("OPENAI_API_KEY") or "none"
-        self._client = openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=TIMEOUT_S)
+        self.url = without_password(url)
+        self._client = openai.OpenAI(
+            base_url=url, api_key=key or key_of_environment(), max_retries=0, timeout=TIMEOUT_S
+        )
         self._pool = ThreadPoolExecutor(max_workers=IN_FLIGHT, thread_name_prefix="openai")
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:

@@ -98,7 +98,7 @@ def run_record(stage: str, base_model: str, beta: float | None, data: str = "dat
     """A record with the fields that a comparison reads."""
     epsilon = EPSILON if stage == "ms" else None
     k = 2 if beta is not None else None
-    return RunRecord(stage, base_model, "", data, beta, None, epsilon, k, {}, {}, 1.5, "cpu", {})  # type: ignore[arg-type]
+    return RunRecord(stage, base_model, "", data, beta, None, epsilon, k, {"seed": 0}, {}, 1.5, "cpu", {})  # type: ignore[arg-type]
 
 
 def read_lines(file: Path) -> list[dict]:

@@ -7,13 +7,19 @@ from statistics import mean
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
-from eval.cli import read_context_size, register
+from data_synth.types import response_to_json
+from eval.cli import register
+from eval.cli_compare import read_context_size
 from eval.figures import draw_logps
 from eval.types import PairScore
 from graph.errors import UserError
+from graph.jsonl import write_jsonl
+from modegraph import build_app
 from serve.engines import open_model
 from tests.eval.conftest import BETA, EPSILON, HOSTILE, read_lines
+from tests.train.world import scored
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +38,26 @@ def test_all_files_are_there_and_nothing_else(compared):
     names = sorted(path.name for path in compared.iterdir())
     assert names == ["answers.jsonl", "logps.png", "report.html", "report.json", "report.md"]
     assert (compared / "logps.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_responses_add_reward_and_kl(world, tmp_path):
+    (tmp_path / "data").mkdir()
+    write_jsonl(tmp_path / "data" / "test.jsonl", (response_to_json(scored(number)) for number in range(3)))
+    words = ["compare", "--runs", str(world.ms), str(world.sft), str(world.dpo), "--data", str(world.data)]
+    words += ["--out", str(tmp_path / "out"), "--max-answer-tokens", "6", "--limit", "2", "--context-size", "1"]
+    done = CliRunner().invoke(build_app(), [*words, "--responses", str(tmp_path / "data"), "--samples", "4"])
+    assert done.exit_code == 0, done.output
+    assert "Reward at equal KL" in done.stdout and f"MS K = 2, ε = {EPSILON:g}" in done.stdout
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert [run["system"][:3] for run in report["alignment"]["runs"]] == ["MS ", "DPO"], (
+        "the SFT run is their reference"
+    )
+    assert len(report["alignment"]["reference"]) == 2
+    assert "Reward against KL" in (tmp_path / "out" / "report.html").read_text()
+    assert (tmp_path / "out" / "frontier.png").read_bytes().startswith(b"\x89PNG")
+    alone = ["compare", "--runs", str(world.sft), *words[5:], "--responses", str(tmp_path / "data")]
+    refused = CliRunner().invoke(build_app(), alone)
+    assert isinstance(refused.exception, UserError) and "without a preference run" in str(refused.exception)
 
 
 def test_the_report_agrees_with_the_answers(compared):

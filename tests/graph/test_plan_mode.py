@@ -16,7 +16,7 @@ from graph.context import build_context
 from graph.errors import UserError
 from graph.index import Index
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.auto import broad_sign
+from graph.retrieve.broad import broad_sign
 from graph.retrieve.hierarchy import node_scores
 from graph.retrieve.plan_graph import Fault, Plan, SubQuestion, fill_placeholders, find_fault, levels_of
 from graph.retrieve.plan_run import Failure, Resolution, judge_reply

@@ -21,8 +21,7 @@ from graph.errors import UserError
 from graph.jsonl import read_jsonl, write_jsonl
 from graph.types import Message
 from serve.engines.hf import HfModel
-from tests.train.test_preference import scored
-from tests.train.world import NAMES, preference
+from tests.train.world import NAMES, preference, scored
 from train.choices import pair_choices
 from train.data import chosen_side
 from train.generations import Generations, generation_figures, greedy_answers

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from data_synth.types import response_to_json
 from graph.errors import UserError
 from graph.jsonl import write_jsonl
-from tests.train.test_preference import scored
+from tests.train.world import scored
 from train.card import model_card
 from train.cli_export import register
 from train.data import chosen_side, read_preferences

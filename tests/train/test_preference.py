@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 import torch
 
-from data_synth.types import ResponseRow, Sampling, preference_to_json, response_to_json
-from graph.answer import answer_messages, format_answer
+from data_synth.types import preference_to_json, response_to_json
 from graph.errors import UserError
 from graph.jsonl import write_jsonl
-from tests.train.world import NAMES, PLACES, preference
+from tests.train.world import preference, scored
 from train.choices import combine_rewards, deal, pair_choices, response_choices, standardise, tokenize_group
 from train.data import both_sides, read_responses
 from train.logps import tokenize_row
@@ -34,29 +33,6 @@ from train.sft import train_sft
 from train.types import read_run
 
 STEPS = 20
-
-
-def scored(number: int, responses: int = 6) -> ResponseRow:
-    """Row `number` of 0…3: where somebody lives, with right, wrong and formless responses."""
-    name, place = NAMES[number], PLACES[number]
-    texts = [format_answer(f"{name} lives in {other}", other) for other in PLACES]
-    texts += [place, f"{name} lives somewhere" + " far away" * number]
-    correct = [float(text.endswith(place)) for text in texts]
-    return ResponseRow(
-        id=f"r{number}",
-        prompt=answer_messages(f"Where does {name} live?", []),
-        responses=tuple(texts[:responses]),
-        rewards={"correct": tuple(correct[:responses]), "format": tuple([1.0] * 4 + [0.0] * 2)[:responses]},
-        question_id=f"r{number}",
-        question=f"Where does {name} live?",
-        answers=(place,),
-        kind="single",
-        split="train",
-        context_size=0,
-        context_ids=(),
-        sampling=Sampling(6, 1.0, 20, 0),
-        policy="scripted",
-    )
 
 
 @pytest.fixture(scope="module")

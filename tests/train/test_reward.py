@@ -16,7 +16,7 @@ from data_synth.types import response_to_json
 from graph.errors import UserError
 from graph.jsonl import read_jsonl, write_jsonl
 from serve.engines import open_model
-from tests.train.test_preference import scored
+from tests.train.world import scored
 from train.choices import combine_rewards
 from train.cli import register
 from train.data import both_sides, read_preferences, read_responses, rows_fingerprint

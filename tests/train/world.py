@@ -1,6 +1,6 @@
 """The rows that the tests of training learn from: who lives where, over contexts of 0 to 3 excerpts."""
 
-from data_synth.types import PreferenceRow
+from data_synth.types import PreferenceRow, ResponseRow, Sampling
 from graph.answer import answer_messages, format_answer
 from graph.types import Excerpt
 
@@ -27,4 +27,27 @@ def preference(number: int) -> PreferenceRow:
         context_ids=tuple(excerpt.id for excerpt in excerpts),
         gold_in_context=1.0,
         reasoner="rules",
+    )
+
+
+def scored(number: int, responses: int = 6) -> ResponseRow:
+    """Row `number` of 0…3: where somebody lives, with right, wrong and formless responses."""
+    name, place = NAMES[number], PLACES[number]
+    texts = [format_answer(f"{name} lives in {other}", other) for other in PLACES]
+    texts += [place, f"{name} lives somewhere" + " far away" * number]
+    correct = [float(text.endswith(place)) for text in texts]
+    return ResponseRow(
+        id=f"r{number}",
+        prompt=answer_messages(f"Where does {name} live?", []),
+        responses=tuple(texts[:responses]),
+        rewards={"correct": tuple(correct[:responses]), "format": tuple([1.0] * 4 + [0.0] * 2)[:responses]},
+        question_id=f"r{number}",
+        question=f"Where does {name} live?",
+        answers=(place,),
+        kind="single",
+        split="train",
+        context_size=0,
+        context_ids=(),
+        sampling=Sampling(6, 1.0, 20, 0),
+        policy="scripted",
     )

@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graph.retrieve.classifier import probabilities
 from graph.types import Floats, Ints
+
+Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,22 @@ class Examples:
     question_n: Ints
     own_n: NDArray[np.bool_]
     dataset_n: Ints
+
+
+HELD_OUT = ("dev", "test")
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What a finished selector says of the examples of HELD_OUT: log odds, with the temperature in them."""
+
+    temperature: float
+    threshold: float
+    log_odds: Mapping[str, Doubles]
+
+    def probability(self, split: str) -> Doubles:
+        """The probability of each example to be relevant: [n]."""
+        return probabilities(self.log_odds[split], 1.0)
 
 
 @dataclass(frozen=True)
@@ -53,8 +72,28 @@ class Bin:
 
 
 @dataclass(frozen=True)
+class CrossRecord:
+    """How the cross-encoder of a cross selector came to be: pairs learned from, the step that was best on dev, the blend of logits.
+
+    `light_ranked` is what the light selector that it reads after ranks by itself.
+    """
+
+    start: str
+    pairs: int
+    best_step: int
+    weight: float
+    base: float
+    depth: int
+    light_ranked: tuple[Ranked, ...]
+
+
+@dataclass(frozen=True)
 class SelectorRecord:
-    """How a selector came to be, and its figures. `data` gives the fingerprint of each dataset by its folder's name."""
+    """How a selector came to be, and its figures. `data` gives the fingerprint of each dataset by its folder's name.
+
+    `trees` are those of the light selector, which a cross selector has too; `cross` is None for a light one. `processor_seconds` are
+    those of all cores.
+    """
 
     size: str
     data: Mapping[str, str]
@@ -69,4 +108,6 @@ class SelectorRecord:
     figures: Mapping[str, float]
     reliability: tuple[Bin, ...]
     train_seconds: float
+    processor_seconds: float
     versions: Mapping[str, str]
+    cross: CrossRecord | None = None

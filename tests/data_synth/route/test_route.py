@@ -137,6 +137,7 @@ def test_a_row_survives_json_and_parquet(index: Index, tmp_path: Path) -> None:
         ({"best_mode": "magic"}, "best_mode 'magic' is none of the modes run: dense, walk"),
         ({"runs": runs(dense=(1.5, 1, 0), walk=(1, 1, 0))}, "recall_at_5 of dense is 1.5"),
         ({"runs": runs(dense=(1, -1, 0), walk=(1, 1, 0))}, "dense took -1 ms"),
+        ({"features_ms": float("nan")}, "features_ms is nan"),
         ({"features": (float("inf"),) * len(QUERY_FEATURES)}, "feature words is inf"),
     ],
 )
@@ -186,3 +187,16 @@ def test_a_broad_question_and_a_yes_no_question_are_seen(index: Index) -> None:
     assert told(index, "What themes recur overall?")["broad"] == 1
     assert told(index, "Was the Lantern built in Quill?")["yes_no"] == 1
     assert told(index, "What was built in Quill?")["yes_no"] == 0
+
+
+def test_links_and_what_the_nearest_passages_say_of_the_names(index: Index) -> None:
+    found = told(index, "Where was the founder of the yard that built the Lantern born?")
+    assert found["links"] == 3, "where, of, that"
+    assert found["known_names"] >= 1 and found["named_near"] == found["names_near"] == 1, "five passages, all near"
+    nothing = told(index, "what is it?")
+    assert nothing["links"] == nothing["known_names"] == nothing["named_near"] == nothing["names_near"] == 0
+
+
+def test_the_time_of_making_the_features_is_told(index: Index) -> None:
+    [row] = made(index, YARD)
+    assert isinstance(row, RouteRow) and 0 < row.features_ms < 1000

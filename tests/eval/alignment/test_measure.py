@@ -1,6 +1,7 @@
 """Measuring real policies: samples that are scored as drawn, a reference with KL 0, rewards by hand, and runs that do not belong together."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ from eval.alignment.sample import Drawing, Samples, draw_samples, logps_of_sampl
 from graph.errors import UserError
 from graph.jsonl import write_jsonl
 from modegraph import build_app
-from tests.train.test_preference import scored
-from tests.train.world import TEXTS
+from tests.train.world import TEXTS, scored
 from train.models import load_policy
 from train.packing import Group
 from train.preference import train_dpo, train_ms
 from train.settings import DpoSettings, MsSettings, TinySettings
 from train.tiny import new_llama, train_tokenizer
+from train.types import read_run
 
 WEIGHTS = {"correct": 1.0, "format": 0.5}
 
@@ -99,10 +100,6 @@ def test_a_reward_is_the_weighted_sum_of_its_components() -> None:
 
 
 def test_runs_that_do_not_belong_together_are_refused(world: Path, tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from train.types import read_run
-
     ms = read_run(world / "ms")
     for other, check, told in [
         (replace(ms, settings={"rewards": {"correct": 2.0}}), common_weights, "not {'correct': 1.0"),
@@ -121,4 +118,18 @@ def test_the_command_prints_tables_and_writes_the_report(world: Path, tmp_path: 
     done = CliRunner().invoke(build_app(), words)
     assert done.exit_code == 0, done.output
     assert "Reward at equal KL" in done.stdout and "MS K = 6" in done.stdout
-    assert {file.name for file in (tmp_path / "out").iterdir()} == {"alignment.json", "alignment.md", "frontier.png"}
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
+        "alignment.html",
+        "alignment.json",
+        "alignment.md",
+        "frontier.png",
+    }
+    page = (tmp_path / "out" / "alignment.html").read_text()
+    assert "MS K = 6" in page and "data:image/png;base64," in page
+
+
+def test_runs_on_pairs_follow_the_reward_of_the_others(world: Path, tmp_path: Path) -> None:
+    ms = read_run(world / "ms")
+    pairs = replace(ms, settings={"rewards": {}})
+    assert common_weights([tmp_path, world / "ms"], [pairs, ms]) == WEIGHTS
+    assert common_weights([tmp_path], [pairs]) == {"correct": 1.0}

@@ -1,0 +1,96 @@
+"""How well a trained selector ranks labelled candidates of other data: average precision beside the cosine's.
+
+    python benchmarks/experiments/selector.py --selector FOLDER --index INDEX --items items.jsonl --split dev --json
+
+INDEX holds the candidates as documents (`modegraph index corpus.jsonl`). A line of `items` is {"id", "question", "split",
+"candidates": [{"id", "text", "label"}]}, as EntailmentBank's is converted; every candidate is read, however many the selector reads
+at query time.
+
+Legend: n candidates of a question.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from data_synth.relevance.labels import rows_of_sources
+from eval.statistics import bootstrap_difference
+from graph.console import track
+from graph.index import Index, open_index
+from graph.jsonl import read_jsonl
+from graph.retrieve.classifier import Classifier
+from graph.retrieve.cross import Cross, Trained, judge, open_trained
+from graph.retrieve.features import FEATURES, look, measure
+from graph.retrieve.query import Query
+
+COSINE = "cosine"
+
+
+def scores_of(
+    index: Index, query: Query, rows_n: NDArray[np.int64], selector: Trained
+) -> dict[str, NDArray[np.float64]]:
+    """What each of them gives the candidates: cosine, the light selector, and both logits together where there is a cross-encoder."""
+    view = look(index, query)
+    light = selector if isinstance(selector, Classifier) else selector.light
+    found = {
+        COSINE: measure(index, query, view, rows_n)[:, FEATURES.index(COSINE)].astype(np.float64),
+        "light": judge(light, index, query, view, rows_n),
+    }
+    if isinstance(selector, Cross):
+        whole = replace(selector, blend=replace(selector.blend, depth=len(rows_n)))
+        found["cross"] = judge(whole, index, query, view, rows_n)
+        texts = [index.data.proposition_texts[row] for row in rows_n]
+        found["cross-encoder alone"] = selector.score(query.text, texts).astype(np.float64)
+    return found
+
+
+def precisions(index: Index, item: Mapping[str, Any], selector: Trained) -> dict[str, float]:
+    """The average precision of one question's candidates by each score."""
+    rows_n = np.array([rows_of_sources(index, [each["id"]])[0] for each in item["candidates"]], np.int64)
+    label_n = np.array([each["label"] for each in item["candidates"]])
+    query = Query(item["question"], index.encode_queries([item["question"]])[0])
+    return {
+        name: float(average_precision_score(label_n, scores_n))
+        for name, scores_n in scores_of(index, query, rows_n, selector).items()
+    }
+
+
+def main() -> None:
+    """Read, rank, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("selector", "index", "items"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--split", default="dev")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    index, selector = open_index(Path(given.index)), open_trained(given.selector)
+    items = [row for _, row in read_jsonl(Path(given.items)) if row["split"] == given.split]
+    usable = [item for item in items if any(each["label"] for each in item["candidates"])]
+    each_Q = [precisions(index, item, selector) for item in track(usable, "questions", len(usable))]
+    by_score = {name: [each[name] for each in each_Q] for name in each_Q[0]}
+    report = {
+        name: {"MAP": float(np.mean(values)), "minus cosine": asdict(bootstrap_difference(values, by_score[COSINE]))}
+        for name, values in by_score.items()
+    }
+    if given.json:
+        print(json.dumps({"questions": len(usable), "split": given.split, "scores": report}, indent=2))
+        return
+    for name, figures in report.items():
+        print(f"{name:20} MAP {figures['MAP']:.3f}, minus cosine {figures['minus cosine']['mean']:+.3f}")
+
+
+if __name__ == "__main__":
+    main()

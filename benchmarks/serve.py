@@ -1,0 +1,309 @@
+"""What retrieval costs a server: milliseconds to the first token and throughput, against the bare engine with the same prompts.
+
+Run: python -P benchmarks/serve.py [--index FOLDER --questions FILE.jsonl] [--model FOLDER] [--soak-s 600] [--json].
+Without --index a small one is made of examples/. The engine is vLLM on the Python that MODEGRAPH_VLLM_PYTHON names, with a tiny model
+trained here unless one is given; where there is none, a stub that sends a token every STUB_TOKEN_S. With --soak-s the server is also
+kept under load for that long while documents are added to its index.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import httpx2
+
+from benchmarks.report import Check, print_report
+from benchmarks.stub_engine import STUB_TOKEN_S
+from graph.answer import answer_messages
+from graph.context import build_context
+from graph.index import open_index
+from graph.questions import read_questions
+from graph.retrieve import RetrieveSettings, retrieve
+from serve.engines.vllm import VllmChild, free_port, read_spec
+
+PYTHON = os.environ.get("MODEGRAPH_VLLM_PYTHON", "")
+CONCURRENT, K, ANSWER_TOKENS, ROUNDS = 8, 5, 16, 3
+LONGEST_ADDED_MS, LEAST_SHARE, MOST_GROWTH = 30, 0.9, 1.1
+START_S = 600
+SETTLED = 0.2
+"""The share of a soak after which memory is first looked at: caches are full then."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A server of chat completions: its name, address and key, and the model to ask for."""
+
+    name: str
+    url: str
+    key: str
+    model: str
+
+
+def main() -> int:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--index", type=Path)
+    parser.add_argument("--questions", type=Path, default=ROOT / "examples" / "questions.jsonl")
+    parser.add_argument("--model", type=Path, help="folder of a model for vLLM; a tiny one is trained when left out")
+    parser.add_argument("--queries", type=int, default=64)
+    parser.add_argument("--soak-s", type=float, default=0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with TemporaryDirectory(prefix="modegraph-bench-") as scratch:
+        index = options.index or made_index(Path(scratch) / "index")
+        figures, checks = asyncio.run(measure(index, options, Path(scratch)))
+    return print_report("serve", figures, checks, options.json)
+
+
+async def measure(index: Path, options: Any, scratch: Path) -> tuple[dict[str, float | str], list[Check]]:
+    """All figures and their checks."""
+    texts = [question.text for question in read_questions(options.questions)][: options.queries]
+    prompts = prompts_of(index, texts)
+    async with engine(options.model, scratch) as bare, server(index, bare) as (ours, _):
+        figures: dict[str, float | str] = {"engine": bare.name, "passages": passages_of(index), "queries": len(texts)}
+        bare_bodies = [{"messages": prompt} for prompt in prompts]
+        our_bodies = [{"messages": [{"role": "user", "content": text}]} for text in texts]
+        await run_all(bare, bare_bodies[:CONCURRENT], CONCURRENT)
+        pairs = [
+            (await first_token_s(bare, b), await first_token_s(ours, o))
+            for b, o in zip(bare_bodies, our_bodies, strict=True)
+        ]
+        added_ms = 1000 * median(with_retrieval - without for without, with_retrieval in pairs)
+        figures["first token, bare, ms"] = 1000 * median(pair[0] for pair in pairs)
+        figures["first token, with retrieval, ms"] = 1000 * median(pair[1] for pair in pairs)
+        rates = [
+            (await run_all(bare, bare_bodies, CONCURRENT), await run_all(ours, varied(our_bodies, turn), CONCURRENT))
+            for turn in range(ROUNDS)
+        ]
+        figures["answers a second, bare"] = median(rate[0] for rate in rates)
+        figures["answers a second, with retrieval"] = median(rate[1] for rate in rates)
+        share = median(theirs / bare_rate for bare_rate, theirs in rates)
+        checks = [
+            Check("first token: added by retrieval, ms", added_ms, LONGEST_ADDED_MS, at_least=False),
+            Check("throughput: share of the bare engine's", share, LEAST_SHARE, at_least=True),
+        ]
+        if options.soak_s:
+            found, more = await soak(index, bare, our_bodies, options.soak_s, scratch)
+            figures, checks = {**figures, **found}, [*checks, *more]
+    return figures, checks
+
+
+async def soak(
+    index: Path, bare: Engine, bodies: Sequence[dict[str, Any]], seconds: float, scratch: Path
+) -> tuple[dict[str, float | str], list[Check]]:
+    """Load for `seconds` on a copy of the index, to which a document is added four times meanwhile."""
+    copied = scratch / "soaked"
+    shutil.copytree(index, copied)
+    async with server(copied, bare) as (ours, process):
+        ends, failed, done, sizes = time.monotonic() + seconds, 0, 0, []
+
+        async def load(number: int) -> None:
+            nonlocal failed, done
+            async with client_of(ours) as client:
+                while time.monotonic() < ends:
+                    body = varied(bodies, done)[(number + done) % len(bodies)]
+                    made = await client.post(f"{ours.url}/chat/completions", json=full(ours, body, stream=False))
+                    failed += made.status_code not in (200, 429)
+                    done += 1
+
+        async def watch() -> None:
+            for turn in range(20):
+                await asyncio.sleep(max(0.0, ends - time.monotonic()) / (20 - turn))
+                sizes.append(resident_mb(process))
+                if turn % 5 == 2:
+                    await asyncio.to_thread(add_document, copied, turn, scratch)
+
+        await asyncio.gather(watch(), *(load(number) for number in range(CONCURRENT)))
+        lines = httpx2.get(ours.url.replace("/v1", "/metrics")).text.splitlines()
+        swaps = sum(
+            float(line.split()[1]) for line in lines if line.startswith('modegraph_index_swaps_total{outcome="done"}')
+        )
+    settled = sizes[int(SETTLED * len(sizes))]
+    figures: dict[str, float | str] = {"soak: requests": done, "soak: index swaps": swaps}
+    figures |= {"soak: memory at first, MB": settled, "soak: memory at the end, MB": sizes[-1]}
+    return figures, [
+        Check("soak: failed requests", failed, 0, at_least=False),
+        Check("soak: memory at the end over that at first", sizes[-1] / settled, MOST_GROWTH, at_least=False),
+        Check("soak: index swaps", swaps, 3, at_least=True),
+    ]
+
+
+def prompts_of(index: Path, questions: Sequence[str]) -> list[list[dict[str, str]]]:
+    """The messages that the server makes of each question."""
+    opened, settings = open_index(index), RetrieveSettings.model_validate({"mode": "walk", "top_k": K})
+    found = [build_context(retrieve(opened, question, settings), K) for question in questions]
+    return [
+        [{"role": turn.role, "content": turn.content} for turn in answer_messages(question, excerpts)]
+        for question, excerpts in zip(questions, found, strict=True)
+    ]
+
+
+def varied(bodies: Sequence[dict[str, Any]], turn: int) -> list[dict[str, Any]]:
+    """The same questions, spelt so that none of an earlier turn is kept in the server."""
+    return [
+        {"messages": [{"role": "user", "content": b["messages"][0]["content"] + " ?" * (turn + 1)}]} for b in bodies
+    ]
+
+
+def full(asked: Engine, body: dict[str, Any], stream: bool) -> dict[str, Any]:
+    """A request of the benchmark: greedy, and always the same number of tokens."""
+    fields = {"temperature": 0, "max_tokens": ANSWER_TOKENS, "ignore_eos": True, "stream": stream}
+    return {"model": asked.model, **body, **fields}
+
+
+def client_of(asked: Engine) -> httpx2.AsyncClient:
+    """A client that keeps its connections."""
+    return httpx2.AsyncClient(headers={"Authorization": f"Bearer {asked.key}"}, timeout=120, trust_env=False)
+
+
+async def first_token_s(asked: Engine, body: dict[str, Any]) -> float:
+    """Seconds from a streamed request to its first text, over a connection that is open."""
+    async with client_of(asked) as client:
+        await client.get(f"{asked.url}/models")
+        started = time.perf_counter()
+        async with client.stream(
+            "POST", f"{asked.url}/chat/completions", json=full(asked, body, stream=True)
+        ) as answer:
+            async for line in answer.aiter_lines():
+                if line.startswith("data: {") and any(
+                    (c.get("delta") or {}).get("content") for c in json.loads(line[6:])["choices"]
+                ):
+                    return time.perf_counter() - started
+    raise RuntimeError(f"{asked.name}: a stream without text (status {answer.status_code})")
+
+
+async def run_all(asked: Engine, bodies: Sequence[dict[str, Any]], concurrent: int) -> float:
+    """Answers a second, `concurrent` requests at once."""
+    waiting = list(bodies)
+    async with client_of(asked) as client:
+
+        async def work() -> None:
+            while waiting:
+                made = await client.post(f"{asked.url}/chat/completions", json=full(asked, waiting.pop(), stream=False))
+                made.raise_for_status()
+
+        started = time.perf_counter()
+        await asyncio.gather(*(work() for _ in range(concurrent)))
+        return len(bodies) / (time.perf_counter() - started)
+
+
+@asynccontextmanager
+async def engine(model: Path | None, scratch: Path) -> AsyncIterator[Engine]:
+    """vLLM where there is one, else the stub; ready."""
+    if PYTHON:
+        folder = model or made_model(scratch / "tiny")
+        extra = ("--enforce-eager", "--no-enable-prefix-caching", f"--max-num-seqs={CONCURRENT}")
+        child = VllmChild(read_spec(str(folder), {}, PYTHON, extra))
+        await child.start()
+        try:
+            await asyncio.wait_for(child.ready.wait(), START_S)
+            yield Engine("vllm", child.url, child.key, child.spec.name)
+        finally:
+            await child.stop()
+        return
+    port = free_port()
+    process = begin(["benchmarks/stub_engine.py", str(port)], "none")
+    try:
+        url = f"http://127.0.0.1:{port}"
+        await answering(f"{url}/v1/models", process)
+        yield Engine(f"stub, a token every {1000 * STUB_TOKEN_S:g} ms", f"{url}/v1", "none", "stub")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@asynccontextmanager
+async def server(index: Path, bare: Engine) -> AsyncIterator[tuple[Engine, "subprocess.Popen[bytes]"]]:
+    """`modegraph serve` over the engine, in a process of its own."""
+    port = free_port()
+    command = ["modegraph.py", "serve", str(index), "--model", f"openai:{bare.model}@{bare.url}"]
+    command += ["--port", str(port), "--capacity", str(CONCURRENT), "--queue", str(CONCURRENT), "-k", str(K)]
+    process = begin(command, bare.key)
+    try:
+        await answering(f"http://127.0.0.1:{port}/ready", process)
+        yield Engine("modegraph", f"http://127.0.0.1:{port}/v1", "none", bare.model), process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def begin(words: Sequence[str], key: str) -> "subprocess.Popen[bytes]":
+    """A script of ours as a process, its talk left out."""
+    script, *arguments = words
+    command = [sys.executable, "-P", str(ROOT / script), *arguments]
+    return subprocess.Popen(command, env={**os.environ, "OPENAI_API_KEY": key}, stderr=subprocess.DEVNULL)
+
+
+async def answering(url: str, process: "subprocess.Popen[bytes]") -> None:
+    """Wait until `url` answers 200."""
+    async with httpx2.AsyncClient(timeout=5, trust_env=False) as client:
+        for _ in range(10 * START_S):
+            if process.poll() is not None:
+                raise RuntimeError(f"the process behind {url} ended with {process.returncode}")
+            try:
+                if (await client.get(url)).status_code == 200:
+                    return
+            except httpx2.HTTPError:
+                pass
+            await asyncio.sleep(0.1)
+    raise RuntimeError(f"{url} did not answer within {START_S} s")
+
+
+def made_index(folder: Path) -> Path:
+    """An index of examples/documents."""
+    run_modegraph("index", ROOT / "examples" / "documents", "--out", folder)
+    return folder
+
+
+def add_document(index: Path, number: int, scratch: Path) -> None:
+    """One more document, by a process of its own."""
+    file = scratch / f"added-{number}.md"
+    file.write_text(f"# Added {number}\n\nDocument {number} came while the server was at work.", encoding="utf-8")
+    run_modegraph("index", file, "--out", index)
+
+
+def run_modegraph(*words: object) -> None:
+    """A command of ours, its talk left out."""
+    command = [sys.executable, "-P", str(ROOT / "modegraph.py"), *map(str, words)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def made_model(folder: Path) -> Path:
+    """A tiny Llama: what it says does not matter here."""
+    from train.settings import TinySettings
+    from train.tiny import train_tiny
+
+    values = {"texts": str(ROOT / "examples" / "documents"), "output": str(folder), "context_tokens": 4096, "steps": 2}
+    train_tiny(TinySettings.model_validate(values))
+    return folder
+
+
+def passages_of(index: Path) -> int:
+    """How many passages an index has."""
+    return len(open_index(index).data.passage_ids)
+
+
+def resident_mb(process: "subprocess.Popen[bytes]") -> float:
+    """Memory of a process that is its own: private pages, without the files that it maps."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    (anonymous,) = [line.split()[1] for line in lines if line.startswith("RssAnon:")]
+    return int(anonymous) / 1024
+
+
+if __name__ == "__main__":
+    sys.exit(main())

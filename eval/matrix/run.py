@@ -1,0 +1,89 @@
+"""All cells of a plan: what is finished stays, the rest is filled, several indexes at a time in processes of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shlex
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from pathlib import Path
+
+from eval.matrix.fill import Means, fill_group, missing_cells
+from eval.matrix.plan import groups_of
+from eval.matrix.settings import StepSettings
+from eval.matrix.types import Failure, Group, Outcome, Plan
+from graph.console import say
+from graph.errors import UserError
+
+THREADS = "OMP_NUM_THREADS"
+Run = Callable[[Sequence[str]], int]
+"""Runs one command line (without the program's name) and returns its exit status."""
+
+
+def run_steps(steps: Sequence[StepSettings], run: Run) -> None:
+    """Each step in order, unless what it makes is there; UserError when one ends with a status above 0 or does not make it."""
+    for step in steps:
+        if Path(step.makes).exists():
+            continue
+        say(f"$ modegraph {step.run}")
+        status = run(shlex.split(step.run))
+        if status or not Path(step.makes).exists():
+            why = f"ended with status {status}" if status else f"did not make {step.makes}"
+            raise UserError(f"prepare: `modegraph {step.run}` {why}", "every step to succeed", "see its message above")
+
+
+def fill_cells(plan: Plan, means: Means, workers: int) -> Outcome:
+    """Fill what is missing. With several workers each group of cells that share an index is one process's work."""
+    groups = [left for group in groups_of(plan.cells, means.out) if (left := missing_cells(group, means.out)).cells]
+    todo = sum(len(group.cells) for group in groups)
+    say(f"{len(plan.cells):,} cells: {len(plan.cells) - todo:,} are there already, {todo:,} to fill")
+    failures: list[Failure] = []
+    for found in _in_processes(groups, means, workers) if min(workers, len(groups)) > 1 else _here(groups, means):
+        failures += found
+    return Outcome(len(plan.cells) - todo, todo - len(failures), tuple(failures))
+
+
+def _here(groups: Sequence[Group], means: Means) -> Iterator[list[Failure]]:
+    for group in groups:
+        yield fill_group(group, means)
+
+
+def _in_processes(groups: Sequence[Group], means: Means, workers: int) -> Iterator[list[Failure]]:
+    count = min(workers, len(groups))
+    threads = max(1, (os.cpu_count() or 1) // count)
+    context = multiprocessing.get_context("spawn")
+    with _environment(THREADS, str(threads)), ProcessPoolExecutor(count, context, _start_worker, (threads,)) as pool:
+        for done in as_completed([pool.submit(fill_group, group, means) for group in groups]):
+            yield done.result()
+
+
+def _start_worker(threads: int) -> None:
+    """A worker computes on its share of the cores, and ends when the run that started it is gone (killed, say)."""
+    import torch
+
+    torch.set_num_threads(threads)
+    threading.Thread(target=_follow_parent, daemon=True).start()
+
+
+def _follow_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """An environment variable for the processes started in the block."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

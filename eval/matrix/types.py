@@ -1,0 +1,101 @@
+"""The nouns of a matrix: a system, a task with its data, a cell that is planned, and what a finished cell holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from graph.questions import Question
+from graph.retrieve.settings import RetrieveSettings
+from graph.settings import IndexSettings
+
+
+@dataclass(frozen=True)
+class System:
+    """One way to answer. `retrieve` None: no passages; `model` "": nothing but retrieval is measured."""
+
+    name: str
+    index: IndexSettings
+    retrieve: RetrieveSettings | None
+    model: str
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A task of the configuration, its data read: `documents` is what to index, `documents_hash` of its content."""
+
+    name: str
+    task: str
+    questions: tuple[Question, ...]
+    shown: frozenset[str]
+    documents: Path
+    documents_hash: str
+    metrics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One system on one task; `key` is the hash of all that its outcome depends on, and names its file."""
+
+    key: str
+    system: System
+    bench: Bench
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cells that share an index, which lies in `index_folder`."""
+
+    index_folder: Path
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a system did for one question.
+
+    `values` are the metrics that need passages' texts; seconds exclude the encoder, which has its own, and answers share those of
+    their batch. `evidence` (title, source, text) and `steps` are kept of the questions that the report shows.
+    """
+
+    id: str
+    ranked: tuple[str, ...]
+    answer: str | None
+    text: str | None
+    values: Mapping[str, float | None]
+    seconds: float
+    encoder_seconds: float
+    answer_seconds: float
+    prompt_tokens: int
+    completion_tokens: int
+    calls: int
+    evidence: tuple[tuple[str, str, str], ...] = ()
+    steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A cell that could not be filled, and why."""
+
+    system: str
+    bench: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All systems and benches, and the cells in report order."""
+
+    systems: tuple[System, ...]
+    benches: tuple[Bench, ...]
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run left: cells found finished, cells filled now, and those that failed."""
+
+    found: int
+    filled: int
+    failures: tuple[Failure, ...] = field(default=())

@@ -1,0 +1,27 @@
+"""Measures as pure functions, one kind a file; everything that the comparisons print is a mean of one of these over questions."""
+
+from eval.metrics.answers import exact_match, normalise, token_f1
+from eval.metrics.choices import CHOICES, accuracy, accuracy_per_class, majority_class, read_choice
+from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank
+from graph.answer import parse_answer
+
+__all__ = [
+    "CHOICES",
+    "accuracy",
+    "accuracy_per_class",
+    "all_gold_at",
+    "exact_match",
+    "majority_class",
+    "ndcg_at",
+    "normalise",
+    "read_choice",
+    "recall_at",
+    "reciprocal_rank",
+    "token_f1",
+    "well_formed",
+]
+
+
+def well_formed(text: str) -> float:
+    """1.0 when a text reads "###Reason: … ###Answer: …" (graph.answer.parse_answer); its mean is the share that does."""
+    return float(parse_answer(text).well_formed)

@@ -1,0 +1,143 @@
+"""Metrics by name: what a task or a configuration may ask for, and how an output is scored by it.
+
+A metric is a pure function of a question and what a system produced for it. Where it does not apply (no gold answer, no gold
+documents, no model asked) its value is None; a value that is not a number is an error, never an average.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+from eval.metrics.answers import contains_answer, exact_match, hotpot_f1, normalise, token_f1
+from eval.metrics.choices import gold_letter, mirage_letter, read_choice, read_option
+from eval.metrics.grounding import Grounding
+from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank
+from eval.metrics.texts import bleu, meteor, rouge_f
+from graph.errors import UserError
+from graph.questions import Question
+
+Needs = Literal["answer", "ranking", "context", "grounding"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one system produced for one question.
+
+    `ranked`: the unique documents in the order of the evidence. `context`: the texts of the prompt's excerpts. `text` is the model's
+    whole text and `answer` what it answers; both None where no model was asked. `grounding` holds the figures of eval/metrics/grounding.py
+    that were asked for.
+    """
+
+    ranked: tuple[str, ...] = ()
+    context: tuple[str, ...] = ()
+    answer: str | None = None
+    text: str | None = None
+    grounding: Mapping[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric: `share` says that means are shares of 1, printed as percentages; `right_or_wrong`, that values are 0 or 1."""
+
+    name: str
+    needs: Needs
+    of: Callable[[Question, Output], float | None]
+    right_or_wrong: bool = False
+
+
+def _of_answer(name: str, score: Callable[[str, tuple[str, ...]], float], right_or_wrong: bool = False) -> Metric:
+    return Metric(name, "answer", lambda question, output: score(output.answer or "", question.answers), right_or_wrong)
+
+
+def _of_ranking(name: str, score: Callable[[tuple[str, ...], tuple[str, ...]], float], right: bool = False) -> Metric:
+    return Metric(name, "ranking", lambda question, output: score(output.ranked, question.gold_sources), right)
+
+
+def _yes_no_maybe(question: Question, output: Output) -> float | None:
+    labels = {normalise(answer) for answer in question.answers}
+    return float(read_choice(output.answer or "") in labels) if labels <= {"yes", "no", "maybe"} else None
+
+
+def _choice(question: Question, output: Output) -> float | None:
+    if question.options is None or question.kind == "boolean":
+        return None
+    return float(read_option(output.answer or "", question.options) == gold_letter(question.answers, question.options))
+
+
+def _mirage_choice(question: Question, output: Output) -> float | None:
+    if question.options is None or tuple(question.options) != ("A", "B", "C", "D"):
+        return None
+    return float(mirage_letter(output.answer or "") == gold_letter(question.answers, question.options))
+
+
+def _answer_in_context(question: Question, output: Output) -> float | None:
+    """Whether a gold answer stands in the excerpts: what a reader could answer at all. Not of yes and no, which stand anywhere."""
+    if not question.answers or {normalise(answer) for answer in question.answers} <= {"yes", "no", "maybe"}:
+        return None
+    return contains_answer("\n".join(output.context), question.answers)
+
+
+def _grounding(name: str) -> Metric:
+    return Metric(f"{name}{BY_ENCODER}", "grounding", lambda _, output: output.grounding.get(name))
+
+
+BY_ENCODER = "_by_encoder"
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        _of_answer("em", exact_match, True),
+        _of_answer("f1", token_f1),
+        _of_answer("hotpot_f1", hotpot_f1),
+        _of_answer("contains", contains_answer, True),
+        _of_answer("rouge1", lambda answer, golds: rouge_f(answer, golds, "rouge1")),
+        _of_answer("rouge2", lambda answer, golds: rouge_f(answer, golds, "rouge2")),
+        _of_answer("rougeL", lambda answer, golds: rouge_f(answer, golds, "rougeL")),
+        _of_answer("bleu", bleu),
+        _of_answer("meteor", meteor),
+        Metric("yes_no_maybe", "answer", _yes_no_maybe, True),
+        Metric("choice", "answer", _choice, True),
+        Metric("mirage_choice", "answer", _mirage_choice, True),
+        _of_ranking("recall@2", lambda ranked, gold: recall_at(ranked, gold, 2)),
+        _of_ranking("recall@5", lambda ranked, gold: recall_at(ranked, gold, 5)),
+        _of_ranking("recall@10", lambda ranked, gold: recall_at(ranked, gold, 10)),
+        _of_ranking("all_gold@5", lambda ranked, gold: all_gold_at(ranked, gold, 5), True),
+        _of_ranking("mrr", reciprocal_rank),
+        _of_ranking("ndcg@10", lambda ranked, gold: ndcg_at(ranked, gold, 10)),
+        Metric("answer_in_context", "context", _answer_in_context, True),
+        *(_grounding(one.name) for one in fields(Grounding)),
+    )
+}
+
+
+def find_metric(name: str) -> Metric:
+    """The metric called `name`; UserError with the nearest name."""
+    if name not in METRICS:
+        near = difflib.get_close_matches(name, METRICS, n=1, cutoff=0.0)[0]
+        raise UserError(f"metric {name!r}", f"did you mean '{near}'?", f"known metrics: {', '.join(METRICS)}")
+    return METRICS[name]
+
+
+def score_output(metric: Metric, question: Question, output: Output) -> float | None:
+    """The metric's value, or None where it does not apply; UserError for a value that is no finite number."""
+    if metric.needs == "answer" and (output.answer is None or not question.answers):
+        return None
+    if metric.needs == "ranking" and not question.gold_sources:
+        return None
+    value = metric.of(question, output)
+    if value is not None and not math.isfinite(value):
+        found = f"metric {metric.name!r} of question {question.id!r} is {value}"
+        raise UserError(found, "a finite number", "mend the metric, or leave the question out")
+    return value
+
+
+def check_answer(question: Question, answer: str) -> None:
+    """UserError for an empty prediction, which would otherwise be scored 0 without a word."""
+    if not answer.strip():
+        found = f"question {question.id!r}: the prediction is empty"
+        raise UserError(
+            found, "a text", "see why the model wrote nothing, or say empty_answers: wrong to count it as wrong"
+        )

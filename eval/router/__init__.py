@@ -1,0 +1,1 @@
+"""How well a trained router chooses: `modegraph eval router`."""

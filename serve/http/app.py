@@ -1,0 +1,77 @@
+"""The server put together: layers from the outside in (overflow, log, guard, admission), then the routes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from graph.build import OpenEncoder
+from graph.encoder import open_encoder
+from serve.http.access_log import AccessLog
+from serve.http.admission import Admission
+from serve.http.auth import Guard
+from serve.http.backend import ChatBackend
+from serve.http.chat import chat_router
+from serve.http.documents import documents_router
+from serve.http.encoding import AsciiJSON
+from serve.http.errors import add_error_handlers
+from serve.http.health import health_router
+from serve.http.live_index import LiveIndex
+from serve.http.metrics import Metrics
+from serve.http.overflow import Overflow
+from serve.http.responses import responses_router
+from serve.http.retrieval import retrieval_router
+from serve.http.retriever import Retriever
+from serve.http.services import Services
+from serve.http.settings import ServerSettings
+from serve.page.shell import Shell, page_router
+
+ABOUT = "Answers from an index of documents, by an OpenAI-compatible interface; citations are checked by program."
+
+
+def make_services(
+    index: Path, backend: ChatBackend, settings: ServerSettings, open_by_spec: OpenEncoder = open_encoder
+) -> Services:
+    """What serves the index in a folder, opened and warm; UserError when there is none."""
+    metrics = Metrics()
+    live = LiveIndex(index, settings.mode, open_by_spec, metrics)
+    return Services(settings, live, Retriever(live, settings, metrics), backend, metrics)
+
+
+def build_app(services: Services) -> Overflow:
+    """The ASGI application over `services`; running it starts the engine and watches the index."""
+    app = FastAPI(
+        title="modegraph",
+        description=ABOUT,
+        lifespan=_lifespan(services),
+        redirect_slashes=False,
+        default_response_class=AsciiJSON,
+    )
+    for make in (health_router, chat_router, responses_router, retrieval_router, documents_router):
+        app.include_router(make(services))
+    app.include_router(page_router())
+    add_error_handlers(app)
+    admitted = Admission(app, services.settings, services.metrics)
+    logged = AccessLog(Shell(Guard(admitted, services.settings.api_key)), services.metrics)
+    return Overflow(logged, admitted, services.metrics)
+
+
+def _lifespan(services: Services):  # type: ignore[no-untyped-def]
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        """The engine runs and the index is watched as long as the server does."""
+        await services.backend.start()
+        watcher = asyncio.create_task(services.live.watch())
+        try:
+            yield
+        finally:
+            watcher.cancel()
+            with suppress(asyncio.CancelledError):
+                await watcher
+            await services.backend.close()
+
+    return lifespan

@@ -1,0 +1,39 @@
+"""Text over the wire: what comes in is made of whole characters, what goes out is ASCII JSON, so that no text can be unwritable."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+from starlette.responses import JSONResponse
+
+
+def whole_characters(text: str) -> str:
+    """The text; ValueError when it has half a character (a lone surrogate), which no encoding and no tokenizer takes."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("half a character (a lone surrogate)")
+    return text
+
+
+Text = Annotated[str, AfterValidator(whole_characters)]
+
+
+class AsciiJSON(JSONResponse):
+    """JSON with every other character escaped; index texts may hold what UTF-8 cannot."""
+
+    def render(self, content: Any) -> bytes:
+        return ascii_json(content)
+
+
+def ascii_json(content: Any) -> bytes:
+    """JSON in ASCII; a number that JSON does not have (NaN, infinities) becomes null."""
+    try:
+        return json.dumps(content, allow_nan=False).encode("ascii")
+    except ValueError:
+        return json.dumps(json.loads(json.dumps(content), parse_constant=lambda name: None)).encode("ascii")
+
+
+def event(content: Any) -> bytes:
+    """One server-sent event."""
+    return b"data: " + ascii_json(content) + b"\n\n"

@@ -1,0 +1,174 @@
+"""The engine behind a URL (vLLM or any OpenAI-compatible server), asked over HTTP without blocking.
+
+When a client goes away the request to the server is closed, and vLLM stops generating.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import httpx2
+from starlette.responses import Response, StreamingResponse
+
+from graph.types import LanguageModel
+from serve.engines.openai_api import OpenAIModel, without_password
+from serve.http.backend import Body
+from serve.http.encoding import ascii_json
+from serve.http.errors import ApiError, unknown_model
+
+LOG = logging.getLogger("modegraph.serve")
+CONNECT_TIMEOUT_S, CHECK_TIMEOUT_S = 2.0, 2.0
+TRUSTED_S = 3.0
+"""How long an answer counts as a sign that the server is there."""
+PASSED_ON = frozenset({400, 404, 413, 422, 429})
+"""Statuses of the server that are about the request; all others are about the server."""
+
+
+class OpenAIBackend:
+    """`models` maps the names that clients ask for to those of the server at `url`."""
+
+    def __init__(self, url: str, key: str, models: Mapping[str, str], defuse: Callable[[str], str]) -> None:
+        self.url = url.rstrip("/")
+        self.models = tuple(models)
+        self.defuse = defuse
+        self._upstream = dict(models)
+        self._languages = {name: OpenAIModel(upstream, self.url, key) for name, upstream in models.items()}
+        timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
+        self._http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=timeout, limits=limits)
+        self._answered_s = float("-inf")
+
+    async def start(self) -> None:
+        """Nothing: the server runs by itself."""
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def check(self) -> None:
+        if time.monotonic() - self._answered_s < TRUSTED_S:
+            return
+        try:
+            answer = await self._http.get(f"{self.url}/models", timeout=CHECK_TIMEOUT_S)
+        except httpx2.HTTPError as problem:
+            raise self._gone(problem) from None
+        if answer.status_code >= 500:
+            raise self._gone(RuntimeError(f"status {answer.status_code}"))
+        self._answered_s = time.monotonic()
+
+    async def complete(self, body: Body) -> dict[str, Any]:
+        answer = await self._send("chat/completions", self._translated(body))
+        try:
+            data = await answer.aread()
+            made = json.loads(data)
+        except httpx2.HTTPError as problem:
+            raise self._gone(problem) from None
+        except ValueError:
+            raise self._odd() from None
+        finally:
+            await answer.aclose()
+        if not isinstance(made, dict) or not isinstance(made.get("choices"), list):
+            raise self._odd()
+        return {**made, "model": body["model"]}
+
+    async def stream(self, body: Body) -> AsyncIterator[dict[str, Any]]:
+        asked = {**self._translated(body), "stream": True, "stream_options": {"include_usage": True}}
+        return self._chunks(await self._send("chat/completions", asked), body["model"])
+
+    async def respond(self, body: bytes) -> Response:
+        asked = _json_object(body)
+        if asked.get("model") not in self._upstream:
+            raise unknown_model(str(asked.get("model")), self.models)
+        try:
+            answer = await self._send("responses", self._translated(asked))
+        except ApiError as problem:
+            if problem.status == 404:
+                raise ApiError(
+                    404, "no_responses", "the engine has no /v1/responses; use /v1/chat/completions"
+                ) from None
+            raise
+        kind = answer.headers.get("content-type", "application/json")
+        return StreamingResponse(_closing(answer), media_type=kind)
+
+    def language_model(self, model: str) -> LanguageModel:
+        return self._languages[model]
+
+    def _translated(self, body: Body) -> dict[str, Any]:
+        return {**body, "model": self._upstream[body["model"]]}
+
+    async def _send(self, path: str, body: Body) -> httpx2.Response:
+        """The server's answer, its status 200 and its body unread; ApiError when it is refused or there is none."""
+        data = ascii_json(body)
+        request = self._http.build_request(
+            "POST", f"{self.url}/{path}", content=data, headers={"Content-Type": "application/json"}
+        )
+        try:
+            answer = await self._http.send(request, stream=True)
+            if answer.status_code == 200:
+                self._answered_s = time.monotonic()
+                return answer
+            text = (await answer.aread()).decode("utf-8", "replace")
+            await answer.aclose()
+        except httpx2.HTTPError as problem:
+            raise self._gone(problem) from None
+        if answer.status_code in PASSED_ON:
+            raise ApiError(answer.status_code, "refused_by_model", f"the model's server: {_reason(text)}")
+        raise self._gone(RuntimeError(f"status {answer.status_code}: {_reason(text)}"))
+
+    async def _chunks(self, answer: httpx2.Response, model: str) -> AsyncIterator[dict[str, Any]]:
+        try:
+            async for line in answer.aiter_lines():
+                data = line.removeprefix("data:").strip()
+                if not line.startswith("data:") or data == "[DONE]":
+                    continue
+                chunk = json.loads(data)
+                if not isinstance(chunk, dict) or "error" in chunk or not isinstance(chunk.get("choices"), list):
+                    raise self._gone(RuntimeError(f"an error in the stream: {_reason(data)}"))
+                yield {**chunk, "model": model}
+        except httpx2.HTTPError as problem:
+            raise self._gone(problem) from None
+        except ValueError:
+            raise self._odd() from None
+        finally:
+            await answer.aclose()
+
+    def _gone(self, problem: Exception) -> ApiError:
+        self._answered_s = float("-inf")
+        LOG.warning("%s does not answer: %s: %s", without_password(self.url), type(problem).__name__, problem)
+        message = "the model's server does not answer; /v1/retrieve still works"
+        return ApiError(503, "model_gone", message, headers={"Retry-After": "5"})
+
+    def _odd(self) -> ApiError:
+        return ApiError(502, "odd_answer", "the model's server answered with something that is no chat completion")
+
+
+async def _closing(answer: httpx2.Response) -> AsyncIterator[bytes]:
+    try:
+        async for part in answer.aiter_bytes():
+            yield part
+    finally:
+        await answer.aclose()
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ApiError(400, "bad_json", "the body is not JSON") from None
+    if not isinstance(asked, dict):
+        raise ApiError(422, "bad_value", "the body: expected a JSON object")
+    return asked
+
+
+def _reason(text: str) -> str:
+    """What a server's error says, in one line of at most 300 characters."""
+    try:
+        found = json.loads(text)
+        error = found.get("error", found) if isinstance(found, dict) else found
+        text = str(error.get("message", error) if isinstance(error, dict) else error)
+    except ValueError:
+        pass
+    return " ".join(text.split())[:300]

@@ -1,0 +1,58 @@
+"""What `modegraph serve` may set; one frozen object, read by the parts of the server that need a value of it."""
+
+from ipaddress import ip_address
+
+from pydantic import Field, SecretStr, model_validator
+
+from graph.config import Settings
+from graph.retrieve.settings import Mode
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+class ServerSettings(Settings):
+    """How the server listens, what it lets in, and how it retrieves when a request does not say."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
+    port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0 for any free one")
+    api_key: SecretStr | None = Field(None, description="key that every request but /health and /ready must bring")
+    writable: bool = Field(False, description="whether documents may be added and deleted over HTTP")
+    capacity: int = Field(8, ge=1, le=1024, description="requests worked on at once")
+    queue: int = Field(4, ge=0, le=4096, description="requests that may wait; more are answered 429 at once")
+    max_body_bytes: int = Field(1 << 20, ge=1024, description="longest body of a request")
+    max_upload_bytes: int = Field(32 << 20, ge=1024, description="longest body of an upload of documents")
+    body_timeout_s: float = Field(10.0, gt=0, description="seconds in which a body must have come")
+    request_timeout_s: float = Field(300.0, gt=0, description="seconds in which a request must be answered")
+    drain_s: float = Field(30.0, ge=0, description="seconds that running requests are given when the server stops")
+    max_question_chars: int = Field(8_000, ge=1, description="longest question")
+    mode: Mode = Field("walk", description="how to retrieve when the request does not say")
+    k: int = Field(5, ge=1, le=100, description="passages to read when the request does not say")
+    max_context_tokens: int | None = Field(None, ge=1, description="longest context when the request does not say")
+    max_answer_tokens: int = Field(512, ge=1, description="longest answer when the request does not say")
+    selector: str = Field("", description="folder or hub name of the trained selector behind `selector: trained`")
+    router: str = Field("", description="folder of the trained router that chooses the mode of `mode: auto`")
+    reranker: str = Field("", description="folder or hub name of the cross-encoder behind `reranker: true`")
+
+    @model_validator(mode="after")
+    def _guarded(self) -> "ServerSettings":
+        if self.api_key is not None and not self.api_key.get_secret_value().strip():
+            raise ValueError("the API key is empty: give one, or none")
+        if self.api_key is None and not is_loopback(self.host):
+            raise ValueError(
+                f"host {self.host} can be reached from other machines: give --api-key, or stay on 127.0.0.1"
+            )
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens on `host`.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0"), is_loopback("::")
+    (True, True, False, False)
+    """
+    if host in LOOPBACK_NAMES:
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

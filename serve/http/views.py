@@ -1,0 +1,157 @@
+"""What the retrieval routes answer with, as the OpenAPI page describes it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+from graph.types import Evidence
+
+NodeKind = Literal["document", "passage", "proposition", "name", "summary"]
+EdgeKind = Literal["has", "next", "states", "names", "called", "synonym", "sums up", "similar"]
+
+
+class FoundPassage(BaseModel):
+    """A passage, its score and the path that led to it in words; characters start to end of its document."""
+
+    score: float
+    id: str
+    title: str
+    source: str
+    order: int
+    start: int
+    end: int
+    text: str
+    path: tuple[str, ...]
+
+
+class Place(BaseModel):
+    """Where a proposition stands."""
+
+    passage_id: str
+    source: str
+    start: int
+    end: int
+
+
+class FoundProposition(BaseModel):
+    score: float
+    id: str
+    text: str
+    entities: tuple[str, ...]
+    spans: tuple[Place, ...]
+
+
+class FoundSummary(BaseModel):
+    """A summary; `members` are the ids of the passages below it."""
+
+    score: float
+    id: str
+    layer: int
+    text: str
+    members: tuple[str, ...]
+
+
+class MadeFinding(BaseModel):
+    """An answer that a model gave while searching."""
+
+    question: str
+    answer: str
+    passage_ids: tuple[str, ...]
+    score: float
+
+
+class Spending(BaseModel):
+    """What a retrieval did and cost."""
+
+    mode: str
+    steps: tuple[str, ...]
+    seconds: float
+    encoder_seconds: float
+    model_calls: int
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class Retrieved(BaseModel):
+    """All that was found for a question, each list best first."""
+
+    question: str
+    generation: int
+    passages: list[FoundPassage]
+    propositions: list[FoundProposition]
+    summaries: list[FoundSummary]
+    findings: list[MadeFinding]
+    trace: Spending
+
+
+class GraphNode(BaseModel):
+    """A node of the graph; `key` is unique over all kinds. A passage has its place, a summary its layer."""
+
+    key: str
+    kind: NodeKind
+    id: str
+    label: str
+    text: str = ""
+    source: str = ""
+    start: int = 0
+    end: int = 0
+    layer: int = 0
+
+
+class GraphEdge(BaseModel):
+    """An edge by the keys of its nodes; `weight` counts statements or is a cosine (synonym, similar)."""
+
+    kind: EdgeKind
+    source: str
+    target: str
+    weight: float
+
+
+class Neighbourhood(BaseModel):
+    """A node, its neighbours and the edges to them; `left_out` more did not fit the limit."""
+
+    center: GraphNode
+    nodes: list[GraphNode]
+    edges: list[GraphEdge]
+    left_out: int
+
+
+class Layer(BaseModel):
+    """A layer of the hierarchy: 0 for summaries of chunks, from 1 on for those of communities."""
+
+    layer: int
+    summaries: int
+
+
+def retrieved(evidence: Evidence, generation: int) -> Retrieved:
+    """Evidence as the API tells it."""
+    paths = evidence.paths or ((),) * len(evidence.passages)
+    return Retrieved(
+        question=evidence.query,
+        generation=generation,
+        passages=[
+            FoundPassage(score=found.score, path=path, **vars(found.item))
+            for found, path in zip(evidence.passages, paths, strict=True)
+        ],
+        propositions=[
+            FoundProposition(
+                score=found.score,
+                id=found.item.id,
+                text=found.item.text,
+                entities=found.item.entities,
+                spans=tuple(Place(**vars(span)) for span in found.item.spans),
+            )
+            for found in evidence.propositions
+        ],
+        summaries=[FoundSummary(score=found.score, **vars(found.item)) for found in evidence.summaries],
+        findings=[MadeFinding(**vars(finding)) for finding in evidence.findings],
+        trace=spending(evidence),
+    )
+
+
+def spending(evidence: Evidence) -> Spending:
+    """The trace as the API tells it."""
+    trace = evidence.trace
+    return Spending(**{name: getattr(trace, name) for name in Spending.model_fields})

@@ -1,0 +1,140 @@
+// Draws nodes at given pixel places with sigma.js (WebGL); where there is no WebGL the caller's list in words has to do.
+
+import { ROW } from "./trees.js";
+
+const { Sigma, graphology } = globalThis;
+const LABEL_GAP = 5;
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const alive = new Set();
+
+/** The tree of trees.pathTree in `holder`, edges down and then right; a click on a passage calls `open(passage)`. */
+export function drawTree(holder, { rows }, open) {
+  const height = rows.length * ROW;
+  const nodes = rows.map((each) => ({ ...each, y: height - (each.row + 0.5) * ROW, side: "right" }));
+  const byKey = new Map(nodes.map((each) => [each.key, each]));
+  const edges = [];
+  for (const each of nodes.filter((node) => node.parent)) {
+    const corner = { key: `corner-${each.key}`, kind: "corner", label: "", x: byKey.get(each.parent).x, y: each.y, side: "none" };
+    nodes.push(corner);
+    edges.push({ source: each.parent, target: corner.key }, { source: corner.key, target: each.key });
+  }
+  return draw(holder, { height, nodes, edges }, (node) => node.passage && open(node.passage));
+}
+
+/** Nodes with x, y and a side for their labels, in a canvas of the holder's width; the drawing, or null without WebGL. */
+export function draw(holder, { height, nodes, edges }, open) {
+  holder.style.height = `${height}px`;
+  const width = holder.clientWidth;
+  const graph = new graphology.MultiGraph();
+  const colors = colorsOf(holder);
+  for (const node of nodes) {
+    const size = node.kind === "corner" ? 0.1 : node.center || node.kind === "question" ? 7 : 5;
+    graph.addNode(node.key, { of: node, label: node.label, x: node.x, y: node.y, size, color: colors[node.kind] });
+  }
+  for (const edge of edges) {
+    if (graph.hasNode(edge.source) && graph.hasNode(edge.target)) {
+      graph.addEdge(edge.source, edge.target, { size: 2, color: colors.edge });
+    }
+  }
+  try {
+    const sigma = new Sigma(graph, holder, settingsFor(colors, width));
+    sigma.setCustomBBox({ x: [0, width], y: [0, height] });
+    sigma.refresh();
+    sigma.on("clickNode", ({ node }) => open(graph.getNodeAttribute(node, "of")));
+    sigma.on("enterNode", ({ node }) => holder.classList.toggle("pointing", isOpen(graph.getNodeAttribute(node, "of"))));
+    sigma.on("leaveNode", () => holder.classList.remove("pointing"));
+    alive.add({ sigma, holder, graph });
+    return sigma;
+  } catch {
+    holder.style.height = "";
+    return null;
+  }
+}
+
+/** Free what was drawn inside `holder`. */
+export function erase(holder) {
+  for (const each of alive) {
+    if (!holder.contains(each.holder)) continue;
+    each.sigma.kill();
+    alive.delete(each);
+  }
+}
+
+const isOpen = (node) => Boolean(node.passage || node.id) && !node.center;
+
+function settingsFor(colors, width) {
+  const label = (context, data) => drawLabel(context, data, colors, width);
+  return {
+    stagePadding: 0,
+    allowInvalidContainer: true,
+    enableCameraZooming: false,
+    enableCameraPanning: false,
+    enableCameraRotation: false,
+    labelDensity: 1000,
+    labelGridCellSize: 1,
+    labelRenderedSizeThreshold: 0,
+    minEdgeThickness: 1,
+    defaultDrawNodeLabel: label,
+    defaultDrawNodeHover: (context, data) => drawHover(context, data, colors, label),
+  };
+}
+
+function drawLabel(context, data, colors, width) {
+  const { kind, side } = data.of;
+  if (side === "none") return;
+  const right = side === "right";
+  const gap = data.size + LABEL_GAP;
+  const room = (right ? width - data.x : data.x) - gap - 4;
+  context.font = `${kind === "question" || kind === "cited" ? 600 : 400} 13px ${colors.font}`;
+  context.fillStyle = kind === "step" ? colors.soft : colors.ink;
+  context.textAlign = right ? "left" : "right";
+  context.textBaseline = "middle";
+  context.fillText(fitted(context, data.label, room), data.x + (right ? gap : -gap), data.y);
+}
+
+function drawHover(context, data, colors, label) {
+  context.beginPath();
+  context.arc(data.x, data.y, data.size + 4, 0, 2 * Math.PI);
+  context.strokeStyle = colors.accent;
+  context.lineWidth = 1.5;
+  context.stroke();
+  label(context, data);
+}
+
+/** As much of a text as `room` pixels hold. */
+function fitted(context, text, room) {
+  if (context.measureText(text).width <= room) return text;
+  let low = 0;
+  let high = text.length;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (context.measureText(`${text.slice(0, middle)}…`).width <= room) low = middle;
+    else high = middle - 1;
+  }
+  return low ? `${text.slice(0, low).trimEnd()}…` : "";
+}
+
+function colorsOf(holder) {
+  const style = getComputedStyle(holder);
+  const color = (name) => style.getPropertyValue(`--${name}`).trim();
+  const [accent, ink, soft] = [color("accent"), color("ink"), color("soft")];
+  const muted = color("node");
+  return { accent, ink, soft, edge: color("edge"), corner: color("edge"), font: style.fontFamily, question: ink, cited: accent, passage: muted,
+    step: color("line-strong"), document: ink, summary: accent, name: muted, proposition: color("line-strong") };
+}
+
+/** Call `redraw` whenever the colours or the width of the window change. */
+export function whenLooksChange(redraw) {
+  let width = innerWidth;
+  let waiting = 0;
+  const soon = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(redraw, 120);
+  };
+  dark.addEventListener("change", soon);
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    soon();
+  });
+}

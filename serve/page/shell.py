@@ -1,0 +1,122 @@
+"""Serves the page: its files held in memory, under a version that is a hash of them all, so that they may be kept for ever.
+
+With a key, / answers 401 like every other address, but its body is the page, which asks for the key; the files below /page/ are the
+same for everyone, hold nothing of the index, and are open. Only names that are in memory are answered: no path reaches the disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from fastapi import APIRouter, Request
+from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+POLICY = (
+    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+GUARDS = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+FOR_EVER = "public, max-age=31536000, immutable"
+FRONT = "index.html"
+
+
+def page_router() -> APIRouter:
+    """The route of / itself, behind the guard as every other route."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.api_route("/", methods=["GET", "HEAD"])
+    async def page(request: Request) -> Response:
+        """The page; 304 when the browser has it."""
+        tag = f'"{version()}"'
+        headers = {**GUARDS, "ETag": tag, "Cache-Control": "no-cache"}
+        if tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(page_files()[FRONT], media_type=TYPES[".html"], headers=headers)
+
+    return router
+
+
+class Shell:
+    """ASGI layer outside the guard: the page's own files, and the page as the body of a 401 at /."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        reading = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        path = scope["path"] if reading else ""
+        name = path.removeprefix(f"/page/{version()}/")
+        if name != path and name != FRONT and name in page_files():
+            await file_response(name)(scope, receive, send)
+        elif path == "/":
+            await self.app(scope, receive, with_page_for_401(send, scope["method"]))
+        else:
+            await self.app(scope, receive, send)
+
+
+def file_response(name: str) -> Response:
+    """One of the page's files."""
+    headers = {**GUARDS, "ETag": f'"{version()}"', "Cache-Control": FOR_EVER}
+    return Response(page_files()[name], media_type=TYPES[name[name.rindex(".") :]], headers=headers)
+
+
+def with_page_for_401(send: Send, method: str) -> Send:
+    """`send`, the body of a 401 replaced by the page."""
+    refused: list[Message] = []
+
+    async def replacing(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 401:
+            body = page_files()[FRONT]
+            headers = MutableHeaders(raw=list(message["headers"]))
+            headers.update({**GUARDS, "Cache-Control": "no-store", "Content-Type": TYPES[".html"]})
+            headers["Content-Length"] = str(len(body))
+            refused.append({"type": "http.response.body", "body": body if method == "GET" else b""})
+            await send({**message, "headers": headers.raw})
+        elif not refused:
+            await send(message)
+        elif not message.get("more_body", False):
+            await send(refused[0])
+
+    return replacing
+
+
+@cache
+def version() -> str:
+    """Sixteen hex digits that change with any of the page's files."""
+    read = _read_files()
+    return hashlib.sha256(b"".join(name.encode() + read[name] for name in sorted(read))).hexdigest()[:16]
+
+
+@cache
+def page_files() -> Mapping[str, bytes]:
+    """The page's files by name, the front page's references with the version in them."""
+    read = _read_files()
+    return {**read, FRONT: read[FRONT].replace(b"page/VERSION/", f"page/{version()}/".encode())}
+
+
+def _read_files() -> dict[str, bytes]:
+    folder = files("serve") / "page"
+    return {**_held(folder, ""), **_held(folder / "vendor", "vendor/")}
+
+
+def _held(folder: Traversable, prefix: str) -> dict[str, bytes]:
+    return {f"{prefix}{each.name}": each.read_bytes() for each in folder.iterdir() if each.name.endswith(tuple(TYPES))}

@@ -1,0 +1,110 @@
+"""The shipped configurations of `eval run` parse, name what exists and hold the systems that they promise; a killed run goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+
+import pytest
+import yaml
+
+from eval.matrix.plan import systems_of
+from eval.matrix.settings import MatrixSettings
+from eval.metrics.registry import find_metric
+from eval.tasks import find_task
+from graph.config import load_settings
+from tests.eval.pairs import ROOT
+
+CONFIGS = sorted((ROOT / "configs" / "eval").glob("*.yaml"))
+SYSTEMS = {
+    "retrieval": 8,
+    "examples": 16,
+    "ablation-hierarchy": 40,
+    "ablation-hierarchy-musique": 40,
+    "ablation-training": 8,
+    "graphmpa": 12,
+    "topg": 3,
+    "pankrag": 2,
+}
+
+
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
+def test_a_shipped_configuration_is_whole(file):
+    settings = load_settings(MatrixSettings, file)
+    systems = systems_of(settings)
+    assert len(systems) == SYSTEMS[file.stem] == len({system.name for system in systems})
+    assert not settings.baseline or settings.baseline in {system.name for system in systems}
+    for name in settings.metrics:
+        find_metric(name)
+    for task in settings.tasks.values():
+        find_task(task.task)
+        if settings.data == "../..":
+            assert (file.parent / settings.data / task.source).exists()
+            assert (file.parent / settings.data / task.documents).exists()
+    for step in settings.prepare:
+        words = step.run.split()
+        for flag, value in pairwise(words):
+            assert flag != "--config" or (ROOT / value).is_file()
+    chain = load_settings(MatrixSettings, ROOT / "configs" / "eval" / "examples.yaml")
+    made = {f"hf:{step.makes.rpartition('/')[0]}" for step in chain.prepare}
+    trained = {
+        f"hf:{line.split()[-1]}" for each in (ROOT / "configs" / "train").glob("*.yaml") for line in outputs(each)
+    }
+    here = {spec for spec in settings.models.values() if "runs/" in spec}
+    assert here <= made | trained
+
+
+def outputs(file):
+    """The lines of a training configuration that say where its run goes."""
+    return [line for line in file.read_text("utf-8").splitlines() if line.startswith("output:")]
+
+
+def test_the_expected_configurations_are_shipped():
+    assert {file.stem for file in CONFIGS} == set(SYSTEMS)
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_without_repeating_a_finished_cell(tmp_path):
+    """SIGKILL after the first cells: they are left as they are, the rest is filled, and no worker outlives the run."""
+    config = {
+        "data": str(ROOT / "examples"),
+        "tasks": {"test": {"task": "examples", "source": "questions.jsonl", "documents": "documents", "split": "test"}},
+        "indexes": {"two": {"layers": 2}, "one": {"layers": 1}},
+        "retrievers": {
+            mode: {"mode": mode} for mode in ("dense", "lexical", "hybrid", "hierarchy", "naive", "paths", "walk")
+        },
+        "metrics": ["recall@5"],
+    }
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "modegraph",
+        "eval",
+        "run",
+        str(tmp_path / "config.yaml"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    cells = tmp_path / "out" / "cells"
+    killed = subprocess.Popen(command, env=env, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    try:
+        while killed.poll() is None and len(list(cells.glob("*.json"))) < 2:
+            time.sleep(0.02)
+    finally:
+        killed.send_signal(signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    time.sleep(2)
+    left = {file: file.stat().st_mtime_ns for file in cells.glob("*.json")}
+    time.sleep(2)
+    assert left == {file: file.stat().st_mtime_ns for file in cells.glob("*.json")}, "a worker went on alone"
+    assert 2 <= len(left) < 14
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert f"14 cells: {len(left)} are there already, {14 - len(left)} to fill" in done.stderr
+    assert len(list(cells.glob("*.json"))) == 14
+    assert left == {file: file.stat().st_mtime_ns for file in left}
+    assert (tmp_path / "out" / "report.html").is_file()

@@ -1,0 +1,48 @@
+"""The table of selectors with a real vLLM server on CPU: what choosing by a model costs, by the server's own count.
+
+Runs where tests/vllm.py finds one.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from modegraph import build_app
+from tests.vllm import serving, with_vllm
+from train.settings import TinySettings
+from train.tiny import train_tiny
+
+pytestmark = with_vllm
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+ASKED = 3
+
+
+def tiny_model(folder: Path) -> Path:
+    """A Llama of two steps, whose window holds every prompt."""
+    sizes = {"vocabulary": 600, "layers": 1, "heads": 2, "context_tokens": 8192, "steps": 2}
+    train_tiny(TinySettings(texts=str(EXAMPLES / "documents"), output=str(folder / "tiny"), **sizes))
+    return folder / "tiny"
+
+
+def test_a_model_is_called_for_llm_alone_as_often_as_the_server_counts(tmp_path: Path) -> None:
+    runner, app, index = CliRunner(), build_app(), str(tmp_path / "index")
+    assert runner.invoke(app, ["index", str(EXAMPLES / "documents"), "--out", index]).exit_code == 0
+    with serving(tiny_model(tmp_path), max_tokens=8192) as server:
+        before = server.requests_served()
+        arguments = ["eval", "selector", index, "--questions", str(EXAMPLES / "questions.jsonl"), "--limit", str(ASKED)]
+        arguments += ["--selectors", "threshold", "llm", "--model", server.spec, "--json"]
+        result = runner.invoke(app, arguments)
+        served = server.requests_served() - before
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["selectors"]
+    assert found["threshold"]["calls/query"] == found["threshold"]["tokens/query"] == 0
+    assert found["llm"]["calls/query"] > 1 and found["llm"]["tokens/query"] > 100
+    assert served > ASKED * found["llm"]["calls/query"], "the questions, the one to warm up, and the selections"
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No look-up of anything while the server runs."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")

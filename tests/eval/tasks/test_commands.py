@@ -1,0 +1,159 @@
+"""`eval tasks`, `eval score` and `eval abstract` as a user types them, with the errors that a user makes."""
+
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from eval.cli import register
+from eval.metrics import registry
+from eval.metrics.registry import METRICS, Metric, Output, find_metric, score_output
+from eval.tasks.abstract import generate_questions
+from graph.errors import UserError
+from graph.jsonl import write_jsonl
+from graph.questions import Question, read_questions
+from tests.fakes import ScriptedModel
+
+ROWS = [
+    {"id": "1", "question": "Where?", "answers": ["Tarn"], "gold_ids": ["a"]},
+    {"id": "2", "question": "When?", "answers": ["1911", "in 1911"]},
+]
+
+
+def run(*words, model=None):
+    app = typer.Typer()
+    register(app, lambda spec, ledger=None: model)
+    return CliRunner().invoke(app, ["eval", *map(str, words)])
+
+
+@pytest.fixture
+def files(tmp_path):
+    write_jsonl(tmp_path / "questions.jsonl", ROWS)
+    write_jsonl(
+        tmp_path / "good.jsonl",
+        [{"id": "1", "answer": "###Reason: so [1] ###Answer: Tarn [1]"}, {"id": "2", "answer": "1912"}],
+    )
+    return tmp_path
+
+
+def test_tasks_are_listed():
+    done = run("tasks")
+    assert done.exit_code == 0 and "licence  CC BY 4.0" in done.stdout and "hotpotqa: " in done.stdout
+    listed = json.loads(run("tasks", "--json").stdout)["tasks"]
+    assert len(listed) == 14 and listed[0]["name"] == "qasper" and listed[0]["hub"] == "allenai/qasper"
+
+
+def test_a_task_is_read_into_our_layout(files):
+    done = run("tasks", "examples", "--source", files / "questions.jsonl", "--out", files / "own", "--json")
+    assert json.loads(done.stdout) == {"task": "examples", "questions": 2, "documents": 0}
+    assert [q.id for q in read_questions(files / "own" / "questions.jsonl")] == ["1", "2"]
+
+
+def score(files, name, *more):
+    return run("score", "examples", "--source", files, "--predictions", files / name, *more)
+
+
+def test_predictions_are_scored(files):
+    found = json.loads(score(files, "good.jsonl", "--metric", "em", "--metric", "f1", "--json").stdout)
+    assert found["metrics"]["em"]["mean"] == 0.5 and found["counts"] == {"em": 2, "f1": 2}
+    assert "em" in score(files, "good.jsonl").stdout
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"id": "1", "answer": ""}], r"question '1': the prediction is empty"),
+        ([{"id": "1", "answer": "x"}], r"1 of 2 questions have no prediction, '2' first"),
+        ([{"id": "9", "answer": "x"}], r"line 1: 'id' is '9'; the id of a question of the task"),
+        ([{"id": "1", "prediction": "x"}], r"line 1: 'answer' is None; a text"),
+    ],
+)
+def test_bad_predictions(files, rows, message):
+    write_jsonl(files / "bad.jsonl", rows)
+    with pytest.raises(UserError, match=message):
+        raise score(files, "bad.jsonl").exception
+
+
+def test_an_empty_prediction_can_be_counted_wrong(files):
+    write_jsonl(files / "empty.jsonl", [{"id": "1", "answer": ""}, {"id": "2", "answer": "1911"}])
+    done = score(files, "empty.jsonl", "--empty-is-wrong", "--metric", "em", "--json")
+    assert json.loads(done.stdout)["metrics"]["em"]["mean"] == 0.5
+
+
+def test_an_unknown_metric_names_the_nearest(files):
+    with pytest.raises(UserError, match=r"metric 'rouge-l'; did you mean 'rougeL'\?; known metrics: em, f1"):
+        raise score(files, "good.jsonl", "--metric", "rouge-l").exception
+    with pytest.raises(UserError, match=r"--metric recall@5; a metric of answers"):
+        raise score(files, "good.jsonl", "--metric", "recall@5").exception
+
+
+QUESTION = Question("1", "Where?", ("Tarn",), gold_sources=("a",))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_metric_that_is_no_number_is_an_error(monkeypatch, value):
+    monkeypatch.setitem(METRICS, "broken", Metric("broken", "answer", lambda question, output: value))
+    with pytest.raises(UserError, match=rf"metric 'broken' of question '1' is {value}; a finite number"):
+        score_output(find_metric("broken"), QUESTION, Output(answer="x"))
+
+
+def test_metrics_that_do_not_apply_are_none():
+    assert score_output(find_metric("em"), QUESTION, Output()) is None
+    assert score_output(find_metric("recall@5"), Question("1", "?", ()), Output(ranked=("a",))) is None
+    assert score_output(find_metric("choice"), QUESTION, Output(answer="A")) is None
+    assert score_output(find_metric("yes_no_maybe"), QUESTION, Output(answer="yes")) is None
+    boolean = Question("1", "?", ("yes",))
+    assert score_output(find_metric("answer_in_context"), boolean, Output(context=("yes",))) is None
+    assert score_output(find_metric("yes_no_maybe"), boolean, Output(answer="Yes, so")) == 1.0
+    assert (
+        score_output(find_metric("faithfulness_by_encoder"), QUESTION, Output(grounding={"faithfulness": 0.25})) == 0.25
+    )
+
+
+def test_every_metric_on_a_right_answer_is_whole():
+    options = {"A": "Tarn", "B": "Quill", "C": "x", "D": "y"}
+    question = Question("1", "Where?", ("Tarn is the village here",), gold_sources=("a",), options=options)
+    choice = Question("1", "Where?", ("Tarn",), options=options)
+    output = Output(("a",), ("Tarn is the village here.",), "Tarn is the village here", "")
+    for name in (
+        "em",
+        "f1",
+        "hotpot_f1",
+        "contains",
+        "rouge1",
+        "rouge2",
+        "rougeL",
+        "bleu",
+        "recall@2",
+        "recall@5",
+        "recall@10",
+    ):
+        assert score_output(METRICS[name], question, output) == pytest.approx(1.0), name
+    for name in ("all_gold@5", "mrr", "ndcg@10", "answer_in_context"):
+        assert score_output(METRICS[name], question, output) == pytest.approx(1.0), name
+    assert score_output(METRICS["meteor"], question, output) > 0.98
+    assert score_output(METRICS["choice"], choice, Output(answer="A. Tarn")) == 1.0
+    assert score_output(METRICS["mirage_choice"], choice, Output(answer="B")) == 0.0
+    assert registry.METRICS is METRICS
+
+
+def users_then_questions(request):
+    text = request.messages[0].content
+    if "different kinds of users" in text:
+        return json.dumps(
+            {"users": [{"user": "keeper", "tasks": ["log", "plan"]}, {"user": "poet", "tasks": ["write"]}]}
+        )
+    if "task: write" in text:
+        return "no"
+    return json.dumps({"questions": ["What recurs?", f"What of {text.partition('task: ')[2].split()[0]}?"]})
+
+
+def test_abstract_questions_by_users_tasks_questions():
+    model = ScriptedModel(users_then_questions)
+    found, lacking = generate_questions(["Isles & <|im_end|> ferries"], model, users=2, tasks=2, questions=2)
+    assert [question.text for question in found] == ["What recurs?", "What of log?", "What of plan?"]
+    assert found[0].reasoning == "keeper: log" and lacking == 8 - 3 and len(model.asked) == 1 + 3
+    assert "<|" not in model.asked[0].messages[0].content
+    with pytest.raises(UserError, match="named no users"):
+        generate_questions(["x"], ScriptedModel(lambda _: "{}"), 1, 1, 1)

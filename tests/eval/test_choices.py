@@ -1,0 +1,73 @@
+"""How answers to multiple choice are read: MIRAGE's patterns one by one, ours beyond them, and what no reading finds."""
+
+import re
+
+import pytest
+
+from eval.metrics.choices import find_letter, gold_letter, mirage_letter, read_option
+
+OPTIONS = {"A": "Glycogen synthesis", "B": "Glycogen breakdown", "C": "Gluconeogenesis", "D": "Ketogenesis"}
+TEXTS = [
+    "A",
+    " B",
+    "C or D, I think",
+    "D and A",
+    "B/C",
+    "C, because",
+    "It must be option D.",
+    "The answer is: B",
+    "C. Gluconeogenesis",
+    'D" }',
+    "B: so",
+    "Neither",
+    "",
+    "(C) Gluconeogenesis",
+    "A long story",
+    "Because A is so",
+    "Answer:D",
+    "b",
+]
+
+
+def mirage_slow(text):
+    """`locate_answer` of MIRAGE's src/utils.py, written out."""
+    for before, after in (
+        ("^\\s*", "$"),
+        ("^\\s*", " or"),
+        ("^\\s*", " and"),
+        ("^\\s*", "/"),
+        ("^\\s*", ","),
+        ("[Oo]ption ", ""),
+        (":\\s*", ""),
+        ("^\\s*", "\\."),
+        ("^\\s*", '"'),
+        ("^\\s*", ":"),
+    ):
+        found = re.findall(before + "(A|B|C|D)" + after, text)
+        if found:
+            return found[0].upper()
+    return "A"
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_published_reading_is_mirages(text):
+    assert mirage_letter(text) == mirage_slow(text)
+
+
+def test_letters_found():
+    found = [find_letter(text, "ABCD") for text in TEXTS]
+    assert found == ["A", "B", "C", "D", "B", "C", "D", "B", "C", "D", "B", "", "", "C", "", "", "D", ""]
+    assert find_letter("E", "ABCDE") == "E" and find_letter("E", "ABCD") == ""
+
+
+def test_an_option_is_named_by_its_text_or_its_letter():
+    assert read_option("ketogenesis.", OPTIONS) == "D"
+    assert read_option("C. gluconeogenesis", OPTIONS) == "C"
+    assert read_option("(B) whatever", OPTIONS) == "B"
+    assert read_option("none of these", OPTIONS) == "" and read_option("", OPTIONS) == ""
+
+
+def test_gold_letter():
+    assert gold_letter(("Ketogenesis",), OPTIONS) == "D"
+    with pytest.raises(ValueError, match="none of the options"):
+        gold_letter(("Lipolysis",), OPTIONS)

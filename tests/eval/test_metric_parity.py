@@ -1,0 +1,181 @@
+"""Our answer metrics against the definitions of the reference scripts, derived again here, on real and made-up answer pairs."""
+
+import itertools
+import math
+import re
+from collections import Counter
+from functools import cache
+
+import pytest
+from nltk.stem.porter import PorterStemmer
+from nltk.tokenize import NLTKWordTokenizer
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+from eval.metrics.answers import contains_answer, exact_match, hotpot_f1, token_f1
+from eval.metrics.texts import bleu, meteor, rouge_f
+from tests.eval.pairs import own_pairs, real_pairs
+
+PORTER = PorterStemmer()
+STEM = cache(PORTER.stem)
+
+
+@pytest.fixture(scope="module", params=["own", "real"])
+def pairs(request):
+    return own_pairs() if request.param == "own" else real_pairs()
+
+
+def squad_normalised(text):
+    """The steps of evaluate-v1.1.py in its order: lower, drop punctuation, drop articles, single spaces."""
+    kept = "".join(letter for letter in text.lower() if letter not in r"""!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~""")
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", kept).split())
+
+
+def musique_f1(answer, gold):
+    """MuSiQue's metrics/answer.py (SQuAD 2.0's rule for empty bags): precision and recall over common words."""
+    left, right = squad_normalised(answer).split(), squad_normalised(gold).split()
+    common = sum(min(count, right.count(word)) for word, count in Counter(left).items())
+    if not left or not right:
+        return float(left == right)
+    if not common:
+        return 0.0
+    precision, recall = common / len(left), common / len(right)
+    return 2 * precision * recall / (precision + recall)
+
+
+def test_exact_match_and_f1_are_those_of_squad_and_musique(pairs):
+    for answer, golds in pairs:
+        assert exact_match(answer, golds) == max(squad_normalised(answer) == squad_normalised(gold) for gold in golds)
+        assert token_f1(answer, golds) == pytest.approx(max(musique_f1(answer, gold) for gold in golds), abs=1e-12)
+
+
+def test_hotpot_f1_is_that_of_its_script(pairs):
+    special = {"yes", "no", "noanswer"}
+    for answer, golds in pairs:
+        expected = []
+        for gold in golds:
+            one, two = squad_normalised(answer), squad_normalised(gold)
+            zero = one != two and (one in special or two in special)
+            empty = not one or not two
+            expected.append(0.0 if zero or empty else musique_f1(answer, gold))
+        assert hotpot_f1(answer, golds) == pytest.approx(max(expected), abs=1e-12)
+
+
+def test_containment_is_whole_words(pairs):
+    for answer, golds in pairs:
+        words = squad_normalised(answer).split()
+        runs = {tuple(words[i:j]) for i in range(len(words)) for j in range(i + 1, min(len(words), i + 20) + 1)}
+        wanted = [tuple(squad_normalised(gold).split()) for gold in golds]
+        if max(map(len, wanted)) <= 20:
+            assert contains_answer(answer, golds) == any(gold in runs for gold in wanted)
+
+
+def rouge_words(text):
+    """rouge-score's tokenizer: lower case, letters a-z and digits, stems of words over three letters."""
+    return [STEM(word) if len(word) > 3 else word for word in re.findall(r"[a-z0-9]+", text.lower())]
+
+
+def f_measure(shared, answer, reference):
+    if not shared:
+        return 0.0
+    precision, recall = shared / answer, shared / reference
+    return 2 * precision * recall / (precision + recall)
+
+
+def slow_rouge_n(answer, reference, n):
+    grams = [Counter(tuple(w[i : i + n]) for i in range(len(w) - n + 1)) for w in map(rouge_words, (answer, reference))]
+    return f_measure((grams[0] & grams[1]).total(), grams[0].total(), grams[1].total())
+
+
+def slow_rouge_l(answer, reference):
+    left, right = rouge_words(answer), rouge_words(reference)
+    row = [0] * (len(right) + 1)
+    for word in left:
+        before = row[:]
+        for column, other in enumerate(right, start=1):
+            row[column] = before[column - 1] + 1 if word == other else max(before[column], row[column - 1])
+    return f_measure(row[-1], len(left), len(right))
+
+
+def test_rouge_is_that_of_rouge_score_and_of_its_definition(pairs):
+    from rouge_score.rouge_scorer import RougeScorer
+
+    kinds = {"rouge1": 1, "rouge2": 2, "rougeL": 0}
+    scorer = RougeScorer(list(kinds), use_stemmer=True)
+    for answer, golds in pairs:
+        library = [scorer.score(gold, answer) for gold in golds]
+        for kind, slow in kinds.items():
+            got = rouge_f(answer, golds, kind)
+            assert got == max(each[kind].fmeasure for each in library)
+            twin = max(slow_rouge_n(answer, g, slow) if slow else slow_rouge_l(answer, g) for g in golds)
+            assert got == pytest.approx(twin, abs=1e-12), (answer, golds)
+
+
+def slow_bleu(answer, references):
+    """BLEU-4 of one sentence (Papineni et al. 2002): effective order, exponential smoothing of orders without a match."""
+    told, wanted = Tokenizer13a()(answer.rstrip()).split(), [Tokenizer13a()(r.rstrip()).split() for r in references]
+    logs, smooth = [], 1.0
+    for n in range(1, 5):
+        grams = Counter(tuple(told[i : i + n]) for i in range(len(told) - n + 1))
+        best = Counter()
+        for words in wanted:
+            best |= Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+        if not grams:
+            break
+        matched = (grams & best).total()
+        if n == 1 and not matched:
+            return 0.0
+        if not matched:
+            smooth *= 2
+        logs.append(math.log((matched or 1 / smooth) / grams.total()))
+    if not logs:
+        return 0.0
+    near = min((abs(len(words) - len(told)), len(words)) for words in wanted)[1]
+    brevity = 1.0 if len(told) >= near else math.exp(1 - near / len(told))
+    return brevity * math.exp(sum(logs) / len(logs))
+
+
+def test_bleu_is_that_of_sacrebleu_and_of_its_definition(pairs):
+    import sacrebleu
+
+    for answer, golds in pairs:
+        got = bleu(answer, golds)
+        library = sacrebleu.sentence_bleu(answer, list(golds), use_effective_order=True).score / 100
+        assert got == pytest.approx(library, abs=1e-12)
+        assert got == pytest.approx(slow_bleu(answer, golds), abs=1e-9), (answer, golds)
+
+
+def slow_meteor(answer, reference):
+    """METEOR's exact stage, then its Porter stage, each from the last word to the last free equal one; chunks of neighbours."""
+    told, wanted = ([w.lower() for w in NLTKWordTokenizer().tokenize(text)] for text in (answer, reference))
+    free_told, free_wanted, matched = set(range(len(told))), set(range(len(wanted))), []
+    for form in (str, STEM):
+        forms = [form(word) for word in wanted]
+        for i in sorted(free_told, reverse=True):
+            equal = [j for j in free_wanted if forms[j] == form(told[i])]
+            if equal:
+                matched.append((i, max(equal)))
+                free_told.discard(i)
+                free_wanted.discard(max(equal))
+    if not matched:
+        return 0.0
+    matched.sort()
+    chunks = 1 + sum((b[0] - a[0], b[1] - a[1]) != (1, 1) for a, b in itertools.pairwise(matched))
+    precision, recall = len(matched) / len(told), len(matched) / len(wanted)
+    mean = precision * recall / (0.9 * precision + 0.1 * recall)
+    return mean * (1 - 0.5 * (chunks / len(matched)) ** 3)
+
+
+def test_meteor_is_its_definition_without_synonyms(pairs):
+    for answer, golds in pairs:
+        assert meteor(answer, golds) == pytest.approx(max(slow_meteor(answer, gold) for gold in golds), abs=1e-9)
+
+
+def test_figures_by_hand():
+    assert rouge_f("the cat sat", ["the cat ran"], "rouge1") == pytest.approx(2 / 3)
+    assert rouge_f("the cat sat", ["the cat ran"], "rouge2") == pytest.approx(1 / 2)
+    assert rouge_f("sat the cat", ["the cat sat"], "rougeL") == pytest.approx(2 / 3)
+    assert rouge_f("", ["boat"], "rouge1") == 0.0
+    assert bleu("the cat is on the mat", ["the cat is on the mat"]) == pytest.approx(1.0)
+    # Two of three words in one run: precision 2/3, recall 2/3, one chunk of two: 2/3 · (1 − ½ · (1/2)³).
+    assert meteor("the cat sat", ["the cat ran"]) == pytest.approx(2 / 3 * (1 - 0.5 * 0.125))
+    assert meteor("boats", ["boat"]) == pytest.approx(0.5)

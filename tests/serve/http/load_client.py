@@ -1,0 +1,35 @@
+"""Asks a server many times at once, over plain sockets that are open before the first is asked; prints [[status, seconds], …].
+
+Run: python load_client.py URL CONCURRENT. The clock of a request runs from the writing of it to the first byte of its answer.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from urllib.parse import urlsplit
+
+BODY = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}).encode()
+
+
+async def main(url: str, concurrent: int) -> None:
+    """All at once."""
+    parts = urlsplit(url)
+    open_now = [await asyncio.open_connection(parts.hostname, parts.port) for _ in range(concurrent)]
+    print(json.dumps(await asyncio.gather(*(ask(reader, writer) for reader, writer in open_now))))
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, float]:
+    """Status and seconds of one request."""
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n"
+    started = time.perf_counter()
+    writer.write(head.encode() + b"Content-Type: application/json\r\nConnection: close\r\n\r\n" + BODY)
+    line = await reader.readline()
+    seconds = time.perf_counter() - started
+    await reader.read()
+    writer.close()
+    return int(line.split()[1]), seconds
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2])))

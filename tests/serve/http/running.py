@@ -1,0 +1,83 @@
+"""Runs the server in a thread, on a free port, as uvicorn runs it."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import openai
+
+from graph.build import OpenEncoder
+from graph.config import parse_settings
+from serve.http.app import build_app, make_services
+from serve.http.engines import VllmOptions, open_backend
+from serve.http.run import server_of
+from serve.http.services import Services
+from serve.http.settings import ServerSettings
+from tests.fakes import HashEncoder
+
+ENCODER = HashEncoder()
+
+
+@dataclass(frozen=True)
+class Running:
+    url: str
+    port: int
+    services: Services
+
+    def client(self, key: str = "none") -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0)
+
+    def get(self, path: str, **options: object) -> httpx2.Response:
+        return httpx2.get(self.url + path, timeout=30, **options)  # type: ignore[arg-type]
+
+    def post(self, path: str, **options: object) -> httpx2.Response:
+        return httpx2.post(self.url + path, timeout=30, **options)  # type: ignore[arg-type]
+
+    def metric(self, line: str) -> float:
+        """The value of a line of /metrics; 0 when it is not there."""
+        for each in self.get("/metrics").text.splitlines():
+            name, _, value = each.rpartition(" ")
+            if name == line:
+                return float(value)
+        return 0.0
+
+
+def listening(port: int = 0) -> socket.socket:
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind(("127.0.0.1", port))
+    return made
+
+
+@contextmanager
+def serving(
+    index: Path,
+    spec: str,
+    adapters: tuple[str, ...] = (),
+    vllm: VllmOptions = VllmOptions(),  # noqa: B008
+    open_encoder: OpenEncoder = lambda spec: ENCODER,
+    **values: object,
+) -> Iterator[Running]:
+    """The server of `modegraph serve INDEX --model SPEC`, until the block ends."""
+    settings = parse_settings(ServerSettings, values, "test")
+    services = make_services(index, open_backend(spec, adapters, vllm), settings, open_encoder)
+    app = build_app(services)
+    server = server_of(app, settings)
+    socket_here = listening()
+    port = socket_here.getsockname()[1]
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket_here]}, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        time.sleep(0.01)
+    try:
+        yield Running(f"http://127.0.0.1:{port}", port, services)
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        assert not thread.is_alive(), "the server did not stop"

@@ -1,0 +1,174 @@
+"""Chat completions through the openai client: answers with citations, streams, adapters, fields passed on."""
+
+import json
+
+import pytest
+
+from graph.answer import NOT_FOUND, answer_messages
+from graph.context import build_context
+from graph.index import open_index
+from graph.retrieve import RetrieveSettings, retrieve
+from tests.fakes import HashEncoder
+from tests.serve.http.conftest import Stack
+
+QUESTION = "Who built the Lantern?"
+ASK = [{"role": "user", "content": QUESTION}]
+
+
+def test_an_answer_says_where_each_sentence_comes_from(stack: Stack) -> None:
+    running, upstream = stack("###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]")
+    made = running.client().chat.completions.create(model="tiny", messages=ASK)  # type: ignore[arg-type]
+    message = made.choices[0].message
+    assert message.content == "###Reason: The yard did [1], says. ###Answer: the Marlow Yard [2]"
+    extra = message.model_extra
+    assert extra is not None and [each["number"] for each in extra["citations"]] == [1, 2] and extra["removed"] == [9]
+    assert (extra["reason"], extra["answer"]) == ("The yard did [1], says.", "the Marlow Yard [2]")
+    first = extra["citations"][0]
+    found = running.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"][0]
+    assert {key: first[key] for key in ("title", "source", "start", "end", "text")} == {
+        key: found[key] for key in ("title", "source", "start", "end", "text")
+    }
+    assert made.usage is not None and made.usage.total_tokens == 10
+    told = made.model_extra["retrieval"]  # type: ignore[index]
+    assert (told["question"], told["rewritten_by"], told["mode"]) == (QUESTION, "itself", "walk")
+    assert upstream.asked[0]["temperature"] == 0.0 and upstream.asked[0]["max_tokens"] == 512
+
+
+def test_the_prompt_is_the_one_of_training(stack: Stack, isles_kept) -> None:  # type: ignore[no-untyped-def]
+    running, upstream = stack()
+    running.client().chat.completions.create(
+        model="tiny",
+        messages=ASK,
+        extra_body={"retrieval": {"mode": "dense", "k": 2}},  # type: ignore[arg-type]
+    )
+    index = open_index(isles_kept, lambda spec: HashEncoder())
+    evidence = retrieve(index, QUESTION, RetrieveSettings(mode="dense", top_k=2))
+    expected = [vars(turn) for turn in answer_messages(QUESTION, build_context(evidence, 2))]
+    assert upstream.asked[0]["messages"] == expected
+
+
+def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stack) -> None:
+    text = "###Reason: It was [1][7] built [12] there. ###Answer: 1911 [2]"
+    running, upstream = stack(text)
+    options = {"include_usage": True}
+    chunks = list(
+        running.client().chat.completions.create(model="tiny", messages=ASK, stream=True, stream_options=options)  # type: ignore[arg-type, call-overload]
+    )
+    shown = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert shown == "###Reason: It was [1] built there. ###Answer: 1911 [2]"
+    delta = chunks[-1].choices[0].delta.model_extra
+    assert [each["number"] for each in delta["citations"]] == [1, 2] and delta["removed"] == [7, 12]
+    assert chunks[-1].model_extra["retrieval"]["mode"] == "walk"
+    assert [chunk.usage.total_tokens for chunk in chunks if chunk.usage] == [10]
+    assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices].count("stop") == 1
+    assert upstream.asked[0]["stream_options"] == {"include_usage": True}
+
+
+def test_without_include_usage_no_chunk_has_one(stack: Stack) -> None:
+    running, _ = stack()
+    chunks = list(running.client().chat.completions.create(model="tiny", messages=ASK, stream=True))  # type: ignore[arg-type]
+    assert all(chunk.usage is None and chunk.choices for chunk in chunks)
+    assert running.metric('modegraph_tokens_total{kind="completion",model="tiny"}') == 3
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_several_choices_have_their_own_citations(stack: Stack, stream: bool) -> None:
+    running, _ = stack("Built [2] and [8].")
+    made = running.client().chat.completions.create(model="tiny", messages=ASK, n=2, stream=stream)  # type: ignore[call-overload]
+    if stream:
+        last = list(made)[-1]
+        fields = [choice.delta.model_extra for choice in last.choices]
+    else:
+        fields = [choice.message.model_extra for choice in made.choices]
+    assert len(fields) == 2
+    assert all([each["number"] for each in field["citations"]] == [2] and field["removed"] == [8] for field in fields)
+
+
+def test_fields_of_the_engine_are_passed_on(stack: Stack) -> None:
+    running, upstream = stack()
+    given = {
+        "stop": ["\n\n"],
+        "seed": 5,
+        "top_p": 0.5,
+        "temperature": 0.3,
+        "logprobs": True,
+        "max_completion_tokens": 9,
+    }
+    schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+    running.client().chat.completions.create(
+        model="tiny",
+        messages=ASK,  # type: ignore[arg-type]
+        response_format=schema,  # type: ignore[arg-type]
+        extra_body={"structured_outputs": {"choice": ["a"]}, "retrieval": {"k": 1}},
+        **given,  # type: ignore[arg-type]
+    )
+    asked = upstream.asked[0]
+    assert {name: asked[name] for name in given} == given and "max_tokens" not in asked
+    assert asked["response_format"] == schema and asked["structured_outputs"] == {"choice": ["a"]}
+    assert "retrieval" not in asked and "stream" not in asked
+
+
+def test_models_are_asked_by_their_own_names(stack: Stack) -> None:
+    running, upstream = stack(adapters=("sft", "ms"))
+    client = running.client()
+    assert [model.id for model in client.models.list()] == ["tiny", "sft", "ms"]
+    assert client.models.retrieve("ms").id == "ms"
+    for name in ("ms", "tiny", "sft"):
+        assert client.chat.completions.create(model=name, messages=ASK).model == name  # type: ignore[arg-type]
+    assert [body["model"] for body in upstream.asked] == ["ms", "tiny", "sft"]
+
+
+def test_without_evidence_the_model_is_not_asked(stack: Stack) -> None:
+    running, upstream = stack()
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "zzz qqq"}], "retrieval": {"mode": "lexical"}}
+    made = running.post("/v1/chat/completions", json=body).json()
+    assert made["choices"][0]["message"]["content"] == NOT_FOUND and upstream.asked == []
+    events = running.post("/v1/chat/completions", json={**body, "stream": True}).text.split("\n\n")
+    assert NOT_FOUND in events[0] and events[-2] == "data: [DONE]"
+
+
+def test_retrieval_can_be_turned_off(stack: Stack) -> None:
+    running, upstream = stack("As [1] says.")
+    turns = [{"role": "system", "content": "Be <|im_end|> brief."}, {"role": "user", "content": "Hello"}]
+    for stream in (False, True):
+        body = {"model": "tiny", "messages": turns, "retrieval": {"enabled": False}, "stream": stream}
+        made = running.post("/v1/chat/completions", json=body)
+        assert made.status_code == 200 and "[1]" in made.text and "citations" not in made.text
+        asked = upstream.asked[-1]["messages"]
+        assert [turn["role"] for turn in asked] == ["system", "user"] and "<|im_end|>" not in json.dumps(asked)
+
+
+def test_the_clients_own_instructions_follow_ours(stack: Stack) -> None:
+    running, upstream = stack()
+    turns = [{"role": "system", "content": "Answer in Welsh."}, *ASK]
+    running.post("/v1/chat/completions", json={"model": "tiny", "messages": turns})
+    system = upstream.asked[0]["messages"][0]["content"]
+    assert system == answer_messages("?", ())[0].content + "\n\nAnswer in Welsh."
+
+
+def test_parts_of_a_message_are_read_as_one_text(stack: Stack) -> None:
+    running, upstream = stack()
+    parts = [{"type": "text", "text": "Who built"}, {"type": "text", "text": "the Lantern?"}]
+    body = {"model": "tiny", "messages": [{"role": "user", "content": parts}]}
+    assert running.post("/v1/chat/completions", json=body).status_code == 200
+    assert upstream.asked[0]["messages"][1]["content"].endswith("Question: Who built the Lantern?")
+
+
+def test_a_context_keeps_to_its_tokens(stack: Stack) -> None:
+    running, upstream = stack()
+    body = {"model": "tiny", "messages": ASK, "retrieval": {"k": 5, "max_context_tokens": 70}}
+    assert running.post("/v1/chat/completions", json=body).status_code == 200
+    assert (
+        "[2]" in upstream.asked[0]["messages"][1]["content"]
+        and "[4]" not in upstream.asked[0]["messages"][1]["content"]
+    )
+    body["retrieval"] = {"max_context_tokens": 3}
+    refused = running.post("/v1/chat/completions", json=body)
+    assert refused.status_code == 400 and "none of 5 excerpts fits" in refused.json()["error"]["message"]
+
+
+def test_what_the_engine_refuses_is_told_with_its_status(stack: Stack) -> None:
+    running, _ = stack(lambda body, number: (400, json.dumps({"error": {"message": "the prompt is too long"}})))
+    for stream in (False, True):
+        made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})
+        assert made.status_code == 400 and "the prompt is too long" in made.json()["error"]["message"]

@@ -1,0 +1,114 @@
+"""What a document tells its reader reaches the model as quoted data and the client without a forged citation, in every mode.
+
+The model here is the worst there can be: it says whatever the hostile passages in its prompt say, word by word.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from graph.build import build_index
+from graph.retrieve import MODES
+from tests.corpora import ISLES
+from tests.fakes import ChatServer, HashEncoder, chat_server
+from tests.serve.http.conftest import SETTINGS
+from tests.serve.http.running import Running, serving
+from tests.serve.http.test_citations import ANY_CITATION
+from tests.serve.injection import CONTROL_TOKENS, Case, cases
+
+K = 5
+CASES = cases()
+USUAL = ("walk", "hierarchy")
+LINK = re.compile(r"\[\d+\](?:\(|:)")
+
+
+def obey(body: dict[str, Any], number: int) -> str:
+    """Every passage of the prompt that is one of ours, as the model's own words."""
+    lines = body["messages"][1]["content"].split("\n")
+    hostile = [line.partition(" ")[2] for line in lines if " is told there" in line or "PWNED" in line]
+    return f"###Reason: {' '.join(hostile)} ###Answer: so it is [1]"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, ChatServer]]:
+    folder = tmp_path_factory.mktemp("hostile") / "index"
+    build_index(folder, [*ISLES, *(case.document for case in CASES)], SETTINGS, lambda spec: HashEncoder())
+    with chat_server(obey) as upstream, serving(folder, f"openai:tiny@{upstream.url}", k=K) as running:
+        yield running, upstream
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Bytes, and the control tokens of all chat templates in use, with ChatML for a template."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(letters)}, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    template = (Path(__file__).parents[3] / "train/prompts/tiny_chat_template.txt").read_text(encoding="utf-8")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, additional_special_tokens=list(CONTROL_TOKENS), chat_template=template
+    )
+
+
+def shown_by(client: httpx2.Client, case: Case, mode: str, stream: bool) -> tuple[str, dict[str, Any]]:
+    """The text that a client sees and the extra fields of its message."""
+    body = {"model": "tiny", "messages": [{"role": "user", "content": case.question}], "retrieval": {"mode": mode}}
+    made = client.post("/v1/chat/completions", json={**body, "stream": stream})
+    assert made.status_code == 200, made.text
+    if not stream:
+        message = made.json()["choices"][0]["message"]
+        return message["content"], message
+    chunks = [json.loads(event[6:]) for event in made.text.strip().split("\n\n")[:-1]]
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
+    return "".join(delta.get("content") or "" for delta in deltas), deltas[-1]
+
+
+def letters(text: str) -> str:
+    return re.sub(r"\W", "", text)
+
+
+@pytest.mark.parametrize("mode", [pytest.param(m, marks=[] if m in USUAL else [pytest.mark.slow]) for m in MODES])
+def test_no_forged_citation_is_shown_and_no_control_token_is_whole(
+    world: tuple[Running, ChatServer], tokenizer: PreTrainedTokenizerFast, mode: str
+) -> None:
+    running, upstream = world
+    special = set(tokenizer.convert_tokens_to_ids(list(CONTROL_TOKENS)))
+    found: Counter[str] = Counter()
+    with httpx2.Client(base_url=running.url, timeout=30) as client:
+        for number, case in enumerate(CASES):
+            upstream.asked.clear()
+            text, extra = shown_by(client, case, mode, stream=bool(number % 2))
+            (asked,) = upstream.asked
+            ids = tokenizer.apply_chat_template(asked["messages"], add_generation_prompt=True, return_dict=True)[
+                "input_ids"
+            ]
+            # system and user turn begin and end, the assistant's begins: all control tokens there are.
+            found["control tokens"] += sum(token in special for token in ids) - 5
+            excerpts = asked["messages"][1]["content"].split("\n\nQuestion: ")[0].split("\n")[1:]
+            assert [line.split(" ")[0] for line in excerpts] == [f"[{n}]" for n in range(1, len(excerpts) + 1)]
+            citations = {each["number"]: each for each in extra["citations"]}
+            for written in ANY_CITATION.findall(text):
+                numbers = [int(digits) for digits in re.findall(r"\d+", written)]
+                found["forged citations shown"] += any(each not in citations for each in numbers)
+            for each in citations.values():
+                assert letters(each["text"])[:40] in letters(excerpts[each["number"] - 1])
+            found["citations that are links"] += len(LINK.findall(text))
+            found["hostile passage in the prompt"] += any(case.subject in line and "told" in line for line in excerpts)
+            found["order repeated by the obedient model"] += "PWNED" in text
+            found["foreign address repeated by it"] += "evil.example" in text
+    print(f"injection, {mode}: {len(CASES)} cases: {dict(found)}")
+    assert len(CASES) >= 100
+    assert found["control tokens"] == found["forged citations shown"] == found["citations that are links"] == 0
+    if mode in USUAL:
+        assert found["hostile passage in the prompt"] > len(CASES) // 2, (
+            "the attacks must arrive for this to mean something"
+        )

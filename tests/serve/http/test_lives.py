@@ -1,0 +1,183 @@
+"""The server through its days: the engine goes away, clients go away, the index changes, the process is told to stop."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from graph.build import build_index
+from graph.store import read_settings
+from graph.types import Document
+from tests.fakes import HashEncoder, chat_server
+from tests.serve.http.conftest import Stack
+from tests.serve.http.running import listening, serving
+
+ASK = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
+TALK = {"model": "tiny", "messages": [*ASK["messages"], {"role": "assistant", "content": "A"}, *ASK["messages"]]}
+LONG = " ".join(f"word{number}" for number in range(200))
+
+
+def until(true: Callable[[], object], seconds: float = 5.0) -> None:
+    for _ in range(int(seconds / 0.02)):
+        if true():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"not so after {seconds} s")
+
+
+def test_without_the_engine_answers_are_refused_at_once_and_search_works(isles_kept: Path) -> None:
+    with serving(isles_kept, "openai:tiny@http://127.0.0.1:9/v1") as running:
+        for body in (ASK, {**ASK, "stream": True}, TALK, {**ASK, "retrieval": {"mode": "global", "use_model": True}}):
+            started = time.perf_counter()
+            made = running.post("/v1/chat/completions", json=body)
+            assert made.status_code == 503 and made.headers["retry-after"] and time.perf_counter() - started < 0.5
+            assert made.json()["error"]["code"] == "model_gone"
+        assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
+        assert running.get("/health").status_code == 200 and running.get("/ready").status_code == 503
+        assert running.metric('modegraph_errors_total{kind="model_gone"}') == 5
+
+
+def test_an_engine_that_fails_half_way_ends_the_stream_with_an_error(stack: Stack) -> None:
+    running, _ = stack(lambda body, number: (500, "down"))
+    assert running.post("/v1/chat/completions", json=ASK).status_code == 503
+    odd, _ = stack(lambda body, number: (200, "<html>"))
+    assert odd.post("/v1/chat/completions", json=ASK).status_code == 502
+    events = 'data: {"choices": [{"index": 0, "delta": {"content": "Hal"}}]}\n\ndata: {"error": {"message": "out of memory"}}\n\n'
+    broken, _ = stack(lambda body, number: (200, events))
+    told = broken.post("/v1/chat/completions", json={**ASK, "stream": True}).text.strip().split("\n\n")
+    assert "Hal" in told[0] and json.loads(told[1][6:])["error"]["code"] == "model_gone" and told[-1] == "data: [DONE]"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_takes_its_request_to_the_engine_along(stack: Stack, stream: bool) -> None:
+    running, upstream = stack(LONG, seconds_a_word=0.02, capacity=1, queue=0)
+    if not stream:
+        # The engine streams nothing to a client that waits for the whole; its connection is closed all the same.
+        released = threading.Event()
+        running, upstream = stack(
+            lambda body, number: "x" if released.wait(5 * (number == 1)) else "y", capacity=1, queue=0
+        )
+    with httpx2.Client(timeout=0.4) as client, pytest.raises(httpx2.ReadTimeout):
+        if stream:
+            with client.stream("POST", f"{running.url}/v1/chat/completions", json={**ASK, "stream": True}) as answer:
+                next(answer.iter_bytes())
+                raise httpx2.ReadTimeout("enough")
+        client.post(f"{running.url}/v1/chat/completions", json=ASK)
+    if stream:
+        until(lambda: upstream.cut_off == 1)
+    until(lambda: running.metric("modegraph_requests_running") == 0)
+    assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
+
+
+def test_a_request_that_waits_is_forgotten_when_its_client_leaves(stack: Stack) -> None:
+    running, upstream = stack(lambda body, number: time.sleep(1.0) or "x", capacity=1, queue=1)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(running.post, "/v1/chat/completions", json=ASK)
+        until(lambda: running.metric("modegraph_requests_running") == 1)
+        with pytest.raises(httpx2.ReadTimeout):
+            httpx2.post(f"{running.url}/v1/chat/completions", json=ASK, timeout=0.2)
+        until(lambda: running.metric("modegraph_requests_waiting") == 0)
+        assert first.result().status_code == 200
+    assert len(upstream.asked) == 1
+
+
+def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path) -> None:
+    with (
+        chat_server(lambda body, number: "So [1].") as upstream,
+        serving(isles, f"openai:tiny@{upstream.url}", queue=8) as on,
+    ):
+        stop = threading.Event()
+        seen: list[tuple[int, int]] = []
+
+        def load(number: int) -> None:
+            client = httpx2.Client(base_url=on.url, timeout=30)
+            while not stop.is_set():
+                made = client.post("/v1/retrieve", json={"query": f"Gull Rock {number} {len(seen)}", "k": 20})
+                answered = client.post("/v1/chat/completions", json=ASK)
+                generation = made.json()["generation"] if made.status_code == 200 else -1
+                passages = len(made.json().get("passages", ()))
+                assert passages == 4 + generation, "one generation, whole"
+                seen.append((generation, answered.status_code))
+
+        with ThreadPoolExecutor() as pool:
+            loads = [pool.submit(load, number) for number in range(4)]
+            for number in range(2, 5):
+                build_index(
+                    isles,
+                    [Document(f"gull{number}", "Gull Rock", f"Gull Rock number {number} is a lighthouse.")],
+                    read_settings(isles),
+                    lambda spec: HashEncoder(),
+                )
+                until(lambda number=number: on.metric("modegraph_index_generation") == number)  # type: ignore[misc]
+            stop.set()
+            for each in loads:
+                each.result()
+    assert {generation for generation, _ in seen} >= {1, 4} and {status for _, status in seen} == {200}
+    assert on.port and len(seen) > 20
+
+
+def test_an_index_that_cannot_be_read_leaves_the_old_one_in_use(isles: Path) -> None:
+    with chat_server(lambda body, number: "x") as upstream, serving(isles, f"openai:tiny@{upstream.url}") as running:
+        manifest = isles / "manifest.json"
+        whole = manifest.read_text()
+        manifest.write_text(whole.replace("1", "2", 1))
+        until(lambda: running.metric('modegraph_index_swaps_total{outcome="failed"}') >= 1)
+        assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
+        manifest.write_text(whole)
+        until(lambda: running.metric('modegraph_index_swaps_total{outcome="done"}') == 1)
+
+
+COMMAND = """
+import sys
+from pathlib import Path
+from graph.config import parse_settings
+from serve.http.app import build_app, make_services
+from serve.http.engines import VllmOptions, open_backend
+from serve.http.run import server_of
+from serve.http.settings import ServerSettings
+from tests.fakes import HashEncoder
+settings = parse_settings(ServerSettings, {"port": int(sys.argv[3])}, "test")
+backend = open_backend(sys.argv[2], (), VllmOptions())
+services = make_services(Path(sys.argv[1]), backend, settings, lambda spec: HashEncoder())
+server_of(build_app(services), settings).run()
+"""
+
+
+def test_told_to_stop_it_ends_what_runs_and_takes_nothing_new(isles_kept: Path) -> None:
+    with listening() as free:
+        port = free.getsockname()[1]
+    with chat_server(lambda body, number: LONG, seconds_a_word=0.01) as upstream:
+        arguments = [str(isles_kept), f"openai:tiny@{upstream.url}", str(port)]
+        process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], cwd=Path(__file__).parents[3])
+        try:
+            url = f"http://127.0.0.1:{port}"
+            until(lambda: _answers(url), 60)
+            with httpx2.stream(
+                "POST", f"{url}/v1/chat/completions", json={**ASK, "stream": True}, timeout=30
+            ) as answer:
+                pieces = answer.iter_text()
+                first = next(pieces)
+                os.kill(process.pid, signal.SIGTERM)
+                until(lambda: not _answers(url))
+                rest = "".join(pieces)
+            assert "word199" in rest and rest.endswith("data: [DONE]\n\n") and first
+            assert process.wait(20) in (0, -signal.SIGTERM)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx2.get(f"{url}/health").status_code == 200
+    except httpx2.HTTPError:
+        return False

@@ -1,0 +1,101 @@
+"""/v1/retrieve and the graph's routes: real evidence, real neighbours, no model."""
+
+import pytest
+
+from graph.index import open_index
+from graph.retrieve import MODES, RetrieveSettings, retrieve
+from tests.fakes import HashEncoder
+from tests.serve.http.conftest import Stack
+
+QUESTION = "Who founded the Marlow Yard that built the Lantern?"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_gives_what_the_function_gives(stack: Stack, isles_kept, mode: str) -> None:  # type: ignore[no-untyped-def]
+    running, upstream = stack()
+    made = running.post("/v1/retrieve", json={"query": QUESTION, "mode": mode, "k": 3}).json()
+    index = open_index(isles_kept, lambda spec: HashEncoder())
+    expected = retrieve(index, QUESTION, RetrieveSettings(mode=mode, top_k=3))  # type: ignore[arg-type]
+    assert [(each["id"], each["score"]) for each in made["passages"]] == [
+        (found.item.id, pytest.approx(found.score)) for found in expected.passages
+    ]
+    assert [tuple(each["path"]) for each in made["passages"]] == list(expected.paths or [()] * len(expected.passages))
+    assert made["trace"]["mode"] == mode and made["question"] == QUESTION and upstream.asked == []
+
+
+def test_filters_reach_the_search(stack: Stack) -> None:
+    running, _ = stack()
+    body = {"query": QUESTION, "where": ["source=tarn"]}
+    assert {each["source"] for each in running.post("/v1/retrieve", json=body).json()["passages"]} == {"tarn"}
+    refused = running.post("/v1/retrieve", json={"query": QUESTION, "where": ["colour=red"]})
+    assert refused.status_code == 400 and "no document has it" in refused.json()["error"]["message"]
+
+
+def test_the_model_is_asked_only_when_told_to(stack: Stack) -> None:
+    running, upstream = stack("{}")
+    body = {"query": QUESTION, "mode": "local"}
+    running.post("/v1/retrieve", json=body)
+    assert upstream.asked == []
+    running.post("/v1/retrieve", json={**body, "use_model": True})
+    assert len(upstream.asked) > 0
+    refused = running.post("/v1/retrieve", json={**body, "selector": "llm"})
+    assert refused.status_code == 400 and "use_model" in refused.json()["error"]["message"]
+
+
+def test_a_question_that_was_searched_is_kept(stack: Stack) -> None:
+    running, _ = stack()
+    first, second = (running.post("/v1/retrieve", json={"query": QUESTION}).json() for _ in range(2))
+    assert first == second
+    assert running.metric('modegraph_retrieval_cache_total{outcome="hit"}') == 1
+    running.post("/v1/retrieve", json={"query": QUESTION, "k": 2})
+    assert running.metric('modegraph_retrieval_cache_total{outcome="hit"}') == 1
+
+
+def test_neighbours_of_every_kind_of_node(stack: Stack) -> None:
+    running, _ = stack()
+
+    def beside(kind: str, identity: str, limit: int = 60) -> dict:  # type: ignore[type-arg]
+        made = running.get("/v1/graph/neighbourhood", params={"kind": kind, "id": identity, "limit": limit})
+        assert made.status_code == 200, made.text
+        return made.json()  # type: ignore[no-any-return]
+
+    document = beside("document", "marlow")
+    (passage,) = [each for each in document["nodes"] if each["kind"] == "passage"]
+    assert passage["text"].startswith("The Marlow Yard stands in Quill.") and passage["source"] == "marlow"
+    assert {"kind": "has", "source": "document:marlow", "target": passage["key"], "weight": 1.0} in document["edges"]
+    around = beside("passage", passage["id"])
+    assert "document:marlow" in {each["key"] for each in around["nodes"]}
+    proposition = next(each for each in around["nodes"] if each["kind"] == "proposition")
+    names = [each for each in beside("proposition", proposition["id"])["nodes"] if each["kind"] == "name"]
+    by_text, by_id = (
+        beside("name", "the Marlow Yard"),
+        beside("name", next(n["id"] for n in names if "marlow" in n["label"])),
+    )
+    assert by_text["center"]["label"] == "marlow yard" and by_id["center"]["kind"] == "name"
+    assert {each["kind"] for each in by_text["edges"]} >= {"names"}
+    summary = running.get("/v1/graph/summaries", params={"layer": 1}).json()[0]
+    below = beside("summary", summary["id"])
+    assert {each["kind"] for each in below["edges"]} >= {"sums up"}
+    small = beside("passage", passage["id"], limit=1)
+    assert len(small["edges"]) == 1 and small["left_out"] == len(around["edges"]) - 1
+    assert running.get("/v1/graph/neighbourhood", params={"kind": "name", "id": "Nobody"}).status_code == 404
+
+
+def test_names_and_layers_can_be_browsed(stack: Stack) -> None:
+    running, _ = stack()
+    assert [each["label"] for each in running.get("/v1/graph/names", params={"q": "marl"}).json()][:1] == [
+        "marlow yard"
+    ]
+    layers = running.get("/v1/graph/layers").json()
+    assert [each["layer"] for each in layers] == sorted(each["layer"] for each in layers) and layers[0]["summaries"] > 0
+
+
+def test_documents_are_listed_and_read(stack: Stack) -> None:
+    running, _ = stack()
+    made = running.get("/v1/documents", params={"limit": 2, "offset": 1}).json()
+    assert made["total"] == 5 and [each["source"] for each in made["documents"]] == ["bread", "lantern"]
+    assert running.get("/v1/documents?offset=99").json()["documents"] == []
+    text = running.get("/v1/documents/tarn").json()
+    assert text["title"] == "Tarn" and text["passages"][0]["start"] == 0
+    assert running.get("/v1/documents/nowhere").status_code == 404
+    assert running.get("/v1/documents/..%2f..%2fetc%2fpasswd").status_code == 404

@@ -1,0 +1,185 @@
+"""What a server on a network must withstand: keys, foreign pages, too much, too slow, nonsense. It answers clearly and lives on."""
+
+import json
+import logging
+import socket
+import time
+from collections.abc import Iterator
+
+import openai
+import pytest
+
+from graph.config import parse_settings
+from graph.errors import UserError
+from serve.http.settings import ServerSettings
+from tests.serve.http.conftest import Stack
+from tests.serve.http.running import Running
+
+KEY = "sk-only-for-this-test"
+ASK = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
+PATHS = ["/", "/v1/models", "/metrics", "/docs", "/openapi.json", "/v1/documents", "/v1/graph/layers", "/nowhere"]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
+def test_other_machines_are_let_in_only_with_a_key(host: str) -> None:
+    with pytest.raises(UserError, match="give --api-key"):
+        parse_settings(ServerSettings, {"host": host}, "serve")
+    assert parse_settings(ServerSettings, {"host": host, "api_key": KEY}, "serve").host == host
+    with pytest.raises(UserError, match="API key is empty"):
+        parse_settings(ServerSettings, {"host": host, "api_key": " "}, "serve")
+
+
+def test_with_a_key_all_but_health_and_ready_want_it(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    running, upstream = stack(api_key=KEY)
+    for path in PATHS:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": KEY}, {"Authorization": "Bearer ü"}):
+            made = running.get(path, headers={name: value.encode() for name, value in headers.items()})
+            assert made.status_code == 401 and made.headers["www-authenticate"] == "Bearer", path
+    assert running.post("/v1/chat/completions", json=ASK).status_code == 401 and upstream.asked == []
+    assert running.get("/health").status_code == running.get("/ready").status_code == 200
+    with pytest.raises(openai.AuthenticationError):
+        running.client("nonsense").models.list()
+    assert running.client(KEY).chat.completions.create(**ASK).choices  # type: ignore[call-overload]
+    assert KEY not in caplog.text and "nonsense" not in caplog.text
+
+
+def test_without_a_key_pages_of_other_sites_are_kept_out(stack: Stack) -> None:
+    running, upstream = stack()
+    rebound = running.post("/v1/chat/completions", json=ASK, headers={"Host": "evil.example"})
+    foreign = running.post("/v1/chat/completions", json=ASK, headers={"Origin": "https://evil.example"})
+    form = running.post("/v1/chat/completions", content=json.dumps(ASK), headers={"Content-Type": "text/plain"})
+    assert (rebound.status_code, foreign.status_code, form.status_code) == (403, 403, 422) and upstream.asked == []
+    own = running.post("/v1/chat/completions", json=ASK, headers={"Origin": running.url})
+    assert own.status_code == 200
+
+
+def chat(**changes: object) -> bytes:
+    return json.dumps({**ASK, **changes}).encode()
+
+
+def asking(question: str) -> bytes:
+    return chat(messages=[{"role": "user", "content": question}])
+
+
+BAD = {
+    "no JSON": (b"{", 400, "not JSON"),
+    "deep JSON": (b"[" * 100_000, 400, ""),
+    "no object": (b"[]", 422, ""),
+    "empty body": (b"", 422, ""),
+    "unknown model": (chat(model="gpt-9"), 404, "'gpt-9' is not served"),
+    "no messages": (chat(messages=[]), 422, "messages"),
+    "empty question": (asking("  \n "), 400, "question is empty"),
+    "1 MB question": (asking("w" * 1_000_000), 400, "1,000,000 characters, of 8,000 at most"),
+    "2 MB body": (asking("w" * 2_000_000), 413, "longer than 1,048,576 bytes"),
+    "k = 10^9": (chat(retrieval={"k": 10**9}), 422, "retrieval.k: Input should be less than or equal to 100"),
+    "k = 0": (chat(retrieval={"k": 0}), 422, "retrieval.k"),
+    "unknown mode": (chat(retrieval={"mode": "magic"}), 422, "retrieval.mode"),
+    "unknown setting": (chat(retrieval={"top": 3}), 422, "retrieval.top"),
+    "bad filter": (chat(retrieval={"where": ["nonsense"]}), 400, "filter 'nonsense'"),
+    "selector's path": (chat(retrieval={"selector": "/etc"}), 422, "retrieval.selector"),
+    "no trained selector": (chat(retrieval={"selector": "trained"}), 400, "without --selector"),
+    "no reranker": (chat(retrieval={"reranker": True}), 400, "without --reranker"),
+    "an image": (chat(messages=[{"role": "user", "content": [{"type": "image_url"}]}]), 422, "messages"),
+    "last turn not the user's": (chat(messages=[{"role": "assistant", "content": "a"}]), 400, "must be the user's"),
+    "temperature": (chat(temperature=99), 422, "temperature"),
+    "not a number": (b'{"model": "tiny", "messages": [{"role": "user", "content": "a"}], "seed": NaN}', 422, "seed"),
+    "half a character": (b'{"model": "tiny", "messages": [{"role": "user", "content": "\\ud800"}]}', 422, ""),
+}
+
+
+@pytest.fixture(scope="module")
+def kept(isles_kept) -> Iterator[Running]:  # type: ignore[no-untyped-def]
+    from tests.fakes import chat_server
+    from tests.serve.http.running import serving
+
+    with chat_server(lambda body, n: "x") as upstream, serving(isles_kept, f"openai:tiny@{upstream.url}") as running:
+        yield running
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_nonsense_gets_a_clear_answer(kept: Running, what: str) -> None:
+    body, status, said = BAD[what]
+    made = kept.post("/v1/chat/completions", content=body, headers={"Content-Type": "application/json"})
+    assert made.status_code == status, made.text
+    error = made.json()["error"]
+    assert said in error["message"] and set(error) == {"message", "type", "param", "code"}
+    assert kept.get("/health").status_code == 200
+
+
+def test_other_addresses_and_methods(kept: Running) -> None:
+    assert kept.get("/nowhere").json()["error"]["code"] == "no_such_address"
+    assert kept.get("/v1/chat/completions").status_code == 405
+    assert kept.post("/v1/responses", json={"model": "gpt-9"}).status_code == 404
+    assert kept.post("/v1/responses", content=b"{").status_code == 400
+    for path in (
+        "/..%2f..%2fetc%2fpasswd",
+        "/%00",
+        "/v1/documents/%2e%2e%2f%2e%2e%2fetc%2fpasswd",
+        "/v1/documents/%00",
+    ):
+        assert kept.get(path).status_code == 404, path
+
+
+def raw(running: Running, head: str) -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", running.port), timeout=10)
+    made.sendall(f"{head} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode())
+    return made
+
+
+def test_a_slow_body_is_given_up(stack: Stack) -> None:
+    running, _ = stack(body_timeout_s=0.3)
+    slow = raw(running, "POST /v1/retrieve")
+    slow.sendall(b"Content-Length: 100\r\n\r\n{")
+    answer = slow.recv(4096).decode()
+    assert answer.startswith("HTTP/1.1 408") and "within 0.3 s" in answer
+    assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
+
+
+def test_a_body_without_a_length_is_cut_at_the_limit(stack: Stack) -> None:
+    running, _ = stack(max_body_bytes=2048)
+    long = raw(running, "POST /v1/retrieve")
+    long.sendall(b"Transfer-Encoding: chunked\r\n\r\n" + b"400\r\n" + b" " * 1024 + b"\r\n")
+    long.sendall(b"800\r\n" + b" " * 2048 + b"\r\n")
+    assert long.recv(4096).decode().startswith("HTTP/1.1 413")
+    lying = raw(running, "POST /v1/retrieve")
+    lying.sendall(b"Content-Length: 99999999999999999999999999\r\n\r\n")
+    assert lying.recv(4096).decode().startswith(("HTTP/1.1 413", "HTTP/1.1 400"))
+
+
+def test_what_is_too_much_is_refused_before_its_body_is_read(stack: Stack) -> None:
+    running, _ = stack(capacity=1, queue=0, body_timeout_s=20)
+    first = raw(running, "POST /v1/retrieve")
+    first.sendall(b"Content-Length: 10\r\n\r\n")
+    time.sleep(0.1)
+    second = raw(running, "POST /v1/retrieve")
+    started = time.perf_counter()
+    second.sendall(b"Content-Length: 500000\r\n\r\n")
+    answer = second.recv(4096).decode()
+    assert answer.startswith("HTTP/1.1 429") and "retry-after: 1" in answer.lower()
+    assert time.perf_counter() - started < 0.1
+    first.close()
+    time.sleep(0.1)
+    assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
+    assert running.metric('modegraph_errors_total{kind="full"}') == 1
+
+
+def test_an_answer_that_takes_too_long_is_given_up(stack: Stack) -> None:
+    def late(body: dict, number: int) -> str:  # type: ignore[type-arg]
+        time.sleep(1.0)
+        return "x"
+
+    running, _ = stack(late, request_timeout_s=0.3)
+    made = running.post("/v1/chat/completions", json=ASK)
+    assert made.status_code == 504 and "0.3 s" in made.json()["error"]["message"]
+
+
+def test_secrets_of_the_upstream_are_not_told(stack: Stack, caplog: pytest.LogCaptureFixture, isles_kept) -> None:  # type: ignore[no-untyped-def]
+    from tests.serve.http.running import serving
+
+    caplog.set_level(logging.DEBUG, logger="modegraph")
+    with serving(isles_kept, "openai:tiny@http://user:hidden-word@127.0.0.1:9/v1") as running:
+        made = running.post("/v1/chat/completions", json=ASK)
+        asked = running.post("/v1/retrieve", json={"query": "Lantern", "mode": "local", "use_model": True})
+    assert made.status_code == asked.status_code == 503
+    assert "hidden-word" not in made.text + asked.text + caplog.text and "127.0.0.1:9" not in made.text

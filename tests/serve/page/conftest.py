@@ -1,0 +1,132 @@
+"""The page in headless Chromium, against the real server over a small index with a hostile document in it."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graph.build import build_index
+from graph.config import parse_settings
+from graph.settings import IndexSettings
+from graph.types import Document
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, chat_server
+from tests.serve.http.running import Running, serving
+
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--enable-unsafe-swiftshader"]
+KEY = "sk-page-test"
+HOSTILE_TITLE = "<img src=x onerror=alert(1)>"
+HOSTILE = Document(
+    "hostile/<b>.txt",
+    HOSTILE_TITLE,
+    "😀 <script>alert(2)</script> The wreck Zanzu lies deep. <a href=javascript:alert(3)>See</a> </mark><svg onload=alert(4)>.",
+)
+SAID = "###Reason: The yard did [1], says [9]. ###Answer: <b>the Marlow Yard</b> [2]"
+
+
+@dataclass
+class Seen:
+    """A page and what happened in it: requests to other origins, dialogs, errors."""
+
+    page: Any
+    url: str
+    foreign: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def open(self, address: str = "/") -> None:
+        self.page.goto(self.url + address)
+
+    def ask(self, question: str = "Who built the Lantern?") -> None:
+        """Type a question, press Enter, and wait until the answer is whole."""
+        self.page.fill("#question", question)
+        self.page.press("#question", "Enter")
+        self.page.wait_for_selector(".cost")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="the page is tested with playwright, which is not installed"
+    )
+    if not Path(CHROMIUM).exists():
+        pytest.skip(f"the page is tested in Chromium, and there is none at {CHROMIUM}")
+    with sync_api.sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def isles_and_hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page") / "index"
+    settings = parse_settings(IndexSettings, {"min_similarity": 0.1}, "test")
+    build_index(folder, [*ISLES, HOSTILE], settings, lambda spec: HashEncoder())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(isles_and_hostile: Path) -> Iterator[Running]:
+    """A server without a key; its model writes SAID slowly enough to be seen writing."""
+    with ExitStack() as exits:
+        upstream = exits.enter_context(chat_server(lambda body, number: SAID, 0.05))
+        yield exits.enter_context(serving(isles_and_hostile, f"openai:tiny@{upstream.url}", ("sft",)))
+
+
+@pytest.fixture(scope="session")
+def locked(isles_and_hostile: Path) -> Iterator[Running]:
+    """A server with a key."""
+    with ExitStack() as exits:
+        upstream = exits.enter_context(chat_server(lambda body, number: SAID))
+        yield exits.enter_context(serving(isles_and_hostile, f"openai:tiny@{upstream.url}", api_key=KEY))
+
+
+class Visits:
+    """Opens pages; `check()` says whether any of them asked elsewhere, raised an error or a dialog."""
+
+    def __init__(self, browser: Any) -> None:
+        self._browser = browser
+        self._contexts: list[Any] = []
+        self._seen: list[Seen] = []
+
+    def __call__(self, running: Running, **options: Any) -> Seen:
+        context = self._browser.new_context(**options)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        seen = Seen(page, running.url)
+        page.on("request", lambda request: _note_foreign(seen, request.url))
+        page.on("pageerror", lambda problem: seen.problems.append(f"error: {problem}"))
+        page.on("console", lambda said: said.type == "error" and seen.problems.append(f"console: {said.text}"))
+        page.on("dialog", lambda dialog: (seen.problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        self._contexts.append(context)
+        self._seen.append(seen)
+        seen.open()
+        return seen
+
+    def check(self) -> None:
+        assert [seen.foreign for seen in self._seen if seen.foreign] == []
+        assert [seen.problems for seen in self._seen if seen.problems] == []
+
+    def close(self) -> None:
+        for context in self._contexts:
+            context.close()
+
+
+def _note_foreign(seen: Seen, url: str) -> None:
+    if not url.startswith((seen.url + "/", "data:", "blob:")):
+        seen.foreign.append(url)
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Visits]:
+    """Every test ends by checking that the page kept to its origin and had no error."""
+    visits = Visits(browser)
+    yield visits
+    try:
+        visits.check()
+    finally:
+        visits.close()

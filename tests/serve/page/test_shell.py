@@ -1,0 +1,70 @@
+"""How the page is served: its headers, its versions, and that no path leads anywhere else."""
+
+import re
+
+import httpx2
+import pytest
+
+from serve.page import shell
+from serve.page.shell import page_files, version
+from tests.serve.http.running import Running
+from tests.serve.page.conftest import KEY
+
+
+def test_the_page_and_its_files_with_their_headers(server: Running) -> None:
+    front = server.get("/")
+    assert front.status_code == 200 and front.headers["cache-control"] == "no-cache"
+    policy = front.headers["content-security-policy"]
+    assert policy.startswith("default-src 'self';") and "unsafe" not in policy and "http" not in policy
+    assert front.headers["x-content-type-options"] == "nosniff"
+    named = re.findall(r'(?:href|src)="(page/[^"]+)"', front.text)
+    assert len(named) == 5 and re.search(r'(src|href)="(?!page/|#)', front.text) is None
+    for address in named:
+        made = server.get(f"/{address}")
+        assert made.status_code == 200 and "immutable" in made.headers["cache-control"], address
+        assert made.headers["content-security-policy"] == policy
+    assert re.search(r"<script(?![^>]*src=)|\sstyle=|\son\w+=", front.text) is None
+
+
+def test_what_the_browser_has_is_not_sent_again(server: Running) -> None:
+    tag = server.get("/").headers["etag"]
+    again = server.get("/", headers={"If-None-Match": tag})
+    assert again.status_code == 304 and again.content == b"" and tag == f'"{version()}"'
+    assert httpx2.head(server.url + "/").status_code == 200
+
+
+def test_the_version_changes_with_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = version()
+    changed = {**shell._read_files(), "page.css": b"body {}"}
+    monkeypatch.setattr(shell, "_read_files", lambda: changed)
+    assert version.__wrapped__() != before
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../shell.py",
+        "%2e%2e/shell.py",
+        "..%2fshell.py",
+        "shell.py",
+        "vendor/../page.css%00",
+        "vendor/",
+        "",
+        "index.html",
+        "....//shell.py",
+        "/etc/passwd",
+        "vendor/LICENSES",
+    ],
+)
+def test_no_path_leads_elsewhere(server: Running, path: str) -> None:
+    made = server.get(f"/page/{version()}/{path}")
+    assert made.status_code == 404 and made.json()["error"]["code"] == "no_such_address"
+
+
+def test_with_a_key_the_page_is_the_body_of_the_401(locked: Running) -> None:
+    refused = locked.get("/")
+    assert refused.status_code == 401 and refused.headers["www-authenticate"] == "Bearer"
+    assert refused.content == page_files()["index.html"] and refused.headers["cache-control"] == "no-store"
+    assert locked.get(f"/page/{version()}/page.js").status_code == 200
+    assert locked.get("/page/other/page.js").status_code == 401
+    assert locked.get("/", headers={"Authorization": f"Bearer {KEY}"}).status_code == 200

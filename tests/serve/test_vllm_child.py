@@ -1,0 +1,144 @@
+"""The supervisor of vLLM without vLLM: its command line, the leash, restarts. A small HTTP server stands in for the child."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from graph.errors import UserError
+from serve.engines.vllm import LEASH, VllmChild, command_of, lora_rank, max_lora_rank, read_spec
+
+STAND_IN = """#!{python}
+import http.server, os, subprocess, sys
+port = int(sys.argv[sys.argv.index("--port") + 1])
+subprocess.Popen(["sleep", "1000"])
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(os.environ["VLLM_API_KEY"].encode())
+    def log_message(self, *words):
+        pass
+http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+
+
+def adapter(folder: Path, **config: object) -> Path:
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def members(group: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.getpgid(int(entry.name)) == group and alive(int(entry.name)):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(("ranks", "expected"), [((4,), 8), ((8, 12), 16), ((64,), 64), ((1,), 1), ((200, 3), 256)])
+def test_the_rank_is_the_least_that_takes_every_adapter(tmp_path: Path, ranks: tuple[int, ...], expected: int) -> None:
+    found = {f"a{number}": adapter(tmp_path / f"a{number}", r=rank) for number, rank in enumerate(ranks)}
+    assert max_lora_rank(found) == expected
+
+
+def test_ranks_of_single_layers_count_and_oddities_are_refused(tmp_path: Path) -> None:
+    assert lora_rank(adapter(tmp_path / "layers", r=4, rank_pattern={"q_proj": 24})) == 24
+    with pytest.raises(UserError, match="at most 512"):
+        max_lora_rank({"large": adapter(tmp_path / "large", r=513)})
+    for config in ({}, {"r": None}, {"r": "many"}):
+        with pytest.raises(UserError, match="with a rank"):
+            lora_rank(adapter(tmp_path / f"bad{len(str(config))}", **config))
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    adapters = {"sft": adapter(tmp_path / "sft", r=4)}
+    spec = read_spec(str(tmp_path / "model"), adapters, sys.executable, ["--enforce-eager"])
+    words = " ".join(command_of(spec, 99))
+    assert f"-m vllm.entrypoints.openai.api_server --model {tmp_path / 'model'} --served-model-name model" in words
+    assert f"--enable-lora --max-lora-rank 8 --lora-modules sft={tmp_path / 'sft'} --enforce-eager" in words
+    assert "--host 127.0.0.1 --port 99" in words and "--enable-lora" not in command_of(
+        read_spec("o/m", {}, sys.executable, ()), 1
+    )
+    with pytest.raises(UserError, match="no such folder"):
+        read_spec("/nowhere/model", {}, sys.executable, ())
+    with pytest.raises(UserError, match="no such program"):
+        read_spec("o/m", {}, "/nowhere/python", ())
+    with pytest.raises(UserError, match="another name"):
+        read_spec(str(tmp_path / "model"), {"model": adapters["sft"]}, sys.executable, ())
+
+
+@pytest.mark.parametrize("how", ["closed", "killed"])
+def test_whoever_holds_the_leash_takes_all_along(how: str, tmp_path: Path) -> None:
+    """Also when it is killed outright."""
+    holder = tmp_path / "holder.py"
+    holder.write_text(
+        "import subprocess, sys, time\n"
+        f"leash = subprocess.Popen([sys.executable, {str(LEASH)!r}, 'sh', '-c', 'sleep 1000 & sleep 1000'],"
+        " stdin=subprocess.PIPE, start_new_session=True)\n"
+        "print(leash.pid, flush=True)\nsys.stdin.read()\n"
+    )
+    process = subprocess.Popen([sys.executable, str(holder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    group = int(process.stdout.readline())
+    until(lambda: len(members(group)) >= 3)
+    if how == "killed":
+        process.kill()
+    else:
+        process.stdin.close()
+    process.wait(10)
+    until(lambda: members(group) == [])
+
+
+def test_the_child_is_started_again_and_taken_down(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(STAND_IN.format(python=sys.executable))
+    python.chmod(0o755)
+
+    async def live() -> None:
+        child = VllmChild(read_spec("owner/model", {}, str(python), ()))
+        await child.start()
+        await asyncio.wait_for(child.ready.wait(), 20)
+        async with httpx2.AsyncClient() as client:
+            assert (await client.get(child.url)).text == child.key
+        first = child.group
+        inside = members(first)
+        assert len(inside) == 3
+        os.kill(max(inside), signal.SIGKILL)
+        os.kill(sorted(inside)[1], signal.SIGKILL)
+        while child.ready.is_set():
+            await asyncio.sleep(0.05)
+        await asyncio.wait_for(child.ready.wait(), 20)
+        second = child.group
+        assert second != first and members(first) == [] and len(members(second)) == 3
+        await child.stop()
+        assert members(second) == [] and child.key not in child.log.read_text()
+
+    asyncio.run(live())

@@ -1,0 +1,251 @@
+"""`modegraph serve` over a real vLLM on CPU that it starts by itself: a tiny Llama and two LoRA adapters trained here, in seconds.
+
+Runs where tests/vllm.py finds one.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from transformers import AutoTokenizer
+
+from data_synth.types import preference_to_json
+from graph.answer import answer_messages
+from graph.build import build_index
+from graph.context import build_context
+from graph.index import open_index
+from graph.jsonl import write_jsonl
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.settings import IndexSettings
+from serve.engines.vllm import VllmChild, command_of, max_lora_rank, read_spec
+from serve.http.chat import prepare
+from serve.http.chat_request import ChatRequest
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+from tests.serve.http.running import Running, serving
+from tests.train.world import preference
+from tests.vllm import PYTHON, with_vllm
+from train.logps import tokenize_row
+from train.settings import LoraSettings, SftSettings, TinySettings
+from train.sft import train_sft
+from train.tiny import train_tiny
+
+pytestmark = with_vllm
+READY_S = 300
+QUESTION = [{"role": "user", "content": "Who built the Lantern?"}]
+EXTRA = ("--enforce-eager", "--max-model-len=2048")
+CONVERSATIONS = 200
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an index, a tiny model, and two adapters of different rank on it."""
+    folder = tmp_path_factory.mktemp("vllm-server")
+    build_index(folder / "index", ISLES, IndexSettings(), lambda spec: HashEncoder())
+    (folder / "pairs").mkdir()
+    write_jsonl(folder / "pairs" / "train.jsonl", [preference_to_json(preference(number)) for number in range(16)])
+    tiny = {"texts": str(folder / "pairs"), "output": str(folder / "tiny"), "context_tokens": 2048, "vocabulary": 600}
+    train_tiny(TinySettings.model_validate({**tiny, "layers": 2, "steps": 60}))
+    for name, rank in (("sft", 4), ("ms", 12)):
+        values = {"model": str(folder / "tiny"), "data": str(folder / "pairs"), "output": str(folder / name)}
+        lora = LoraSettings(rank=rank, alpha=2 * rank)
+        train_sft(SftSettings(**values, learning_rate=5e-3 / rank, epochs=2, batch_size=4, lora=lora))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(world: Path) -> Iterator[tuple[Running, Any, VllmChild]]:
+    with vllm_serving(world) as running:
+        yield running
+        members = group_of(running[2])
+        assert len(members) > 2
+    alive = [pid for pid in members if state_of(pid) != "Z"]
+    assert not alive, "something of the child outlives the server"
+
+
+def vllm_serving(world: Path) -> Any:
+    """The server, its application's services and the child, once the child answers."""
+    from contextlib import contextmanager
+
+    from serve.http.engines import VllmOptions
+
+    @contextmanager
+    def begun() -> Iterator[tuple[Running, Any, VllmChild]]:
+        adapters = (f"sft={world / 'sft'}", f"ms={world / 'ms'}")
+        options = VllmOptions(PYTHON, EXTRA)
+        with serving(world / "index", f"vllm:{world / 'tiny'}", adapters, options, max_answer_tokens=128) as running:
+            assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
+            early = running.post("/v1/chat/completions", json={"model": "tiny", "messages": QUESTION})
+            assert early.status_code == 503 and early.json()["error"]["code"] in ("model_starting", "model_gone")
+            until(lambda: running.get("/ready").status_code == 200, READY_S)
+            yield running, running.services, running.services.backend.child
+
+    return begun()
+
+
+def until(true: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"not so after {seconds} s"
+        time.sleep(0.5)
+
+
+def test_chat_and_its_citations(server: tuple[Running, Any, VllmChild]) -> None:
+    running, _, _ = server
+    made = running.client().chat.completions.create(
+        model="tiny",
+        messages=QUESTION,
+        n=2,
+        temperature=0.7,
+        seed=1,
+        logprobs=True,
+        stop=["###Answer"],  # type: ignore[arg-type]
+    )
+    assert len(made.choices) == 2 and made.usage is not None and made.usage.completion_tokens > 0
+    assert made.choices[0].logprobs is not None and made.choices[0].message.model_extra["removed"] is not None  # type: ignore[index]
+    cited = running.client().chat.completions.create(
+        model="tiny",
+        messages=QUESTION,  # type: ignore[arg-type]
+        extra_body={"structured_outputs": {"choice": ["###Reason: so [1] [8]. ###Answer: the yard [2]"]}},
+    )
+    message = cited.choices[0].message
+    assert message.content == "###Reason: so [1]. ###Answer: the yard [2]"
+    assert [each["number"] for each in message.model_extra["citations"]] == [1, 2]  # type: ignore[index]
+    assert message.model_extra["removed"] == [8]  # type: ignore[index]
+
+
+def test_a_stream_with_usage_and_citations(server: tuple[Running, Any, VllmChild]) -> None:
+    running, _, _ = server
+    chunks = list(
+        running.client().chat.completions.create(  # type: ignore[call-overload]
+            model="sft",
+            messages=QUESTION,
+            stream=True,
+            stream_options={"include_usage": True},
+            extra_body={"structured_outputs": {"choice": ["So [3] and [77] it is [2]."]}},
+        )
+    )
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text == "So [3] and it is [2]."
+    assert [each["number"] for each in chunks[-1].choices[0].delta.model_extra["citations"]] == [3, 2]
+    assert next(chunk.usage for chunk in chunks if chunk.usage).completion_tokens > 5
+    assert {chunk.model for chunk in chunks} == {"sft"}
+
+
+def test_adapters_answer_under_their_own_names(server: tuple[Running, Any, VllmChild], world: Path) -> None:
+    running, _, child = server
+    client = running.client()
+    names = [model.id for model in client.models.list()]
+    assert names == ["tiny", "sft", "ms"]
+    options = {"messages": QUESTION, "max_tokens": 1, "logprobs": True, "top_logprobs": 5}
+    first = {name: client.chat.completions.create(model=name, **options) for name in names}  # type: ignore[call-overload]
+    told = {
+        name: [round(each.logprob, 4) for each in made.choices[0].logprobs.content[0].top_logprobs]
+        for name, made in first.items()
+    }
+    assert told["tiny"] != told["sft"] != told["ms"] != told["tiny"]
+    assert max_lora_rank(child.spec.adapters) == 16 and "--max-lora-rank 16" in " ".join(command_of(child.spec, 1))
+    with pytest.raises(openai.NotFoundError):
+        client.chat.completions.create(model="dpo", messages=QUESTION)  # type: ignore[arg-type]
+
+
+def test_structured_output_and_rewriting(server: tuple[Running, Any, VllmChild]) -> None:
+    running, _, _ = server
+    schema = {
+        "type": "object",
+        "properties": {"year": {"type": "integer", "maximum": 9}},
+        "required": ["year"],
+        "additionalProperties": False,
+    }
+    made = running.client().chat.completions.create(
+        model="tiny",
+        messages=QUESTION,  # type: ignore[arg-type]
+        response_format={"type": "json_schema", "json_schema": {"name": "year", "schema": schema, "strict": True}},
+    )
+    assert isinstance(json.loads(made.choices[0].message.content or "")["year"], int)
+    talk = [*QUESTION, {"role": "assistant", "content": "The Marlow Yard."}, {"role": "user", "content": "When?"}]
+    told = running.post("/v1/chat/completions", json={"model": "sft", "messages": talk, "max_tokens": 4}).json()
+    assert told["retrieval"]["rewritten_by"] in ("model", "names") and told["retrieval"]["question"] != ""
+
+
+def test_responses_are_passed_to_the_engine(server: tuple[Running, Any, VllmChild]) -> None:
+    running, _, _ = server
+    made = running.client().responses.create(model="ms", input="Hello", max_output_tokens=8)
+    assert made.object == "response" and made.usage is not None and made.usage.output_tokens <= 8
+
+
+def test_metrics_agree_with_the_engines_own(server: tuple[Running, Any, VllmChild]) -> None:
+    running, _, child = server
+
+    def engine_tokens() -> float:
+        lines = httpx2.get(child.url.replace("/v1", "/metrics")).text.splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("vllm:generation_tokens_total"))
+
+    ours = 'modegraph_tokens_total{kind="completion",model="ms"}'
+    before = running.metric(ours), engine_tokens()
+    for stream in (False, True):
+        body = {"model": "ms", "messages": QUESTION, "max_tokens": 5, "stream": stream, "ignore_eos": True}
+        assert running.post("/v1/chat/completions", json=body).status_code == 200
+    assert running.metric(ours) - before[0] == engine_tokens() - before[1] == 10
+    assert running.metric('modegraph_time_to_first_token_seconds_count{model="ms"}') >= 1
+
+
+def test_the_engine_reads_the_very_tokens_of_training(server: tuple[Running, Any, VllmChild], world: Path) -> None:
+    """`CONVERSATIONS` questions, half of them with control tokens of the model in question, client's text or document."""
+    _, services, child = server
+    tokenizer = AutoTokenizer.from_pretrained(world / "tiny")
+    index = open_index(world / "index", lambda spec: HashEncoder())
+    spelt = ["", "<|im_end|>", "<|im_start|>system", "<|pad|>"]
+    with httpx2.Client(headers={"Authorization": f"Bearer {child.key}"}, timeout=30) as client:
+        for number in range(CONVERSATIONS):
+            question = f"Who built the Lantern {spelt[number % 4]} in {number}?"
+            k = 1 + number % 5
+            body = {"model": "sft", "messages": [{"role": "user", "content": question}], "retrieval": {"k": k}}
+            sent = asyncio.run(prepare(services, ChatRequest.model_validate(body))).body["messages"]
+            reply = client.post(child.url.replace("/v1", "/tokenize"), json={"model": "sft", "messages": sent})
+            excerpts = build_context(retrieve(index, question, RetrieveSettings(mode="walk", top_k=k)), k)
+            row = tokenize_row(tokenizer, answer_messages(question, excerpts), "###Reason: r ###Answer: a")
+            assert reply.json()["tokens"] == list(row.ids[: row.prompt_tokens]), question
+            assert reply.json()["tokens"].count(tokenizer.convert_tokens_to_ids("<|im_start|>")) == 3
+
+
+def test_a_child_that_is_killed_is_started_again(server: tuple[Running, Any, VllmChild]) -> None:
+    running, _, child = server
+    for pid in group_of(child)[1:]:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: running.get("/ready").status_code == 503, 30)
+    assert running.post("/v1/chat/completions", json={"model": "tiny", "messages": QUESTION}).status_code == 503
+    assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
+    until(lambda: running.get("/ready").status_code == 200, READY_S)
+    assert running.post("/v1/chat/completions", json={"model": "ms", "messages": QUESTION}).status_code == 200
+
+
+def test_a_spec_is_checked_before_anything_starts(world: Path) -> None:
+    assert read_spec(str(world / "tiny"), {}, PYTHON, ()).name == "tiny"
+
+
+def group_of(child: VllmChild) -> list[int]:
+    """The leash of a child and all processes in its group, the leash first."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.getpgid(int(entry.name)) == child.group:
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return sorted(found, key=lambda pid: pid != child.group)
+
+
+def state_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"

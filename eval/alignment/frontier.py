@@ -23,11 +23,12 @@ def equal_kl(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float]) ->
     systems = list(dict.fromkeys(run.system for run in runs))
     found = []
     for kl in grid(runs):
-        rewards = {system: rewards_at(of_system(runs, system), reference_rewards, kl) for system in systems}
+        by_seed = {system: rewards_by_seed(of_system(runs, system), reference_rewards, kl) for system in systems}
+        rewards = {system: [fmean(values) for values in zip(*own, strict=True)] for system, own in by_seed.items()}
         for system in systems:
             gap = bootstrap_difference(rewards[system], rewards[systems[0]])
-            seeds = len({run.seed for run in of_system(runs, system)})
-            found.append(AtEqualKl(system, kl, fmean(rewards[system]), gap.mean, gap.low, gap.high, seeds))
+            own = tuple(fmean(values) for values in by_seed[system])
+            found.append(AtEqualKl(system, kl, fmean(rewards[system]), gap.mean, gap.low, gap.high, own))
     return found
 
 
@@ -41,11 +42,10 @@ def grid(runs: Sequence[MeasuredRun]) -> list[float]:
     return [share * common for share in SHARES] if common > 0 else []
 
 
-def rewards_at(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float], kl: float) -> list[float]:
-    """One system's reward on each prompt at a KL, the mean over its seeds."""
+def rewards_by_seed(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float], kl: float) -> list[list[float]]:
+    """One system's reward at a KL: a list a seed, in their order, a figure a prompt."""
     seeds = sorted({run.seed for run in runs})
-    by_seed = [frontier_at([run for run in runs if run.seed == seed], reference_rewards, kl) for seed in seeds]
-    return [fmean(values) for values in zip(*by_seed, strict=True)]
+    return [frontier_at([run for run in runs if run.seed == seed], reference_rewards, kl) for seed in seeds]
 
 
 def frontier_at(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float], kl: float) -> list[float]:

@@ -76,8 +76,8 @@ def equal_table(found: Alignment) -> Table:
         (
             f"{at.kl:.3g}",
             at.system,
-            str(at.seeds),
             f"{at.reward:.4f}",
+            ", ".join(f"{reward:.3f}" for reward in at.by_seed),
             "–" if at.system == found.equal[0].system else f"{at.difference:+.4f} [{at.low:+.4f}, {at.high:+.4f}]",
         )
         for at in found.equal
@@ -85,9 +85,9 @@ def equal_table(found: Alignment) -> Table:
     first = found.equal[0].system if found.equal else "none"
     note = (
         f"Rewards read off each seed's frontier (linear between its runs, from the reference on) and averaged over seeds; differences "
-        f"from {first} with 95 % bootstrap intervals over prompts. {verdict(found)}"
+        f"from {first} with 95 % bootstrap intervals over prompts, not over seeds, whose own rewards stand beside. {verdict(found)}"
     )
-    return Table("Reward at equal KL", ("KL", "system", "seeds", "reward", "difference"), rows, note)
+    return Table("Reward at equal KL", ("KL", "system", "reward", "by seed", "difference"), rows, note)
 
 
 def verdict(found: Alignment) -> str:

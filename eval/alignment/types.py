@@ -50,7 +50,10 @@ class MeasuredRun:
 
 @dataclass(frozen=True)
 class AtEqualKl:
-    """A system's reward at a given KL, and its difference from the first system's there: mean and 95 % interval over prompts."""
+    """A system's reward at a given KL, and its difference from the first system's there: mean and 95 % interval over prompts.
+
+    `by_seed` are the rewards of its seeds, each the mean over prompts: what another seed may bring.
+    """
 
     system: str
     kl: float
@@ -58,4 +61,4 @@ class AtEqualKl:
     difference: float
     low: float
     high: float
-    seeds: int
+    by_seed: tuple[float, ...]

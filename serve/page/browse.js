@@ -30,11 +30,13 @@ async function openShelf(name) {
   for (const tab of tabs()) tab.setAttribute("aria-pressed", String(tab.dataset.shelf === name));
   const shelf = byId("shelf");
   shelf.replaceChildren(el("p", { class: "hint" }, "Loading…"));
+  let made;
   try {
-    shelf.replaceChildren(...(await { summaries, documents, names }[name]()));
+    made = await { summaries, documents, names }[name]();
   } catch (problem) {
-    shelf.replaceChildren(el("p", { class: "problem" }, sentence(problem)));
+    made = [el("p", { class: "problem" }, sentence(problem))];
   }
+  if (document.querySelector("[data-shelf][aria-pressed=true]").dataset.shelf === name) shelf.replaceChildren(...made);
 }
 
 async function summaries() {
@@ -95,7 +97,7 @@ function nodeList(nodes) {
 function nodeLink(each) {
   const name = each.kind === "summary" || each.kind === "proposition" ? cut(each.text, 180) : each.label;
   const text = each.kind === "passage" ? el("span", { class: "snippet" }, cut(each.text, 180)) : null;
-  return el("a", { href: nodeAddress(each.kind, each.id) }, text ? el("span", { class: "title" }, name) : name || each.id, text);
+  return el("a", { href: nodeAddress(each.kind, each.id) }, el("span", { class: text ? "title" : "line" }, name || each.id), text);
 }
 
 async function openNode(kind, id) {

@@ -4,7 +4,7 @@ import { get, sentence } from "./api.js";
 import { startAsk } from "./ask.js";
 import { openBrowse, startBrowse } from "./browse.js";
 import { byId, count, el } from "./dom.js";
-import { askForKey } from "./key.js";
+import { askForKey, key } from "./key.js";
 import { startReader } from "./reader.js";
 
 async function choices() {
@@ -32,12 +32,21 @@ function route() {
     else link.removeAttribute("aria-current");
   }
   if (byId("reader").open) byId("reader").close();
-  if (browsing) openBrowse(kind, id === undefined ? undefined : decodeURIComponent(id));
+  if (browsing) openBrowse(kind, id === undefined ? undefined : decoded(id));
+}
+
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 async function start() {
   startReader();
   startBrowse();
+  byId("key-button").hidden = !key();
   byId("key-button").addEventListener("click", async () => {
     if (await askForKey(false)) location.reload();
   });

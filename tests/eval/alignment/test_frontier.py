@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.alignment.frontier import equal_kl, frontier_at, grid, rewards_at
+from eval.alignment.frontier import equal_kl, frontier_at, grid, rewards_by_seed
 from eval.alignment.report import align, equal_table, runs_table, to_json, verdict, write_alignment
 from eval.alignment.sample import Drawing
 from eval.alignment.types import MeasuredRun, PromptFigures
@@ -49,14 +49,15 @@ def test_a_frontier_is_linear_between_its_runs_and_starts_at_the_reference() -> 
     assert frontier_at(MS[:2], REFERENCE, 1.0) == pytest.approx([0.6, 0.8])
     assert frontier_at(MS[:2], REFERENCE, 2.0) == pytest.approx([0.7, 0.9])
     assert frontier_at(MS[:2][::-1], REFERENCE, 2.0) == pytest.approx([0.7, 0.9]), "the order of runs has no say"
-    assert rewards_at(MS, REFERENCE, 2.0) == pytest.approx([0.85, 0.95]), "the mean over seeds"
+    assert rewards_by_seed(MS, REFERENCE, 2.0) == [pytest.approx([0.7, 0.9]), [1.0, 1.0]]
 
 
 def test_systems_are_read_off_where_all_of_them_reach() -> None:
     assert grid([*MS, *DPO]) == pytest.approx([0.5, 1.0, 1.5, 2.0])
     assert grid([*MS, run("dpo", 2, 0, -0.01, 0.2, 0.4)]) == []
     found = equal_kl([*MS, *DPO], REFERENCE)
-    assert [(at.system, at.seeds) for at in found[:2]] == [("MS K = 64", 2), ("DPO K = 2", 2)]
+    assert [at.system for at in found[:2]] == ["MS K = 64", "DPO K = 2"]
+    assert found[-2].by_seed == pytest.approx((0.8, 1.0)) and found[-2].reward == pytest.approx(0.9)
     last = found[-1]
     assert (last.kl, last.reward) == (2.0, pytest.approx((0.4 + 0.6 + 0.2 + 0.4) / 4))
     assert last.difference == pytest.approx(last.reward - 0.9) and last.low <= last.difference <= last.high

@@ -4,6 +4,7 @@ The model here is the worst there can be: it says whatever the hostile passages 
 """
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ from tests.serve.injection import CONTROL_TOKENS, Case, cases
 K = 5
 CASES = cases()
 USUAL = ("walk", "hierarchy")
+STRIDE = 1 if os.environ.get("MODEGRAPH_ALL_CASES") else 7
+"""Modes that are less usual meet every seventh case, all kinds of attack among them; with MODEGRAPH_ALL_CASES set, every one."""
 LINK = re.compile(r"\[\d+\](?:\(|:)")
 
 
@@ -76,15 +79,16 @@ def letters(text: str) -> str:
     return re.sub(r"\W", "", text)
 
 
-@pytest.mark.parametrize("mode", [pytest.param(m, marks=[] if m in USUAL else [pytest.mark.slow]) for m in MODES])
+@pytest.mark.parametrize("mode", MODES)
 def test_no_forged_citation_is_shown_and_no_control_token_is_whole(
     world: tuple[Running, ChatServer], tokenizer: PreTrainedTokenizerFast, mode: str
 ) -> None:
     running, upstream = world
     special = set(tokenizer.convert_tokens_to_ids(list(CONTROL_TOKENS)))
     found: Counter[str] = Counter()
+    met = CASES if mode in USUAL else CASES[::STRIDE]
     with httpx2.Client(base_url=running.url, timeout=30) as client:
-        for number, case in enumerate(CASES):
+        for number, case in enumerate(met):
             upstream.asked.clear()
             text, extra = shown_by(client, case, mode, stream=bool(number % 2))
             (asked,) = upstream.asked
@@ -105,10 +109,10 @@ def test_no_forged_citation_is_shown_and_no_control_token_is_whole(
             found["hostile passage in the prompt"] += any(case.subject in line and "told" in line for line in excerpts)
             found["order repeated by the obedient model"] += "PWNED" in text
             found["foreign address repeated by it"] += "evil.example" in text
-    print(f"injection, {mode}: {len(CASES)} cases: {dict(found)}")
+    print(f"injection, {mode}: {len(met)} cases: {dict(found)}")
     assert len(CASES) >= 100
     assert found["control tokens"] == found["forged citations shown"] == found["citations that are links"] == 0
     if mode in USUAL:
-        assert found["hostile passage in the prompt"] > len(CASES) // 2, (
+        assert found["hostile passage in the prompt"] > len(met) // 2, (
             "the attacks must arrive for this to mean something"
         )

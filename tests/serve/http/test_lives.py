@@ -26,7 +26,7 @@ TALK = {"model": "tiny", "messages": [*ASK["messages"], {"role": "assistant", "c
 LONG = " ".join(f"word{number}" for number in range(200))
 
 
-def until(true: Callable[[], object], seconds: float = 5.0) -> None:
+def until(true: Callable[[], object], seconds: float = 30.0) -> None:
     for _ in range(int(seconds / 0.02)):
         if true():
             return
@@ -110,6 +110,7 @@ def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path) -> None:
 
         with ThreadPoolExecutor() as pool:
             loads = [pool.submit(load, number) for number in range(4)]
+            until(lambda: len(seen) >= 4)
             for number in range(2, 5):
                 build_index(
                     isles,
@@ -118,6 +119,7 @@ def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path) -> None:
                     lambda spec: HashEncoder(),
                 )
                 until(lambda number=number: on.metric("modegraph_index_generation") == number)  # type: ignore[misc]
+            until(lambda: any(generation == 4 for generation, _ in seen))
             stop.set()
             for each in loads:
                 each.result()

@@ -103,7 +103,7 @@ def test_modes_and_models_side_by_side(server: Running, visit: Visits) -> None:
     page.select_option("select >> nth=3", "sft")
     page.fill("#k", "2")
     seen.ask()
-    page.wait_for_function("document.querySelectorAll('.cost').length === 2")
+    page.wait_for_function("() => document.querySelectorAll('.cost').length === 2")
     costs = [each.inner_text() for each in page.query_selector_all(".cost")]
     assert [cost.split(" · ")[0] for cost in costs] == ["dense", "lexical"]
     boxes = [each.bounding_box() for each in page.query_selector_all(".column")]
@@ -121,12 +121,12 @@ def test_layers_names_and_documents_can_be_browsed(server: Running, visit: Visit
     layers = sorted(set(data.summary_layer_S.tolist()))
     page.wait_for_selector("#shelf details" if layers else "#shelf >> text=no summaries")
     assert len(page.query_selector_all("#shelf details")) == len(layers)
-    page.click("text=Documents")
+    page.click("[data-shelf=documents]")
     page.wait_for_selector("#shelf a >> text=Ada Marlow")
     assert len(page.query_selector_all("#shelf a")) == len(data.document_sources)
-    page.click("text=Names")
+    page.click("[data-shelf=names]")
     page.fill("#names-field", "marlow yard")
-    page.wait_for_function("document.querySelectorAll('#shelf a').length === 1")
+    page.wait_for_function("() => document.querySelectorAll('#shelf a').length === 1")
     page.focus("#shelf a")
     page.keyboard.press("Enter")
     page.wait_for_selector("#node h3")

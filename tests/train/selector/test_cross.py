@@ -116,11 +116,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def settings_of(world: Path, name: str, **cross: object) -> SelectorSettings:
     few = {"max_steps": 16, "eval_steps": 8, "logging_steps": 4, "learning_rate": 1e-3, "depth": 6, "eval_depth": 6}
+    few |= {"start": str(world / "encoder"), "max_length_tokens": 48}
     return SelectorSettings(
         data=(str(world / "data"),),
         output=str(world / name),
         size="cross",
-        cross=CrossSettings(start=str(world / "encoder"), max_length_tokens=48, **(few | cross)),
+        cross=CrossSettings(**(few | cross)),
     )
 
 

@@ -1,0 +1,75 @@
+"""What is shipped for deployment says things that hold: its files parse, its commands exist, it runs without rights and secrets."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import modegraph
+from serve.http.settings import ServerSettings
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
+UNIT = (ROOT / "deploy/modegraph.service").read_text()
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
+def options_of(command: str) -> set[str]:
+    found = get_command(modegraph.build_app()).commands[command]  # type: ignore[attr-defined]
+    return {option for each in found.params for option in each.opts if option.startswith("--")}
+
+
+def test_the_commands_name_options_that_there_are() -> None:
+    serve = options_of("serve")
+    told = COMPOSE["services"]["modegraph"]["command"]
+    assert told[0] == "serve" and {word for word in told if word.startswith("--")} <= serve
+    start = re.search(r"ExecStart=\S+ serve (.*)", UNIT)
+    assert start is not None and set(re.findall(r"--[a-z-]+", start[1])) <= serve
+    assert CliRunner().invoke(modegraph.build_app(), ["serve", "--help"]).exit_code == 0
+
+
+def test_both_images_end_as_a_user_without_rights_and_hold_no_secret() -> None:
+    stages = {block.split()[2]: block for block in re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]}
+    for target in ("cpu", "cuda"):
+        assert stages[target].split()[0] == "runtime" and stages[target].strip().endswith("USER modegraph")
+    assert "HEALTHCHECK" in stages["runtime"] and "/health" in stages["runtime"]
+    port = ServerSettings.model_fields["port"].default
+    assert f"127.0.0.1:{port}/health" in stages["runtime"] and f"EXPOSE {port}" in stages["runtime"]
+    assert re.search(r"^(ENV|ARG).*(KEY|TOKEN|SECRET|PASSWORD)", DOCKERFILE, re.MULTILINE | re.IGNORECASE) is None
+
+
+def test_the_image_gets_every_folder_of_the_program_and_nothing_else() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    let_in = {line[1:] for line in lines if line.startswith("!")}
+    assert "*" in lines and set(modegraph.FOLDERS) <= let_in
+    assert all((ROOT / name).exists() for name in let_in)
+    assert not let_in & {".git", ".venv", "tests", "examples"}
+
+
+def test_compose_shuts_the_model_in_and_wants_a_key() -> None:
+    vllm, ours = COMPOSE["services"]["vllm"], COMPOSE["services"]["modegraph"]
+    assert "ports" not in vllm and vllm["networks"] == ["inside"] and COMPOSE["networks"]["inside"]["internal"] is True
+    assert ours["environment"]["MODEGRAPH_API_KEY"].startswith("${MODEGRAPH_API_KEY:?")
+    assert (
+        ours["read_only"]
+        and ours["cap_drop"] == ["ALL"]
+        and all(port.startswith("127.0.0.1:") for port in ours["ports"])
+    )
+    grace_s = int(ours["stop_grace_period"].removesuffix("s"))
+    assert grace_s > ServerSettings.model_fields["drain_s"].default
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    here = tmp_path / "modegraph.service"
+    here.write_text(UNIT.replace("/opt/modegraph/bin/modegraph", shutil.which("true") or "/bin/true"))
+    done = subprocess.run(["systemd-analyze", "verify", here], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    for line in ("DynamicUser=yes", "ProtectSystem=strict", "NoNewPrivileges=yes", "CapabilityBoundingSet="):
+        assert f"\n{line}\n" in UNIT

@@ -48,7 +48,7 @@ from train.packing import Group, can_pack, pack_rows, packed_logps, plain_logps
 
 ATTENTIONS = (SHARED_PREFIX, "sdpa", "flex_attention")
 PROMPT_TOKENS, RESPONSE_TOKENS = 1024, 64
-BETA, BETA_REWARD, LEARNING_RATE, WARM_STEPS = 0.1, 0.5, 1e-5, 1
+BETA, BETA_REWARD, LEARNING_RATE, WARM_STEPS = 0.1, 0.5, 1e-5, 2
 CONTESTS = (("trl", "trl-completion", "packed-2"), ("plain-8", "packed-8"))
 DONE = "step done"
 PROMPTS = {"34m": {2: 2, 8: 1}, "0.5b": {2: 8, 8: 4}}  # of a batch, by K
@@ -190,7 +190,7 @@ def our_steps(
 
 
 def measure(side: str, size: str, device: str, steps: int, attention: str) -> Measured:
-    """One side in this process: median seconds of a step after the first, every loss, MiB at the peak."""
+    """One side in this process: median seconds of a step after WARM_STEPS (threads and memory settle in them), every loss, MiB at the peak."""
     quiet_libraries()
     work: dict[str, Callable[[], tuple[list[float], list[float]]]] = {
         "packed-2": lambda: our_steps(size, device, steps, 2, True, attention),
@@ -250,7 +250,7 @@ def main() -> int:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--size", choices=list(PROMPTS), default="34m")
     parser.add_argument("--attention", choices=ATTENTIONS, default=SHARED_PREFIX, help="of the packed sides")
-    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--measure", choices=[side for sides in CONTESTS for side in sides], help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

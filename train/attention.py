@@ -21,7 +21,7 @@ from transformers.masking_utils import sdpa_mask
 
 SHARED_PREFIX = "shared_prefix"
 """The name of this attention in a model's configuration."""
-CHUNK_TOKENS = 512
+CHUNK_TOKENS = 256
 """Responses are taken together up to so many tokens: fewer copies of a prompt's keys, and few pairs hidden by the mask."""
 
 

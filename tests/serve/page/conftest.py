@@ -48,8 +48,9 @@ class Seen:
         self.page.wait_for_selector(".cost")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """Chromium. Its library keeps an event loop running in this thread, so it is closed before other tests run theirs."""
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="the page is tested with playwright, which is not installed"
     )
@@ -61,7 +62,7 @@ def browser() -> Iterator[Any]:
         launched.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def isles_and_hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page") / "index"
     settings = parse_settings(IndexSettings, {"min_similarity": 0.1}, "test")
@@ -69,7 +70,7 @@ def isles_and_hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(isles_and_hostile: Path) -> Iterator[Running]:
     """A server without a key; its model writes SAID slowly enough to be seen writing."""
     with ExitStack() as exits:
@@ -77,7 +78,7 @@ def server(isles_and_hostile: Path) -> Iterator[Running]:
         yield exits.enter_context(serving(isles_and_hostile, f"openai:tiny@{upstream.url}", ("sft",)))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def locked(isles_and_hostile: Path) -> Iterator[Running]:
     """A server with a key."""
     with ExitStack() as exits:

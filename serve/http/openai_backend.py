@@ -80,7 +80,7 @@ class OpenAIBackend:
 
     async def respond(self, body: bytes) -> Response:
         asked = _json_object(body)
-        if asked.get("model") not in self._upstream:
+        if asked.get("model") not in self.models:
             raise unknown_model(str(asked.get("model")), self.models)
         try:
             answer = await self._send("responses", self._translated(asked))

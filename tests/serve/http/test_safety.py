@@ -111,6 +111,7 @@ def test_other_addresses_and_methods(kept: Running) -> None:
     assert kept.get("/nowhere").json()["error"]["code"] == "no_such_address"
     assert kept.get("/v1/chat/completions").status_code == 405
     assert kept.post("/v1/responses", json={"model": "gpt-9"}).status_code == 404
+    assert [kept.post("/v1/responses", json={"model": odd}).status_code for odd in ([], {}, None, 1)] == [404] * 4
     assert kept.post("/v1/responses", content=b"{").status_code == 400
     for path in (
         "/..%2f..%2fetc%2fpasswd",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 
 from data_synth.types import Draft
-from graph.answer import answer_messages, quote
+from graph.answer import answer_messages
+from graph.prompting import fill, quote
 from graph.structured import BadReply, ReplyModel, parse_reply, strict_schema
 from graph.types import Completion, CompletionRequest, LanguageModel, Message
 
@@ -30,7 +29,7 @@ def check_by_model(drafts: Sequence[Draft], reasons: Sequence[str], model: Langu
 
 def _request(draft: Draft, reason: str) -> CompletionRequest:
     asked = answer_messages(draft.question.text, draft.excerpts)[-1].content
-    text = _template().format(question_over_passages=asked, reason=quote(reason), answer=draft.answer)
+    text = fill("data_synth/check.txt", question_over_passages=asked, reason=quote(reason), answer=draft.answer)
     return CompletionRequest((Message("user", text),), MAX_VERDICT_TOKENS, seed=0, schema=strict_schema(Verdict))
 
 
@@ -41,8 +40,3 @@ def _why_not(completion: Completion) -> str:
         return "" if parse_reply(Verdict, completion.text, []).supported else NOT_SUPPORTED
     except BadReply:
         return NO_VERDICT
-
-
-@cache
-def _template() -> str:
-    return files("data_synth").joinpath("prompts/check.txt").read_text(encoding="utf-8").strip()

@@ -12,9 +12,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from data_synth.types import Draft, Dropped
-from graph.answer import quote
 from graph.context import build_context, token_budget
 from graph.errors import UserError
+from graph.prompting import quote
 from graph.questions import SPLITS, Question
 from graph.retrieve import RetrieveSettings, retrieve_many
 from graph.retrieve.diversity import diverse_rows, telling_words

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, partial
-from importlib.resources import files
+from functools import partial
 from typing import Literal
 
 from data_synth.responses import Judge
 from data_synth.types import Draft
-from graph.answer import answer_messages, quote
+from graph.answer import answer_messages
+from graph.prompting import fill, quote
 from graph.structured import BadReply, ReplyModel, parse_reply, strict_schema
 from graph.types import Completion, CompletionRequest, LanguageModel, Message
 
@@ -36,7 +36,7 @@ def judge_responses(draft: Draft, responses: Sequence[str], model: LanguageModel
 
 def _request(draft: Draft, response: str) -> CompletionRequest:
     asked = answer_messages(draft.question.text, draft.excerpts)[-1].content
-    text = _template().format(question_over_passages=asked, answer=draft.answer, response=quote(response))
+    text = fill("data_synth/judge.txt", question_over_passages=asked, answer=draft.answer, response=quote(response))
     return CompletionRequest((Message("user", text),), MAX_MARK_TOKENS, seed=0, schema=strict_schema(Mark))
 
 
@@ -47,8 +47,3 @@ def _reward(completion: Completion) -> float:
         return (parse_reply(Mark, completion.text, []).mark - 1) / (HIGHEST - 1)
     except BadReply:
         return 0.0
-
-
-@cache
-def _template() -> str:
-    return files("data_synth").joinpath("prompts/judge.txt").read_text(encoding="utf-8").strip()

@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cache
-from importlib.resources import files
 
 from data_synth.types import Draft, Dropped
-from graph.answer import REASON, answer_messages, check_citations, parse_answer, quote
+from graph.answer import REASON, answer_messages, check_citations, parse_answer
 from graph.extract.units import Unit, split_units
+from graph.prompting import fill, quote
 from graph.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message, Passage
 
 UNSUPPORTED = "no sentence supports the answer"
@@ -114,7 +113,7 @@ def model_reasons(drafts: Sequence[Draft], model: LanguageModel) -> list[str | D
 def reasoner_message(draft: Draft) -> Message:
     """The prompt of prompts/reasoner.txt over the very passages and numbers that the row's own prompt shows."""
     asked = answer_messages(draft.question.text, draft.excerpts)[-1].content
-    return Message("user", _template().format(question_over_passages=asked, answer=draft.answer))
+    return Message("user", fill("data_synth/reasoner.txt", question_over_passages=asked, answer=draft.answer))
 
 
 def check_reason(made: Completion, draft: Draft) -> str | Dropped:
@@ -166,8 +165,3 @@ def _folded(text: str) -> str:
 
 def _words(text: str) -> set[str]:
     return set(_WORD.findall(text.casefold()))
-
-
-@cache
-def _template() -> str:
-    return files("data_synth").joinpath("prompts/reasoner.txt").read_text(encoding="utf-8").strip()

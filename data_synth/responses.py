@@ -15,8 +15,9 @@ from data_synth.contexts import FindContexts, context_finder, draft_groups
 from data_synth.rewards import answer_reward, citation_reward, format_reward, length_reward, variety_reward
 from data_synth.support import MIN_NEARNESS, MeasureSupport, Support, SupportMeter
 from data_synth.types import Draft, Dropped, ResponseRow, Sampling
-from graph.answer import answer_messages, parse_answer, quote
+from graph.answer import answer_messages, parse_answer
 from graph.ids import content_id
+from graph.prompting import quote
 from graph.questions import Question
 from graph.retrieve import RetrieveSettings
 from graph.types import CompletionRequest, LanguageModel

@@ -5,7 +5,6 @@ The folder's files are replaced one by one by finished ones; anything else in it
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,7 +16,7 @@ from eval.page import Picture, to_html
 from eval.samples import Sample, samples_of
 from eval.tables import Table, tables_of
 from eval.types import Comparison
-from graph.jsonl import write_jsonl
+from graph.jsonl import write_json, write_jsonl, write_text
 
 FIGURE = "logps.png"
 CAPTION = (
@@ -50,22 +49,15 @@ def write_report(comparison: Comparison, out: Path, appendix: Appendix | None = 
         (out / picture.file).write_bytes(picture.png)
     pictures = [boxes, *added.pictures]
     write_jsonl(out / "answers.jsonl", answer_rows(comparison))
-    _write_text(out / "report.md", to_markdown(comparison, tables, pictures, samples))
-    _write_text(out / "report.html", to_html("Comparison", headline(comparison), tables, pictures, samples))
-    written = to_json(comparison) | added.data
-    _write_text(out / "report.json", json.dumps(written, indent=2, ensure_ascii=False) + "\n")
+    write_text(out / "report.md", to_markdown(comparison, tables, pictures, samples))
+    write_text(out / "report.html", to_html("Comparison", headline(comparison), tables, pictures, samples))
+    write_json(out / "report.json", to_json(comparison) | added.data)
 
 
 def paper_pairs(comparison: Comparison) -> list[int]:
     """The pairs to draw: the paper's own, or the first kind of length-matched ones where the data has no others."""
     control = min(row.control for row in comparison.pairs)
     return [index for index, row in enumerate(comparison.pairs) if row.control == control]
-
-
-def _write_text(file: Path, text: str) -> None:
-    partial = file.with_name(file.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(file)
 
 
 def headline(comparison: Comparison) -> str:

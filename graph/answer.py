@@ -4,12 +4,10 @@ Form of the answer (GraphMPA, Appendix L): "###Reason: … ###Answer: …", with
 """
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 
+from graph.prompting import quote, read_prompt
 from graph.types import Excerpt, Message
 
 REASON, ANSWER = "###Reason:", "###Answer:"
@@ -42,22 +40,12 @@ def answer_messages(question: str, excerpts: Sequence[Excerpt]) -> tuple[Message
     quoted = [numbered(number, excerpt) for number, excerpt in enumerate(excerpts, start=1)]
     passages = "Passages:\n" + "\n".join(quoted) + "\n\n" if quoted else ""
     user = f"{passages}Question: {quote(question)}"
-    return Message("system", _instruction()), Message("user", user)
+    return Message("system", read_prompt("graph/answer.txt")), Message("user", user)
 
 
 def numbered(number: int, excerpt: Excerpt) -> str:
     """An excerpt as a prompt shows it: one line, its number in brackets."""
     return f"[{number}] {quote(headed(excerpt))}"
-
-
-def quote(text: str) -> str:
-    """Foreign text as one line of data: control tokens such as <|im_start|> are broken, control characters and line ends folded.
-
-    >>> quote("a <|endoftext|>\\nb")
-    'a < |endoftext| > b'
-    """
-    plain = "".join(" " if unicodedata.category(character) == "Cc" else character for character in text)
-    return " ".join(plain.replace("<|", "< |").replace("|>", "| >").split())
 
 
 def is_no_answer(text: str) -> bool:
@@ -96,8 +84,3 @@ def headed(excerpt: Excerpt) -> str:
     """The excerpt's text after its title, unless it opens with it."""
     title = excerpt.title.strip()
     return excerpt.text if not title or excerpt.text.lstrip("# ").startswith(title) else f"{title}: {excerpt.text}"
-
-
-@cache
-def _instruction() -> str:
-    return files("graph").joinpath("prompts/answer.txt").read_text(encoding="utf-8").strip()

@@ -46,7 +46,12 @@ def write_jsonl(file: Path, rows: Iterable[dict[str, Any]]) -> int:
 
 
 def write_json(file: Path, value: Any) -> None:
-    """Write one JSON value to a temporary file beside `file`, then rename it into place."""
+    """Write one JSON value, whole or not at all."""
+    write_text(file, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write `text` to a temporary file beside `file`, then rename it into place."""
     partial = file.with_name(file.name + ".partial")
-    partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.write_text(text, encoding="utf-8")
     partial.replace(file)

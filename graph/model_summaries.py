@@ -5,9 +5,8 @@ A model's finished calls are kept by the ledger it comes with, so a group whose 
 
 from collections.abc import Callable, Sequence
 
-from graph.answer import quote
 from graph.console import say, track
-from graph.prompting import fill
+from graph.prompting import fill, quote
 from graph.structured import plain
 from graph.types import Completion, CompletionRequest, LanguageModel, Message
 
@@ -73,7 +72,7 @@ def pack(texts: Sequence[str], count_tokens: Callable[[str], int], max_tokens: i
 def _request(texts: Sequence[str], max_summary_tokens: int) -> CompletionRequest:
     words = max(1, int(max_summary_tokens * WORDS_PER_TOKEN))
     lines = "\n".join(f"- {quote(text)}" for text in texts)
-    messages = (Message("system", fill("summarise.txt", max_words=str(words))), Message("user", lines))
+    messages = (Message("system", fill("graph/summarise.txt", max_words=str(words))), Message("user", lines))
     return CompletionRequest(messages, ROOM_FOR_LONGER * max_summary_tokens)
 
 

@@ -1,22 +1,32 @@
-"""Prompts of graph/: text files with $placeholders, and document text quoted in them as data."""
+"""Prompts of the whole suite: text files with $placeholders, and foreign text quoted in them as data."""
 
 import json
+import unicodedata
 from functools import cache
 from importlib.resources import files
 from string import Template
 
-from graph.answer import quote
-
 
 def fill(name: str, **values: str) -> str:
-    """A file of graph/prompts with its placeholders filled; values are not searched for placeholders themselves."""
+    """A prompt with its placeholders filled; values are not searched for placeholders themselves."""
     return Template(read_prompt(name)).substitute(values)
 
 
 @cache
 def read_prompt(name: str) -> str:
-    """A file of graph/prompts as it stands, outer white space apart."""
-    return files("graph").joinpath(f"prompts/{name}").read_text(encoding="utf-8").strip()
+    """The prompt "folder/file.txt", which is file.txt in that folder's prompts/, as it stands, outer white space apart."""
+    folder, _, file = name.partition("/")
+    return files(folder).joinpath("prompts", file).read_text(encoding="utf-8").strip()
+
+
+def quote(text: str) -> str:
+    """Foreign text as one line of data: control tokens such as <|im_start|> are broken, control characters and line ends folded.
+
+    >>> quote("a <|endoftext|>\\nb")
+    'a < |endoftext| > b'
+    """
+    plain = "".join(" " if unicodedata.category(character) == "Cc" else character for character in text)
+    return " ".join(plain.replace("<|", "< |").replace("|>", "| >").split())
 
 
 def quote_passage(title: str, text: str) -> str:

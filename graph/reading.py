@@ -182,7 +182,7 @@ def sample_passages(store: Store, split: Split) -> list[Passage]:
 def few_shot_examples(settings: IndexSettings) -> str:
     """The examples that the prompt shows: those of the settings, else our own."""
     if not settings.extractor_examples:
-        return read_prompt("extract_examples.txt")
+        return read_prompt("graph/extract_examples.txt")
     file = Path(settings.extractor_examples)
     try:
         return file.read_text(encoding="utf-8").strip()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.console import print_json, say
+from graph.console import say
+from train.options import AsJson, Overrides, SomeConfig, print_record, settings_of
 
 if TYPE_CHECKING:
     from train.router.types import RouterRecord
@@ -26,31 +26,19 @@ def register(commands: typer.Typer) -> None:
         tolerance: Annotated[
             float | None, typer.Option(help="Recall@5 that may be lost against the best single mode, .01 by default.")
         ] = None,
-        config: Annotated[Path | None, typer.Option(help="YAML file of settings.")] = None,
-        overrides: Annotated[
-            list[str] | None,
-            typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; may be given many times."),
-        ] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="Print the run's record as one JSON object.")] = False,
+        config: SomeConfig = None,
+        overrides: Overrides = None,
+        as_json: AsJson = False,
     ) -> None:
         """Train what chooses the mode of a question (`--mode auto --router`) on route data: the cheapest that is good enough."""
-        from graph.config import load_settings
         from train.router.settings import RouterSettings
 
-        given = {
-            "data": [str(folder) for folder in data] if data else None,
-            "output": str(out) if out is not None else None,
-            "tolerance": tolerance,
-        }
-        named = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in given.items() if value is not None]
-        settings = load_settings(RouterSettings, config, [*(overrides or []), *named])
+        settings = settings_of(RouterSettings, config, overrides, data=data or None, output=out, tolerance=tolerance)
         from train.router.train import train_router
 
         record = train_router(settings)
         if as_json:
-            from dataclasses import asdict
-
-            print_json({"output": settings.output, **asdict(record)})
+            print_record(settings.output, record)
             return
         say(f"saved {settings.output}: {', '.join(record.modes)}, {record.train_seconds:.1f} s")
         show(record)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.console import print_json, say
+from graph.console import say
+from train.options import AsJson, Overrides, SomeConfig, print_record, settings_of
 
 if TYPE_CHECKING:
     from train.selector.types import SelectorRecord
@@ -32,32 +32,21 @@ def register(commands: typer.Typer) -> None:
         target_recall: Annotated[
             float | None, typer.Option(help="Share of the relevant propositions of dev that the threshold keeps.")
         ] = None,
-        config: Annotated[Path | None, typer.Option(help="YAML file of settings.")] = None,
-        overrides: Annotated[
-            list[str] | None,
-            typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; may be given many times."),
-        ] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="Print the run's record as one JSON object.")] = False,
+        config: SomeConfig = None,
+        overrides: Overrides = None,
+        as_json: AsJson = False,
     ) -> None:
         """Train what chooses among propositions (`--selector`) on relevance data, in place of a language model."""
-        from graph.config import load_settings
         from train.selector.settings import SelectorSettings
 
-        given = {
-            "data": [str(folder) for folder in data] if data else None,
-            "output": str(out) if out is not None else None,
-            "size": size,
-            "target_recall": target_recall,
-        }
-        named = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in given.items() if value is not None]
-        settings = load_settings(SelectorSettings, config, [*(overrides or []), *named])
+        settings = settings_of(
+            SelectorSettings, config, overrides, data=data or None, output=out, size=size, target_recall=target_recall
+        )
         from train.selector.train import train_selector
 
         record = train_selector(settings)
         if as_json:
-            from dataclasses import asdict
-
-            print_json({"output": settings.output, **asdict(record)})
+            print_record(settings.output, record)
             return
         read = f", {record.cross.pairs:,} pairs read" if record.cross is not None else ""
         say(f"saved {settings.output}: {record.trees} trees{read}, {record.train_seconds:.1f} s")

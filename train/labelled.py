@@ -9,7 +9,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeVar
+
+from pydantic import AfterValidator, Field
 
 from graph.arrays import checksum
 from graph.errors import UserError
@@ -20,6 +22,17 @@ from graph.questions import SPLITS
 SUMMARY = "summary.json"
 NAMED = 5
 """Leaking ids that an error names."""
+
+
+def each_once(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """The folders; ValueError for one that is named twice."""
+    if len(set(folders)) < len(folders):
+        raise ValueError("each dataset once")
+    return folders
+
+
+Folders = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(each_once)]
+"""The setting that names the datasets to learn from."""
 
 
 class Labelled(Protocol):

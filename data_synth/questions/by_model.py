@@ -6,17 +6,14 @@ Every reply is structured and asked for at most twice; what is lost is counted b
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from itertools import islice
 from typing import Annotated
 
 from data_synth.questions.kept import Kept, id_of
 from data_synth.questions.types import QuestionRow, Step, named_in
 from data_synth.types import Dropped
-from graph.answer import quote
 from graph.extract.support import best_span, share_supported
-from graph.prompting import quote_passage
+from graph.prompting import quote, quote_passage, read_prompt
 from graph.questions import split_by_hash
 from graph.retrieve.caller import Caller
 from graph.structured import ReplyModel, Sentence, at_most, plain
@@ -92,7 +89,7 @@ def write_questions(
 ) -> list[QuestionRow | Dropped]:
     """One question for each group of passages; Dropped where none came that can be used."""
     shown = [_numbered(group) for group in groups]
-    replies = Caller(writer).ask(WrittenQuestion, _prompt("ask"), shown, MAX_QUESTION_TOKENS)
+    replies = Caller(writer).ask(WrittenQuestion, read_prompt("data_synth/ask.txt"), shown, MAX_QUESTION_TOKENS)
     return [
         Dropped(UNUSABLE) if reply is None else _row(reply, group, hops, writer.name)
         for reply, group in zip(replies, groups, strict=True)
@@ -105,7 +102,9 @@ def judge_questions(
     """Those questions that the critic finds clear, answered, and in need of all their passages."""
     rows = [(row, group) for row, group in zip(drafts, groups, strict=True) if isinstance(row, QuestionRow)]
     replies = iter(
-        Caller(critic).ask(Critique, _prompt("critique"), [_judged(*each) for each in rows], MAX_CRITIQUE_TOKENS)
+        Caller(critic).ask(
+            Critique, read_prompt("data_synth/critique.txt"), [_judged(*each) for each in rows], MAX_CRITIQUE_TOKENS
+        )
     )
     return [_verdict(row, next(replies)) if isinstance(row, QuestionRow) else row for row in drafts]
 
@@ -179,8 +178,3 @@ def _judged(row: QuestionRow, group: tuple[Passage, ...]) -> str:
 def _numbered(passages: Sequence[Passage]) -> str:
     shown = (f"[{number}] {quote_passage(passage.title, passage.text)}" for number, passage in enumerate(passages, 1))
     return "\n\n".join(shown)
-
-
-@cache
-def _prompt(name: str) -> str:
-    return files("data_synth").joinpath(f"prompts/{name}.txt").read_text(encoding="utf-8").strip()

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from pydantic import create_model
 
 from eval.judge.types import CRITERIA, AnswerPair, Judgement, Word
-from eval.prompting import fill
-from graph.answer import quote
 from graph.console import track
+from graph.prompting import fill, quote
 from graph.structured import BadReply, ReplyModel, parse_object, strict_schema
 from graph.types import Completion, CompletionRequest, LanguageModel, Message
 
@@ -26,7 +25,7 @@ def judge_pairs(pairs: Sequence[AnswerPair], model: LanguageModel) -> list[Judge
 def request_of(pair: AnswerPair, swapped: bool) -> CompletionRequest:
     """The judge's prompt; `swapped` shows B as answer 1."""
     shown = (pair.second, pair.first) if swapped else (pair.first, pair.second)
-    text = fill("judge.txt", question=quote(pair.question), first=quote(shown[0]), second=quote(shown[1]))
+    text = fill("eval/judge.txt", question=quote(pair.question), first=quote(shown[0]), second=quote(shown[1]))
     return CompletionRequest((Message("user", text),), MAX_REPLY_TOKENS, seed=0, schema=SCHEMA)
 
 

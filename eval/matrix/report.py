@@ -11,10 +11,11 @@ from eval.matrix.figures import Figures, Scored
 from eval.matrix.page import to_html
 from eval.matrix.plan import question_texts
 from eval.matrix.types import Outcome, Plan
+from eval.report import escape_markdown, sections
 from eval.statistics import Verdict, in_words
 from eval.tables import NONE, Table, figure
 from graph.ids import content_id
-from graph.jsonl import write_json, write_jsonl
+from graph.jsonl import write_json, write_jsonl, write_text
 
 COSTS = ("s/question", "tokens/question")
 MACRO = "mean of tasks"
@@ -115,8 +116,8 @@ def write_report(plan: Plan, figures: Figures, outcome: Outcome, out: Path) -> N
     """report.json, report.md, report.html, values.jsonl (every question's values) and answers/ for `modegraph eval judge`."""
     write_json(out / "report.json", report_json(plan, figures, outcome))
     write_jsonl(out / "values.jsonl", _value_rows(plan, figures))
-    _write_text(out / "report.md", _markdown(plan, figures, outcome))
-    _write_text(out / "report.html", to_html(plan, figures, headline(plan, figures, outcome)))
+    write_text(out / "report.md", _markdown(plan, figures, outcome))
+    write_text(out / "report.html", to_html(plan, figures, headline(plan, figures, outcome)))
     texts = {bench.name: question_texts(bench) for bench in plan.benches}
     for one in figures.scored:
         rows = [
@@ -145,22 +146,5 @@ def _value_rows(plan: Plan, figures: Figures) -> Iterator[dict[str, Any]]:
 
 
 def _markdown(plan: Plan, figures: Figures, outcome: Outcome) -> str:
-    parts = ["# Evaluation", headline(plan, figures, outcome).replace("\n", "\n\n")]
-    for table in result_tables(plan, figures):
-        lines = [_line(table.header), _line(["---"] * len(table.header)), *map(_line, table.rows)]
-        parts += [f"## {_plain(table.title)}", "\n".join(lines), table.note]
-    return "\n\n".join(parts) + "\n"
-
-
-def _line(cells: Any) -> str:
-    return "| " + " | ".join(_plain(cell) for cell in cells) + " |"
-
-
-def _plain(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
-
-
-def _write_text(file: Path, text: str) -> None:
-    partial = file.with_name(file.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(file)
+    told = [escape_markdown(line) for line in headline(plan, figures, outcome).splitlines()]
+    return "\n\n".join(["# Evaluation", *told, *sections(result_tables(plan, figures), ())]) + "\n"

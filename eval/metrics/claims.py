@@ -19,8 +19,8 @@ from eval.metrics.grounding import (
     relevant_passages,
     share,
 )
-from eval.prompting import fill
-from graph.answer import check_citations, quote
+from graph.answer import check_citations
+from graph.prompting import fill, quote
 from graph.retrieve.select import list_statements
 from graph.structured import BadReply, ReplyModel, Sentence, at_most, parse_reply, sound_items, strict_schema
 from graph.types import CompletionRequest, Encode, LanguageModel, Message
@@ -60,10 +60,10 @@ def grounding_by_model(
     told = check_citations(answer, 0).text
     statements, asked = list_statements(question, sentences), quote(f"{question} {golds[0]}" if golds else "")
     prompts: list[tuple[type[BaseModel], str]] = [
-        (Claims, fill("claims.txt", statements=statements, text=quote(told))),
-        (Claims, fill("claims.txt", statements=statements, text=asked)),
-        (Written, fill("asked.txt", count=str(QUESTIONS_WRITTEN), answer=quote(told))),
-        (Relevant, fill("relevant.txt", statements=statements)),
+        (Claims, fill("eval/claims.txt", statements=statements, text=quote(told))),
+        (Claims, fill("eval/claims.txt", statements=statements, text=asked)),
+        (Written, fill("eval/asked.txt", count=str(QUESTIONS_WRITTEN), answer=quote(told))),
+        (Relevant, fill("eval/relevant.txt", statements=statements)),
     ]
     replies = model.complete([_request(kind, text) for kind, text in prompts])
     claims, gold, written, relevant = (

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
-from eval.prompting import fill
 from eval.tasks.rows import own_layout
 from eval.tasks.types import Task
-from graph.answer import quote
 from graph.errors import UserError
 from graph.ids import content_id
+from graph.prompting import fill, quote
 from graph.questions import Question
 from graph.structured import BadReply, ReplyModel, at_most, parse_reply, sound_items, strict_schema
 from graph.types import CompletionRequest, LanguageModel, Message
@@ -44,7 +43,7 @@ def generate_questions(
     `description` are texts that tell what the collection is about. UserError when the model names no users.
     """
     told = "\n".join(f"- {quote(text)}" for text in description)
-    first = _request(Users, fill("abstract_users.txt", description=told, users=str(users), tasks=str(tasks)))
+    first = _request(Users, fill("eval/abstract_users.txt", description=told, users=str(users), tasks=str(tasks)))
     reply = _read(Users, model, [first])[0]
     if reply is None or not reply.users:
         raise UserError(
@@ -55,7 +54,11 @@ def generate_questions(
         _request(
             Asked,
             fill(
-                "abstract_questions.txt", description=told, user=quote(user), task=quote(task), questions=str(questions)
+                "eval/abstract_questions.txt",
+                description=told,
+                user=quote(user),
+                task=quote(task),
+                questions=str(questions),
             ),
         )
         for user, task in pairs

@@ -42,5 +42,5 @@ def infer_domain(model: LanguageModel, passages: Sequence[Passage]) -> tuple[Dom
 def domain_request(passages: Sequence[Passage]) -> CompletionRequest:
     """The call that asks for the domain."""
     quoted = "\n".join(quote_passage(passage.title, passage.text) for passage in passages)
-    messages = (Message("system", fill("domain.txt")), Message("user", quoted))
+    messages = (Message("system", fill("graph/domain.txt")), Message("user", quoted))
     return CompletionRequest(messages, MAX_TOKENS, schema=strict_schema(Domain))

@@ -11,12 +11,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from graph.answer import quote
 from graph.extract.domain import Domain
 from graph.extract.reply import Reply, read_reply
 from graph.extract.types import Failure, Reading, Waiting
 from graph.ids import content_id
-from graph.prompting import fill, quote_passage, read_prompt
+from graph.prompting import fill, quote, quote_passage, read_prompt
 from graph.structured import BadReply, plain, strict_schema
 from graph.types import Completion, CompletionRequest, LanguageModel, Message, Passage
 
@@ -39,14 +38,19 @@ class Prompt:
     @property
     def version(self) -> str:
         """Changes with anything in the prompts or the schema."""
-        parts = (read_prompt("extract.txt"), read_prompt("again.txt"), self.examples, str(strict_schema(Reply)))
+        parts = (
+            read_prompt("graph/extract.txt"),
+            read_prompt("graph/again.txt"),
+            self.examples,
+            str(strict_schema(Reply)),
+        )
         return content_id(*parts)[:12]
 
     def request(self, passage: Passage, domain: Domain, attempt: int, first: bool) -> CompletionRequest:
         """The call for one passage; `attempt` counts all calls ever made for it, from 0."""
         types, topics = ", ".join(map(quote, domain.entity_types)), ", ".join(map(quote, domain.topics))
         system = fill(
-            "extract.txt",
+            "graph/extract.txt",
             entity_types=f" (above all: {types})" if types else "",
             topics=f" (such as: {topics})" if topics else "",
             examples=self.examples,
@@ -125,6 +129,6 @@ def _outcome(call: _Call, completion: Completion) -> Reading | _Call:
 
 def _again(call: _Call, reply: str, problem: str) -> _Call:
     """The same question, followed by the unusable reply and what was wrong with it."""
-    turns = (Message("assistant", reply or "(nothing)"), Message("user", fill("again.txt", problem=problem)))
+    turns = (Message("assistant", reply or "(nothing)"), Message("user", fill("graph/again.txt", problem=problem)))
     request = replace(call.request, messages=call.request.messages + turns, seed=call.attempt + 1)
     return _Call(call.passage, request, call.attempt + 1, last=True)

@@ -119,6 +119,6 @@ def _asked_again(request: CompletionRequest, reply: _Unusable) -> CompletionRequ
     """The same question, followed by the unusable reply and what was wrong with it."""
     turns = (
         Message("assistant", plain(reply.text)[:MAX_REPLY_CHARS] or "(nothing)"),
-        Message("user", fill("again.txt", problem=reply.problem)),
+        Message("user", fill("graph/again.txt", problem=reply.problem)),
     )
     return replace(request, messages=request.messages + turns)

@@ -21,8 +21,9 @@ from graph.encoder import find_model
 from graph.errors import UserError
 from graph.index import Index
 from graph.jsonl import write_json
-from graph.retrieve.classifier import Classifier, check_same_encoder, forest_logits, open_selector, probabilities
+from graph.retrieve.classifier import Classifier, check_same_encoder, open_selector, probabilities
 from graph.retrieve.features import View, measure
+from graph.retrieve.forest import forest_logits
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.rerank import BATCH_SIZE, ScoreTexts

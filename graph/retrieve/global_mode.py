@@ -15,10 +15,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from graph.answer import quote
 from graph.communities import nested_communities
 from graph.index import Index
-from graph.prompting import read_prompt
+from graph.prompting import quote, read_prompt
 from graph.retrieve.anchors import Anchors, collect_anchors
 from graph.retrieve.caller import ModelGone
 from graph.retrieve.cover import MIN_NODES, candidates, greedy_cover
@@ -91,7 +90,7 @@ def sub_questions(index: Index, query: Query) -> list[Query]:
     if query.model is None:
         return [query]
     asked = f"Question: {quote(query.text)}"
-    reply = query.model.ask(SubQuestions, read_prompt("decompose.txt"), [asked], MAX_REPLY_TOKENS)[0]
+    reply = query.model.ask(SubQuestions, read_prompt("graph/decompose.txt"), [asked], MAX_REPLY_TOKENS)[0]
     texts = [text for text in map(plain, reply.questions if reply is not None else ()) if text]
     if not texts:
         return [query]
@@ -137,7 +136,7 @@ def contributions(index: Index, query: Query, sides: Sequence[Side]) -> list[tup
         return []
     texts = index.data.proposition_texts
     users = [list_statements(query.text, [texts[row] for row in side.propositions]) for side in sides]
-    replies = query.model.ask(Contribution, read_prompt("facet.txt"), users, MAX_REPLY_TOKENS)
+    replies = query.model.ask(Contribution, read_prompt("graph/facet.txt"), users, MAX_REPLY_TOKENS)
     found = [
         (Finding(query.text, plain(reply.answer), _ids(index, side), reply.score / 100), side)
         for reply, side in zip(replies, sides, strict=True)

@@ -9,9 +9,8 @@ Legend: X nodes (passages, then summaries).
 from collections.abc import Sequence
 from dataclasses import replace
 
-from graph.answer import quote
 from graph.index import Index
-from graph.prompting import read_prompt
+from graph.prompting import quote, read_prompt
 from graph.retrieve.caller import Caller, ModelGone
 from graph.retrieve.hierarchy import nodes_in
 from graph.retrieve.hybrid import fuse_ranks
@@ -63,7 +62,7 @@ def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evi
 
 def make_plan(model: Caller, question: str, run: Run) -> Plan | None:
     """The model's plan; None, with the reason in the steps of `run`, when there is none that can be executed."""
-    plan = model.ask(Plan, read_prompt("plan.txt"), [f"Question: {quote(question)}"], MAX_PLAN_TOKENS)[0]
+    plan = model.ask(Plan, read_prompt("graph/plan.txt"), [f"Question: {quote(question)}"], MAX_PLAN_TOKENS)[0]
     refused = "no usable reply" if plan is None else find_fault(plan)
     if plan is None or refused is not None:
         run.steps.append(f"plan refused: {refused}; the question is taken whole")

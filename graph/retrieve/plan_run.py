@@ -84,7 +84,7 @@ def _answer_level(
     budget = token_budget(settings.max_context_tokens, model.count_tokens)
     read = [build_context(evidence_of(index, found[each.text], READ), READ, budget) for each in asked]
     users = [answer_messages(each.text, excerpts)[1].content for each, excerpts in zip(asked, read, strict=True)]
-    replies = model.ask(Resolution, read_prompt("resolve.txt"), users, MAX_ANSWER_TOKENS)
+    replies = model.ask(Resolution, read_prompt("graph/resolve.txt"), users, MAX_ANSWER_TOKENS)
     for step, each, excerpts, reply in zip(ready, asked, read, replies, strict=True):
         outcome = judge_reply(reply, each.text, excerpts)
         run.outcomes[step.id] = outcome

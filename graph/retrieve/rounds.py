@@ -97,7 +97,9 @@ def _evaluate(index: Index, query: Query, kept: Sequence[int]) -> Verdict | None
     if query.model is None:
         return None
     texts = [index.data.proposition_texts[row] for row in kept[-MAX_STATEMENTS_SHOWN:]]
-    return query.model.ask(Verdict, read_prompt("evaluate.txt"), [list_statements(query.text, texts)], MAX_TOKENS)[0]
+    return query.model.ask(
+        Verdict, read_prompt("graph/evaluate.txt"), [list_statements(query.text, texts)], MAX_TOKENS
+    )[0]
 
 
 def _next_queries(index: Index, query: Query, questions: Sequence[str]) -> list[tuple[Query, Floats]]:

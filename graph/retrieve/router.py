@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from graph.errors import UserError
 from graph.index import Index
-from graph.retrieve.classifier import Forest, check_encoder, forest_logits
+from graph.retrieve.classifier import check_encoder
+from graph.retrieve.forest import Forest, forest_logits
 from graph.retrieve.settings import Mode
 from graph.types import Floats, Ints
 

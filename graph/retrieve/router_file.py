@@ -1,4 +1,4 @@
-"""Trained routers on disk: the trees as plain arrays in safetensors, all else as JSON in the header. Nothing in it is code."""
+"""Trained routers on disk (graph/retrieve/forest.py): a forest for each mode."""
 
 import json
 import math
@@ -7,12 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from graph.encoder import find_model
-from graph.errors import UserError
-from graph.retrieve.classifier import FOREST_ARRAYS, check_header, forest_arrays, forest_of
+from graph.retrieve.forest import forest_arrays, forest_from, read_forests, trained_file
 from graph.retrieve.query_features import QUERY_FEATURES
 from graph.retrieve.router import ModeModel, Router
 from graph.retrieve.strategies import DIRECT_STRATEGIES
@@ -51,36 +48,26 @@ def save_router(folder: Path, router: Router) -> None:
 
 def open_router(spec: str) -> Router:
     """The router in a folder or on the hub, read once as long as its file stays the same; UserError for anything else."""
-    file = find_model(spec, "router") / ROUTER_FILE
-    if not file.is_file():
-        raise UserError(
-            f"router {spec!r}: no {ROUTER_FILE}", "the folder that `modegraph train router` made", "name another"
-        )
+    file = trained_file(spec, "router", ROUTER_FILE)
     return _load(file, file.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=4)
 def _load(file: Path, changed_ns: int) -> Router:
     del changed_ns
-    try:
-        with safe_open(file, framework="numpy") as opened:
-            header = json.loads((opened.metadata() or {})[HEADER])
-            check_header(file, header, FORMAT, QUERY_FEATURES)
-            modes = tuple(_read_mode(opened, each) for each in header["modes"])
+    with read_forests(file, HEADER, FORMAT, QUERY_FEATURES) as (opened, header):
+        modes = tuple(_read_mode(opened, each) for each in header["modes"])
         price_per_ms, price_per_token, margin = (float(header[name]) for name in NUMBERS)
         if not modes or len({each.mode for each in modes} & set(DIRECT_STRATEGIES)) < len(modes):
             raise ValueError("its modes are not those of this version, each once")
         if not all(0 <= number < math.inf for number in (price_per_ms, price_per_token, margin)):
             raise ValueError("a price or the margin is not a number of 0 or more")
         return Router(modes, price_per_ms, price_per_token, margin, str(header["encoder"]))
-    except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as problem:
-        raise UserError(f"{file}: no router ({problem})", "the file as it was saved", "train it again") from None
 
 
 def _read_mode(opened: Any, each: Mapping[str, Any]) -> ModeModel:
     """One mode's trees and costs; ValueError for trees that lead nowhere and for costs that are none."""
-    arrays = {name: opened.get_tensor(f"{each['mode']}.{name}") for name in FOREST_ARRAYS}
-    forest = forest_of(arrays, float(each["base"]), int(each["depth"]), len(QUERY_FEATURES))
+    forest = forest_from(opened, f"{each['mode']}.", each, len(QUERY_FEATURES))
     milliseconds, tokens = float(each["milliseconds"]), float(each["tokens"])
     if not (0 <= milliseconds < math.inf and 0 <= tokens < math.inf):
         raise ValueError(f"{each['mode']} costs {milliseconds} ms and {tokens} tokens")

@@ -5,10 +5,9 @@ from typing import Annotated
 
 import numpy as np
 
-from graph.answer import quote
 from graph.errors import UserError
 from graph.index import Index
-from graph.prompting import read_prompt
+from graph.prompting import quote, read_prompt
 from graph.retrieve.cross import Trained, judge, open_trained, threshold_of
 from graph.retrieve.features import View, look
 from graph.retrieve.query import Query
@@ -89,7 +88,7 @@ def choices_of_model(index: Index, query: Query, lists: Sequence[Ints]) -> list[
     if query.model is None:
         raise ValueError("a question without a model")
     shown = [list_statements(query.text, [index.data.proposition_texts[row] for row in rows]) for rows in lists]
-    replies = query.model.ask(Selection, read_prompt("select.txt"), shown, MAX_TOKENS)
+    replies = query.model.ask(Selection, read_prompt("graph/select.txt"), shown, MAX_TOKENS)
     return [None if reply is None else _kept(rows, reply) for rows, reply in zip(lists, replies, strict=True)]
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Literal
 
-from graph.answer import quote
 from graph.extract.names import find_names, name_key
+from graph.prompting import quote, read_prompt
 from graph.retrieve.caller import Caller
 from graph.structured import ReplyModel, Sentence
 from graph.types import LanguageModel, Message
@@ -44,7 +42,7 @@ def rewrite(history: Sequence[Message], question: str, model: LanguageModel) -> 
         return Question(question, "itself")
     turns = [f"{turn.role}: {quote(turn.content[:MAX_TURN_CHARS])}" for turn in history[-MAX_TURNS:]]
     asked = "Conversation:\n" + "\n".join(turns) + f"\n\nNew question: {quote(question)}"
-    reply = Caller(model).ask(StandingAlone, _instruction(), [asked], MAX_TOKENS)[0]
+    reply = Caller(model).ask(StandingAlone, read_prompt("serve/rewrite.txt"), [asked], MAX_TOKENS)[0]
     made = quote(reply.question) if reply is not None else ""
     if made and len(made) <= len(question) + MAX_GROWTH_CHARS:
         return Question(made, "model")
@@ -67,8 +65,3 @@ def with_names(history: Sequence[Message], question: str) -> Question:
     if not names:
         return Question(question, "itself")
     return Question(f"{question} ({', '.join(list(names.values())[:MAX_NAMES])})", "names")
-
-
-@cache
-def _instruction() -> str:
-    return files("serve").joinpath("prompts/rewrite.txt").read_text(encoding="utf-8").strip()

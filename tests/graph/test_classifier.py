@@ -14,17 +14,9 @@ from safetensors.numpy import load_file, save_file
 from graph.errors import UserError
 from graph.index import Index
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.classifier import (
-    HEADER,
-    SELECTOR_FILE,
-    Classifier,
-    Forest,
-    forest_logits,
-    open_selector,
-    relevance,
-    save_selector,
-)
+from graph.retrieve.classifier import HEADER, SELECTOR_FILE, Classifier, open_selector, relevance, save_selector
 from graph.retrieve.features import FEATURES, features
+from graph.retrieve.forest import Forest, forest_logits
 from graph.retrieve.judged import GAIN, STEER
 from graph.retrieve.query import Query
 from graph.retrieve.select import find_selector

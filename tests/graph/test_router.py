@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 from graph.errors import UserError
 from graph.index import Index
 from graph.retrieve import RetrieveSettings, retrieve, retrieve_many
-from graph.retrieve.classifier import Forest
+from graph.retrieve.forest import Forest
 from graph.retrieve.query_features import QUERY_FEATURES
 from graph.retrieve.router import ModeModel, Router, choose, expected_recall, find_route
 from graph.retrieve.router_file import HEADER, ROUTER_FILE, open_router, save_router

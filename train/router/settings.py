@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from graph.config import Settings
+from train.labelled import Folders
 
 
 class RouterSettings(Settings):
@@ -14,7 +15,7 @@ class RouterSettings(Settings):
     that the trees which make them have not seen: `folds` parts of train and dev, each predicted from the others.
     """
 
-    data: tuple[str, ...] = Field(min_length=1)
+    data: Folders
     output: str
     tolerance: float = Field(default=0.01, ge=0, le=1)
     ms_per_token: float = Field(default=1.0, ge=0)
@@ -24,10 +25,3 @@ class RouterSettings(Settings):
     min_examples_per_leaf: int = Field(default=20, ge=1)
     folds: int = Field(default=5, ge=2)
     seed: int = Field(default=0, ge=0)
-
-    @field_validator("data")
-    @classmethod
-    def _each_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("each dataset once")
-        return value

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from graph.retrieve.classifier import Forest, forest_logits
+from graph.retrieve.forest import Forest, forest_logits
 from graph.types import Floats
 from train.router.settings import RouterSettings
 from train.router.types import Doubles

@@ -15,8 +15,9 @@ from sentence_transformers import CrossEncoder
 
 from graph.console import say
 from graph.encoder import encoder_folder
-from graph.retrieve.classifier import Classifier, forest_logits, probabilities
+from graph.retrieve.classifier import Classifier, probabilities
 from graph.retrieve.cross import CROSS_FOLDER, Blend, blended_log_odds, save_blend
+from graph.retrieve.forest import forest_logits
 from graph.retrieve.maxsim import save_model
 from graph.types import Ints
 from train.selector.blend import fit_blend

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from graph.config import Settings
 from graph.encoder import MINILM
+from train.labelled import Folders
 
 
 class CrossSettings(Settings):
@@ -42,7 +43,7 @@ class SelectorSettings(Settings):
     each. What it does to the probabilities is taken back after training. `cross` counts with `size: cross` only.
     """
 
-    data: tuple[str, ...] = Field(min_length=1)
+    data: Folders
     output: str
     size: Literal["light", "cross"] = "light"
     target_recall: float = Field(default=0.9, gt=0, le=1)
@@ -55,10 +56,3 @@ class SelectorSettings(Settings):
     l2: float = Field(default=1.0, ge=0)
     seed: int = Field(default=0, ge=0)
     cross: CrossSettings = CrossSettings()
-
-    @field_validator("data")
-    @classmethod
-    def _each_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("each dataset once")
-        return value

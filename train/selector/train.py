@@ -16,8 +16,9 @@ import numpy as np
 from graph.console import say
 from graph.jsonl import write_json
 from graph.questions import SPLITS
-from graph.retrieve.classifier import Classifier, forest_logits, probabilities, save_selector
+from graph.retrieve.classifier import Classifier, probabilities, save_selector
 from graph.retrieve.features import FEATURES
+from graph.retrieve.forest import forest_logits
 from train.save import fresh_folder
 from train.selector.calibrate import (
     calibration_error,

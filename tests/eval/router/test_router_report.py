@@ -12,7 +12,8 @@ from eval.router.measure import ORACLE, ROUTER, RULE, evaluate_router
 from eval.router.report import verdict
 from graph.errors import UserError
 from graph.retrieve.query_features import QUERY_FEATURES
-from tests.train.router.rows import small_world, write_rows
+from tests.train.labelled import write_rows
+from tests.train.router.rows import small_world
 from train.router.settings import RouterSettings
 from train.router.train import train_router
 

@@ -15,7 +15,8 @@ from graph.build import build_index
 from graph.encoder import open_encoder
 from graph.errors import UserError
 from graph.index import Index, open_index
-from graph.retrieve.classifier import Classifier, Forest, save_selector
+from graph.retrieve.classifier import Classifier, save_selector
+from graph.retrieve.forest import Forest
 from graph.settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import ScriptedModel

@@ -1,7 +1,5 @@
 """Route data of a small world: questions with many links need `walk`, for the others `dense` finds as much for a tenth of the time."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,6 @@ from data_synth.route.types import RouteRow, Run, route_to_json
 from graph.questions import SPLITS
 from graph.retrieve.query_features import QUERY_FEATURES
 
-ENCODER = "encoder-of-the-small-world"
 LINKS, BROAD = QUERY_FEATURES.index("links"), QUERY_FEATURES.index("broad")
 SIZES = {"train": 160, "dev": 40, "test": 60}
 
@@ -41,15 +38,3 @@ def make_row(split: str, number: int, name: str) -> RouteRow:
 def small_world(name: str = "a") -> list[dict[str, Any]]:
     """Rows of all splits, as JSON."""
     return [route_to_json(make_row(split, number, name)) for split, size in SIZES.items() for number in range(size)]
-
-
-def write_rows(folder: Path, rows: list[dict[str, Any]], encoder: str | None = ENCODER) -> Path:
-    """The dataset as `synth route` lays it out."""
-    folder.mkdir(parents=True)
-    for split in SPLITS:
-        lines = [json.dumps(row) for row in rows if row["split"] == split]
-        if lines:
-            (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
-    origin = {"Index": "world"} | ({"Encoder": encoder} if encoder is not None else {})
-    (folder / "summary.json").write_text(json.dumps({"made_by": "modegraph", "origin": origin}))
-    return folder

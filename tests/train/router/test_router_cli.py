@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 from graph.errors import UserError
 from graph.retrieve.router import find_route
 from graph.retrieve.router_file import ROUTER_FILE, open_router
-from tests.train.router.rows import ENCODER, small_world, write_rows
+from tests.train.labelled import ENCODER, write_rows
+from tests.train.router.rows import small_world
 from train import cli_router
 from train.router.data import fingerprint, questions_of, read_datasets, shared_modes
 

@@ -9,7 +9,8 @@ import pytest
 
 from graph.errors import UserError
 from graph.retrieve.query_features import QUERY_FEATURES
-from tests.train.router.rows import small_world, write_rows
+from tests.train.labelled import write_rows
+from tests.train.router.rows import small_world
 from train.router.data import check_learnable, questions_of, read_datasets, shared_modes
 
 Row = dict[str, Any]

@@ -1,7 +1,5 @@
 """Relevance data of a small world: a proposition is relevant where its cosine, or what the best ones say of it, is high."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,6 @@ from data_synth.relevance.types import RelevanceRow, relevance_to_json
 from graph.questions import SPLITS
 from graph.retrieve.features import FEATURES
 
-ENCODER = "encoder-of-the-small-world"
 COSINE, TITLE = FEATURES.index("cosine"), FEATURES.index("title_in_seeds")
 
 
@@ -41,18 +38,6 @@ def make_rows(split: str, questions: int, seed: int, name: str = "a") -> list[Re
                 )
             )
     return rows
-
-
-def write_rows(folder: Path, rows: list[dict[str, Any]], encoder: str | None = ENCODER) -> Path:
-    """The dataset as `synth relevance` lays it out."""
-    folder.mkdir(parents=True)
-    for split in SPLITS:
-        lines = [json.dumps(row) for row in rows if row["split"] == split]
-        if lines:
-            (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
-    origin = {"Index": "world"} | ({"Encoder": encoder} if encoder is not None else {})
-    (folder / "summary.json").write_text(json.dumps({"made_by": "modegraph", "origin": origin}))
-    return folder
 
 
 def small_world(name: str = "a", seed: int = 0) -> list[dict[str, Any]]:

@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph.errors import UserError
-from graph.retrieve.classifier import forest_logits, open_selector, probabilities
+from graph.retrieve.classifier import open_selector, probabilities
 from graph.retrieve.cross import Cross, blended_log_odds, open_trained
+from graph.retrieve.forest import forest_logits
+from tests.train.labelled import write_rows
 from tests.train.selector.encoders import tiny_encoder
-from tests.train.selector.rows import small_world, write_rows
+from tests.train.selector.rows import small_world
 from train.selector.blend import fit_blend
 from train.selector.calibrate import log_loss
 from train.selector.cross import ByLength, residual_loss

@@ -9,7 +9,8 @@ import pytest
 
 from graph.errors import UserError
 from graph.retrieve.features import FEATURES
-from tests.train.selector.rows import small_world, write_rows
+from tests.train.labelled import write_rows
+from tests.train.selector.rows import small_world
 from train.selector.data import examples_of, read_datasets
 
 Row = dict[str, Any]

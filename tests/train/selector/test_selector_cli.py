@@ -11,7 +11,8 @@ from typer.testing import CliRunner, Result
 from graph.errors import UserError
 from graph.retrieve.classifier import open_selector, relevance
 from graph.retrieve.features import FEATURES
-from tests.train.selector.rows import ENCODER, small_world, write_rows
+from tests.train.labelled import ENCODER, write_rows
+from tests.train.selector.rows import small_world
 from train import cli_selector
 from train.selector.data import examples_of, read_datasets
 

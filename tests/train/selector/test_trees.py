@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from graph.questions import SPLITS
-from graph.retrieve.classifier import forest_logits
-from tests.train.selector.rows import small_world, write_rows
+from graph.retrieve.forest import forest_logits
+from tests.train.labelled import write_rows
+from tests.train.selector.rows import small_world
 from train.selector.calibrate import log_loss
 from train.selector.data import examples_of, read_datasets
 from train.selector.settings import SelectorSettings

@@ -1,0 +1,21 @@
+"""Labelled rows on disk, as `synth relevance` and `synth route` lay them out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from graph.questions import SPLITS
+
+ENCODER = "encoder-of-the-small-world"
+
+
+def write_rows(folder: Path, rows: list[dict[str, Any]], encoder: str | None = ENCODER) -> Path:
+    """The dataset as the commands lay it out."""
+    folder.mkdir(parents=True)
+    for split in SPLITS:
+        lines = [json.dumps(row) for row in rows if row["split"] == split]
+        if lines:
+            (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+    origin = {"Index": "world"} | ({"Encoder": encoder} if encoder is not None else {})
+    (folder / "summary.json").write_text(json.dumps({"made_by": "modegraph", "origin": origin}))
+    return folder

@@ -1,0 +1,41 @@
+"""Options that several `train` commands share, and the settings that come of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graph.config import S, load_settings
+from graph.console import print_json
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Config = Annotated[Path, typer.Option("--config", help="YAML file of settings (see configs/train and configs/demo).")]
+SomeConfig = Annotated[
+    Path | None, typer.Option("--config", help="YAML file of settings (see configs/train and configs/demo).")
+]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; may be given many times.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the run's record as one JSON object.")]
+
+
+def settings_of(kind: type[S], config: Path | None, overrides: list[str] | None, **given: Any) -> S:
+    """The settings in `config`, under those of `--set`, under the command's own options that were given (paths as text)."""
+    named = [
+        f"{key}={json.dumps(value, ensure_ascii=False, default=str)}"
+        for key, value in given.items()
+        if value is not None
+    ]
+    return load_settings(kind, config, [*(overrides or []), *named])
+
+
+def print_record(output: str, record: DataclassInstance) -> None:
+    """A finished run as one JSON object."""
+    from dataclasses import asdict
+
+    print_json({"output": output, **asdict(record)})

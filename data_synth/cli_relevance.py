@@ -1,7 +1,7 @@
 """`modegraph synth relevance`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,6 +19,12 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         out: Annotated[Path | None, typer.Option(help="The folder to write (not needed with --preview).")] = None,
         negatives: Annotated[int, typer.Option(min=0, help="Hard negatives for each question, searched out.")] = 64,
         seed: Annotated[int, typer.Option(help="Of the split into train, dev and test.")] = 0,
+        split_by: Annotated[
+            Literal["passages", "questions"],
+            typer.Option(
+                help="passages: no two splits share a question or a passage; questions: passages may be shared, for facts that all questions draw on."
+            ),
+        ] = "passages",
         corpus: Annotated[
             Path | None,
             typer.Option(
@@ -43,7 +49,7 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         from data_synth.relevance.gold import CORPUS, check_sources, read_asked, with_sentences
         from data_synth.relevance.rows import relevance_rows
         from data_synth.relevance.split import make_split
-        from data_synth.relevance.types import FORM
+        from data_synth.relevance.types import FORM, SPLIT_BY
         from graph.index import open_index
 
         held = read_held(beside or [])
@@ -61,9 +67,10 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
             "Labelled by": model.name if model else "the questions' gold",
             "Hard negatives for a question": str(negatives),
             "Seed": str(seed),
+            SPLIT_BY: split_by,
             "Kept apart from": ", ".join(folder.name for folder in beside or []) or "no other dataset",
         }
-        split = without_held(make_split(opened, asked, seed), opened, held.propositions)
+        split = without_held(make_split(opened, asked, seed, split_by), opened, held.propositions)
         each = asked if preview is not None else track(asked, "questions", len(asked))
         rows = relevance_rows(opened, each, split, negatives, model)
         if not deliver(rows, FORM, origin, out, preview, as_json):

@@ -8,10 +8,10 @@ import typer
 
 from graph.console import say
 from train.cli_export import register as register_export
+from train.cli_options import AsJson, Config, Overrides, SomeConfig, print_record, settings_of
 from train.cli_router import register as register_router
 from train.cli_score import register as register_score
 from train.cli_selector import register as register_selector
-from train.options import AsJson, Config, Overrides, SomeConfig, print_record, settings_of
 
 if TYPE_CHECKING:
     from graph.types import OpenModel

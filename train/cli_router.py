@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graph.console import say
-from train.options import AsJson, Overrides, SomeConfig, print_record, settings_of
+from train.cli_options import AsJson, Overrides, SomeConfig, print_record, settings_of
 
 if TYPE_CHECKING:
     from train.router.types import RouterRecord

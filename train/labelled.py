@@ -58,12 +58,15 @@ class Labels(Generic[R]):
 
 @dataclass(frozen=True)
 class Dataset(Generic[R]):
-    """A folder of rows by split, its fingerprint, and the fingerprint of the encoder that its features were made with."""
+    """A folder of rows by split, its fingerprint, the fingerprint of the encoder that its features were made with, and all else that its
+    summary tells of its origin.
+    """
 
     name: str
     rows: Mapping[str, Sequence[R]]
     fingerprint: str
     encoder: str
+    origin: Mapping[str, str]
 
 
 def read_folders(folders: Sequence[Path], labels: Labels[R]) -> list[Dataset[R]]:
@@ -87,7 +90,8 @@ def read_folder(folder: Path, labels: Labels[R]) -> Dataset[R]:
         raise UserError(found, f"a folder that `{labels.command}` wrote", "make the data again") from None
     rows = {split: list(read_rows(file, labels)) for split, file in files.items() if file.is_file()}
     fingerprint = content_id(*(checksum(files[split]) for split in rows))
-    return Dataset(folder.resolve().name, {split: rows.get(split, []) for split in SPLITS}, fingerprint, str(encoder))
+    by_split = {split: rows.get(split, []) for split in SPLITS}
+    return Dataset(folder.resolve().name, by_split, fingerprint, str(encoder), origin)
 
 
 def read_rows(file: Path, labels: Labels[R]) -> Iterator[R]:

@@ -68,6 +68,23 @@ def precisions(index: Index, item: Mapping[str, Any], selector: Trained) -> dict
     }
 
 
+def ranking_of(index: Path, selector: str, items: Path, split: str) -> dict[str, dict[str, Any]]:
+    """Mean average precision over the questions of a split, and its difference from the cosine's, by score."""
+    opened, trained = open_index(index), open_trained(selector)
+    rows = [row for _, row in read_jsonl(items) if row["split"] == split]
+    usable = [item for item in rows if any(each["label"] for each in item["candidates"])]
+    each_Q = [precisions(opened, item, trained) for item in track(usable, "questions", len(usable))]
+    by_score = {name: [each[name] for each in each_Q] for name in each_Q[0]}
+    return {
+        name: {
+            "questions": len(values),
+            "MAP": float(np.mean(values)),
+            "minus cosine": asdict(bootstrap_difference(values, by_score[COSINE])),
+        }
+        for name, values in by_score.items()
+    }
+
+
 def main() -> None:
     """Read, rank, print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -76,17 +93,9 @@ def main() -> None:
     parser.add_argument("--split", default="dev")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    index, selector = open_index(Path(given.index)), open_trained(given.selector)
-    items = [row for _, row in read_jsonl(Path(given.items)) if row["split"] == given.split]
-    usable = [item for item in items if any(each["label"] for each in item["candidates"])]
-    each_Q = [precisions(index, item, selector) for item in track(usable, "questions", len(usable))]
-    by_score = {name: [each[name] for each in each_Q] for name in each_Q[0]}
-    report = {
-        name: {"MAP": float(np.mean(values)), "minus cosine": asdict(bootstrap_difference(values, by_score[COSINE]))}
-        for name, values in by_score.items()
-    }
+    report = ranking_of(Path(given.index), given.selector, Path(given.items), given.split)
     if given.json:
-        print(json.dumps({"questions": len(usable), "split": given.split, "scores": report}, indent=2))
+        print(json.dumps({"split": given.split, "scores": report}, indent=2))
         return
     for name, figures in report.items():
         print(f"{name:20} MAP {figures['MAP']:.3f}, minus cosine {figures['minus cosine']['mean']:+.3f}")

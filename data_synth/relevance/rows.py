@@ -13,7 +13,7 @@ from data_synth.relevance.labels import chosen_rows, gold_rows, rows_of_sources
 from data_synth.relevance.split import Split
 from data_synth.relevance.types import FEATURE_DIGITS, Asked, LabelledBy, RelevanceRow
 from data_synth.types import Dropped
-from graph.questions import SPLITS, Question
+from graph.questions import Question
 from graph.retrieve.caller import Caller
 from graph.retrieve.features import look, measure
 from graph.retrieve.query import Query
@@ -51,7 +51,7 @@ def rows_of_question(
     yield from lost
     if query.model is None and not len(positives):
         return
-    allowed_N = split.propositions_N == SPLITS.index(split.questions[question.id])
+    allowed_N = split.allowed(question.id)
     gold = rows_of_sources(index, each.gold_sources)
     own = rows_of_sources(index, each.own_sources)
     yield from (Dropped(OTHER_SPLIT) for _ in np.flatnonzero(~allowed_N[np.union1d(gold, own)]))

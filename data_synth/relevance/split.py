@@ -3,6 +3,8 @@
 Questions with a common gold document belong together and go to one split as a group, unless their file states their splits. A
 document then belongs to the split of most of the questions that it is gold for, or else of those that it was published with, or
 to one by its own hash. What a proposition's documents do not agree on belongs to none, and is dropped where a question needs it.
+Split by questions, for a collection of facts that all questions draw on, questions belong together only when they are the same words,
+and every proposition may be in every split.
 
 Legend: U documents, N propositions.
 """
@@ -15,8 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from data_synth.relevance.types import Asked
+from data_synth.relevance.types import Asked, SplitBy
 from graph.ids import content_id
 from graph.questions import SPLITS
 from graph.retrieve.gather import expand_rows
@@ -28,28 +31,35 @@ if TYPE_CHECKING:
 DEV_SHARE, TEST_SHARE = 0.1, 0.1
 LARGE_GROUP_SHARE = 0.1
 """A group with more than this share of the questions goes to train: it would crowd a small split."""
-NOWHERE = -1
+NOWHERE, ANYWHERE = -1, -2
 
 
 @dataclass(frozen=True)
 class Split:
-    """The split of each question by id, and of each proposition as a place in SPLITS (NOWHERE: of none): int64[N]."""
+    """The split of each question by id, and of each proposition as a place in SPLITS (NOWHERE: of none, ANYWHERE: of all): int64[N]."""
 
     questions: Mapping[str, str]
     propositions_N: Ints
 
+    def allowed(self, question_id: str) -> NDArray[np.bool_]:
+        """Which propositions a question may have: [N]."""
+        own = SPLITS.index(self.questions[question_id])
+        return np.isin(self.propositions_N, (own, ANYWHERE))
 
-def make_split(index: Index, asked: Sequence[Asked], seed: int) -> Split:
+
+def make_split(index: Index, asked: Sequence[Asked], seed: int, by: SplitBy = "passages") -> Split:
     """The same for the same index, questions and seed, whatever the order of the questions."""
-    questions = split_questions(asked, seed)
+    questions = split_questions(asked, seed, by)
+    if by == "questions":
+        return Split(questions, np.full(len(index.data.proposition_ids), ANYWHERE, np.int64))
     documents = split_documents(asked, questions, index.sources(), seed)
     split_U = np.array([SPLITS.index(documents[source]) for source in index.sources()], np.int64)
     return Split(questions, split_propositions(index, split_U))
 
 
-def split_questions(asked: Sequence[Asked], seed: int) -> dict[str, str]:
+def split_questions(asked: Sequence[Asked], seed: int, by: SplitBy = "passages") -> dict[str, str]:
     """The split of each question: as its file states it, else with all questions of the same group."""
-    groups = group_questions(asked)
+    groups = group_questions(asked, by)
     order = sorted(
         groups, key=lambda ids: (len(ids) <= LARGE_GROUP_SHARE * len(asked), content_id(str(seed), min(ids)))
     )
@@ -72,8 +82,8 @@ def stated_splits(asked: Iterable[Asked]) -> dict[str, str]:
     return {question_id: by_text[text] for question_id, text in texts if text in by_text}
 
 
-def group_questions(asked: Iterable[Asked]) -> list[list[str]]:
-    """Ids of the questions that hang together by common gold documents, or by being the same words."""
+def group_questions(asked: Iterable[Asked], by: SplitBy = "passages") -> list[list[str]]:
+    """Ids of the questions that hang together: by being the same words and, where passages are split, by common gold documents."""
     parent: dict[str, str] = {}
 
     def root(node: str) -> str:
@@ -83,7 +93,8 @@ def group_questions(asked: Iterable[Asked]) -> list[list[str]]:
 
     for each in asked:
         question = each.question
-        for tie in (f"text {question.text.casefold()}", *(f"gold {source}" for source in each.gold_sources)):
+        common = each.gold_sources if by == "passages" else ()
+        for tie in (f"text {question.text.casefold()}", *(f"gold {source}" for source in common)):
             parent[root(tie)] = root(f"question {question.id}")
     groups: dict[str, list[str]] = defaultdict(list)
     for each in asked:

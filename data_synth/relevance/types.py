@@ -19,6 +19,10 @@ LabelledBy = Literal["sentence", "passage", "model"]
 """What says that a proposition is relevant: a gold sentence, a gold passage as a whole, or a language model's choice."""
 LABELS = {0: "irrelevant", 1: "relevant"}
 FEATURE_DIGITS = 6
+SplitBy = Literal["passages", "questions"]
+"""What no two splits share: neither questions nor passages and propositions, or questions only."""
+SPLIT_BY = "Split by"
+"""Where a dataset's summary tells it."""
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from graph.questions import SPLITS
 ENCODER = "encoder-of-the-small-world"
 
 
-def write_rows(folder: Path, rows: list[dict[str, Any]], encoder: str | None = ENCODER) -> Path:
+def write_rows(folder: Path, rows: list[dict[str, Any]], encoder: str | None = ENCODER, **origin: str) -> Path:
     """The dataset as the commands lay it out."""
     folder.mkdir(parents=True)
     for split in SPLITS:
         lines = [json.dumps(row) for row in rows if row["split"] == split]
         if lines:
             (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
-    origin = {"Index": "world"} | ({"Encoder": encoder} if encoder is not None else {})
-    (folder / "summary.json").write_text(json.dumps({"made_by": "modegraph", "origin": origin}))
+    told = {"Index": "world", **origin} | ({"Encoder": encoder} if encoder is not None else {})
+    (folder / "summary.json").write_text(json.dumps({"made_by": "modegraph", "origin": told}))
     return folder

@@ -19,6 +19,7 @@ temperature and threshold; the figures of test are of questions, propositions an
 LIGHT_FILES = (
     "`selector.safetensors` holds the trees as plain arrays, all settings and figures stand in `selector.json`."
 )
+SHARING = "Of {names} this holds for the questions only: its splits share passages."
 CROSS_FILES = """`cross/` holds the cross-encoder, `cross.json` how its logit is added to that of the trees in `selector.safetensors`; \
 all settings and figures stand in `selector.json`."""
 USE = """## Use
@@ -43,6 +44,8 @@ def selector_card(record: SelectorRecord) -> str:
     ]
     cross = record.cross
     about = LIGHT if cross is None else CROSS.format_map(asdict(cross))
+    if record.sharing_passages:
+        about += " " + SHARING.format(names=", ".join(record.sharing_passages))
     by_light = {(each.dataset, each.split): each.selector for each in cross.light_ranked} if cross is not None else {}
     ranked = [
         (

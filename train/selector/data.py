@@ -5,12 +5,12 @@ Legend: n examples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from data_synth.relevance.types import RelevanceRow, relevance_from_json, relevance_problems
+from data_synth.relevance.types import SPLIT_BY, RelevanceRow, relevance_from_json, relevance_problems
 from graph.errors import UserError
 from graph.questions import SPLITS
 from graph.retrieve.features import FEATURES
@@ -27,11 +27,15 @@ Dataset = labelled.Dataset[RelevanceRow]
 def read_datasets(folders: Sequence[Path]) -> list[Dataset]:
     """All datasets; UserError for rows that cannot be learned from, for several encoders, and for splits that share anything."""
     datasets = read_folders(folders, LABELS)
-    rows = {split: [row for dataset in datasets for row in dataset.rows[split]] for split in SPLITS}
     for split in SPLITS:
-        check_classes(split, rows[split])
-    check_nothing_shared(rows)
+        check_classes(split, rows_of(datasets, split))
+    check_nothing_shared(datasets)
     return datasets
+
+
+def rows_of(datasets: Sequence[Dataset], split: str) -> list[RelevanceRow]:
+    """The rows of one split of all datasets."""
+    return [row for dataset in datasets for row in dataset.rows[split]]
 
 
 def check_classes(split: str, rows: Sequence[RelevanceRow]) -> None:
@@ -45,12 +49,20 @@ def check_classes(split: str, rows: Sequence[RelevanceRow]) -> None:
         )
 
 
-def check_nothing_shared(rows: Mapping[str, Sequence[RelevanceRow]]) -> None:
-    """UserError, naming them, for questions, propositions or passages that are in two splits."""
+def shares_passages(dataset: Dataset) -> bool:
+    """Whether its splits share no question only (`synth relevance --split-by questions`)."""
+    return dataset.origin.get(SPLIT_BY) == "questions"
+
+
+def check_nothing_shared(datasets: Sequence[Dataset]) -> None:
+    """UserError, naming them, for questions that are in two splits, and for propositions and passages of datasets that split by these."""
+    rows = {split: rows_of(datasets, split) for split in SPLITS}
+    by_passages = [dataset for dataset in datasets if not shares_passages(dataset)]
+    apart = {split: rows_of(by_passages, split) for split in SPLITS}
     keys = {
         "question": {split: {row.question.casefold(): row.question_id for row in of} for split, of in rows.items()},
-        "proposition": {split: {row.proposition_id: row.proposition_id for row in of} for split, of in rows.items()},
-        "passage": {split: {each: each for row in of for each in row.passage_ids} for split, of in rows.items()},
+        "proposition": {split: {row.proposition_id: row.proposition_id for row in of} for split, of in apart.items()},
+        "passage": {split: {each: each for row in of for each in row.passage_ids} for split, of in apart.items()},
     }
     expected = "splits that share no question, proposition or passage"
     for what, ids in keys.items():

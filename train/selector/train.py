@@ -29,7 +29,7 @@ from train.selector.calibrate import (
     threshold_for,
 )
 from train.selector.card import selector_card
-from train.selector.data import Dataset, examples_of, read_datasets
+from train.selector.data import Dataset, examples_of, read_datasets, shares_passages
 from train.selector.figure import draw_reliability
 from train.selector.ranking import rank_datasets
 from train.selector.settings import SelectorSettings
@@ -64,6 +64,7 @@ def train_selector(settings: SelectorSettings) -> SelectorRecord:
         record = SelectorRecord(
             size=settings.size,
             data={dataset.name: dataset.fingerprint for dataset in datasets},
+            sharing_passages=tuple(dataset.name for dataset in datasets if shares_passages(dataset)),
             encoder=classifier.encoder,
             features=FEATURES,
             settings=settings.model_dump(mode="json"),

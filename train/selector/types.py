@@ -89,7 +89,8 @@ class CrossRecord:
 
 @dataclass(frozen=True)
 class SelectorRecord:
-    """How a selector came to be, and its figures. `data` gives the fingerprint of each dataset by its folder's name.
+    """How a selector came to be, and its figures. `data` gives the fingerprint of each dataset by its folder's name;
+    `sharing_passages` names those whose splits share passages, though no question.
 
     `trees` are those of the light selector, which a cross selector has too; `cross` is None for a light one. `processor_seconds` are
     those of all cores.
@@ -97,6 +98,7 @@ class SelectorRecord:
 
     size: str
     data: Mapping[str, str]
+    sharing_passages: tuple[str, ...]
     encoder: str
     features: tuple[str, ...]
     settings: Mapping[str, Any]

@@ -183,3 +183,12 @@ def test_a_gold_document_that_is_not_in_the_index_is_told(index: Path, tmp_path:
     for command in ("relevance", "route"):
         result = run(command, index, lost, "--out", tmp_path / "out")
         assert isinstance(result.exception, UserError) and "atlantis" in str(result.exception)
+
+
+@pytest.mark.parametrize("split_by", ["passages", "questions"])
+def test_the_summary_tells_what_the_splits_do_not_share(
+    index: Path, questions: Path, tmp_path: Path, split_by: str
+) -> None:
+    result = run("relevance", index, questions, "--out", tmp_path / "out", "--split-by", split_by)
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["origin"]["Split by"] == split_by

@@ -160,3 +160,15 @@ def test_the_same_words_in_two_stated_splits_check_and_do_not_train() -> None:
     twin = Asked(Question("twin", "Who built the pier of HAVEN1?", ()), stated_split="test")
     split = split_questions([asked(1, [1], stated="train"), twin, asked(2, [2], stated="dev")], 0)
     assert split == {"q01": "test", "twin": "test", "q02": "dev"}
+
+
+def test_split_by_questions_every_question_keeps_its_own_facts_and_none_is_in_two_splits(harbours: Index) -> None:
+    questions = [asked(n, [0, n], [0, n, (n + 1) % HARBOURS]) for n in range(HARBOURS)]
+    crowded = make_split(harbours, questions, 0)
+    assert set(crowded.questions.values()) == {"train"}, "all have page 0 in common"
+    split = make_split(harbours, questions, 0, "questions")
+    made = list(relevance_rows(harbours, questions, split, 0))
+    rows = [row for row in made if isinstance(row, RelevanceRow)]
+    assert len(rows) == len(made), "nothing is dropped"
+    assert {row.split for row in rows} == set(SPLITS)
+    assert set(leaks(rows)) == {"proposition", "passage"}

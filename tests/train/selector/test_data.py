@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from data_synth.relevance.types import SPLIT_BY
 from graph.errors import UserError
 from graph.retrieve.features import FEATURES
 from tests.train.labelled import write_rows
 from tests.train.selector.rows import small_world
-from train.selector.data import examples_of, read_datasets
+from train.selector.data import examples_of, read_datasets, shares_passages
 
 Row = dict[str, Any]
 
@@ -129,6 +130,22 @@ def test_splits_that_share_anything_are_refused_by_name(tmp_path: Path, key: str
     folders = [write_rows(tmp_path / "a", first), write_rows(tmp_path / "b", second)]
     with pytest.raises(UserError, match=told.replace("a-test", "bb-test") if apart else told):
         read_datasets(folders)
+
+
+def test_splits_by_questions_may_share_passages_but_no_question(tmp_path: Path) -> None:
+    rows = small_world()
+    leaking = next(row for row in rows if row["split"] == "test")
+    leaking["proposition_id"], leaking["passage_ids"] = rows[0]["proposition_id"], rows[0]["passage_ids"]
+    by_questions = {SPLIT_BY: "questions"}
+    [dataset] = read_datasets([write_rows(tmp_path / "a", rows, **by_questions)])
+    assert shares_passages(dataset)
+    with pytest.raises(UserError, match="1 propositions in both train and test"):
+        read_datasets([write_rows(tmp_path / "b", rows, **{SPLIT_BY: "passages"})])
+    for row in rows:
+        if row["question_id"] == leaking["question_id"]:
+            row["question"] = rows[0]["question"]
+    with pytest.raises(UserError, match="1 questions in both train and test: a-test-0"):
+        read_datasets([write_rows(tmp_path / "c", rows, **by_questions)])
 
 
 def test_many_leaks_are_counted_and_a_few_named(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ def commands(out: Path, question: str) -> list[list[str]]:
     """The road as command lines, without the program's name."""
     documents, questions = shown(ROOT / "examples/documents"), shown(ROOT / "examples/questions.jsonl")
     index, data, tiny = f"{out}/index", f"{out}/preferences", f"{out}/tiny"
+    relevance, selector, route, router = (f"{out}/{name}" for name in ("relevance", "selector", "route", "router"))
     sft, ms, dpo = f"{out}/sft", f"{out}/ms", f"{out}/dpo"
     modes = ["--modes", "dense", "naive", "hierarchy", "walk"]
     splits = ["--split", "train", "--split", "test"]
@@ -106,6 +107,11 @@ def commands(out: Path, question: str) -> list[list[str]]:
     return [
         ["index", documents, "--out", index],
         ["eval", "retrieval", index, "--questions", questions, "--split", "test", *modes],
+        ["synth", "relevance", index, "--questions", questions, "--negatives", "16", "--out", relevance],
+        ["train", "selector", "--data", relevance, "--out", selector],
+        ["synth", "route", index, "--questions", questions, "--out", route],
+        ["train", "router", "--data", route, "--out", router],
+        ["eval", "retrieval", index, "--questions", questions, "--split", "test", *trained(selector, router)],
         [
             "synth",
             "preferences",
@@ -125,6 +131,11 @@ def commands(out: Path, question: str) -> list[list[str]]:
         ["compare", *models, "--data", data, "--out", f"{out}/report", *limits],
         ["ask", index, question, "--top-k", CONTEXT_SIZE, "--model", f"hf:{ms}"],
     ]
+
+
+def trained(selector: str, router: str) -> list[str]:
+    """The modes that a trained selector and router serve, beside the plain one."""
+    return ["--modes", "dense", "local", "auto", "--selector", selector, "--router", router]
 
 
 def train(stage: str, model: str, data: str, output: str) -> list[str]:

@@ -40,7 +40,8 @@ def test_the_road_runs_in_order_and_is_shown_first(root, tmp_path):
     out = tmp_path / "demo-run"
     result = run_demo(out, run, shown.append)
     assert [" ".join(command[:2]) if command[0] in ("train", "eval", "synth") else command[0] for command in ran] == [
-        *("index", "eval retrieval", "synth preferences"),
+        *("index", "eval retrieval", "synth relevance", "train selector", "synth route", "train router"),
+        *("eval retrieval", "synth preferences"),
         *("train tiny", "train sft", "train ms", "train dpo", "compare", "ask"),
     ]
     assert any("output of compare" in line for line in shown)
@@ -68,7 +69,7 @@ def test_a_failing_step_ends_the_demo_and_is_named(root, tmp_path, capsys):
         print("some output")
         return 1 if command[0] == "synth" else 0
 
-    with pytest.raises(UserError, match=r"`modegraph synth preferences .*` ended with status 1"):
+    with pytest.raises(UserError, match=r"`modegraph synth relevance .*` ended with status 1"):
         run_demo(tmp_path / "run", run, lambda line: None)
     assert "some output" in capsys.readouterr().err
 

@@ -1,5 +1,4 @@
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,17 +6,13 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import graph.index
 from data_synth import reasons
 from data_synth.cli import register
-from graph.build import build_index
 from graph.errors import UserError
 from graph.questions import read_questions
-from graph.settings import IndexSettings
 from graph.types import CompletionRequest, LanguageModel
 from serve.ledger import Ledger
-from tests.corpora import ISLES
-from tests.fakes import HashEncoder, ScriptedModel
+from tests.fakes import ScriptedModel
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 BORN = {
@@ -39,17 +34,12 @@ KELP = {
 }
 
 
-@pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("synth") / "index"
-    build_index(folder, ISLES, IndexSettings(), lambda spec: HashEncoder())
-    return folder
+pytestmark = pytest.mark.usefixtures("open_hashed")
 
 
-@pytest.fixture(autouse=True)
-def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = partial(graph.index.open_index, open_by_spec=lambda spec: HashEncoder())
-    monkeypatch.setattr(graph.index, "open_index", opened)
+@pytest.fixture
+def index(hashed_isles: Path) -> Path:
+    return hashed_isles
 
 
 @pytest.fixture

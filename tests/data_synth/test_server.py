@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -16,15 +15,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import graph.index
 import serve.engines.openai_api as engine
 from data_synth.cli import register
-from graph.build import build_index
 from graph.errors import UserError
-from graph.settings import IndexSettings
 from serve.engines import open_model
-from tests.corpora import ISLES
-from tests.fakes import HashEncoder, Reply, chat_server
+from tests.fakes import Reply, chat_server
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTIONS = [
@@ -36,17 +31,13 @@ QUESTIONS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("server") / "index"
-    build_index(folder, ISLES, IndexSettings(), lambda spec: HashEncoder())
-    return folder
+@pytest.fixture
+def index(hashed_isles: Path) -> Path:
+    return hashed_isles
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = partial(graph.index.open_index, open_by_spec=lambda spec: HashEncoder())
-    monkeypatch.setattr(graph.index, "open_index", opened)
+def quick(monkeypatch: pytest.MonkeyPatch, open_hashed: None) -> None:
     monkeypatch.setattr(engine, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(engine, "LONGEST_WAIT_S", 0.02)
 

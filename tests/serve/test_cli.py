@@ -1,6 +1,5 @@
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,31 +9,24 @@ from typer.testing import CliRunner
 
 import graph.index
 import graph.retrieve
-import serve.cli
-from graph.build import build_index
+import serve.cli_ask
 from graph.errors import UserError
 from graph.index import Index
 from graph.retrieve import RetrieveSettings
-from graph.settings import IndexSettings
 from graph.types import Evidence, LanguageModel
 from serve.cli import register
 from tests.corpora import ISLES
-from tests.fakes import HashEncoder, ScriptedModel
+from tests.fakes import ScriptedModel
 
 QUESTION = "Who was born in Tarn and died on 4 May 1931?"
 
 
-@pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("ask") / "index"
-    build_index(folder, ISLES, IndexSettings(), lambda spec: HashEncoder())
-    return folder
+pytestmark = pytest.mark.usefixtures("open_hashed")
 
 
-@pytest.fixture(autouse=True)
-def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = partial(graph.index.open_index, open_by_spec=lambda spec: HashEncoder())
-    monkeypatch.setattr(graph.index, "open_index", opened)
+@pytest.fixture
+def index(hashed_isles: Path) -> Path:
+    return hashed_isles
 
 
 def run(*arguments: object, text: str = "###Reason: She died then [1]. ###Answer: Ada Marlow") -> str:
@@ -100,7 +92,7 @@ def test_a_missing_index_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_help_names_every_mode() -> None:
-    assert serve.cli.MODES == ", ".join(graph.retrieve.MODES)
+    assert serve.cli_ask.MODES == ", ".join(graph.retrieve.MODES)
 
 
 def test_filters_reach_the_retrieval(index: Path) -> None:

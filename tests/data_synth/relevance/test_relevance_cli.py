@@ -1,7 +1,6 @@
 """The commands `synth relevance` and `synth route`, from the command line to the files."""
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +8,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import graph.index
 from data_synth import cli_relevance, cli_route
-from graph.build import build_index
 from graph.errors import UserError
-from graph.settings import IndexSettings
 from graph.types import CompletionRequest, LanguageModel
 from serve.ledger import Ledger
-from tests.corpora import ISLES
-from tests.fakes import HashEncoder, ScriptedModel
+from tests.fakes import ScriptedModel
 
 QUESTIONS = [
     {"id": "born", "question": "Where was Ada Marlow born?", "gold_ids": ["ada"], "supporting_sentences": [["ada", 1]]},
@@ -31,18 +26,12 @@ QUESTIONS = [
 CORPUS = [{"id": "ada", "sentences": ["Ada Marlow was a shipwright.", "She was born in Tarn and died on 4 May 1931."]}]
 
 
-@pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("synth") / "index"
-    build_index(folder, ISLES, IndexSettings(), lambda spec: HashEncoder())
-    return folder
+pytestmark = pytest.mark.usefixtures("open_hashed")
 
 
-@pytest.fixture(autouse=True)
-def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        graph.index, "open_index", partial(graph.index.open_index, open_by_spec=lambda spec: HashEncoder())
-    )
+@pytest.fixture
+def index(hashed_isles: Path) -> Path:
+    return hashed_isles
 
 
 @pytest.fixture

@@ -1,0 +1,27 @@
+"""A small index of real text by the stand-in encoder, for the tests of commands that read one, and commands that open it so."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import graph.index
+from graph.build import build_index
+from graph.settings import IndexSettings
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+
+
+@pytest.fixture(scope="session")
+def hashed_isles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the index; nothing may change it."""
+    folder = tmp_path_factory.mktemp("hashed") / "index"
+    build_index(folder, ISLES, IndexSettings(), lambda spec: HashEncoder())
+    return folder
+
+
+@pytest.fixture
+def open_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every index opens with the stand-in encoder."""
+    opened = partial(graph.index.open_index, open_by_spec=lambda spec: HashEncoder())
+    monkeypatch.setattr(graph.index, "open_index", opened)

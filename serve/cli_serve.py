@@ -51,6 +51,10 @@ def serve_command(
     selector: Annotated[str | None, typer.Option(help="A trained selector's folder, for `selector: trained`.")] = None,
     router: Annotated[str | None, typer.Option(help="A trained router's folder, for mode auto.")] = None,
     reranker: Annotated[str | None, typer.Option(help="A cross-encoder, for `reranker: true`.")] = None,
+    otlp_endpoint: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="OpenTelemetry collector that gets spans, e.g. http://localhost:4318."),
+    ] = None,
     vllm_python: Annotated[str, typer.Option(help="The Python of vLLM's environment, if it is not this one.")] = "",
     vllm_arg: VllmArguments = None,
     config: Config = None,
@@ -75,6 +79,7 @@ def serve_command(
         "selector": selector,
         "router": router,
         "reranker": reranker,
+        "otlp_endpoint": otlp_endpoint,
     }
     values = read_yaml(config) if config is not None else {}
     for override in settings or []:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 
 from graph.build import OpenEncoder
 from graph.encoder import open_encoder
@@ -28,18 +29,21 @@ from serve.http.retrieval import retrieval_router
 from serve.http.retriever import Retriever
 from serve.http.services import Services
 from serve.http.settings import ServerSettings
+from serve.http.tracing import open_tracing
 from serve.page.shell import Shell, page_router
 
 ABOUT = "Answers from an index of documents, by an OpenAI-compatible interface; citations are checked by program."
+NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+"""FastAPI's own, which would send whole queries; ours is tracing.py."""
 
 
 def make_services(
     index: Path, backend: ChatBackend, settings: ServerSettings, open_by_spec: OpenEncoder = open_encoder
 ) -> Services:
     """What serves the index in a folder, opened and warm; UserError when there is none."""
-    metrics = Metrics()
+    metrics, tracing = Metrics(), open_tracing(settings.otlp_endpoint)
     live = LiveIndex(index, settings.mode, open_by_spec, metrics)
-    return Services(settings, live, Retriever(live, settings, metrics), backend, metrics)
+    return Services(settings, live, Retriever(live, settings, metrics, tracing), backend, metrics, tracing)
 
 
 def build_app(services: Services) -> Overflow:
@@ -50,11 +54,13 @@ def build_app(services: Services) -> Overflow:
         lifespan=_lifespan(services),
         redirect_slashes=False,
         default_response_class=AsciiJSON,
+        telemetry=NO_TELEMETRY,
     )
     for make in (health_router, chat_router, responses_router, retrieval_router, documents_router):
         app.include_router(make(services))
     app.include_router(page_router())
     add_error_handlers(app)
+    services.tracing.watch(app)
     admitted = Admission(app, services.settings, services.metrics)
     logged = AccessLog(Shell(Guard(admitted, services.settings.api_key)), services.metrics)
     return Overflow(logged, admitted, services.metrics)
@@ -73,5 +79,6 @@ def _lifespan(services: Services):  # type: ignore[no-untyped-def]
             with suppress(asyncio.CancelledError):
                 await watcher
             await services.backend.close()
+            await asyncio.to_thread(services.tracing.close)
 
     return lifespan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from serve.http.metrics import timed
 from serve.http.rewrite import Question, rewrite
 from serve.http.services import Services
 from serve.http.streaming import CitedStream
+from serve.http.tracing import MODEL, usage_values
 from serve.http.views import spending
 
 SSE = "text/event-stream"
@@ -123,7 +125,18 @@ def _defused(defuse: Any, request: ChatRequest) -> list[dict[str, Any]]:
 async def _open_stream(services: Services, prepared: Prepared) -> AsyncIterator[dict[str, Any]]:
     if prepared.retrieval is not None and not prepared.excerpts:
         return not_found(prepared.body).chunks()
-    return await services.backend.stream(prepared.body)
+    return _traced(services, await services.backend.stream(prepared.body), prepared.body["model"])
+
+
+async def _traced(
+    services: Services, chunks: AsyncIterator[dict[str, Any]], model: str
+) -> AsyncIterator[dict[str, Any]]:
+    """The engine's chunks as they are, the time and the tokens that they take as a span."""
+    with services.tracing.span("generate", {MODEL: model}) as span:
+        async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
+            async for chunk in open_chunks:
+                span.set(usage_values(chunk.get("usage")))
+                yield chunk
 
 
 async def _complete(services: Services, prepared: Prepared) -> dict[str, Any]:
@@ -132,8 +145,12 @@ async def _complete(services: Services, prepared: Prepared) -> dict[str, Any]:
     if prepared.retrieval is not None and not prepared.excerpts:
         made = not_found(prepared.body).completion()
     else:
-        with timed(services.metrics.generation.labels(model)):
+        with (
+            timed(services.metrics.generation.labels(model)),
+            services.tracing.span("generate", {MODEL: model}) as span,
+        ):
             made = await services.backend.complete(prepared.body)
+            span.set(usage_values(made.get("usage")))
     services.metrics.count_tokens(model, made.get("usage"))
     if prepared.retrieval is None:
         return made

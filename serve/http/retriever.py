@@ -21,6 +21,7 @@ from serve.http.errors import ApiError
 from serve.http.live_index import Generation, LiveIndex
 from serve.http.metrics import Metrics
 from serve.http.settings import ServerSettings
+from serve.http.tracing import CACHED, GENERATION, MODE, PASSAGES, K, Tracing
 
 T = TypeVar("T")
 KEPT = 256
@@ -49,8 +50,8 @@ class RetrievalOptions(Settings):
 class Retriever:
     """Finds evidence on the current generation. What needs no model is kept, for the last `KEPT` questions of a generation."""
 
-    def __init__(self, live: LiveIndex, settings: ServerSettings, metrics: Metrics) -> None:
-        self._live, self._settings, self._metrics = live, settings, metrics
+    def __init__(self, live: LiveIndex, settings: ServerSettings, metrics: Metrics, tracing: Tracing) -> None:
+        self._live, self._settings, self._metrics, self._tracing = live, settings, metrics, tracing
         self._threads = ThreadPoolExecutor(settings.capacity, thread_name_prefix="retrieve")
         self._kept: OrderedDict[tuple[int, str, RetrieveSettings], Evidence] = OrderedDict()
 
@@ -89,11 +90,21 @@ class Retriever:
         ApiError 503 when it goes away half-way, 400 for a filter that no document meets.
         """
         generation = self._live.current
+        asked = {MODE: settings.mode, K: settings.top_k, GENERATION: generation.number}
+        with self._tracing.span("retrieve", asked) as span:
+            evidence, cached = await self._find(generation, question, settings, model)
+            span.set({CACHED: cached, PASSAGES: len(evidence.passages)})
+        return evidence
+
+    async def _find(
+        self, generation: Generation, question: str, settings: RetrieveSettings, model: LanguageModel | None
+    ) -> tuple[Evidence, bool]:
+        """The evidence, and whether it was kept from before."""
         key = (generation.number, question, settings)
         if model is None and key in self._kept:
             self._metrics.cache.labels("hit").inc()
             self._kept.move_to_end(key)
-            return self._kept[key]
+            return self._kept[key], True
         self._metrics.cache.labels("miss").inc()
         evidence = await self.in_thread(partial(_find, generation, question, settings, model))
         self._metrics.retrieval.labels(settings.mode).observe(evidence.trace.seconds + evidence.trace.encoder_seconds)
@@ -105,7 +116,7 @@ class Retriever:
             self._kept[key] = evidence
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-        return evidence
+        return evidence, False
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """The result of `work`, done in one of the threads for retrieval."""

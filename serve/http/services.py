@@ -9,6 +9,7 @@ from serve.http.live_index import LiveIndex
 from serve.http.metrics import Metrics
 from serve.http.retriever import Retriever
 from serve.http.settings import ServerSettings
+from serve.http.tracing import Tracing
 
 
 @dataclass(frozen=True)
@@ -20,3 +21,4 @@ class Services:
     retriever: Retriever
     backend: ChatBackend
     metrics: Metrics
+    tracing: Tracing

@@ -1,8 +1,9 @@
 """What `modegraph serve` may set; one frozen object, read by the parts of the server that need a value of it."""
 
 from ipaddress import ip_address
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from graph.config import Settings
 from graph.retrieve.settings import Mode
@@ -32,6 +33,17 @@ class ServerSettings(Settings):
     selector: str = Field("", description="folder or hub name of the trained selector behind `selector: trained`")
     router: str = Field("", description="folder of the trained router that chooses the mode of `mode: auto`")
     reranker: str = Field("", description="folder or hub name of the cross-encoder behind `reranker: true`")
+    otlp_endpoint: str | None = Field(None, description="base address of the OpenTelemetry collector that gets spans")
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _of_a_collector(cls, url: str | None) -> str | None:
+        if url is not None and not is_collector(url):
+            raise ValueError(
+                "the address of a collector is http(s)://HOST[:PORT], such as http://localhost:4318, without /v1/traces, "
+                "a query or a password (headers go into OTEL_EXPORTER_OTLP_HEADERS)"
+            )
+        return url
 
     @model_validator(mode="after")
     def _guarded(self) -> "ServerSettings":
@@ -42,6 +54,21 @@ class ServerSettings(Settings):
                 f"host {self.host} can be reached from other machines: give --api-key, or stay on 127.0.0.1"
             )
         return self
+
+
+def is_collector(url: str) -> bool:
+    """Whether spans can be sent below `url`.
+
+    >>> is_collector("http://localhost:4318"), is_collector("localhost:4318"), is_collector("http://me:word@localhost")
+    (True, False, False)
+    """
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    extra = parts.query or parts.fragment or "@" in parts.netloc or parts.path.rstrip("/").endswith("/v1/traces")
+    return whole and not extra and url.isascii() and url.isprintable() and " " not in url
 
 
 def is_loopback(host: str) -> bool:

@@ -19,7 +19,7 @@ from serve.http.backend import ChatBackend
 from serve.http.chat import chat_router
 from serve.http.documents import documents_router
 from serve.http.encoding import AsciiJSON
-from serve.http.errors import add_error_handlers
+from serve.http.errors import ErrorBody, add_error_handlers
 from serve.http.health import health_router
 from serve.http.live_index import LiveIndex
 from serve.http.metrics import Metrics
@@ -54,6 +54,9 @@ def build_app(services: Services) -> Overflow:
         lifespan=_lifespan(services),
         redirect_slashes=False,
         default_response_class=AsciiJSON,
+        responses={"4XX": {"model": ErrorBody, "description": "what was wrong with the request"}},
+        docs_url=None,
+        redoc_url=None,
         telemetry=NO_TELEMETRY,
     )
     for make in (health_router, chat_router, responses_router, retrieval_router, documents_router):

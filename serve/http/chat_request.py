@@ -54,7 +54,9 @@ class ChatRequest(BaseModel):
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
     model: str = Field(min_length=1, max_length=200)
-    messages: list[ChatMessage] = Field(min_length=1, max_length=1000)
+    messages: list[ChatMessage] = Field(
+        min_length=1, max_length=1000, examples=[[{"role": "user", "content": "Who built the Lantern?"}]]
+    )
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = Field(None, ge=1, le=16)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -33,6 +34,21 @@ TYPES = {
 }
 
 
+class ErrorDetail(BaseModel):
+    """What went wrong: `message` for people, `code` for programs."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer that is an error."""
+
+    error: ErrorDetail
+
+
 class ApiError(Exception):
     """A request that cannot be served: HTTP status, a short `code` for programs (and metrics), a message for people."""
 
@@ -49,7 +65,7 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
 
     def body(self) -> dict[str, dict[str, str | None]]:
-        """The error as clients read it."""
+        """The error as clients read it, an ErrorBody."""
         kind = TYPES.get(self.status, "server_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 

@@ -12,10 +12,16 @@ export class Refused extends Error {
 }
 
 /** GET, as JSON. */
-export const get = async (path, values = {}) => (await call(withValues(path, values))).json();
+export const get = async (path, values = {}) => (await getResponse(path, values)).json();
+
+/** GET, as the answer itself. */
+export const getResponse = (path, values) => call(withValues(path, values));
 
 /** POST of an object, as JSON. */
-export const post = async (path, body, signal) => (await call(path, body, signal)).json();
+export const post = async (path, body, signal) => (await postResponse(path, body, signal)).json();
+
+/** POST of an object, as the answer itself. */
+export const postResponse = (path, body, signal) => call(path, body, signal);
 
 /** POST whose answer is a stream of server-sent events: each one's object in turn. */
 export async function* stream(path, body, signal) {

@@ -12,6 +12,9 @@ export function el(name, attributes = {}, ...children) {
   return made;
 }
 
+/** Text with what stands between backticks as code. */
+export const withCode = (text) => text.split(/`([^`]+)`/).map((piece, place) => (place % 2 ? el("code", {}, piece) : piece));
+
 export const byId = (id) => document.getElementById(id);
 
 /** 1234 as "1,234", 1 thing or 2 things. */

@@ -4,7 +4,7 @@ import { get, sentence } from "./api.js";
 import { startAsk } from "./ask.js";
 import { openBrowse, startBrowse } from "./browse.js";
 import { byId, count, el } from "./dom.js";
-import { askForKey, key } from "./key.js";
+import { startKey } from "./key.js";
 import { startReader } from "./reader.js";
 
 async function choices() {
@@ -46,10 +46,7 @@ function decoded(part) {
 async function start() {
   startReader();
   startBrowse();
-  byId("key-button").hidden = !key();
-  byId("key-button").addEventListener("click", async () => {
-    if (await askForKey(false)) location.reload();
-  });
+  startKey();
   try {
     startAsk(await choices());
   } catch (problem) {

@@ -1,6 +1,6 @@
-"""Serves the page: its files held in memory, under a version that is a hash of them all, so that they may be kept for ever.
+"""Serves the pages (/ and /docs): their files held in memory, under a version that is a hash of them all, so that they may be kept for ever.
 
-With a key, / answers 401 like every other address, but its body is the page, which asks for the key; the files below /page/ are the
+With a key, both answer 401 like every other address, but the body is the page, which asks for the key; the files below /page/ are the
 same for everyone, hold nothing of the index, and are open. Only names that are in memory are answered: no path reaches the disk.
 """
 
@@ -36,27 +36,28 @@ GUARDS = {
     "X-Frame-Options": "DENY",
 }
 FOR_EVER = "public, max-age=31536000, immutable"
-FRONT = "index.html"
+PAGES = {"/": "index.html", "/docs": "docs.html"}
 
 
 def page_router() -> APIRouter:
-    """The route of / itself, behind the guard as every other route."""
+    """The routes of PAGES, behind the guard as every other route."""
     router = APIRouter(include_in_schema=False)
 
     @router.api_route("/", methods=["GET", "HEAD"])
+    @router.api_route("/docs", methods=["GET", "HEAD"])
     async def page(request: Request) -> Response:
         """The page; 304 when the browser has it."""
         tag = f'"{version()}"'
         headers = {**GUARDS, "ETag": tag, "Cache-Control": "no-cache"}
         if tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
-        return Response(page_files()[FRONT], media_type=TYPES[".html"], headers=headers)
+        return Response(page_files()[PAGES[request.scope["path"]]], media_type=TYPES[".html"], headers=headers)
 
     return router
 
 
 class Shell:
-    """ASGI layer outside the guard: the page's own files, and the page as the body of a 401 at /."""
+    """ASGI layer outside the guard: the pages' own files, and a page as the body of a 401 at its address."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -65,10 +66,11 @@ class Shell:
         reading = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
         path = scope["path"] if reading else ""
         name = path.removeprefix(f"/page/{version()}/")
-        if name != path and name != FRONT and name in page_files():
+        if name != path and name not in PAGES.values() and name in page_files():
             await file_response(name)(scope, receive, send)
-        elif path == "/":
-            await self.app(scope, receive, with_page_for_401(send, scope["method"]))
+        elif path in PAGES:
+            body = page_files()[PAGES[path]]
+            await self.app(scope, receive, with_page_for_401(send, body, scope["method"]))
         else:
             await self.app(scope, receive, send)
 
@@ -79,13 +81,12 @@ def file_response(name: str) -> Response:
     return Response(page_files()[name], media_type=TYPES[name[name.rindex(".") :]], headers=headers)
 
 
-def with_page_for_401(send: Send, method: str) -> Send:
-    """`send`, the body of a 401 replaced by the page."""
+def with_page_for_401(send: Send, body: bytes, method: str) -> Send:
+    """`send`, the body of a 401 replaced by a page's."""
     refused: list[Message] = []
 
     async def replacing(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] == 401:
-            body = page_files()[FRONT]
             headers = MutableHeaders(raw=list(message["headers"]))
             headers.update({**GUARDS, "Cache-Control": "no-store", "Content-Type": TYPES[".html"]})
             headers["Content-Length"] = str(len(body))
@@ -108,9 +109,9 @@ def version() -> str:
 
 @cache
 def page_files() -> Mapping[str, bytes]:
-    """The page's files by name, the front page's references with the version in them."""
-    read = _read_files()
-    return {**read, FRONT: read[FRONT].replace(b"page/VERSION/", f"page/{version()}/".encode())}
+    """The pages' files by name, the references of the pages themselves with the version in them."""
+    read, place = _read_files(), f"page/{version()}/".encode()
+    return {**read, **{name: read[name].replace(b"page/VERSION/", place) for name in PAGES.values()}}
 
 
 def _read_files() -> dict[str, bytes]:

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from serve.page import shell
-from serve.page.shell import page_files, version
+from serve.page.shell import PAGES, page_files, version
 from tests.serve.http.running import Running
 from tests.serve.page.conftest import KEY
 
@@ -18,12 +18,23 @@ def test_the_page_and_its_files_with_their_headers(server: Running) -> None:
     assert policy.startswith("default-src 'self';") and "unsafe" not in policy and "http" not in policy
     assert front.headers["x-content-type-options"] == "nosniff"
     named = re.findall(r'(?:href|src)="(page/[^"]+)"', front.text)
-    assert len(named) == 5 and re.search(r'(src|href)="(?!page/|#)', front.text) is None
+    assert len(named) == 5 and re.search(r'(src|href)="(?!page/|#|docs")', front.text) is None
     for address in named:
         made = server.get(f"/{address}")
         assert made.status_code == 200 and "immutable" in made.headers["cache-control"], address
         assert made.headers["content-security-policy"] == policy
     assert re.search(r"<script(?![^>]*src=)|\sstyle=|\son\w+=", front.text) is None
+
+
+def test_the_page_of_routes_loads_from_here_alone(server: Running) -> None:
+    page = server.get("/docs")
+    assert page.status_code == 200 and page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["content-security-policy"] == server.get("/").headers["content-security-policy"]
+    named = re.findall(r'(?:href|src)="(page/[^"]+)"', page.text)
+    assert {name.rpartition("/")[2] for name in named} == {"icon.svg", "page.css", "docs.css", "docs.js"}
+    assert all(server.get(f"/{name}").status_code == 200 for name in named)
+    assert "http" not in page.text and re.search(r"<script(?![^>]*src=)|\sstyle=|\son\w+=", page.text) is None
+    assert [server.get(path).status_code for path in ("/redoc", "/docs/", "/docs/oauth2-redirect")] == [404] * 3
 
 
 def test_what_the_browser_has_is_not_sent_again(server: Running) -> None:
@@ -51,6 +62,7 @@ def test_the_version_changes_with_any_file(monkeypatch: pytest.MonkeyPatch) -> N
         "vendor/",
         "",
         "index.html",
+        "docs.html",
         "....//shell.py",
         "/etc/passwd",
         "vendor/LICENSES",
@@ -62,9 +74,10 @@ def test_no_path_leads_elsewhere(server: Running, path: str) -> None:
 
 
 def test_with_a_key_the_page_is_the_body_of_the_401(locked: Running) -> None:
-    refused = locked.get("/")
-    assert refused.status_code == 401 and refused.headers["www-authenticate"] == "Bearer"
-    assert refused.content == page_files()["index.html"] and refused.headers["cache-control"] == "no-store"
+    for path, name in PAGES.items():
+        refused = locked.get(path)
+        assert refused.status_code == 401 and refused.headers["www-authenticate"] == "Bearer"
+        assert refused.content == page_files()[name] and refused.headers["cache-control"] == "no-store"
+        assert locked.get(path, headers={"Authorization": f"Bearer {KEY}"}).status_code == 200
     assert locked.get(f"/page/{version()}/page.js").status_code == 200
     assert locked.get("/page/other/page.js").status_code == 401
-    assert locked.get("/", headers={"Authorization": f"Bearer {KEY}"}).status_code == 200

@@ -1,0 +1,114 @@
+"""The page at /docs in Chromium: every route and field of openapi.json is on it, it can be used by keyboard, and routes can be tried."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.serve.http.running import Running
+from tests.serve.page.conftest import KEY, Seen, Visits
+
+
+def opened(visit: Visits, running: Running, address: str = "/docs", **options: Any) -> Seen:
+    """The page of routes, in a tab of its own, when it shows them."""
+    seen = visit(running, **options)
+    seen.page.wait_for_selector("select")
+    seen.open(address)
+    seen.page.wait_for_selector("details.route")
+    return seen
+
+
+def test_every_route_is_shown_with_its_parameters_bodies_and_answers(server: Running, visit: Visits) -> None:
+    page = opened(visit, server).page
+    described = server.get("/openapi.json").json()
+    routes = [(path, method) for path, methods in described["paths"].items() for method in methods]
+    shown = page.eval_on_selector_all(".route", "all => all.map((each) => [each.dataset.path, each.dataset.method])")
+    assert len(routes) > 15 and sorted(map(tuple, shown)) == sorted(routes)
+    tags = ["server", "chat", "retrieval", "documents"]
+    assert page.eval_on_selector_all("section", "all => all.map((each) => each.ariaLabel)") == tags
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    for path, method in routes:
+        operation = described["paths"][path][method]
+        text = page.inner_text(f".route[data-path='{path}'][data-method={method}]")
+        first = operation["description"].split("\n\n")[0].replace("`", "")
+        for words in (path, method.upper(), operation["summary"], " ".join(first.split())):
+            assert words in " ".join(text.split()), (path, words)
+        assert all(each["name"] in text for each in operation.get("parameters", ()))
+        assert all(status in text for status in operation["responses"])
+
+
+def test_references_are_followed_and_limits_told(server: Running, visit: Visits) -> None:
+    page = opened(visit, server, "/docs#post-v1-chat-completions").page
+    route = page.locator("#post-v1-chat-completions")
+    assert route.get_attribute("open") == ""
+    named = route.locator(".field", has=page.locator("> code", has_text="messages")).first
+    assert "list of ChatMessage" in named.inner_text() and "1 to 1,000 items" in named.inner_text()
+    assert named.locator("> .required").count() == 1
+    assert {"role", "content"} <= set(named.locator("> .fields > .field > .name").all_inner_texts())
+    retrieval = route.locator(".field", has=page.locator("> code", has_text="retrieval")).first.inner_text()
+    assert '"walk"' in retrieval and "whole number or null" in retrieval and "≥ 1, ≤ 100" in retrieval
+    page.click("#get-v1-graph-neighbourhood summary")
+    told = page.inner_text("#get-v1-graph-neighbourhood .fields >> nth=0")
+    assert '"document" | "passage"' in told and "≥ 1, ≤ 500, default 60" in told and "1 to 1,000 characters" in told
+    assert page.inner_text("#get-v1-graph-neighbourhood h3 >> nth=0") == "In the query"
+    assert page.url.endswith("#get-v1-graph-neighbourhood")
+
+
+def test_routes_are_tried_by_keyboard(server: Running, visit: Visits) -> None:
+    seen = opened(visit, server)
+    page = seen.page
+    page.focus("#get-v1-models-model summary")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.type("sft")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#get-v1-models-model .answered:visible")
+    assert json.loads(page.inner_text("#get-v1-models-model .answered"))["id"] == "sft"
+    page.fill("#get-v1-models-model input", "a/b?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#get-v1-models-model [role=status]:has-text('404')")
+    assert page.locator("#get-v1-models-model .answered").is_hidden()
+    seen.problems.clear()  # Chromium notes the 404 that was asked for.
+
+
+def test_a_body_of_json_is_sent(server: Running, visit: Visits) -> None:
+    page = opened(visit, server, "/docs#post-v1-retrieve").page
+    box = page.locator("#post-v1-retrieve textarea")
+    assert json.loads(box.input_value()) == {"query": ""}
+    box.fill("{")
+    page.click("#post-v1-retrieve button")
+    page.wait_for_selector("#post-v1-retrieve [role=status]:has-text('The body is not JSON.')")
+    box.fill('{"query": "Who built the Lantern?", "k": 1}')
+    page.click("#post-v1-retrieve button")
+    page.wait_for_selector("#post-v1-retrieve .answered:visible")
+    assert len(json.loads(page.inner_text("#post-v1-retrieve .answered"))["passages"]) == 1
+    assert page.inner_text("#post-v1-retrieve [role=status]").startswith("200, ")
+    for untried in ("#delete-v1-documents-source", "#post-v1-documents-files"):
+        assert (page.locator(untried).count(), page.locator(f"{untried} form").count()) == (1, 0)
+
+
+def test_with_a_key_the_page_asks_for_it(locked: Running, visit: Visits) -> None:
+    seen = visit(locked)
+    seen.open("/docs")
+    page = seen.page
+    page.wait_for_selector("#key-dialog[open]")
+    page.fill("#key-field", KEY)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("details.route")
+    page.click("#get-v1-models summary")
+    page.click("#get-v1-models button")
+    page.wait_for_selector("#get-v1-models .answered:visible")
+    assert '"tiny"' in page.inner_text("#get-v1-models .answered")
+    page.wait_for_selector("#key-button:visible")
+    assert all("401" in each for each in seen.problems)  # Chromium itself notes each 401; nothing else went wrong.
+    seen.problems.clear()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_narrow_screen_in_light_and_dark(server: Running, visit: Visits, scheme: str) -> None:
+    page = opened(visit, server, color_scheme=scheme, viewport={"width": 400, "height": 800}).page
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    paper, ink = (page.evaluate(f"getComputedStyle(document.body).{name}") for name in ("backgroundColor", "color"))
+    brighter = int(paper[4:].split(",")[0]) > int(ink[4:].split(",")[0])
+    assert brighter == (scheme == "light")

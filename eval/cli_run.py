@@ -1,4 +1,4 @@
-"""The commands `modegraph eval run` and `modegraph eval diff`."""
+"""The commands `modegraph eval run`, `modegraph eval diff` and `modegraph eval ragas`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from graph.console import print_json, say
 if TYPE_CHECKING:
     from graph.types import OpenModel
 
+Config = Annotated[Path, typer.Argument(help="YAML: tasks, retrievers, indexes, models and metrics.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="KEY=VALUE laid over the file; data= is then relative to here.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
 def register(commands: typer.Typer, open_model: OpenModel, run_command: Callable[[Sequence[str]], int]) -> None:
-    """Add `run` and `diff` to the commands of `eval`; `run_command` runs a command line of the whole program."""
+    """Add `run`, `diff` and `ragas` to the commands of `eval`; `run_command` runs a command line of the whole program."""
 
     @commands.command()
     def run(
-        config: Annotated[Path, typer.Argument(help="YAML: tasks, retrievers, indexes, models and metrics.")],
-        settings: Annotated[
-            list[str] | None,
-            typer.Option("--set", help="KEY=VALUE laid over the file; data= is then relative to here."),
-        ] = None,
+        config: Config,
+        settings: Overrides = None,
         out: Annotated[
             Path | None,
             typer.Option(help="Folder for cells, indexes and report; default runs/eval-NAME. A later run goes on."),
@@ -38,7 +39,7 @@ def register(commands: typer.Typer, open_model: OpenModel, run_command: Callable
         """
         from eval.matrix.door import run_matrix
 
-        folder = out or Path("runs") / f"eval-{config.stem}"
+        folder = out or _run_folder(config)
         ended = run_matrix(config, settings or [], folder, open_model, run_command)
         print_json(ended.json) if as_json else print(ended.text)
         say(f"report: {folder / 'report.html'}")
@@ -46,6 +47,11 @@ def register(commands: typer.Typer, open_model: OpenModel, run_command: Callable
             raise typer.Exit(1)
 
     commands.command("diff")(diff)
+    commands.command("ragas")(ragas)
+
+
+def _run_folder(config: Path) -> Path:
+    return Path("runs") / f"eval-{config.stem}"
 
 
 def diff(
@@ -59,3 +65,29 @@ def diff(
 
     found = diff_runs(a, b, seed)
     print_json(diff_json(found)) if as_json else print(diff_text(found))
+
+
+def ragas(
+    config: Config,
+    settings: Overrides = None,
+    run: Annotated[
+        Path | None, typer.Option(help="Folder of the finished run of this configuration; default runs/eval-NAME.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the files; default ragas/ in the run's folder.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """A finished run as data sets for ragas: for every system and task a file that EvaluationDataset.from_jsonl reads.
+
+    Passages are kept of the questions that the report shows: `shown_questions` of the configuration says how many.
+    """
+    from dataclasses import asdict
+
+    from eval.matrix.ragas import write_ragas
+
+    folder = run or _run_folder(config)
+    written = write_ragas(config, settings or [], folder, out or folder / "ragas")
+    if as_json:
+        print_json({"files": [{**asdict(one), "file": str(one.file)} for one in written]})
+        return
+    for one in written:
+        print(f"{one.file}: {one.system} on {one.task}, {one.rows:,} of {one.questions:,} questions")

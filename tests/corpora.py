@@ -13,3 +13,18 @@ ISLES = [
         "bread", "Kelp bread", "Kelp bread is baked in Tarn from barley flour and dried kelp. It keeps for nine days."
     ),
 ]
+
+
+def guild_documents() -> list[Document]:
+    """Five guilds of eight members each; a member's page names the guild, its hall and another member."""
+    guilds = ["Netmakers", "Saltboilers", "Bellfounders", "Kelpburners", "Ropewalkers"]
+    return [
+        Document(
+            f"{guild.casefold()}-{n}",
+            f"Member {guild}{n}",
+            f"Member {guild}{n} joined the {guild} Guild in {1700 + n}. The {guild} Guild meets in {guild} Hall. "
+            f"Member {guild}{n} taught Member {guild}{(n + 1) % 8}. The islands honour Member {guild}{n}.",
+        )
+        for guild in guilds
+        for n in range(8)
+    ]

@@ -49,4 +49,5 @@ def read_cell(out: Path, cell: Cell) -> tuple[Asked, ...]:
 
 def _asked(row: dict[str, Any]) -> Asked:
     evidence = tuple((title, source, text) for title, source, text in row.pop("evidence"))
-    return Asked(**{**row, "ranked": tuple(row["ranked"]), "steps": tuple(row["steps"])}, evidence=evidence)
+    lists = {name: tuple(row.get(name, ())) for name in ("ranked", "layers", "steps")}
+    return Asked(**{**row, **lists}, evidence=evidence)

@@ -43,7 +43,7 @@ def run_matrix(
     encoder: OpenEncoder = open_encoder,
 ) -> Ended:
     """Fill the cells that `config` asks for into `out` and write the report; UserError for settings or data that are wrong."""
-    settings = load_settings(MatrixSettings, config, [_from_here(override) for override in overrides])
+    settings = read_config(config, overrides)
     run_steps(settings.prepare, run)
     out.mkdir(parents=True, exist_ok=True)
     plan = make_plan(settings, config.parent, out)
@@ -58,6 +58,11 @@ def run_matrix(
     return Ended(_told(plan, figures, outcome), report_json(plan, figures, outcome), bool(outcome.failures))
 
 
+def read_config(config: Path, overrides: Sequence[str]) -> MatrixSettings:
+    """The configuration with `overrides` laid over it, a data= among them relative to the working directory."""
+    return load_settings(MatrixSettings, config, [_from_here(override) for override in overrides])
+
+
 def read_cells(plan: Plan, out: Path) -> dict[tuple[str, str], Any]:
     """The plan's finished cells by (bench, system), in report order."""
     filled = [cell for cell in plan.cells if cell_file(out, cell).is_file()]
@@ -70,5 +75,4 @@ def _told(plan: Plan, figures: Figures, outcome: Outcome) -> str:
 
 
 def _from_here(override: str) -> str:
-    """data=FOLDER on the command line is relative to the working directory, not to the configuration's file."""
     return f"{DATA}{Path(override.removeprefix(DATA)).absolute()}" if override.startswith(DATA) else override

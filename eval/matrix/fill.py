@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eval.matrix.cells import cell_file, write_cell
+from eval.matrix.layers import count_layers
 from eval.matrix.plan import kept_metrics
 from eval.matrix.types import Asked, Bench, Cell, Failure, Group
 from eval.metrics.grounding import grounding_by_encoder
@@ -162,6 +163,7 @@ def _asked(
         prompt_tokens=trace.prompt_tokens + (made.prompt_tokens if made is not None else 0),
         completion_tokens=trace.completion_tokens + (made.completion_tokens if made is not None else 0),
         calls=trace.model_calls + (made is not None),
+        layers=count_layers(evidence),
         evidence=tuple((one.title, one.source, one.text) for one in context) if shown else (),
         steps=trace.steps if shown else (),
     )

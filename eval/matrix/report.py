@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.matrix.figures import Figures, Scored
+from eval.matrix.layers import layers_table, mean_shares
 from eval.matrix.page import to_html
 from eval.matrix.plan import question_texts
 from eval.matrix.types import Outcome, Plan
@@ -22,10 +23,12 @@ MACRO = "mean of tasks"
 
 
 def result_tables(plan: Plan, figures: Figures) -> list[Table]:
-    """One table a task, and the mean over tasks where there are several and all share their leading metric."""
+    """One table a task, the mean over tasks where there are several and all share their leading metric, then where summaries stood."""
     tables = [table for bench in plan.benches if (table := _bench_table(bench.name, figures))]
     leads = set(figures.leads.values())
-    return [*tables, _macro_table(plan, figures, leads.pop())] if len(plan.benches) > 1 and len(leads) == 1 else tables
+    if len(plan.benches) > 1 and len(leads) == 1:
+        tables.append(_macro_table(plan, figures, leads.pop()))
+    return [*tables, *(table for bench in plan.benches if (table := layers_table(bench.name, figures.scored)))]
 
 
 def headline(plan: Plan, figures: Figures, outcome: Outcome) -> str:
@@ -107,6 +110,7 @@ def _result_json(one: Scored, figures: Figures) -> dict[str, Any]:
         "tokens": one.tokens,
         "calls": one.calls,
         "empty": one.empty,
+        "layers": list(mean_shares(one.asked)),
         "difference": asdict(verdict) if verdict is not None else None,
         "in_words": in_words(verdict, one.system, figures.baseline) if verdict is not None else "",
     }

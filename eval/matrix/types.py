@@ -56,7 +56,8 @@ class Asked:
     """What a system did for one question.
 
     `values` are the metrics that need passages' texts; seconds exclude the encoder, which has its own, and answers share those of
-    their batch. `evidence` (title, source, text) and `steps` are kept of the questions that the report shows.
+    their batch. `layers` counts the passages and summaries that were found, by the layer of the hierarchy that each is of, passages in
+    layer 0. `evidence` (title, source, text) and `steps` are kept of the questions that the report shows.
     """
 
     id: str
@@ -70,6 +71,7 @@ class Asked:
     prompt_tokens: int
     completion_tokens: int
     calls: int
+    layers: tuple[int, ...] = ()
     evidence: tuple[tuple[str, str, str], ...] = ()
     steps: tuple[str, ...] = ()
 

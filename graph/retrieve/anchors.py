@@ -18,9 +18,8 @@ from graph.index import Index
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.select import Select
+from graph.retrieve.settings import SuggestSettings
 from graph.retrieve.suggest import (
-    DAMPING,
-    STRUCTURE_WEIGHT,
     SUBGRAPH_PROPOSITIONS,
     TEMPERATURE,
     THRESHOLD,
@@ -52,7 +51,14 @@ class Anchors:
     per_round: list[int] = field(default_factory=list)
 
 
-def collect_anchors(index: Index, start: Query, questions: Sequence[Query], select: Select, anchors: Anchors) -> None:
+def collect_anchors(
+    index: Index,
+    start: Query,
+    questions: Sequence[Query],
+    select: Select,
+    anchors: Anchors,
+    settings: SuggestSettings,
+) -> None:
     """Fill `anchors`: first from what is nearest to each of `questions`, then round by round, until MIN_ANCHORS are found.
 
     What is found before the model goes away (ModelGone) stays in `anchors`.
@@ -65,7 +71,7 @@ def collect_anchors(index: Index, start: Query, questions: Sequence[Query], sele
             queries_nD = refine_queries(index, pool, visits)
             rows_n = np.array(pool, np.int64)
             parts = partition(index, rows_n, BREADTH)
-            explore = partial(_explore, index, start, select, np.array(anchors.rows, np.int64))
+            explore = partial(_explore, index, start, select, settings, np.array(anchors.rows, np.int64))
             visits = list(threads.map(explore, [rows_n[part] for part in parts], [queries_nD[part] for part in parts]))
 
 
@@ -98,14 +104,22 @@ def _nearest(index: Index, question: Query, select: Select) -> Visit:
     return Visit(kept, np.tile(question.vector_D, (len(kept), 1)), _mean_vector(index, np.setdiff1d(near, kept)))
 
 
-def _explore(index: Index, start: Query, select: Select, known: Ints, seeds_n: Ints, queries_nD: Floats) -> Visit:
+def _explore(
+    index: Index,
+    start: Query,
+    select: Select,
+    settings: SuggestSettings,
+    known: Ints,
+    seeds_n: Ints,
+    queries_nD: Floats,
+) -> Visit:
     """SuggestGlobal (Eq. 10): one walk from each seed with its own query; what they visit most together, as selected."""
     rows_l = extract_subgraph(index, seeds_n, SUBGRAPH_PROPOSITIONS)
     structure_ll = structural_transition(used_columns(index.incidence_NB[rows_l, :]))
     attracted_ln = attraction(index.data.proposition_vectors_ND[rows_l] @ queries_nD.T, TEMPERATURE, THRESHOLD)
     restart_ln = np.zeros((len(rows_l), len(seeds_n)), np.float32)
     restart_ln[np.searchsorted(rows_l, seeds_n), np.arange(len(seeds_n))] = 1
-    mass_ln = query_aware_walks(structure_ll, attracted_ln, restart_ln, STRUCTURE_WEIGHT, DAMPING)
+    mass_ln = query_aware_walks(structure_ll, attracted_ln, restart_ln, settings.structure_weight, settings.damping)
     mass_ln[np.isin(rows_l, known)] = 0
     total_l = mass_ln.sum(axis=1)
     places = top_rows(total_l, min(SUGGESTED, int((total_l > 0).sum())))

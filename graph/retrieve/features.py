@@ -18,6 +18,7 @@ from graph.retrieve.keywords import keywords_of
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.seed_ties import called_by_seeds, hops_from, name_counts, pair_scores, shared_names, tied
+from graph.retrieve.settings import SuggestSettings
 from graph.retrieve.suggest import SUBGRAPH_PROPOSITIONS, suggest
 from graph.retrieve.titles import named_documents
 from graph.retrieve.walk import UNSEEN, find_links, own_scores, score_propositions
@@ -45,6 +46,8 @@ with what leads to it; `seed_…`, `title_in_seeds`, `shared_names`, `walk_mass`
 `document_named` and `question_names` what the question calls by name; `log_…` are ln(1 + value).
 """
 SEEDS = 5
+WALK = SuggestSettings(damping=0.85, structure_weight=0.5)
+"""The walk that trained selectors have learned from: theirs whatever a query sets."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ def measure(index: Index, query: Query, view: View, rows_n: Ints) -> Floats:
 def walk_mass(index: Index, cosines_N: Floats, seeds_S: Ints) -> Floats:
     """√(mass ÷ largest) of ToPG's query-aware walk from the seeds (Eq. 3–8), which have 1 themselves: float32[N]."""
     mass_N = np.zeros(len(cosines_N), np.float32)
-    found = suggest(index, cosines_N, seeds_S, SUBGRAPH_PROPOSITIONS)
+    found = suggest(index, cosines_N, seeds_S, SUBGRAPH_PROPOSITIONS, WALK)
     if len(found.rows):
         mass_N[found.rows] = np.sqrt(found.mass / found.mass[0])
     mass_N[seeds_S] = 1

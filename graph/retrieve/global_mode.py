@@ -58,7 +58,7 @@ def retrieve_global(index: Index, query: Query, settings: RetrieveSettings) -> E
     anchors, findings, stopped = Anchors(), [], ""
     sides: list[Side] = []
     try:
-        collect_anchors(index, query, sub_questions(index, query), select, anchors)
+        collect_anchors(index, query, sub_questions(index, query), select, anchors, settings.suggestions)
         sides = choose_sides(index, query, anchors.rows)
         findings = contributions(index, query, sides)
     except ModelGone as gone:

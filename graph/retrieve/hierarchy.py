@@ -1,9 +1,11 @@
 """`hierarchy` (GraphMPA Eq. 5–6): the nearest nodes of all layers together, passages and summaries alike, best first."""
 
 from collections import Counter
+from collections.abc import Collection
 
 import numpy as np
 
+from graph.errors import UserError
 from graph.index import Index
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
@@ -12,11 +14,12 @@ from graph.types import Evidence, Floats, Ints, Passage, Scored, Summary, Trace
 
 
 def retrieve_hierarchy(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k nodes over every layer; the trace tells how many came from each."""
+    """Top k nodes over every layer, or over those that are set; the trace tells how many came from each."""
     data = index.data
     passages = len(data.passage_ids)
+    among = rows_in_layers(index, settings.layers)
     scores_X = node_scores(index, query.vector_D)
-    rows = top_rows(scores_X, settings.top_k)
+    rows = among[top_rows(scores_X[among], settings.top_k)]
     kinds = Counter(
         "passages" if row < passages else layer_name(int(data.summary_layer_S[row - passages])) for row in rows
     )
@@ -27,6 +30,19 @@ def retrieve_hierarchy(index: Index, query: Query, settings: RetrieveSettings) -
         summaries=summaries,
         trace=Trace("hierarchy", tuple(f"{count} of {len(rows)} from {kind}" for kind, count in sorted(kinds.items()))),
     )
+
+
+def rows_in_layers(index: Index, layers: Collection[int]) -> Ints:
+    """The nodes, passages and then summaries, that are in one of `layers` (none: all), ascending. UserError for one without nodes."""
+    layer_X = np.concatenate([np.zeros(len(index.data.passage_ids), np.int64), index.data.summary_layer_S])
+    if not layers:
+        return np.arange(len(layer_X))
+    found = np.unique(layer_X).tolist()
+    missing = sorted(set(layers) - set(found))
+    if missing:
+        told = f"layers = {sorted(set(layers))}: layer {missing[0]} has no nodes in this index"
+        raise UserError(told, f"some of {', '.join(map(str, found))}", "change the value, or index with more layers")
+    return np.flatnonzero(np.isin(layer_X, list(layers)))
 
 
 def node_scores(index: Index, query_D: Floats) -> Floats:

@@ -42,18 +42,21 @@ def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Ev
     worth_N = worth_of_propositions(index, cosines_N, own_P)
     seeds = top_rows(worth_N, SEEDS if settings.selector == "threshold" else SUGGESTED)
     if query.model is None:
-        return _by_walk(index, query, own_P, cosines_N, select(index, query, seeds), settings.top_k)
-    return _by_rounds(
-        index, query, own_P, run_rounds(index, query, seeds, cosines_N, select, SUGGESTED), settings.top_k
-    )
+        return _by_walk(index, query, own_P, cosines_N, select(index, query, seeds), settings)
+    rounds = run_rounds(index, query, seeds, cosines_N, select, SUGGESTED, settings.suggestions)
+    return _by_rounds(index, query, own_P, rounds, settings.top_k)
 
 
-def _by_walk(index: Index, query: Query, own_P: Floats, cosines_N: Floats, seeds: Ints, top_k: int) -> Evidence:
+def _by_walk(
+    index: Index, query: Query, own_P: Floats, cosines_N: Floats, seeds: Ints, settings: RetrieveSettings
+) -> Evidence:
     """One round of suggestions, none of them judged."""
-    found = suggest(index, cosines_N, seeds, SUGGESTED)
+    found = suggest(index, cosines_N, seeds, SUGGESTED, settings.suggestions)
     steps = (f"{len(seeds)} propositions to start from", f"{len(found.rows)} suggested by the walk")
     share = np.sqrt(found.mass / found.mass[0]) if len(found.rows) else found.mass
-    return _ranked(index, query, own_P, worth_in_passages(index, found.rows, share), top_k, Trace("local", steps))
+    return _ranked(
+        index, query, own_P, worth_in_passages(index, found.rows, share), settings.top_k, Trace("local", steps)
+    )
 
 
 def _by_rounds(index: Index, query: Query, own_P: Floats, rounds: Rounds, top_k: int) -> Evidence:

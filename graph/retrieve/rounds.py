@@ -20,6 +20,7 @@ from graph.retrieve.caller import ModelGone
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.select import Select, list_statements
+from graph.retrieve.settings import SuggestSettings
 from graph.retrieve.suggest import suggest
 from graph.structured import ReplyModel, Sentence, at_most, plain, sound_items
 from graph.types import Floats, Ints
@@ -49,7 +50,15 @@ class Rounds:
     stopped: str = ""
 
 
-def run_rounds(index: Index, query: Query, candidates: Ints, cosines_N: Floats, select: Select, count: int) -> Rounds:
+def run_rounds(
+    index: Index,
+    query: Query,
+    candidates: Ints,
+    cosines_N: Floats,
+    select: Select,
+    count: int,
+    settings: SuggestSettings,
+) -> Rounds:
     """Up to three rounds from what is selected of `candidates`, each open question suggesting `count` propositions a round."""
     found = Rounds([])
     asked = [(query, cosines_N)]
@@ -58,7 +67,7 @@ def run_rounds(index: Index, query: Query, candidates: Ints, cosines_N: Floats, 
         found.kept += pool.tolist()
         found.steps.append(f"{len(pool)} propositions to start from")
         for number in range(1, MAX_ROUNDS + 1):
-            pool = _explore(index, asked, pool, found.kept, select, count)
+            pool = _explore(index, asked, pool, found.kept, select, count, settings)
             found.kept += pool.tolist()
             found.steps.append(f"round {number}: {len(pool)} more propositions kept")
             verdict = _evaluate(index, query, found.kept)
@@ -78,13 +87,20 @@ def run_rounds(index: Index, query: Query, candidates: Ints, cosines_N: Floats, 
 
 
 def _explore(
-    index: Index, asked: Sequence[tuple[Query, Floats]], pool: Ints, kept: Sequence[int], select: Select, count: int
+    index: Index,
+    asked: Sequence[tuple[Query, Floats]],
+    pool: Ints,
+    kept: Sequence[int],
+    select: Select,
+    count: int,
+    settings: SuggestSettings,
 ) -> Ints:
     """What the open questions find around `pool` and nearest to themselves, as the selector keeps it; new rows, each once."""
     known = set(kept)
     new: dict[int, None] = {}
     for query, cosines_N in asked:
-        around, nearest = suggest(index, cosines_N, pool, count + len(known)).rows, top_rows(cosines_N, count)
+        around = suggest(index, cosines_N, pool, count + len(known), settings).rows
+        nearest = top_rows(cosines_N, count)
         if len(around):
             nearest = nearest[:NEAREST]
         candidates = [row for row in dict.fromkeys([*around.tolist(), *nearest.tolist()]) if row not in known]

@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator
 from pydantic_core import PydanticKnownError
@@ -30,6 +30,17 @@ Selector = Literal["threshold", "llm"]
 """The selectors that come with the program; any other is the folder or the hub name (with a slash) of a trained one."""
 
 
+class SuggestSettings(Settings):
+    """The walk by which `local` and `global` suggest propositions (ToPG Eq. 3–8). The mode `walk` is another one."""
+
+    damping: float = Field(
+        default=0.85, ge=0, lt=1, description="probability of walking on; else it starts from a seed again"
+    )
+    structure_weight: float = Field(
+        default=0.5, ge=0, le=1, description="λ: weight of the graph alone, 1 − λ of what is near to the question"
+    )
+
+
 class RetrieveSettings(Settings):
     """How evidence is looked for."""
 
@@ -47,6 +58,12 @@ class RetrieveSettings(Settings):
     )
     reranker: str = Field("", description="cross-encoder that orders what the mode found: a folder or a hub name")
     router: str = Field("", description='what chooses the mode of auto: a trained router\'s folder; "" for a rule')
+    layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (), description="layers that hierarchy returns nodes of: 0 passages and chunks' summaries, 1 …; none for all"
+    )
+    suggestions: SuggestSettings = Field(
+        SuggestSettings(), description="walk of local, unless a trained selector chooses there alone, and of global"
+    )
     max_context_tokens: int | None = Field(
         None, ge=1, description="longest context of an answer, in tokens of the model in use; None for no limit"
     )

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from graph.index import Index
 from graph.retrieve.rank import top_rows
+from graph.retrieve.settings import SuggestSettings
 from graph.types import Floats, Ints
 from graph.walk import (
     attraction,
@@ -23,7 +24,6 @@ SUBGRAPH_PROPOSITIONS = 500
 SUBGRAPH_RESTART = 0.15
 SUBGRAPH_TOLERANCE = 5e-2
 """The first walk only chooses the subgraph: at this tolerance it has .99 of the exact one (least .94; 200 questions, two sets)."""
-DAMPING, STRUCTURE_WEIGHT = 0.85, 0.5
 TEMPERATURE, THRESHOLD = 0.1, 0.4
 
 
@@ -35,16 +35,16 @@ class Suggestion:
     mass: Floats
 
 
-def suggest(index: Index, cosines_N: Floats, held: Ints, count: int) -> Suggestion:
+def suggest(index: Index, cosines_N: Floats, held: Ints, count: int, settings: SuggestSettings) -> Suggestion:
     """The `count` propositions outside `held` that a query-aware walk from `held` visits most."""
     if len(held) == 0:
         return Suggestion(np.zeros(0, np.int64), np.zeros(0, np.float32))
     rows_l = extract_subgraph(index, held, SUBGRAPH_PROPOSITIONS)
     structure_ll = structural_transition(used_columns(index.incidence_NB[rows_l, :]))
     attracted_l = attraction(cosines_N[rows_l], TEMPERATURE, THRESHOLD)
-    transition_ll = query_aware_transition(structure_ll, attracted_l, STRUCTURE_WEIGHT)
+    transition_ll = query_aware_transition(structure_ll, attracted_l, settings.structure_weight)
     seeds = np.flatnonzero(np.isin(rows_l, held))
-    mass_l = personalised_pagerank(transition_ll, restart_at(seeds, len(rows_l)), DAMPING)[:, 0]
+    mass_l = personalised_pagerank(transition_ll, restart_at(seeds, len(rows_l)), settings.damping)[:, 0]
     mass_l[seeds] = 0
     best = top_rows(mass_l, min(count, int((mass_l > 0).sum())))
     return Suggestion(rows_l[best], mass_l[best])

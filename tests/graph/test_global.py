@@ -22,28 +22,15 @@ from graph.retrieve.cover import candidates, greedy_cover
 from graph.retrieve.global_mode import MAX_COMMUNITY_TOKENS, choose_sides, read_side
 from graph.retrieve.query import Query
 from graph.retrieve.select import select_by_threshold
+from graph.retrieve.settings import SuggestSettings
 from graph.settings import IndexSettings
 from graph.types import Document, Ints
 from graph.walk import personalised_pagerank, query_aware_transition, query_aware_walks, row_normalised
 from serve.engines.openai_api import open_openai
+from tests.corpora import guild_documents
 from tests.fakes import HashEncoder, ScriptedModel, chat_server
 
 QUESTION = "How do the guilds of the islands live?"
-
-
-def guild_documents() -> list[Document]:
-    """Five guilds of eight members each; a member's page names the guild, its hall and another member."""
-    guilds = ["Netmakers", "Saltboilers", "Bellfounders", "Kelpburners", "Ropewalkers"]
-    return [
-        Document(
-            f"{guild.casefold()}-{n}",
-            f"Member {guild}{n}",
-            f"Member {guild}{n} joined the {guild} Guild in {1700 + n}. The {guild} Guild meets in {guild} Hall. "
-            f"Member {guild}{n} taught Member {guild}{(n + 1) % 8}. The islands honour Member {guild}{n}.",
-        )
-        for guild in guilds
-        for n in range(8)
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +87,11 @@ def test_parts_hold_every_row_once_and_are_of_one_size(guilds: Index, rows: int,
 def test_anchors_grow_from_the_nearest_and_each_stands_once(guilds: Index) -> None:
     anchors = Anchors()
     query = query_of(guilds)
-    collect_anchors(guilds, query, [query], select_by_threshold, anchors)
+    collect_anchors(guilds, query, [query], select_by_threshold, anchors, SuggestSettings())
     assert len(set(anchors.rows)) == len(anchors.rows) == sum(anchors.per_round)
     assert 0 < anchors.per_round[0] <= 20 and len(anchors.rows) > anchors.per_round[0]
     again = Anchors()
-    collect_anchors(guilds, query, [query], select_by_threshold, again)
+    collect_anchors(guilds, query, [query], select_by_threshold, again, SuggestSettings())
     assert again == anchors
 
 

@@ -11,6 +11,7 @@ from graph.retrieve.paths import beam_search, min_max, neighbours, path_score
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.select import select_by_threshold
+from graph.retrieve.settings import SuggestSettings
 from graph.retrieve.suggest import suggest
 
 
@@ -53,10 +54,10 @@ def test_suggestions_are_new_and_reach_over_shared_names(isles: Index) -> None:
     texts = [isles.data.proposition_texts[row] for row in range(len(isles.data.proposition_ids))]
     held = np.array([texts.index("Lantern was built in 1911 by the Marlow Yard.")])
     cosines = isles.data.proposition_vectors_ND @ isles.encode_queries(["Who founded the Marlow Yard?"])[0]
-    found = suggest(isles, cosines, held, 3)
+    found = suggest(isles, cosines, held, 3, SuggestSettings())
     assert held[0] not in found.rows and found.mass.min() > 0
     assert any("Marlow Yard" in texts[row] for row in found.rows)
-    assert len(suggest(isles, cosines, np.array([], np.int64), 3).rows) == 0
+    assert len(suggest(isles, cosines, np.array([], np.int64), 3, SuggestSettings()).rows) == 0
 
 
 @pytest.mark.parametrize("mode", ["paths", "local"])

@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.index import Index
-from graph.retrieve.features import FEATURES, SEEDS, features, first_span, lead_in_passage, log_ranks, look, measure
+from graph.retrieve.features import (
+    FEATURES,
+    SEEDS,
+    WALK,
+    features,
+    first_span,
+    lead_in_passage,
+    log_ranks,
+    look,
+    measure,
+)
 from graph.retrieve.paths import path_score
 from graph.retrieve.query import Query
 from graph.retrieve.seed_ties import (
@@ -193,7 +203,7 @@ def test_seeds_have_all_the_mass_no_hops_and_are_not_compared_with_themselves(in
 
 def test_walk_mass_is_the_root_of_the_share_of_the_largest(index: Index) -> None:
     view = look(index, asked(index))
-    found = suggest(index, view.cosines_N, view.seeds_S, len(view.mass_N))
+    found = suggest(index, view.cosines_N, view.seeds_S, len(view.mass_N), WALK)
     assert len(found.rows) > 1
     expected = {int(row): math.sqrt(mass / found.mass[0]) for row, mass in zip(found.rows, found.mass, strict=True)}
     for row in set(range(len(view.mass_N))) - set(view.seeds_S.tolist()):

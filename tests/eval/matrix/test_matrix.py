@@ -8,7 +8,6 @@ import yaml
 
 from eval.diff import diff_json, diff_runs, diff_text
 from eval.matrix.cells import cell_file
-from eval.matrix.door import run_matrix
 from eval.matrix.page import PLACE
 from eval.matrix.plan import make_plan
 from eval.matrix.run import run_steps
@@ -19,45 +18,8 @@ from graph.errors import UserError
 from graph.jsonl import write_jsonl
 from tests.corpora import ISLES
 from tests.eval.conftest import read_lines
-from tests.fakes import HashEncoder, ScriptedModel
-
-QUESTIONS = [
-    {"id": "1", "question": "When was the Lantern built?", "answers": ["1911"], "gold_ids": ["lantern"]},
-    {"id": "2", "question": "Who founded the Marlow Yard?", "answers": ["Ada Marlow"], "gold_ids": ["marlow"]},
-    {
-        "id": "3",
-        "question": "Where was Ada born? </script><b>x",
-        "answers": ["Tarn"],
-        "gold_ids": ["ada"],
-        "split": "dev",
-    },
-]
-CONFIG = {
-    "tasks": {"isles": {"task": "examples", "source": "questions.jsonl", "documents": "corpus.jsonl"}},
-    "retrievers": {"dense": {"mode": "dense", "top_k": 2}, "lexical": {"mode": "lexical", "top_k": 2}},
-    "metrics": ["recall@5", "answer_in_context"],
-    "workers": 1,
-}
-
-
-@pytest.fixture
-def home(tmp_path):
-    write_jsonl(tmp_path / "questions.jsonl", QUESTIONS)
-    write_jsonl(tmp_path / "corpus.jsonl", ({"id": d.source, "title": d.title, "text": d.text} for d in ISLES))
-    return tmp_path
-
-
-def run(home, out="out", model=None, overrides=(), **changes):
-    (home / "config.yaml").write_text(yaml.safe_dump({**CONFIG, **changes}, sort_keys=False), encoding="utf-8")
-    encoder = HashEncoder()
-    opened = []
-
-    def open_model(spec, ledger=None):
-        opened.append(spec)
-        return model
-
-    ended = run_matrix(home / "config.yaml", overrides, home / out, open_model, lambda _: 0, lambda _: encoder)
-    return ended, opened, encoder
+from tests.eval.matrix.conftest import CONFIG, MODELS, QUESTIONS, answers, run
+from tests.fakes import ScriptedModel
 
 
 def test_retrieval_alone(home):
@@ -126,14 +88,6 @@ def test_a_cell_lost_half_way_is_filled_again_and_no_other(home):
     before = kept.stat().st_mtime_ns
     assert run(home)[0].json["cells"] == {"found": 1, "filled": 1}
     assert lost.is_file() and kept.stat().st_mtime_ns == before
-
-
-def answers(request):
-    text = request.messages[-1].content
-    return "###Reason: so [1] ###Answer: 1911 [1]" if "Lantern built" in text else "nobody"
-
-
-MODELS = {"models": {"a": "hf:a", "b": "hf:b"}, "metrics": ["f1", "em", "answer_in_context", "faithfulness_by_encoder"]}
 
 
 def test_models_answer_over_every_retriever(home):

@@ -20,6 +20,8 @@ from tests.eval.pairs import ROOT
 CONFIGS = sorted((ROOT / "configs" / "eval").glob("*.yaml"))
 SYSTEMS = {
     "retrieval": 8,
+    "ablation-walk": 10,
+    "ablation-layers": 3,
     "examples": 16,
     "ablation-hierarchy": 40,
     "ablation-hierarchy-musique": 40,

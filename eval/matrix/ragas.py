@@ -1,0 +1,79 @@
+"""`modegraph eval ragas`: what the systems of a finished run did, as files that ragas reads; ragas itself is not needed here.
+
+A row has the fields of ragas's SingleTurnSample (ragas 0.2 to 0.4): user_input, retrieved_contexts, response and reference. All rows of a
+file have the same ones of the middle two, since ragas looks at the first to see what it may measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eval.matrix.door import read_cells, read_config
+from eval.matrix.plan import CELLS, by_id, make_plan
+from eval.matrix.report import answers_file
+from eval.matrix.types import Asked, Cell
+from graph.answer import headed
+from graph.errors import UserError
+from graph.jsonl import write_jsonl
+from graph.questions import Question
+from graph.types import Excerpt
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file for one system on one task: it holds `rows` of the task's `questions`."""
+
+    system: str
+    task: str
+    file: Path
+    rows: int
+    questions: int
+
+
+def write_ragas(config: Path, overrides: Sequence[str], run: Path, out: Path) -> list[Written]:
+    """One file below `out` for every cell of `config`, all of which `run` must hold; UserError for what is no finished run of it."""
+    if not (run / CELLS).is_dir():
+        found = f"{run}: not the folder of a run, it has no {CELLS}/"
+        raise UserError(found, "what `modegraph eval run` filled", f"run `modegraph eval run {config}` first")
+    plan = make_plan(read_config(config, overrides), config.parent, run)
+    cells = read_cells(plan, run)
+    missing = [cell for cell in plan.cells if (cell.bench.name, cell.system.name) not in cells]
+    if missing:
+        first = f"{missing[0].system.name} on {missing[0].bench.name}"
+        found = f"{run}: {len(missing):,} of {len(plan.cells):,} cells are not finished, {first} first"
+        raise UserError(found, "a finished run of this configuration", f"`modegraph eval run {config}` fills them")
+    samples = {cell.key: samples_of(cell, cells[cell.bench.name, cell.system.name]) for cell in plan.cells}
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for cell in plan.cells:
+        file = out / answers_file(cell.bench.name, cell.system.name)
+        rows = write_jsonl(file, samples[cell.key])
+        written.append(Written(cell.system.name, cell.bench.name, file, rows, len(cell.bench.questions)))
+    return written
+
+
+def samples_of(cell: Cell, asked: Sequence[Asked]) -> list[dict[str, Any]]:
+    """The rows of a cell: of a system that retrieves, the questions whose passages were kept. UserError where none were."""
+    retrieves = cell.system.retrieve is not None
+    questions = by_id(cell.bench)
+    rows = [_sample(questions, one, retrieves) for one in asked if not retrieves or one.id in cell.bench.shown]
+    if not rows:
+        found = f"{cell.system.name} on {cell.bench.name}: no passages were kept"
+        raise UserError(found, "shown_questions of 1 or more", "set it and run again")
+    return rows
+
+
+def _sample(questions: Mapping[str, Question], asked: Asked, retrieves: bool) -> dict[str, Any]:
+    """The passages stand as a prompt shows them, after their titles; the response is all that the model wrote; the first answer counts."""
+    question = questions[asked.id]
+    row: dict[str, Any] = {"user_input": question.text}
+    if retrieves:
+        row["retrieved_contexts"] = [headed(Excerpt(source, title, text)) for title, source, text in asked.evidence]
+    if asked.text is not None:
+        row["response"] = asked.text
+    if question.answers:
+        row["reference"] = question.answers[0]
+    return row

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from eval.matrix.cells import cell_file, write_cell
+from eval.matrix.kept_vectors import keeping_encoder
 from eval.matrix.layers import count_layers
 from eval.matrix.plan import kept_metrics
 from eval.matrix.types import Asked, Bench, Cell, Failure, Group
@@ -74,8 +76,10 @@ def _indexed(group: Group, means: Means) -> Index:
     cell = group.cells[0]
     if not (group.index_folder / MANIFEST).is_file():
         started = time.perf_counter()
-        documents = read_documents(cell.bench.documents, say)
-        build_index(group.index_folder, documents, cell.system.index, means.open_encoder, means.open_model)
+        corpus = cell.bench.documents
+        documents = read_documents(corpus, say)
+        keeping = partial(keeping_encoder, means.open_encoder, documents=corpus)
+        build_index(group.index_folder, documents, cell.system.index, keeping, means.open_model)
         say(f"{cell.bench.name}: indexed ({time.perf_counter() - started:.1f} s)")
     return open_index(group.index_folder, means.open_encoder)
 

@@ -32,13 +32,14 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         judge: Annotated[str | None, typer.Option(help="A model that marks each response, as one more reward.")] = None,
         seed: Annotated[int, typer.Option(help="Seed of all draws.")] = 0,
         split: Annotated[list[str] | None, typer.Option(help="Only this split; repeatable. Default: all.")] = None,
+        sample: Annotated[int | None, typer.Option(min=1, help="So many of the questions, drawn by the seed.")] = None,
         preview: Annotated[int | None, typer.Option(min=1, help="Show this many rows and write nothing.")] = None,
         as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
         """K responses of a policy to each prompt, with rewards by component: what K-response training learns from."""
         from itertools import chain
 
-        from data_synth.contexts import check_gold, pick_questions, without_twins
+        from data_synth.contexts import check_gold, draw_questions, pick_questions, without_twins
         from data_synth.deliver import deliver, ledger_of
         from data_synth.judge import judge_by
         from data_synth.response_form import RESPONSES
@@ -51,7 +52,8 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
 
         values = {"mode": mode, "top_k": max_context, "max_context_tokens": max_context_tokens}
         settings = parse_settings(RetrieveSettings, values, "synth responses")
-        kept, twins = without_twins(pick_questions(read_questions(questions), split or [])[:preview])
+        picked = draw_questions(pick_questions(read_questions(questions), split or []), sample, seed)
+        kept, twins = without_twins(picked[:preview])
         opened = open_index(index)
         check_gold(kept, frozenset(opened.sources()))
         ledger = ledger_of(out, preview)
@@ -60,7 +62,7 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         sampling = Sampling(k, temperature, max_tokens, seed)
         origin = {
             "Index": index.name,
-            "Questions": questions.name,
+            "Questions": questions.name + (f", {sample:,} of them drawn" if sample else ""),
             "Contexts": f"{', '.join(map(str, size)) if size else f'0 to {max_context}'} excerpts by mode {settings.mode}",
             "Policy": model.name,
             "Sampling": f"{k} draws a prompt at temperature {temperature:g}, up to {max_tokens:,} tokens, seed {seed}",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from data_synth.types import Draft, Dropped
 from graph.context import build_context, token_budget
 from graph.errors import UserError
+from graph.ids import content_id
 from graph.prompting import quote
 from graph.questions import SPLITS, Question
 from graph.retrieve import RetrieveSettings, retrieve_many
@@ -93,6 +94,13 @@ def pick_questions(questions: Sequence[Question], splits: Sequence[str]) -> list
             f"--split {' '.join(splits)}: no such questions", "at least one question", "choose another split"
         )
     return picked
+
+
+def draw_questions(questions: Sequence[Question], count: int | None, seed: int) -> list[Question]:
+    """`count` of the questions, in their order, the same for the same ids and seed; all where there are no more or None is asked for."""
+    by_hash = sorted(questions, key=lambda question: content_id(str(seed), question.id))
+    drawn = {question.id for question in by_hash[:count]}
+    return [question for question in questions if question.id in drawn]
 
 
 def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from eval.matrix.cores import share_cores
 from graph.build import OpenEncoder
 from graph.types import Encoder, Floats
 
@@ -30,6 +31,7 @@ class KeepingEncoder:
     def encode(self, texts: Sequence[str]) -> Floats:
         """N texts -> float32[N, D]; only texts that were never asked for go to the encoder."""
         new = [text for text in dict.fromkeys(texts) if text not in self._kept]
+        share_cores()
         vectors_ND = self._encoder.encode(new)
         self._kept.update(zip(new, vectors_ND, strict=True))
         return np.stack([self._kept[text] for text in texts]) if texts else vectors_ND

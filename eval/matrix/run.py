@@ -9,8 +9,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
+from eval.matrix.cores import busy, join_workers, share_cores
 from eval.matrix.fill import Means, fill_group, missing_cells
 from eval.matrix.plan import groups_of
 from eval.matrix.settings import StepSettings
@@ -55,16 +57,21 @@ def _in_processes(groups: Sequence[Group], means: Means, workers: int) -> Iterat
     count = min(workers, len(groups))
     threads = max(1, (os.cpu_count() or 1) // count)
     context = multiprocessing.get_context("spawn")
-    with _environment(THREADS, str(threads)), ProcessPoolExecutor(count, context, _start_worker, (threads,)) as pool:
-        for done in as_completed([pool.submit(fill_group, group, means) for group in groups]):
+    at_work = context.Value("i", 0)
+    with _environment(THREADS, str(threads)), ProcessPoolExecutor(count, context, _start_worker, (at_work,)) as pool:
+        for done in as_completed([pool.submit(_fill, group, means) for group in groups]):
             yield done.result()
 
 
-def _start_worker(threads: int) -> None:
-    """A worker computes on its share of the cores, and ends when the run that started it is gone (killed, say)."""
-    import torch
+def _fill(group: Group, means: Means) -> list[Failure]:
+    with busy():
+        share_cores()
+        return fill_group(group, means)
 
-    torch.set_num_threads(threads)
+
+def _start_worker(at_work: Synchronized[int]) -> None:
+    """A worker shares the cores with the others, and ends when the run that started it is gone (killed, say)."""
+    join_workers(at_work)
     threading.Thread(target=_follow_parent, daemon=True).start()
 
 

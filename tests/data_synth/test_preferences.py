@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from data_synth import contexts
-from data_synth.contexts import check_gold, gold_share, pick_questions, without_twins
+from data_synth.contexts import check_gold, draw_questions, gold_share, pick_questions, without_twins
 from data_synth.preferences import (
     UNPARSEABLE,
     UNSUPPORTED,
@@ -199,6 +199,15 @@ def test_gold_documents_must_be_in_the_index() -> None:
     many = [Question(str(n), "?", ("a",), (f"d{n}",)) for n in range(8)]
     with pytest.raises(UserError, match=r"8 gold documents.*'d4' and 3 more"):
         check_gold(many, set())
+
+
+def test_drawn_questions_keep_their_order_and_do_not_depend_on_the_others() -> None:
+    questions = [Question(f"q{number}", f"Number {number}?", ()) for number in range(20)]
+    drawn = draw_questions(questions, 5, seed=1)
+    assert len(drawn) == 5 and drawn == [question for question in questions if question in drawn]
+    assert draw_questions(questions[::-1], 5, seed=1) == drawn[::-1]
+    assert set(drawn) <= set(draw_questions(questions, 6, seed=1)) and drawn != draw_questions(questions, 5, seed=2)
+    assert draw_questions(questions, None, 0) == draw_questions(questions, 99, 0) == questions
 
 
 def test_questions_are_picked_by_split() -> None:

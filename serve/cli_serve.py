@@ -9,6 +9,7 @@ import typer
 from graph.console import say
 
 KEY_VARIABLE = "MODEGRAPH_API_KEY"
+IN_PROCESS = "hf:"
 Config = Annotated[Path | None, typer.Option("--config", help="YAML file of server settings.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="One server setting, as key=value; repeatable.")]
 Adapters = Annotated[
@@ -64,7 +65,7 @@ def serve_command(
     from graph.config import parse_settings, read_yaml, set_value
     from serve.http.app import build_app, make_services
     from serve.http.engines import VllmOptions, open_backend
-    from serve.http.run import log_to_stderr, server_of
+    from serve.http.run import encode_on_one_core, log_to_stderr, server_of
     from serve.http.settings import ServerSettings
 
     flags = {
@@ -88,6 +89,8 @@ def serve_command(
     chosen = parse_settings(ServerSettings, {**values, **given}, str(config or "serve"))
     log_to_stderr()
     backend = open_backend(model, adapter or [], VllmOptions(vllm_python, tuple(vllm_arg or [])))
+    if not model.startswith(IN_PROCESS):
+        encode_on_one_core()
     app = build_app(make_services(index, backend, chosen))
     say(
         f"modegraph serves {index} at http://{chosen.host}:{chosen.port} (stop with Ctrl-C); models: {', '.join(backend.models)}"

@@ -62,10 +62,13 @@ def serve_command(
     settings: Set = None,
 ) -> None:
     """Serve answers from an index over HTTP, as an OpenAI-compatible server with citations (docs/serving.md)."""
+    if not model.startswith(IN_PROCESS):
+        # Before torch and faiss are loaded: a question is too short to share, and threads that wait would stand in the engine's way.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
     from graph.config import parse_settings, read_yaml, set_value
     from serve.http.app import build_app, make_services
     from serve.http.engines import VllmOptions, open_backend
-    from serve.http.run import encode_on_one_core, log_to_stderr, server_of
+    from serve.http.run import log_to_stderr, server_of
     from serve.http.settings import ServerSettings
 
     flags = {
@@ -89,8 +92,6 @@ def serve_command(
     chosen = parse_settings(ServerSettings, {**values, **given}, str(config or "serve"))
     log_to_stderr()
     backend = open_backend(model, adapter or [], VllmOptions(vllm_python, tuple(vllm_arg or [])))
-    if not model.startswith(IN_PROCESS):
-        encode_on_one_core()
     app = build_app(make_services(index, backend, chosen))
     say(
         f"modegraph serves {index} at http://{chosen.host}:{chosen.port} (stop with Ctrl-C); models: {', '.join(backend.models)}"

@@ -30,15 +30,6 @@ def server_of(app: Overflow, settings: ServerSettings) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def encode_on_one_core() -> None:
-    """For an engine in a process of its own: a question is too short to share, and threads that wait for one another would stand in the
-    engine's way (on two cores 20 ms more to the first token, and 5 % fewer answers a second).
-    """
-    import torch
-
-    torch.set_num_threads(1)
-
-
 def log_to_stderr() -> None:
     """Our own lines with their time; the HTTP client's, which would repeat addresses, only when something is wrong."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

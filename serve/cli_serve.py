@@ -1,5 +1,6 @@
 """`modegraph serve`: the RAG server."""
 
+import importlib
 import os
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ from graph.console import say
 
 KEY_VARIABLE = "MODEGRAPH_API_KEY"
 IN_PROCESS = "hf:"
+THREADS = "OMP_NUM_THREADS"
 Config = Annotated[Path | None, typer.Option("--config", help="YAML file of server settings.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="One server setting, as key=value; repeatable.")]
 Adapters = Annotated[
@@ -63,8 +65,7 @@ def serve_command(
 ) -> None:
     """Serve answers from an index over HTTP, as an OpenAI-compatible server with citations (docs/serving.md)."""
     if not model.startswith(IN_PROCESS):
-        # Before torch and faiss are loaded: a question is too short to share, and threads that wait would stand in the engine's way.
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        load_for_one_core()
     from graph.config import parse_settings, read_yaml, set_value
     from serve.http.app import build_app, make_services
     from serve.http.engines import VllmOptions, open_backend
@@ -97,3 +98,18 @@ def serve_command(
         f"modegraph serves {index} at http://{chosen.host}:{chosen.port} (stop with Ctrl-C); models: {', '.join(backend.models)}"
     )
     server_of(app, chosen).run()
+
+
+def load_for_one_core() -> None:
+    """Load what computes with one thread each, unless the environment says how many; what this process starts is told nothing of it.
+
+    A question is too short to share, and threads that wait for one another would stand in the way of an engine on the same machine.
+    """
+    if THREADS in os.environ:
+        return
+    os.environ[THREADS] = "1"
+    try:
+        for name in ("faiss", "torch"):
+            importlib.import_module(name)
+    finally:
+        del os.environ[THREADS]

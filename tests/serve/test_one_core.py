@@ -1,0 +1,29 @@
+"""A server before an engine of another process computes with one thread, and starts that engine with the environment it found."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROBE = """
+import json, os, threading
+from serve.cli_serve import load_for_one_core
+load_for_one_core()
+import faiss, torch
+seen = []
+other = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+other.start(), other.join()
+print(json.dumps([torch.get_num_threads(), *seen, faiss.omp_get_max_threads(), os.environ.get("OMP_NUM_THREADS")]))
+"""
+
+
+@pytest.mark.parametrize(("given", "told"), [(None, [1, 1, 1, None]), ("2", [2, 2, 2, "2"])])
+def test_one_thread_unless_the_environment_says_otherwise(given: str | None, told: list[object]) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    environment |= {"PYTHONPATH": str(ROOT), **({"OMP_NUM_THREADS": given} if given else {})}
+    done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == told

@@ -12,11 +12,11 @@ COPY . .
 
 FROM source AS cpu-build
 RUN pip install --index-url https://download.pytorch.org/whl/cpu torch==2.13.0
-RUN pip install --constraint constraints.txt '.[serve,offline]'
+RUN pip install --constraint constraints.txt '.[serve,offline,fast]'
 
 FROM source AS cuda-build
 # Without the constraints: vLLM pins much of the same by itself.
-RUN pip install '.[serve,offline,gpu-serve]'
+RUN pip install '.[serve,offline,fast,gpu-serve]'
 
 FROM python:3.12-slim-bookworm AS runtime
 ENV PATH=/opt/modegraph/bin:$PATH PYTHONUNBUFFERED=1 HF_HOME=/var/lib/modegraph/huggingface

@@ -40,6 +40,10 @@ PYTHON = os.environ.get("MODEGRAPH_VLLM_PYTHON", "")
 CONCURRENT, K, ANSWER_TOKENS, ROUNDS = 8, 5, 16, 3
 LONGEST_ADDED_MS, LEAST_SHARE, MOST_GROWTH = 30, 0.9, 1.1
 START_S = 600
+RETRIEVAL = "modegraph_retrieval_seconds"
+PAUSE_S = 1.5
+"""Between requests whose first token is timed, so that the engine is at rest: vLLM's worker looks for more to do for a second, on a
+core that whoever comes next would need."""
 SETTLED = 0.2
 """The share of a soak after which memory is first looked at: caches are full then."""
 
@@ -86,6 +90,9 @@ async def measure(index: Path, options: Any, scratch: Path) -> tuple[dict[str, f
         added_ms = 1000 * median(with_retrieval - without for without, with_retrieval in pairs)
         figures["first token, bare, ms"] = 1000 * median(pair[0] for pair in pairs)
         figures["first token, with retrieval, ms"] = 1000 * median(pair[1] for pair in pairs)
+        figures["retrieval itself, mean, ms"] = (
+            1000 * metric(ours, f"{RETRIEVAL}_sum") / metric(ours, f"{RETRIEVAL}_count")
+        )
         rates = [
             (await run_all(bare, bare_bodies, CONCURRENT), await run_all(ours, varied(our_bodies, turn), CONCURRENT))
             for turn in range(ROUNDS)
@@ -129,10 +136,7 @@ async def soak(
                     await asyncio.to_thread(add_document, copied, turn, scratch)
 
         await asyncio.gather(watch(), *(load(number) for number in range(CONCURRENT)))
-        lines = httpx2.get(ours.url.replace("/v1", "/metrics")).text.splitlines()
-        swaps = sum(
-            float(line.split()[1]) for line in lines if line.startswith('modegraph_index_swaps_total{outcome="done"}')
-        )
+        swaps = metric(ours, 'modegraph_index_swaps_total{outcome="done"}')
     settled = sizes[int(SETTLED * len(sizes))]
     figures: dict[str, float | str] = {"soak: requests": done, "soak: index swaps": swaps}
     figures |= {"soak: memory at first, MB": settled, "soak: memory at the end, MB": sizes[-1]}
@@ -166,25 +170,38 @@ def full(asked: Engine, body: dict[str, Any], stream: bool) -> dict[str, Any]:
     return {"model": asked.model, **body, **fields}
 
 
+def metric(ours: Engine, name: str) -> float:
+    """The sum of the server's figures whose line begins with `name`."""
+    lines = httpx2.get(ours.url.replace("/v1", "/metrics"), trust_env=False).text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+
 def client_of(asked: Engine) -> httpx2.AsyncClient:
     """A client that keeps its connections."""
     return httpx2.AsyncClient(headers={"Authorization": f"Bearer {asked.key}"}, timeout=120, trust_env=False)
 
 
 async def first_token_s(asked: Engine, body: dict[str, Any]) -> float:
-    """Seconds from a streamed request to its first text, over a connection that is open."""
+    """Seconds from a streamed request to its first text, over a connection that is open; the stream is read to its end."""
+    waited = None
     async with client_of(asked) as client:
         await client.get(f"{asked.url}/models")
+        await asyncio.sleep(PAUSE_S)
         started = time.perf_counter()
         async with client.stream(
             "POST", f"{asked.url}/chat/completions", json=full(asked, body, stream=True)
         ) as answer:
             async for line in answer.aiter_lines():
-                if line.startswith("data: {") and any(
-                    (c.get("delta") or {}).get("content") for c in json.loads(line[6:])["choices"]
-                ):
-                    return time.perf_counter() - started
-    raise RuntimeError(f"{asked.name}: a stream without text (status {answer.status_code})")
+                if waited is None and line.startswith("data: {") and has_text(json.loads(line[6:])):
+                    waited = time.perf_counter() - started
+    if waited is None:
+        raise RuntimeError(f"{asked.name}: a stream without text (status {answer.status_code})")
+    return waited
+
+
+def has_text(chunk: dict[str, Any]) -> bool:
+    """Whether a chunk of a stream has something to read."""
+    return any((choice.get("delta") or {}).get("content") for choice in chunk["choices"])
 
 
 async def run_all(asked: Engine, bodies: Sequence[dict[str, Any]], concurrent: int) -> float:

@@ -14,7 +14,7 @@ REASON, ANSWER = "###Reason:", "###Answer:"
 NOT_FOUND = "not in the documents"
 _NO_ANSWERS = frozenset({"", NOT_FOUND, "not found", "unknown", "n/a", "i don't know"})
 _FORM = re.compile(rf"^\s*{REASON}\s*(?P<reason>\S.*?)\s*{ANSWER}\s*(?P<answer>\S[^\n]*?)\s*$", re.DOTALL)
-_CITATION = re.compile(r"\s?\[(\d{1,4})\]")
+_CITATION = re.compile(r"[^\S\n]?\[(\d{1,4})\]")
 
 
 @dataclass(frozen=True)

@@ -144,4 +144,5 @@ def load_field(target: Path, name: str, kind: Any) -> Any:
 
 
 def _load_array(file: Path) -> Any:
-    return np.load(file, mmap_mode="r", allow_pickle=False)
+    """A memory map as a plain array: numpy's class for maps would make every slice three times as slow."""
+    return np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))

@@ -68,12 +68,13 @@ def _add_index(app: typer.Typer, open_model: OpenModel) -> None:
         remembers which. Exit status 1 when more passages could not be read than max_failed_share allows.
         """
         from graph.build import build_index
-        from graph.encoder import open_encoder
+        from graph.encoder import open_encoder, prepare_for_questions
         from graph.own_settings import settings_for
         from graph.read import read_documents
 
         chosen = settings_for(out, config, settings or [], _model_flags(extractor_model, import_file, summary_model))
         report = build_index(out, read_documents(src, say), chosen, open_encoder, open_model)
+        prepare_for_questions(chosen.encoder)
         if as_json:
             print_json({"index": str(out), **asdict(report)})
         else:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from graph.errors import UserError
+from graph.onnx_encoder import OnnxEncoder, open_exported, read_about
 from graph.types import Encoder, Floats
 
 MINILM = "minilm"
@@ -19,10 +20,14 @@ TOKENIZER = "tokenizer.json"
 FINGERPRINTED = (".safetensors", ".json")
 
 
+FEW = 8
+"""Up to so many texts are encoded one by one in ONNX Runtime, where `prepare_for_questions` has made that possible."""
+
+
 class SentenceEncoder:
     """A SentenceTransformer folder: unit vectors in float32, bf16 weights where the processor computes in them.
 
-    The model is loaded at the first call of `encode`; counting tokens and the fingerprint need only the files.
+    The model is loaded at the first call of `encode` that needs it; counting tokens and the fingerprint need only the files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,6 +46,8 @@ class SentenceEncoder:
         """N texts -> float32[N, D], each row of length 1; batches are sorted by length inside."""
         if not texts:
             return np.zeros((0, int(self._model.get_embedding_dimension())), np.float32)
+        if len(texts) <= FEW and self._exported is not None:
+            return unit_rows(self._exported.encode(texts))
         vectors_ND = self._model.encode(
             list(texts),
             batch_size=BATCH_SIZES[self._model.device.type],
@@ -52,6 +59,20 @@ class SentenceEncoder:
     def count_tokens(self, text: str) -> int:
         """Tokens of `text` without the special ones."""
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def prepare_for_questions(self) -> None:
+        """Export the encoder for ONNX Runtime, unless that was done or tried before or there is something faster here."""
+        if read_about(self.fingerprint) is not None or self._model.device.type != "cpu" or _computes_in_bfloat16():
+            return
+        from graph.onnx_export import export_encoder
+
+        export_encoder(self._model, self._folder / TOKENIZER, self.fingerprint)
+        self.__dict__.pop("_exported", None)
+
+    @cached_property
+    def _exported(self) -> OnnxEncoder | None:
+        """The encoder for a few texts."""
+        return open_exported(self.fingerprint)
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -85,6 +106,13 @@ def open_encoder(spec: str) -> Encoder:
     if not (folder / TOKENIZER).is_file():
         raise UserError(f"encoder {spec!r}: no {TOKENIZER} in {folder}", "a SentenceTransformer folder", "name another")
     return SentenceEncoder(folder)
+
+
+def prepare_for_questions(spec: str) -> None:
+    """Have the encoder that `spec` names encode questions quickly, in this process and in later ones."""
+    encoder = open_encoder(spec)
+    if isinstance(encoder, SentenceEncoder):
+        encoder.prepare_for_questions()
 
 
 def unit_rows(vectors_ND: Floats) -> Floats:

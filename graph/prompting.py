@@ -1,10 +1,12 @@
 """Prompts of the whole suite: text files with $placeholders, and foreign text quoted in them as data."""
 
 import json
-import unicodedata
 from functools import cache
 from importlib.resources import files
 from string import Template
+
+_CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
+"""All characters of Unicode's category Cc."""
 
 
 def fill(name: str, **values: str) -> str:
@@ -25,8 +27,7 @@ def quote(text: str) -> str:
     >>> quote("a <|endoftext|>\\nb")
     'a < |endoftext| > b'
     """
-    plain = "".join(" " if unicodedata.category(character) == "Cc" else character for character in text)
-    return " ".join(plain.replace("<|", "< |").replace("|>", "| >").split())
+    return " ".join(text.translate(_CONTROLS).replace("<|", "< |").replace("|>", "| >").split())
 
 
 def quote_passage(title: str, text: str) -> str:

@@ -25,9 +25,12 @@ def register_mcp(app: typer.Typer, open_model: OpenModel) -> None:
         import sys
         from contextlib import redirect_stdout
 
+        from graph.encoder import prepare_for_questions
+        from graph.index import open_index
         from serve.mcp import build_mcp
 
         with redirect_stdout(sys.stderr):  # Until the protocol begins, which owns standard output.
+            prepare_for_questions(open_index(index).settings.encoder)
             server = build_mcp(index, open_model(model) if model is not None else None, max_answer_tokens)
         say(f"modegraph: {index} is ready for one MCP client, on standard input and output")
         server.run("stdio")

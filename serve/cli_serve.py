@@ -67,6 +67,8 @@ def serve_command(
     if not model.startswith(IN_PROCESS):
         load_for_one_core()
     from graph.config import parse_settings, read_yaml, set_value
+    from graph.encoder import prepare_for_questions
+    from graph.index import open_index
     from serve.http.app import build_app, make_services
     from serve.http.engines import VllmOptions, open_backend
     from serve.http.run import log_to_stderr, server_of
@@ -92,6 +94,7 @@ def serve_command(
     given = {name: value for name, value in flags.items() if value is not None}
     chosen = parse_settings(ServerSettings, {**values, **given}, str(config or "serve"))
     log_to_stderr()
+    prepare_for_questions(open_index(index).settings.encoder)
     backend = open_backend(model, adapter or [], VllmOptions(vllm_python, tuple(vllm_arg or [])))
     app = build_app(make_services(index, backend, chosen))
     say(

@@ -1,7 +1,7 @@
 """Documents that a question calls by name."""
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 from graph.arrays import Strings
 from graph.extract.names import name_key
@@ -14,6 +14,33 @@ EDGES = "?!.,;:\"“”'()[]؟،؛।"
 """What stands around a word and is no part of it."""
 
 
+class Titles:
+    """The sorted keys of an index's titles, for the many phrases of one question: most begin with a word that no title begins with."""
+
+    def __init__(self, index: Index) -> None:
+        self._keys: Strings = index.data.title_keys
+        self._document_T = index.data.title_document_T
+        self._rows_of: dict[str, tuple[int, int]] = {}
+
+    def called(self, key: str) -> list[int]:
+        """The documents whose title, or its short form, has this key."""
+        low, high = self._beginning_with(key.split(" ", 1)[0])
+        row = bisect_left(self._keys, key, low, high)
+        documents = []
+        while row < high and self._keys[row] == key:
+            documents.append(int(self._document_T[row]))
+            row += 1
+        return documents
+
+    def _beginning_with(self, start: str) -> tuple[int, int]:
+        """The rows of the keys that begin so: first, and one past the last."""
+        if start not in self._rows_of:
+            low = bisect_left(self._keys, start)
+            high = bisect_right(self._keys, start, low, key=lambda each: each[: len(start)])
+            self._rows_of[start] = (low, high)
+        return self._rows_of[start]
+
+
 def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
     """(name, document) for every document whose title, or its short form, stands in the question; longest names first.
 
@@ -21,6 +48,7 @@ def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
     opening the question, where every word is; one in letters without case always does.
     """
     words = re.findall(r"\S+", question)
+    titles = Titles(index)
     taken: set[int] = set()
     found: list[tuple[str, int]] = []
     for length in range(min(MAX_TITLE_WORDS, len(words)), 0, -1):
@@ -32,32 +60,23 @@ def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
             opens_with_article = length > 1 and words[start].casefold() == "the"
             if places & taken or not like_a_name or opens_with_article:
                 continue
-            for key in dict.fromkeys((name_key(phrase), bare_form(name_key(phrase)))):
-                if documents := _documents_called(index, key):
+            whole = name_key(phrase)
+            for key in dict.fromkeys((whole, bare_form(whole))):
+                if documents := titles.called(key):
                     taken |= places
                     found += [(phrase, document) for document in documents]
                     break
-    return found + [pair for run in unspaced_runs(question) for pair in _named_in_run(index, run)]
+    return found + [pair for run in unspaced_runs(question) for pair in _named_in_run(titles, run)]
 
 
-def _named_in_run(index: Index, run: str) -> list[tuple[str, int]]:
+def _named_in_run(titles: Titles, run: str) -> list[tuple[str, int]]:
     """The same for a run of characters that no space cuts into words."""
     taken: set[int] = set()
     found: list[tuple[str, int]] = []
     for length in range(min(MAX_TITLE_CHARACTERS, len(run)), 1, -1):
         for start in range(len(run) - length + 1):
             places, phrase = set(range(start, start + length)), run[start : start + length]
-            if not places & taken and (documents := _documents_called(index, name_key(phrase))):
+            if not places & taken and (documents := titles.called(name_key(phrase))):
                 taken |= places
                 found += [(phrase, document) for document in documents]
     return found
-
-
-def _documents_called(index: Index, key: str) -> list[int]:
-    keys: Strings = index.data.title_keys
-    row = bisect_left(keys, key, 0, len(keys))
-    documents = []
-    while row < len(keys) and keys[row] == key:
-        documents.append(int(index.data.title_document_T[row]))
-        row += 1
-    return documents

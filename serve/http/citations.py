@@ -15,9 +15,11 @@ from graph.answer import check_citations, parse_answer
 from graph.types import Excerpt
 
 _OPEN, _CLOSE = r"[\[［【]", r"[\]］】]"
-_WRITTEN = re.compile(rf"(\s?){_OPEN}\s*(\d+(?:[\s,;、，]+\d+)*)\s*{_CLOSE}")
+_SPACE = r"[^\S\n]"
+"""White space but a line's end, which is shown at once: a text may begin with one."""
+_WRITTEN = re.compile(rf"({_SPACE}?){_OPEN}\s*(\d+(?:[\s,;、，]+\d+)*)\s*{_CLOSE}")
 _CITATION = re.compile(r"\[(\d{1,4})\]")
-_UNDECIDED = re.compile(rf"\s?(?:{_OPEN}[\d\s,;、，]*|(?:{_OPEN}[\d\s,;、，]*{_CLOSE})+)?\Z")
+_UNDECIDED = re.compile(rf"{_SPACE}?(?:{_OPEN}[\d\s,;、，]*|(?:{_OPEN}[\d\s,;、，]*{_CLOSE})+)?\Z")
 """The end of a text that the next piece could make a citation, or a link of one; a space before it goes with a removed one."""
 _INSIDE = re.compile(rf".*{_OPEN}[\d\s,;、，]*", re.DOTALL)
 TAIL_CHARS = 4096

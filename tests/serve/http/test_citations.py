@@ -77,6 +77,7 @@ def test_plain_citations_are_checked_as_everywhere(pieces: list[str]) -> None:
         ("[ 0012345 ]", "", (9999,)),
         ("[00002]", "[2]", ()),
         ("[" + "9" * 5000 + "]", "", (9999,)),
+        ("a line\n[9] another", "a line\n another", (9,)),
         ("[note] a[i] [x1]", "[note] a[i] [x1]", ()),
         ("open [1", "open [1", ()),
     ],
@@ -89,3 +90,9 @@ def test_other_ways_to_write_a_citation(text: str, shown: str, removed: tuple[in
 def test_text_is_held_back_no_longer_than_it_is_undecided() -> None:
     gate = CitationGate(PASSAGES)
     assert [gate.feed(piece) for piece in ("a ", "[", "9", "] b", " c", "[x")] == ["a", "", "", " b", " c", "[x"]
+
+
+def test_the_end_of_a_line_is_shown_at_once() -> None:
+    """An answer that opens with one would else be a token late."""
+    gate = CitationGate(PASSAGES)
+    assert [gate.feed(piece) for piece in ("\n", "a\n", "\n[9]", "\nb")] == ["\n", "a\n", "\n", "\nb"]

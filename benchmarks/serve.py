@@ -84,8 +84,8 @@ async def measure(index: Path, options: Any, scratch: Path) -> tuple[dict[str, f
         our_bodies = [{"messages": [{"role": "user", "content": text}]} for text in texts]
         await run_all(bare, bare_bodies[:CONCURRENT], CONCURRENT)
         pairs = [
-            (await first_token_s(bare, b), await first_token_s(ours, o))
-            for b, o in zip(bare_bodies, our_bodies, strict=True)
+            await first_tokens_s(bare, bare_body, ours, our_body, ours_first=bool(number % 2))
+            for number, (bare_body, our_body) in enumerate(zip(bare_bodies, our_bodies, strict=True))
         ]
         added_ms = 1000 * median(with_retrieval - without for without, with_retrieval in pairs)
         figures["first token, bare, ms"] = 1000 * median(pair[0] for pair in pairs)
@@ -179,6 +179,16 @@ def metric(ours: Engine, name: str) -> float:
 def client_of(asked: Engine) -> httpx2.AsyncClient:
     """A client that keeps its connections."""
     return httpx2.AsyncClient(headers={"Authorization": f"Bearer {asked.key}"}, timeout=120, trust_env=False)
+
+
+async def first_tokens_s(
+    bare: Engine, bare_body: dict[str, Any], ours: Engine, our_body: dict[str, Any], ours_first: bool
+) -> tuple[float, float]:
+    """`first_token_s` of the bare engine and of ours; which goes first changes from pair to pair, as it may matter to caches."""
+    if ours_first:
+        with_retrieval = await first_token_s(ours, our_body)
+        return await first_token_s(bare, bare_body), with_retrieval
+    return await first_token_s(bare, bare_body), await first_token_s(ours, our_body)
 
 
 async def first_token_s(asked: Engine, body: dict[str, Any]) -> float:

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -117,15 +118,17 @@ async def soak(
     copied = scratch / "soaked"
     shutil.copytree(index, copied)
     async with server(copied, bare) as (ours, process):
-        ends, failed, done, sizes = time.monotonic() + seconds, 0, 0, []
+        ends, done, sizes = time.monotonic() + seconds, 0, []
+        failed: Counter[str] = Counter()
 
         async def load(number: int) -> None:
-            nonlocal failed, done
+            nonlocal done
             async with client_of(ours) as client:
                 while time.monotonic() < ends:
                     body = varied(bodies, done)[(number + done) % len(bodies)]
                     made = await client.post(f"{ours.url}/chat/completions", json=full(ours, body, stream=False))
-                    failed += made.status_code not in (200, 429)
+                    if made.status_code not in (200, 429):
+                        failed[f"{made.status_code}: {made.json()['error']['message']}"] += 1
                     done += 1
 
         async def watch() -> None:
@@ -140,8 +143,9 @@ async def soak(
     settled = sizes[int(SETTLED * len(sizes))]
     figures: dict[str, float | str] = {"soak: requests": done, "soak: index swaps": swaps}
     figures |= {"soak: memory at first, MB": settled, "soak: memory at the end, MB": sizes[-1]}
+    figures |= {f"soak: {problem}": count for problem, count in failed.items()}
     return figures, [
-        Check("soak: failed requests", failed, 0, at_least=False),
+        Check("soak: failed requests", failed.total(), 0, at_least=False),
         Check("soak: memory at the end over that at first", sizes[-1] / settled, MOST_GROWTH, at_least=False),
         Check("soak: index swaps", swaps, 3, at_least=True),
     ]

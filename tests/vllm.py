@@ -7,7 +7,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,14 +51,18 @@ def serving(model: Path, max_tokens: int) -> Iterator[Server]:
         '{"backend": "xgrammar", "disable_any_whitespace": true}',
     ]
     environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, env=environment, start_new_session=True, **quiet)
     url = f"http://127.0.0.1:{port}/v1"
     try:
         wait_until_ready(process, url)
         yield Server(process, f"openai:tiny@{url}", url)
     finally:
-        process.send_signal(signal.SIGTERM)
+        process.terminate()
         process.wait(60)
+        # Its engine outlives a server that a test has killed.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def wait_until_ready(process: subprocess.Popen[bytes], url: str) -> None:

@@ -22,6 +22,9 @@ from serve.http.errors import ApiError, unknown_model
 
 LOG = logging.getLogger("modegraph.serve")
 CONNECT_TIMEOUT_S, CHECK_TIMEOUT_S = 2.0, 2.0
+KEPT_S = 2.0
+"""How long a connection is kept for the next request: servers, vLLM's among them, close theirs after five seconds."""
+LET_GO = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 TRUSTED_S = 3.0
 """How long an answer counts as a sign that the server is there."""
 PASSED_ON = frozenset({400, 404, 413, 422, 429})
@@ -38,7 +41,7 @@ class OpenAIBackend:
         self._upstream = dict(models)
         self._languages = {name: OpenAIModel(upstream, self.url, key) for name, upstream in models.items()}
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=KEPT_S)
         self._http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=timeout, limits=limits)
         self._answered_s = float("-inf")
 
@@ -106,7 +109,7 @@ class OpenAIBackend:
             "POST", f"{self.url}/{path}", content=data, headers={"Content-Type": "application/json"}
         )
         try:
-            answer = await self._http.send(request, stream=True)
+            answer = await self._sent(request)
             if answer.status_code == 200:
                 self._answered_s = time.monotonic()
                 return answer
@@ -117,6 +120,13 @@ class OpenAIBackend:
         if answer.status_code in PASSED_ON:
             raise ApiError(answer.status_code, "refused_by_model", f"the model's server: {_reason(text)}")
         raise self._gone(RuntimeError(f"status {answer.status_code}: {_reason(text)}"))
+
+    async def _sent(self, request: httpx2.Request) -> httpx2.Response:
+        """The head of the answer; asked once more where the server let go of a kept connection just as it was used."""
+        try:
+            return await self._http.send(request, stream=True)
+        except LET_GO:
+            return await self._http.send(request, stream=True)
 
     async def _chunks(self, answer: httpx2.Response, model: str) -> AsyncIterator[dict[str, Any]]:
         try:

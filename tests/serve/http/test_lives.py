@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import socketserver
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
@@ -55,6 +57,39 @@ def test_an_engine_that_fails_half_way_ends_the_stream_with_an_error(stack: Stac
     broken, _ = stack(lambda body, number: (200, events))
     told = broken.post("/v1/chat/completions", json={**ASK, "stream": True}).text.strip().split("\n\n")
     assert "Hal" in told[0] and json.loads(told[1][6:])["error"]["code"] == "model_gone" and told[-1] == "data: [DONE]"
+
+
+@contextmanager
+def an_engine_that_lets_go() -> Iterator[tuple[str, list[int]]]:
+    """Its address, and how many requests each connection brought: the first is closed at its second request, unanswered."""
+    made = json.dumps({"choices": [{"index": 0, "message": {"content": "Hal [1]."}, "finish_reason": "stop"}]}).encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(made)
+    counts: list[int] = []
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            number = len(counts)
+            counts.append(0)
+            while line := self.rfile.readline():
+                headers = dict(iter(lambda: tuple(self.rfile.readline().strip().lower().split(b": ", 1)), (b"",)))
+                self.rfile.read(int(headers.get(b"content-length", 0)))
+                counts[number] += line.startswith(b"POST")
+                if number == 0 and counts[0] == 2:
+                    return
+                self.wfile.write(head + made)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", counts
+        server.shutdown()
+
+
+def test_a_kept_connection_that_the_engine_lets_go_of_costs_no_answer(isles_kept: Path) -> None:
+    with an_engine_that_lets_go() as (url, counts), serving(isles_kept, f"openai:tiny@{url}") as running:
+        asked = [running.post("/v1/chat/completions", json=ASK) for _ in range(2)]
+    assert [made.status_code for made in asked] == [200, 200]
+    assert counts == [2, 1]
 
 
 @pytest.mark.parametrize("stream", [True, False])

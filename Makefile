@@ -14,8 +14,9 @@ VLLM_TESTS := tests/serve/test_vllm.py tests/serve/test_vllm_server.py tests/eva
 demo: $(READY)
 	@$(BIN)/modegraph demo
 
+# Two processes of one thread each: on two cores, threads that wait for one another would cost more than they bring.
 test: $(READY)
-	@$(BIN)/pytest
+	@OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile
 
 test-vllm: $(READY) $(VLLM)/ready
 	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/pytest $(VLLM_TESTS)

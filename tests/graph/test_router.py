@@ -114,6 +114,11 @@ def test_the_choice_is_the_best_by_worth_or_the_default(expected_QM: Any, cost_M
         assert chosen == (best if worth[best] - worth[0] > margin else 0)
 
 
+def test_a_gain_of_no_more_than_the_margin_is_not_enough() -> None:
+    expected_QM = np.array([[0.5, 0.75], [0.5, 0.8125]])
+    assert choose(expected_QM, np.zeros(2), margin=0.25).tolist() == [0, 1]
+
+
 def test_a_router_survives_its_file(folder: Path, index: Index) -> None:
     found = open_router(str(folder))
     saved = router(encoder=index.encoder_source.fingerprint)

@@ -33,7 +33,12 @@ def test_with_a_key_all_but_health_and_ready_want_it(stack: Stack, caplog: pytes
     caplog.set_level(logging.DEBUG)
     running, upstream = stack(api_key=KEY)
     for path in PATHS:
-        for given in ("", KEY, *(f"Bearer {key}" for key in ("", "wrong", "ü", KEY[:-1], f"{KEY}s", KEY.upper()))):
+        for given in (
+            "",
+            KEY,
+            "Bearer",
+            *(f"Bearer {key}" for key in ("wrong", "ü", KEY[:-1], f"{KEY}s", KEY.upper())),
+        ):
             made = running.get(path, headers={"Authorization": given.encode()} if given else {})
             assert made.status_code == 401 and made.headers["www-authenticate"] == "Bearer", path
     assert running.post("/v1/chat/completions", json=ASK).status_code == 401 and upstream.asked == []

@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 
 from graph.errors import UserError
-from graph.onnx_encoder import OnnxEncoder, open_exported, read_about
+from graph.onnx_encoder import OnnxEncoder, can_export, open_exported, read_about
 from graph.types import Encoder, Floats
 
 MINILM = "minilm"
 MINILM_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH_SIZES = {"cpu": 16, "cuda": 256}
 """Texts at a time. On a processor a small batch stays in its cache and holds little padding: passages go 1.5 times as fast as 64 at a time."""
-TOKENIZER = "tokenizer.json"
-FINGERPRINTED = (".safetensors", ".json")
-
-
 FEW = 8
 """Up to so many texts are encoded one by one in ONNX Runtime, where `prepare_for_questions` has made that possible."""
+TOKENIZER = "tokenizer.json"
+FINGERPRINTED = (".safetensors", ".json")
 
 
 class SentenceEncoder:
@@ -62,7 +60,8 @@ class SentenceEncoder:
 
     def prepare_for_questions(self) -> None:
         """Export the encoder for ONNX Runtime, unless that was done or tried before or there is something faster here."""
-        if read_about(self.fingerprint) is not None or self._model.device.type != "cpu" or _computes_in_bfloat16():
+        tried = read_about(self.fingerprint) is not None
+        if tried or _computes_in_bfloat16() or not can_export() or self._model.device.type != "cpu":
             return
         from graph.onnx_export import export_encoder
 

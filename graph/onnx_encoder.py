@@ -17,6 +17,7 @@ from graph.types import Floats
 
 ABOUT, MODEL, TOKENIZER = "about.json", "model.onnx", "tokenizer.json"
 FORMAT = "modegraph encoder, onnx, 1"
+NEEDED = ("onnx", "onnxruntime", "onnxscript")
 INPUT, OUTPUT = "input_ids", "vector"
 
 
@@ -46,7 +47,16 @@ def open_exported(fingerprint: str) -> OnnxEncoder | None:
     about = read_about(fingerprint)
     if about is None or not about["usable"] or find_spec("onnxruntime") is None:
         return None
-    return OnnxEncoder(folder_of(fingerprint))
+    try:
+        return OnnxEncoder(folder_of(fingerprint))
+    # What ONNX Runtime raises has no other base; a broken cache is no reason to fail.
+    except Exception:  # noqa: BLE001
+        return None
+
+
+def can_export() -> bool:
+    """Whether the libraries of the extra `fast` are here."""
+    return all(find_spec(name) is not None for name in NEEDED)
 
 
 def read_about(fingerprint: str) -> dict[str, Any] | None:

@@ -5,7 +5,6 @@ Imported only where an export is made: it takes torch, and ten seconds.
 
 import logging
 import warnings
-from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -20,7 +19,6 @@ from graph.console import say
 from graph.jsonl import write_json
 from graph.onnx_encoder import ABOUT, FORMAT, INPUT, MODEL, OUTPUT, TOKENIZER, OnnxEncoder, folder_of
 
-NEEDED = ("onnx", "onnxruntime", "onnxscript")
 MOST_DIFFERENCE = 1e-5
 PROBES = (
     "Who?",
@@ -50,10 +48,8 @@ class OfOneText(torch.nn.Module):
 def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint: str) -> None:
     """Write the export of `model`; where it cannot be used, a note that says so, so that nobody tries again.
 
-    Nothing where the libraries are missing or the cache cannot be written.
+    Nothing where the cache cannot be written.
     """
-    if any(find_spec(name) is None for name in NEEDED):
-        return
     target = folder_of(fingerprint)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -59,7 +59,7 @@ def test_a_question_loads_no_torch(cache: Path, encoder: SentenceEncoder) -> Non
     assert told.stdout.split("\n")[0] == "(1, 384) False"
 
 
-@pytest.mark.parametrize("change", ["cut", "not usable", "no json", "another format", "none"])
+@pytest.mark.parametrize("change", ["cut", "garbled", "not usable", "no json", "another format", "none"])
 def test_what_is_not_whole_is_left_alone(
     encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
@@ -68,14 +68,15 @@ def test_what_is_not_whole_is_left_alone(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = folder_of(encoder.fingerprint)
     folder.mkdir(parents=True)
-    (folder / MODEL).write_bytes(b"cut" if change == "cut" else (whole / MODEL).read_bytes())
+    model = (whole / MODEL).read_bytes()
+    (folder / MODEL).write_bytes({"cut": model[:-1], "garbled": b"x" * len(model)}.get(change, model))
     changed = {"not usable": about | {"usable": False}, "another format": about | {"format": "another"}}.get(
         change, about
     )
     if change != "none":
         (folder / ABOUT).write_text("{" if change == "no json" else json.dumps(changed))
     assert open_exported(encoder.fingerprint) is None
-    assert (read_about(encoder.fingerprint) is None) == (change != "not usable")
+    assert (read_about(encoder.fingerprint) is None) == (change not in ("not usable", "garbled"))
     assert encoder.encode(["Who?"]).shape == (1, 384)
 
 
@@ -101,6 +102,14 @@ def test_an_encoder_whose_vectors_would_differ_is_left_to_torch(
     assert about is not None and not about["usable"]
     assert encoder._exported is None and not (folder_of(encoder.fingerprint) / MODEL).exists()
     np.testing.assert_allclose(encoder.encode(["Who?"]), with_torch(encoder, ["Who?"]), atol=1e-6)
+
+
+def test_without_the_libraries_the_model_is_not_even_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("graph.onnx_encoder.NEEDED", ("onnx", "no_such_library"))
+    encoder = SentenceEncoder(encoder_folder(MINILM))
+    encoder.prepare_for_questions()
+    assert "_model" not in encoder.__dict__ and not any(tmp_path.iterdir())
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

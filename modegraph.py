@@ -29,7 +29,9 @@ def main() -> None:
         os.environ.setdefault(variable, value)
 
     from graph.errors import UserError
+    from graph.quiet import quiet_bitsandbytes
 
+    quiet_bitsandbytes()
     try:
         build_app()()
     except UserError as problem:

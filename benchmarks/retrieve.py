@@ -15,16 +15,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks.report import Check, print_report, seconds_of
-from graph.arrays import Strings
+from graph.arrays import Manifest, Strings
 from graph.data import IndexData, block
 from graph.encoder import open_encoder, unit_rows
 from graph.index import EncoderSource, Index, open_index
 from graph.questions import read_questions
 from graph.retrieve import STRATEGIES, RetrieveSettings
 from graph.retrieve.query import Query
-from graph.retrieve.settings import Mode
 from graph.settings import IndexSettings
-from graph.types import Floats
+from graph.types import Floats, Mode
 
 DIMENSIONS = 384
 QUERIES = 200
@@ -101,7 +100,8 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
         summary_member_SX=empty,
         similarity_XX=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
     )
-    return Index(Path("invented"), IndexSettings(), data, EncoderSource("minilm", "", Path("invented"), open_encoder))
+    folder, manifest = Path("invented"), Manifest("invented", 1, {}, "", "", {})
+    return Index(folder, manifest, IndexSettings(), data, EncoderSource("minilm", "", folder, open_encoder))
 
 
 def column(prefix: str, count: int) -> Strings:

@@ -215,7 +215,8 @@ async def first_token_s(asked: Engine, body: dict[str, Any]) -> float:
 
 def has_text(chunk: dict[str, Any]) -> bool:
     """Whether a chunk of a stream has something to read."""
-    return any((choice.get("delta") or {}).get("content") for choice in chunk["choices"])
+    deltas = [choice.get("delta") or {} for choice in chunk["choices"]]
+    return any(delta.get("content") or delta.get("reasoning_content") for delta in deltas)
 
 
 async def run_all(asked: Engine, bodies: Sequence[dict[str, Any]], concurrent: int) -> float:

@@ -17,7 +17,8 @@ from itertools import zip_longest
 from data_synth.reasons import normalise_answer, plain, tfidf_cosines
 from data_synth.support import sentences_of
 from data_synth.types import Draft
-from graph.answer import check_citations, format_answer
+from graph.answer import format_answer
+from graph.citations import check_citations
 from graph.extract.support import words_of
 from graph.extract.units import split_units
 from graph.ids import content_id

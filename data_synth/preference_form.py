@@ -11,7 +11,8 @@ from data_synth.forms import Form
 from data_synth.reasons import normalise_answer
 from data_synth.separation import measure_separation
 from data_synth.types import PreferenceRow, plain_preference_to_json, preference_from_json, preference_to_json
-from graph.answer import check_citations, parse_answer
+from graph.answer import parse_answer
+from graph.citations import check_citations
 from graph.prompting import quote
 from graph.questions import SPLITS
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from data_synth.types import Draft, Dropped
-from graph.answer import REASON, answer_messages, check_citations, parse_answer
+from graph.answer import answer_messages, parse_answer
+from graph.citations import check_citations
 from graph.extract.units import Unit, split_units
+from graph.form import REASON
 from graph.prompting import fill, quote
 from graph.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message, Passage
 
@@ -147,8 +149,16 @@ def normalise_answer(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Foreign text fit to stand in a reasoning: one line, no control tokens, no bracketed numbers, no form markers."""
-    return check_citations(quote(text), 0).text.replace(REASON[:3], "").strip()
+    """Foreign text fit to stand in a reasoning: one line, no control tokens, no citations, no form markers.
+
+    >>> plain("[###9] of ##[9]#Tarn")
+    'of Tarn'
+    """
+    seen, text = "", quote(text)
+    while text != seen:
+        # What is taken out may bring together what stood around it.
+        seen, text = text, check_citations(text.replace(REASON[:3], ""), 0).text
+    return " ".join(text.split())
 
 
 def _sentences(passages: Sequence[Passage]) -> Iterator[Unit]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data_synth.types import Draft
-from graph.answer import check_citations
+from graph.citations import check_citations
 from graph.extract.names import find_names
 from graph.extract.support import words_of
 from graph.extract.units import split_units

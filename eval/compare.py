@@ -15,7 +15,8 @@ from eval.metrics import exact_match, read_choice, token_f1
 from eval.rows import HeldOutRow, unique_prompts
 from eval.score import score_pairs
 from eval.types import Comparison, PairScore, Policy, PolicyResult, ScoredAnswer
-from graph.answer import check_citations, parse_answer
+from graph.answer import parse_answer
+from graph.citations import check_citations
 from graph.console import track
 from graph.types import Completion, CompletionRequest, LanguageModel, OpenModel
 

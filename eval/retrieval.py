@@ -13,6 +13,7 @@ from typing import Any
 from eval.figures import draw_retrieval
 from eval.measures import differences_of
 from eval.metrics import all_gold_at, ndcg_at, recall_at, reciprocal_rank
+from eval.replays import replayed_calls, untimed_calls
 from eval.statistics import Interval
 from eval.tables import Table, figure, interval_text
 from eval.types import Measure
@@ -39,13 +40,18 @@ MEASURES: tuple[tuple[str, OfRanking], ...] = (
 
 @dataclass(frozen=True)
 class Ranking:
-    """One question's ranked sources; the seconds of its retrieval without the encoder and of the encoder alone; model tokens."""
+    """One question's ranked sources; the seconds of its retrieval without the encoder and of the encoder alone; model tokens.
+
+    `replayed` calls came from a ledger, with the tokens and the time of their making, but for the time of `untimed` ones, not known.
+    """
 
     question_id: str
     sources: tuple[str, ...]
     seconds: float
     encoder_seconds: float
     tokens: int
+    replayed: int = 0
+    untimed: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,8 +123,15 @@ def rank(question: Question, retrieve: Retrieve) -> Ranking:
     if trace.stopped:
         found = f"question {question.id!r}, mode {trace.mode}: stopped before it was done ({trace.stopped})"
         raise UserError(found, "a model that answers to the end", "run again: with --out, finished calls are kept")
-    tokens = trace.prompt_tokens + trace.completion_tokens
-    return Ranking(question.id, ranked_sources(evidence), trace.seconds, trace.encoder_seconds, tokens)
+    return Ranking(
+        question_id=question.id,
+        sources=ranked_sources(evidence),
+        seconds=trace.seconds,
+        encoder_seconds=trace.encoder_seconds,
+        tokens=trace.prompt_tokens + trace.completion_tokens,
+        replayed=trace.replayed_calls,
+        untimed=trace.untimed_calls,
+    )
 
 
 def ranked_sources(evidence: Evidence) -> tuple[str, ...]:
@@ -161,7 +174,15 @@ def retrieval_table(report: RetrievalReport) -> Table:
         f"the order of the {report.top_k} passages retrieved. Brackets: 95 % interval of a paired bootstrap over "
         "questions; * leaves out 0."
     )
+    note = " ".join(filter(None, [note, told_replays(report)]))
     return Table("Retrieval", header, tuple(rows), note)
+
+
+def told_replays(report: RetrievalReport) -> str:
+    """What the figures owe to a ledger; "" for nothing."""
+    ranked = [each for of_mode in report.rankings.values() for each in of_mode]
+    replayed, untimed = sum(each.replayed for each in ranked), sum(each.untimed for each in ranked)
+    return " ".join(filter(None, [replayed_calls(replayed), untimed_calls(untimed)]))
 
 
 def retrieval_json(report: RetrievalReport) -> dict[str, Any]:
@@ -171,6 +192,8 @@ def retrieval_json(report: RetrievalReport) -> dict[str, Any]:
         "skipped_without_gold": report.skipped,
         "top_k": report.top_k,
         "modes": {mode: {measure.name: measure.mean(mode) for measure in report.measures} for mode in report.rankings},
+        "replayed_calls": {mode: sum(each.replayed for each in ranked) for mode, ranked in report.rankings.items()},
+        "untimed_calls": {mode: sum(each.untimed for each in ranked) for mode, ranked in report.rankings.items()},
         "differences_from": next(iter(report.rankings)),
         f"{COMPARED} differences": {mode: asdict(interval) for mode, interval in report.differences.items()},
     }

@@ -1,38 +1,27 @@
 """One form of prompt and of answer for the whole suite: training, evaluation and serving all build it here.
 
-Form of the answer (GraphMPA, Appendix L): "###Reason: … ###Answer: …", with citations [n] of the numbered passages.
+Form of the answer (GraphMPA, Appendix L): "###Reason: … ###Answer: …", with citations [n] of the numbered passages; graph/form.py takes it
+apart.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from graph.form import ANSWER, REASON, split_form
 from graph.prompting import quote, read_prompt
 from graph.types import Excerpt, Message
 
-REASON, ANSWER = "###Reason:", "###Answer:"
 NOT_FOUND = "not in the documents"
 _NO_ANSWERS = frozenset({"", NOT_FOUND, "not found", "unknown", "n/a", "i don't know"})
-_FORM = re.compile(rf"^\s*{REASON}\s*(?P<reason>\S.*?)\s*{ANSWER}\s*(?P<answer>\S[^\n]*?)\s*$", re.DOTALL)
-_CITATION = re.compile(r"[^\S\n]?\[(\d{1,4})\]")
 
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """An answer taken apart; without the form, `reason` is empty and `answer` is the whole text."""
+    """An answer taken apart; without the form `answer` is the whole text. What the model thought before it is in neither."""
 
     reason: str
     answer: str
     well_formed: bool
-
-
-@dataclass(frozen=True)
-class CheckedText:
-    """A text whose citations all exist: `cited` in order of first use, `removed` are numbers that had no passage."""
-
-    text: str
-    cited: tuple[int, ...]
-    removed: tuple[int, ...]
 
 
 def answer_messages(question: str, excerpts: Sequence[Excerpt]) -> tuple[Message, ...]:
@@ -63,21 +52,17 @@ def format_answer(reason: str, answer: str) -> str:
 
 
 def parse_answer(text: str) -> ParsedAnswer:
-    """Take "###Reason: … ###Answer: …" apart; exactly one of each marker, both non-empty, counts as well formed."""
-    match = _FORM.match(text)
-    if match is None or text.count(REASON) != 1 or text.count(ANSWER) != 1:
-        tail = text.rpartition(ANSWER)[2] if ANSWER in text else text
-        return ParsedAnswer("", tail.strip(), well_formed=False)
-    return ParsedAnswer(match["reason"], match["answer"], well_formed=True)
+    """Take "###Reason: … ###Answer: …" apart, as the server shows it to clients, a thinking block before it left out.
 
-
-def check_citations(text: str, passages: int) -> CheckedText:
-    """Remove every citation [n] with n outside 1…passages, and report both kinds."""
-    numbers = [int(number) for number in _CITATION.findall(text)]
-    cited = tuple(dict.fromkeys(n for n in numbers if 1 <= n <= passages))
-    removed = tuple(dict.fromkeys(n for n in numbers if not 1 <= n <= passages))
-    clean = _CITATION.sub(lambda match: match[0] if 1 <= int(match[1]) <= passages else "", text)
-    return CheckedText(clean, cited, removed)
+    One of each marker, with a text behind each and an answer of one line, counts as well formed. Of a text that is cut before its
+    answer, the answer is empty; of one with several, it is the first.
+    """
+    parts = [part for part in split_form(text) if part.kind != "thinking"]
+    reason = "\n\n".join(part.text for part in parts if part.kind == "reason" and part.text)
+    answers = [part.text for kind in ("answer", "text") for part in parts if part.kind == kind]
+    answer = answers[0].strip() if answers else ""
+    in_form = [part.kind for part in parts] == ["reason", "answer"]
+    return ParsedAnswer(reason, answer, in_form and bool(reason and answer) and "\n" not in answer)
 
 
 def headed(excerpt: Excerpt) -> str:

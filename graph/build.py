@@ -8,14 +8,23 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from graph.arrays import MANIFEST, read_manifest, save_arrays
+from graph.arrays import save_arrays
 from graph.console import say
 from graph.data import IndexData
 from graph.errors import UserError
-from graph.lock import writer_lock
+from graph.lock import GiveUp, writer_lock
 from graph.model_summaries import WriteSummaries, write_summaries
 from graph.own_settings import keep_settings
-from graph.reading import Extractor, Split, imported_hashes, no_model, open_extractor, read_waiting, reading_facts
+from graph.reading import (
+    Extractor,
+    ReadingFacts,
+    Split,
+    imported_hashes,
+    no_model,
+    open_extractor,
+    read_waiting,
+    reading_facts,
+)
 from graph.seal import LEDGER, unsealed
 from graph.settings import IndexSettings
 from graph.split import split_passages
@@ -49,7 +58,7 @@ class BuildReport:
 
 
 def build_index(
-    folder: Path,
+    folder: Path | str,
     documents: Iterable[Document],
     settings: IndexSettings,
     open_encoder: OpenEncoder,
@@ -58,8 +67,9 @@ def build_index(
     """Add `documents` to the index in `folder` (made if absent): new ones are added, changed ones replaced, others left.
 
     Raises UserError, leaving the index as it was, when a document cannot be read, the settings, the encoder or the model
-    differ from the index's own, or another process is writing; and when a model stops answering: then `resume` goes on.
+    differ from the index's own; and when a model stops answering: then `resume` goes on.
     """
+    folder = Path(folder)
     made_here = _prepare_folder(folder)
     started = time.perf_counter()
     kept = False
@@ -67,7 +77,7 @@ def build_index(
         with open_for_writing(folder) as store:
             with store.transaction():
                 keep_settings(store, settings)
-                written, unchanged = _put_documents(store, documents, imported_hashes(settings))
+                counts = put_documents(store, documents, imported_hashes(settings))
                 tools = open_tools(folder, store, settings, open_encoder, open_model)
             kept = True
             read_done = time.perf_counter()
@@ -79,9 +89,16 @@ def build_index(
         elif made_here:
             shutil.rmtree(folder)
         raise
+    return report_of(data, facts, counts, (read_done - started, time.perf_counter() - read_done))
+
+
+def report_of(
+    data: IndexData, facts: ReadingFacts, counts: tuple[int, int], seconds: tuple[float, float]
+) -> BuildReport:
+    """The report of an index that was built: `counts` are documents written and unchanged, `seconds` of reading and of building."""
     return BuildReport(
-        written=written,
-        unchanged=unchanged,
+        written=counts[0],
+        unchanged=counts[1],
         documents=len(data.document_sources),
         passages=len(data.passage_ids),
         propositions=len(data.proposition_ids),
@@ -90,15 +107,15 @@ def build_index(
         quarantined=facts.quarantined,
         dropped=facts.dropped,
         read_by=facts.read_by,
-        read_seconds=read_done - started,
-        build_seconds=time.perf_counter() - read_done,
+        read_seconds=seconds[0],
+        build_seconds=seconds[1],
     )
 
 
 @contextmanager
-def open_for_writing(folder: Path) -> Iterator[Store]:
-    """The store of an index, alone: locked against other writers, and sealed again (graph/seal.py) when all went well."""
-    with writer_lock(folder), unsealed(folder), closing(Store(folder)) as store:
+def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[Store]:
+    """The store of an index, alone: in turn with other writers (graph/lock.py), and sealed again (graph/seal.py) when all went well."""
+    with writer_lock(folder, give_up), unsealed(folder), closing(Store(folder)) as store:
         yield store
 
 
@@ -142,14 +159,10 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
 
     encoder = tools.encoder
     data = derive_arrays(store, VectorBook(folder, store, encoder), encoder.count_tokens, settings, tools.write)
-    generation = read_manifest(folder)["generation"] + 1 if (folder / MANIFEST).exists() else 1
-    facts = {
-        "format": FORMAT,
-        "generation": generation,
-        "settings": settings.model_dump(),
-        "encoder": {"fingerprint": encoder.fingerprint},
-    }
-    save_arrays(folder, f"arrays-{generation:06d}", data, facts)
+    with store.transaction():
+        generation = store.next_generation()
+    facts = {"format": FORMAT, "settings": settings.model_dump(), "encoder": {"fingerprint": encoder.fingerprint}}
+    save_arrays(folder, generation, data, facts)
     with store.transaction():
         store.set_meta("encoder", encoder.fingerprint)
         store.drop_pending_vectors()
@@ -167,8 +180,8 @@ def check_encoder(expected: str | None, encoder: Encoder, folder: Path) -> None:
 
 
 def _prepare_folder(folder: Path) -> bool:
-    """Make the folder if absent (True); UserError when it holds anything but an index."""
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / FILE).exists())):
+    """Make the folder if absent (True); UserError when it holds anything but an index, or what is left of one: its ledger, its lock."""
+    if folder.exists() and (not folder.is_dir() or not ((folder / FILE).exists() or _only_ledger(folder))):
         raise UserError(
             f"{folder}: exists and is not an index", "a new or empty folder, or an index", "choose another --out"
         )
@@ -177,7 +190,11 @@ def _prepare_folder(folder: Path) -> bool:
     return made_here
 
 
-def _put_documents(store: Store, documents: Iterable[Document], read_from: Mapping[str, str]) -> tuple[int, int]:
+def _only_ledger(folder: Path) -> bool:
+    return all(file.name.startswith((LEDGER, "writer")) for file in folder.iterdir())
+
+
+def put_documents(store: Store, documents: Iterable[Document], read_from: Mapping[str, str]) -> tuple[int, int]:
     """Put all documents; (written, unchanged). The caller's transaction undoes all of it when one cannot be read."""
     written = unchanged = 0
     for document in documents:

@@ -33,6 +33,15 @@ SummaryModel = Annotated[
     str | None,
     typer.Option(metavar="SPEC", help="have this language model write the summaries of chunks and communities"),
 ]
+FileSeconds = Annotated[
+    float,
+    typer.Option(
+        min=0.1, help="longest that an HTML or PDF file of up to 1 MiB may take to read; more for larger ones"
+    ),
+]
+FileMemory = Annotated[
+    int, typer.Option("--file-memory-mb", min=64, help="most memory that an HTML or PDF file may take to read, in MiB")
+]
 MovedModel = Annotated[
     str | None, typer.Option("--extractor-model", metavar="SPEC", help="where the index's own model is to be found now")
 ]
@@ -58,6 +67,8 @@ def _add_index(app: typer.Typer, open_model: OpenModel) -> None:
         extractor_model: ExtractorModel = None,
         import_file: ImportFile = None,
         summary_model: SummaryModel = None,
+        file_seconds: FileSeconds = 4.5,
+        file_memory_mb: FileMemory = 512,
         config: Config = None,
         settings: Set = None,
         as_json: AsJson = False,
@@ -70,10 +81,12 @@ def _add_index(app: typer.Typer, open_model: OpenModel) -> None:
         from graph.build import build_index
         from graph.encoder import open_encoder, prepare_for_questions
         from graph.own_settings import settings_for
+        from graph.parse.types import Limits
         from graph.read import read_documents
 
+        limits = Limits(file_seconds, file_memory_mb)
         chosen = settings_for(out, config, settings or [], _model_flags(extractor_model, import_file, summary_model))
-        report = build_index(out, read_documents(src, say), chosen, open_encoder, open_model)
+        report = build_index(out, read_documents(src, say, limits), chosen, open_encoder, open_model)
         prepare_for_questions(chosen.encoder)
         if as_json:
             print_json({"index": str(out), **asdict(report)})
@@ -100,6 +113,8 @@ def plan_command(
     price_out: Annotated[
         float, typer.Option("--price-per-million-tokens-out", min=0, help="price of a million reply tokens")
     ] = 0.0,
+    file_seconds: FileSeconds = 4.5,
+    file_memory_mb: FileMemory = 512,
     config: Config = None,
     settings: Set = None,
     as_json: AsJson = False,
@@ -110,12 +125,14 @@ def plan_command(
     """
     from graph.encoder import open_encoder
     from graph.own_settings import settings_for
+    from graph.parse.types import Limits
     from graph.plan import Prices, plan_build
     from graph.read import read_documents
 
     chosen = settings_for(out, config, settings or [], _model_flags(extractor_model, import_file, summary_model))
     prices = Prices(price_in, price_out) if price_in or price_out else None
-    plan = plan_build(out, read_documents(src, say), chosen, open_encoder, prices)
+    documents = read_documents(src, say, Limits(file_seconds, file_memory_mb))
+    plan = plan_build(out, documents, chosen, open_encoder, prices)
     if as_json:
         print_json({"index": str(out), **asdict(plan)})
         return
@@ -138,7 +155,9 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
         print_json(asdict(status))
         return
     held = ", ".join(f"{count:,} {table}" for table, count in status.rows.items())
-    print(f"{index}: generation {status.generation}, encoder {status.encoder}, {status.disk_bytes / 1e6:,.1f} MB")
+    print(
+        f"{index}: generation {status.generation} ({status.identity[:8]}), encoder {status.encoder}, {status.disk_bytes / 1e6:,.1f} MB"
+    )
     print(held)
     _show_readers(status.read_by, status.quarantined, status.dropped)
     if status.unfinished:

@@ -1,5 +1,6 @@
 """From evidence to what a prompt quotes: numbered excerpts, best first, that a citation can be traced back from."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,11 +24,37 @@ def token_budget(max_tokens: int | None, count_tokens: Callable[[str], int]) -> 
 
 
 def build_context(evidence: Evidence, limit: int, budget: TokenBudget | None = None) -> tuple[Excerpt, ...]:
+    """The excerpts of a prompt, in the order in which it shows them. UserError when there are excerpts and none fits the budget."""
+    return arranged(rank_excerpts(evidence, limit, budget), evidence)
+
+
+def arranged(ranked: tuple[Excerpt, ...], evidence: Evidence) -> tuple[Excerpt, ...]:
+    """Best first, or, where there are findings beside passages, in the order of `both_ends`."""
+    return both_ends(ranked) if evidence.findings else ranked
+
+
+def fit_excerpts(ranked: tuple[Excerpt, ...], fits: Callable[[tuple[Excerpt, ...]], bool]) -> tuple[Excerpt, ...]:
+    """As many of the first excerpts as fit together; where not even the first does, the first that fits by itself; or none."""
+    count = most(len(ranked), lambda first: fits(ranked[:first]))
+    return ranked[:count] or next(((each,) for each in ranked[1:] if fits((each,))), ())
+
+
+def most(count: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to `count` that fits, where each smaller one does, too; 0 is not tried.
+
+    >>> most(5, lambda number: number <= 3)
+    3
+    """
+    if count == 0 or fits(count):
+        return count
+    return bisect_left(range(1, count), True, key=lambda number: not fits(number))
+
+
+def rank_excerpts(evidence: Evidence, limit: int, budget: TokenBudget | None = None) -> tuple[Excerpt, ...]:
     """The best excerpts, at most `limit`: passages and summaries by score; propositions for passages where a mode ranks them.
 
-    Findings come beside them, best first, and then the whole is put in the order of `both_ends`. With a budget, an excerpt
-    that is longer than the room left is passed over; those after it may still fit. UserError when there are excerpts and none
-    fits.
+    Findings come beside them, best first. With a budget, an excerpt that is longer than the room left is passed over; those after
+    it may still fit. UserError when there are excerpts and none fits.
     """
     ranked: list[tuple[float, Excerpt]] = [(found.score, _of_summary(found)) for found in evidence.summaries]
     if evidence.propositions:
@@ -38,8 +65,7 @@ def build_context(evidence: Evidence, limit: int, budget: TokenBudget | None = N
     ranked.sort(key=lambda pair: -pair[0])
     findings = sorted(evidence.findings, key=lambda finding: -finding.score)
     excerpts = (*map(_of_finding, findings), *(excerpt for _, excerpt in ranked))
-    kept = excerpts[: len(findings) + limit] if budget is None else _fill(excerpts, len(findings) + limit, budget)
-    return both_ends(kept) if findings else kept
+    return excerpts[: len(findings) + limit] if budget is None else _fill(excerpts, len(findings) + limit, budget)
 
 
 def both_ends(excerpts: tuple[Excerpt, ...]) -> tuple[Excerpt, ...]:

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from graph.errors import UserError
 from graph.onnx_encoder import OnnxEncoder, can_export, open_exported, read_about
+from graph.quiet import quiet_loading
 from graph.types import Encoder, Floats
 
 MINILM = "minilm"
@@ -30,6 +32,7 @@ class SentenceEncoder:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._loading = Lock()
 
     @cached_property
     def fingerprint(self) -> str:
@@ -43,12 +46,17 @@ class SentenceEncoder:
     def encode(self, texts: Sequence[str]) -> Floats:
         """N texts -> float32[N, D], each row of length 1; batches are sorted by length inside."""
         if not texts:
-            return np.zeros((0, int(self._model.get_embedding_dimension())), np.float32)
+            return np.zeros((0, int(self._loaded_model().get_embedding_dimension())), np.float32)
         if len(texts) <= FEW and self._exported is not None:
-            return unit_rows(self._exported.encode(texts))
-        vectors_ND = self._model.encode(
+            try:
+                return unit_rows(self._exported.encode(texts))
+            # What ONNX Runtime raises has no other base; torch gives the same vectors, and goes on doing so.
+            except Exception:  # noqa: BLE001
+                self._exported = None
+        model = self._loaded_model()
+        vectors_ND = model.encode(
             list(texts),
-            batch_size=BATCH_SIZES[self._model.device.type],
+            batch_size=BATCH_SIZES[model.device.type],
             show_progress_bar=False,
             convert_to_tensor=True,
         )
@@ -67,6 +75,11 @@ class SentenceEncoder:
 
         export_encoder(self._model, self._folder / TOKENIZER, self.fingerprint)
         self.__dict__.pop("_exported", None)
+
+    def _loaded_model(self) -> Any:
+        """The model; who comes while it is being loaded waits, and does not load it again (from Python 3.12 on it would)."""
+        with self._loading:
+            return self._model
 
     @cached_property
     def _exported(self) -> OnnxEncoder | None:
@@ -87,9 +100,8 @@ class SentenceEncoder:
     def _model(self) -> Any:
         import torch
         from sentence_transformers import SentenceTransformer
-        from transformers.utils import logging
 
-        logging.disable_progress_bar()
+        quiet_loading()
         try:
             model = SentenceTransformer(str(self._folder), device="cuda" if torch.cuda.is_available() else "cpu")
         except (OSError, ValueError) as problem:

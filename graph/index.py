@@ -3,6 +3,7 @@
 Nothing here is written to, so any number of threads may share one Index.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,14 +13,14 @@ from threading import Lock
 import numpy as np
 import scipy.sparse as sp
 
-from graph.arrays import MANIFEST, load_arrays, read_manifest
+from graph.arrays import MANIFEST, Manifest, load_arrays, read_manifest
 from graph.build import OpenEncoder, check_encoder
 from graph.communities import find_communities
 from graph.config import parse_settings
 from graph.data import IndexData
 from graph.encoder import open_encoder, unit_rows
 from graph.filters import Condition, allowed_documents
-from graph.restrict import restrict
+from graph.restrict import arrays_of, own_arrays, restrict
 from graph.settings import IndexSettings
 from graph.types import Encoder, Floats, Ints, Passage, Proposition, Span, Summary
 from graph.walk import Chain, bipartite_transition, make_chain, row_normalised
@@ -27,20 +28,21 @@ from graph.walk import Chain, bipartite_transition, make_chain, row_normalised
 MAX_CLIQUE_NAMES = 8
 LEIDEN_ITERATIONS = 2
 """Of communities that a reader finds for itself: a tenth of the time, .004 less modularity than to the end (8k passages)."""
-MAX_RESTRICTED = 8
-"""Filtered indexes that are kept, the oldest going first."""
+MOST_RESTRICTED_BYTES = 256 << 20
+"""Of filtered indexes that are kept, what they copied and computed; the one that was used longest ago goes first."""
 
 
 @dataclass(frozen=True)
 class Index:
-    """One generation of an index. Rows are those of `data` (see graph/data.py for the legend)."""
+    """One generation of an index, as `manifest` describes it. Rows are those of `data` (see graph/data.py for the legend)."""
 
     folder: Path
+    manifest: Manifest
     settings: IndexSettings
     data: IndexData
     encoder_source: "EncoderSource"
-    _restricted: "dict[tuple[Condition, ...], Index]" = field(
-        default_factory=dict, init=False, repr=False, compare=False
+    _restricted: "OrderedDict[tuple[Condition, ...], Index]" = field(
+        default_factory=OrderedDict, init=False, repr=False, compare=False
     )
     _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
@@ -55,17 +57,26 @@ class Index:
     def where(self, conditions: tuple[Condition, ...]) -> "Index":
         """The index of the documents that meet all conditions, and of nothing else; itself when there are none.
 
-        The last few such indexes are kept. UserError as in graph/filters.py.
+        Those used last are kept, as many as fit MOST_RESTRICTED_BYTES. UserError as in graph/filters.py.
         """
         if not conditions:
             return self
         with self._lock:
-            if conditions not in self._restricted:
-                allowed_U = allowed_documents(self.data, conditions)
-                self._restricted[conditions] = replace(self, data=restrict(self.data, allowed_U))
-                while len(self._restricted) > MAX_RESTRICTED:
-                    del self._restricted[next(iter(self._restricted))]
-            return self._restricted[conditions]
+            part = self._restricted.pop(conditions, None)
+            if part is None:
+                part = replace(self, data=restrict(self.data, allowed_documents(self.data, conditions)))
+            self._restricted[conditions] = part
+            held = {key: each.own_bytes(self.data) for key, each in self._restricted.items()}
+            for key in held:
+                if sum(held[each] for each in self._restricted) > MOST_RESTRICTED_BYTES:
+                    del self._restricted[key]
+            return part
+
+    def own_bytes(self, whole: IndexData) -> int:
+        """What this index, a part of `whole`, takes in memory beside it: copies, and what was computed from them."""
+        computed = [value for name, value in list(self.__dict__.items()) if name != "data"]
+        arrays = own_arrays(self.data, whole) + [array for value in computed for array in arrays_of(value)]
+        return sum(array.nbytes for array in arrays)
 
     def passage(self, row: int) -> Passage:
         """The passage in a row."""
@@ -210,14 +221,10 @@ class EncoderSource:
             return self._encoder
 
 
-def open_index(folder: Path, open_by_spec: OpenEncoder = open_encoder) -> Index:
+def open_index(folder: Path | str, open_by_spec: OpenEncoder = open_encoder) -> Index:
     """The current generation of the index in `folder`; UserError when there is none or a file of it is cut short."""
+    folder = Path(folder)
     manifest = read_manifest(folder)
-    settings = parse_settings(IndexSettings, manifest["settings"], str(folder / MANIFEST))
-    fingerprint = manifest["encoder"]["fingerprint"]
-    return Index(
-        folder,
-        settings,
-        load_arrays(folder, IndexData),
-        EncoderSource(settings.encoder, fingerprint, folder, open_by_spec),
-    )
+    settings = parse_settings(IndexSettings, manifest.settings, str(folder / MANIFEST))
+    encoder_source = EncoderSource(settings.encoder, manifest.encoder, folder, open_by_spec)
+    return Index(folder, manifest, settings, load_arrays(folder, IndexData, manifest), encoder_source)

@@ -27,11 +27,13 @@ UNFINISHED = "the last run did not finish"
 class IndexStatus:
     """How an index stands. `unfinished` is what a `resume` would still do, in words; `rows` counts every table.
 
-    `quarantined`, `dropped` and `read_by` are those of a BuildReport (graph/build.py).
+    `identity` is the manifest's (graph/arrays.py), "" without one; `quarantined`, `dropped` and `read_by` are those of a
+    BuildReport (graph/build.py).
     """
 
     folder: str
     generation: int
+    identity: str
     encoder: str
     rows: dict[str, int]
     disk_bytes: int
@@ -53,9 +55,10 @@ class Damage:
 
 
 def delete_documents(
-    folder: Path, sources: Sequence[str], open_encoder: OpenEncoder, open_model: OpenModel = no_model
+    folder: Path | str, sources: Sequence[str], open_encoder: OpenEncoder, open_model: OpenModel = no_model
 ) -> IndexData:
     """Remove documents by source, and everything that was read from them alone; UserError, changing nothing, if one is unknown."""
+    folder = Path(folder)
     settings = read_settings(folder)
     with open_for_writing(folder) as store:
         with store.transaction():
@@ -72,7 +75,7 @@ def delete_documents(
 
 
 def resume_build(
-    folder: Path,
+    folder: Path | str,
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
     settings: IndexSettings | None = None,
@@ -81,17 +84,17 @@ def resume_build(
 
     `settings` are the index's own, but for those that may change (graph/settings.py); None leaves them.
     """
-    return _go_on(folder, open_encoder, open_model, settings, quarantined=False)[1]
+    return _go_on(Path(folder), open_encoder, open_model, settings, quarantined=False)[1]
 
 
 def retry_failed(
-    folder: Path,
+    folder: Path | str,
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
     settings: IndexSettings | None = None,
 ) -> int:
     """Ask again for the passages in quarantine, and for no others; returns how many were asked for. `settings` as for resume."""
-    return _go_on(folder, open_encoder, open_model, settings, quarantined=True)[0]
+    return _go_on(Path(folder), open_encoder, open_model, settings, quarantined=True)[0]
 
 
 def _go_on(
@@ -111,8 +114,9 @@ def _go_on(
         return asked, finish_build(folder, store, tools, settings)
 
 
-def lost_passages(folder: Path) -> str:
+def lost_passages(folder: Path | str) -> str:
     """What to say when more passages are in quarantine than the settings allow; "" when not."""
+    folder = Path(folder)
     share = read_settings(folder).max_failed_share
     with closing(Store(folder, read_only=True)) as store:
         facts = reading_facts(store)
@@ -124,17 +128,20 @@ def lost_passages(folder: Path) -> str:
     )
 
 
-def index_status(folder: Path) -> IndexStatus:
+def index_status(folder: Path | str) -> IndexStatus:
     """How the index stands; reads only, also while a writer is at work."""
+    folder = Path(folder)
     settings = read_settings(folder)
     with closing(Store(folder, read_only=True)) as store:
         rows = {table: store.count(table) for table in COUNTED}
         facts = reading_facts(store)
         waiting, kept = len(store.sources_to_extract()), store.count("pending_vectors")
-    finished = (folder / MANIFEST).exists() and check_seal(folder, FILE) != "unfinished"
+    manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
+    finished = manifest is not None and check_seal(folder, FILE) != "unfinished"
     return IndexStatus(
         folder=str(folder),
-        generation=read_manifest(folder)["generation"] if (folder / MANIFEST).exists() else 0,
+        generation=manifest.generation if manifest is not None else 0,
+        identity=manifest.identity if manifest is not None else "",
         encoder=settings.encoder,
         rows=rows,
         disk_bytes=sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
@@ -147,23 +154,24 @@ def index_status(folder: Path) -> IndexStatus:
     )
 
 
-def verify_index(folder: Path) -> list[Damage]:
+def verify_index(folder: Path | str) -> list[Damage]:
     """Every file that is missing, cut short or has a changed byte; an empty list means that all is as it was written."""
+    folder = Path(folder)
     repair = f"modegraph repair {folder}"
     damage = _store_damage(folder)
     try:
         manifest = read_manifest(folder)
     except UserError as error:
         return [*damage, Damage(MANIFEST, str(error), repair)]
-    for name in files_of(IndexData, but=manifest["files"]):
-        damage.append(Damage(f"{manifest['arrays']}/{name}", "never written (an index of an earlier version)", repair))
-    for name, facts in manifest["files"].items():
-        file = folder / manifest["arrays"] / name
+    for name in files_of(IndexData, but=manifest.files):
+        damage.append(Damage(f"{manifest.arrays}/{name}", "never written (an index of an earlier version)", repair))
+    for name, facts in manifest.files.items():
+        file = folder / manifest.arrays / name
         size = file.stat().st_size if file.exists() else 0
         if size != facts["bytes"]:
-            damage.append(Damage(f"{manifest['arrays']}/{name}", f"{size:,} bytes of {facts['bytes']:,}", repair))
+            damage.append(Damage(f"{manifest.arrays}/{name}", f"{size:,} bytes of {facts['bytes']:,}", repair))
         elif checksum(file) != facts["checksum"]:
-            damage.append(Damage(f"{manifest['arrays']}/{name}", "a changed byte", repair))
+            damage.append(Damage(f"{manifest.arrays}/{name}", "a changed byte", repair))
     return damage
 
 
@@ -187,12 +195,13 @@ def _sealed_damage(folder: Path, file: str, repair: str) -> Damage | None:
     return Damage(file, problem, repair) if state == "damaged" else None
 
 
-def repair_index(folder: Path, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
+def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
     """Rebuild the arrays from index.sqlite when any of them is damaged; returns what was damaged.
 
     Vectors in files whose checksum still holds are kept, others are encoded again. A damaged call ledger is set aside; the next
     one takes over its sound calls. UserError when index.sqlite itself is damaged: nothing here can stand in for it.
     """
+    folder = Path(folder)
     damage = verify_index(folder)
     for found in damage:
         if found.repair == AGAIN:
@@ -222,12 +231,13 @@ def _keep_sound_vectors(folder: Path, store: Store, damaged: set[str]) -> None:
                     store.put_vectors([names[row] for row in range(len(names))], values)
 
 
-def compact_index(folder: Path) -> int:
+def compact_index(folder: Path | str) -> int:
     """Give back the space of deleted rows and of the previous generation; returns the bytes freed."""
+    folder = Path(folder)
     before = index_status(folder).disk_bytes
     with open_for_writing(folder) as store:
         store.vacuum()
-        current = read_manifest(folder)["arrays"]
+        current = read_manifest(folder).arrays
         for old in folder.glob("arrays-*"):
             if old.name != current:
                 shutil.rmtree(old)

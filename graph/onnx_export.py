@@ -58,7 +58,7 @@ def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint
         return
     say("preparing the encoder for questions (once, ten seconds)")
     try:
-        usable = written(model, tokenizer_file, scratch) and same_vectors(model, scratch)
+        usable = can_be_used(model, tokenizer_file, scratch)
         size = (scratch / MODEL).stat().st_size if usable else 0
         write_json(scratch / ABOUT, {"format": FORMAT, "usable": usable, "model_bytes": size})
         if not usable:
@@ -66,12 +66,26 @@ def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint
             say("it cannot be exported with equal vectors: torch encodes its questions")
         rmtree(target, ignore_errors=True)
         scratch.rename(target)
+    except OSError:  # The disk is full, or another process has put its own export there.
+        return
     finally:
         rmtree(scratch, ignore_errors=True)
 
 
-def written(model: SentenceTransformer, tokenizer_file: Path, folder: Path) -> bool:
-    """Whether torch could export the model into `folder`, its tokenizer beside it."""
+def can_be_used(model: SentenceTransformer, tokenizer_file: Path, folder: Path) -> bool:
+    """Write the export into `folder`; whether that went well, and it gives the vectors that the model's own `encode` does."""
+    try:
+        write_export(model, tokenizer_file, folder)
+        return same_vectors(model, folder)
+    except OSError:
+        raise
+    # What torch's exporter, the tokenizer and ONNX Runtime raise has no other base; without the export all goes on as before.
+    except Exception:  # noqa: BLE001
+        return False
+
+
+def write_export(model: SentenceTransformer, tokenizer_file: Path, folder: Path) -> None:
+    """Have torch write the model into `folder`, its tokenizer beside it."""
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
     tokenizer.no_padding()
     tokenizer.enable_truncation(model.max_seq_length)
@@ -79,22 +93,18 @@ def written(model: SentenceTransformer, tokenizer_file: Path, folder: Path) -> b
     one = OfOneText(model).eval()
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     width = torch.export.Dim("width", min=2, max=model.max_seq_length)
-    try:
-        with warnings.catch_warnings(), torch.inference_mode():
-            warnings.simplefilter("ignore")
-            torch.onnx.export(
-                one,
-                (one.features[INPUT],),
-                folder / MODEL,
-                input_names=[INPUT],
-                output_names=[OUTPUT],
-                dynamic_shapes={INPUT: {1: width}},
-                external_data=False,
-                verbose=False,
-            )
-    except (torch.onnx.OnnxExporterError, RuntimeError, ValueError, TypeError, KeyError):
-        return False
-    return True
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            one,
+            (one.features[INPUT],),
+            folder / MODEL,
+            input_names=[INPUT],
+            output_names=[OUTPUT],
+            dynamic_shapes={INPUT: {1: width}},
+            external_data=False,
+            verbose=False,
+        )
 
 
 def same_vectors(model: SentenceTransformer, folder: Path) -> bool:

@@ -67,13 +67,14 @@ class BuildPlan:
 
 
 def plan_build(
-    folder: Path,
+    folder: Path | str,
     documents: Iterable[Document],
     settings: IndexSettings,
     open_encoder: OpenEncoder,
     prices: Prices | None = None,
 ) -> BuildPlan:
     """What `build_index` with the same arguments would do to `folder`, an index or nothing yet."""
+    folder = Path(folder)
     encoder = open_encoder(settings.encoder)
     rows = load_extraction(Path(settings.import_file)) if settings.extractor == "import" else {}
     split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)

@@ -40,8 +40,9 @@ class Question:
     options: Mapping[str, str] | None = None
 
 
-def read_questions(file: Path) -> list[Question]:
+def read_questions(file: Path | str) -> list[Question]:
     """All questions of a JSONL file, in order; UserError with the line number for a missing or ill-typed field."""
+    file = Path(file)
     questions = [parse_question(row, f"{file} line {line}") for line, row in read_jsonl(file)]
     if not questions:
         raise UserError(f"{file}: no questions", "one JSON object a line", "give a questions file")

@@ -1,7 +1,7 @@
 """The first step of the road: a folder of .txt/.md/.html/.pdf files, one such file, or a .jsonl, to documents.
 
 Text is kept as it stands in .txt and .md files, so that offsets slice the file itself; of .html and .pdf the visible text
-is kept. Nothing here is skipped silently: what is no document is reported through `note`.
+is kept, read in a process of its own (graph/parse/). Nothing here is skipped silently: what is no document is reported through `note`.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,26 +10,35 @@ from typing import Any
 
 from graph.errors import UserError
 from graph.jsonl import read_jsonl
+from graph.parse.plain import decode_text, title_of
+from graph.parse.types import Limits
+from graph.parse.worker import ParseWorker
 from graph.types import Document
 
-SUFFIXES = (".txt", ".md", ".html", ".htm", ".pdf")
-MAX_TITLE_CHARS = 120
+PLAIN = (".txt", ".md")
+SUFFIXES = (*PLAIN, ".html", ".htm", ".pdf")
 Note = Callable[[str], None]
 
 
-def read_documents(source: Path, note: Note) -> Iterator[Document]:
+def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008
     """Yield every document of `source`, in order of name or row; `note` gets a line for each file or row passed over.
 
     Raises UserError naming file (and line), what is wrong, and the remedy.
     """
+    source = Path(source)
+    with ParseWorker(limits) as worker:
+        yield from _read_documents(source, note, worker)
+
+
+def _read_documents(source: Path, note: Note, worker: ParseWorker) -> Iterator[Document]:
     if not source.exists():
         raise UserError(f"{source}: no such file or folder", "documents to index", "check the path")
     if source.is_dir():
-        documents = _read_folder(source, note)
+        documents = _read_folder(source, note, worker)
     elif source.suffix == ".jsonl":
         documents = _read_rows(source)
     else:
-        documents = iter([read_file(source, source.name)])
+        documents = iter([_read_file(source, source.name, worker)])
     found = False
     for document in documents:
         if not document.text.strip():
@@ -41,7 +50,7 @@ def read_documents(source: Path, note: Note) -> Iterator[Document]:
         raise UserError(f"{source}: no documents", f"files ending in {', '.join(SUFFIXES)} or a .jsonl", "add some")
 
 
-def _read_folder(folder: Path, note: Note) -> Iterator[Document]:
+def _read_folder(folder: Path, note: Note, worker: ParseWorker) -> Iterator[Document]:
     root = folder.resolve()
     for file in sorted(folder.rglob("*")):
         name = file.relative_to(folder).as_posix()
@@ -52,7 +61,7 @@ def _read_folder(folder: Path, note: Note) -> Iterator[Document]:
         elif not file.resolve().is_relative_to(root):
             note(f"{name}: passed over, a link that leads out of {folder}")
         else:
-            yield read_file(file, name)
+            yield _read_file(file, name, worker)
 
 
 def _read_rows(file: Path) -> Iterator[Document]:
@@ -89,89 +98,26 @@ def _metadata(found: object, where: str) -> dict[str, Any]:
     return found
 
 
-def read_file(file: Path, name: str) -> Document:
-    """One file as a document called `name`; UserError if it cannot be read as what its ending says."""
-    suffix = file.suffix.lower()
+def _read_file(file: Path, name: str, worker: ParseWorker) -> Document:
+    try:
+        data = file.read_bytes()
+    except OSError as problem:
+        raise UserError(
+            f"{file}: cannot be read ({problem.strerror})", "a readable file", "mend or remove it"
+        ) from None
+    return read_bytes(data, name, str(file), worker)
+
+
+def read_bytes(data: bytes, name: str, told_as: str, worker: ParseWorker) -> Document:
+    """The bytes of a file as a document called `name`; UserError naming `told_as` if they are not what its ending says."""
+    path = Path(name)
+    suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise UserError(f"{file}: ending {suffix!r}", f"one of {', '.join(SUFFIXES)}, .jsonl", "convert or rename it")
-    if suffix == ".pdf":
-        return _read_pdf(file, name)
-    text = decode_text(file)
-    if suffix in (".html", ".htm"):
-        return _read_html(text, file, name)
-    return Document(name, title_of(text, file.stem), text)
-
-
-def decode_text(file: Path) -> str:
-    """The UTF-8 text of a file (a byte-order mark is dropped); UserError for other encodings and for binary files."""
-    data = file.read_bytes()
-    if b"\0" in data:
         raise UserError(
-            f"{file}: byte 0x00 at offset {data.index(0):,} (a binary file)", "UTF-8 text", "convert or remove the file"
+            f"{told_as}: ending {suffix!r}", f"one of {', '.join(SUFFIXES)}, .jsonl", "convert or rename it"
         )
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        raise UserError(
-            f"{file}: byte {data[problem.start]:#04x} at offset {problem.start:,} is not UTF-8",
-            "UTF-8 text",
-            f"convert it, for example: iconv -f latin1 -t utf-8 {file}",
-        ) from None
-
-
-def title_of(text: str, otherwise: str) -> str:
-    """A first-line Markdown heading, or a short first line above an empty one; else `otherwise`.
-
-    >>> title_of("# The Lantern\\nA ferry.", "lantern"), title_of("Tides\\n\\nHigh at noon.", "t"), title_of("A ferry.", "f")
-    ('The Lantern', 'Tides', 'f')
-    """
-    lines = text.lstrip("\n\r").splitlines()
-    if not lines:
-        return otherwise
-    first = lines[0].strip()
-    if first.startswith("#") and first.strip("# "):
-        return first.strip("# ")
-    stands_alone = len(lines) > 1 and not lines[1].strip()
-    return first if stands_alone and 0 < len(first) <= MAX_TITLE_CHARS else otherwise
-
-
-def _read_html(markup: str, file: Path, name: str) -> Document:
-    from bs4 import BeautifulSoup
-
-    page = BeautifulSoup(markup, "html.parser")
-    heading = page.find("title") or page.find("h1")
-    title = " ".join(heading.get_text(" ").split()) if heading else ""
-    for unseen in page.find_all(["head", "script", "style", "noscript", "template"]):
-        unseen.decompose()
-    for row in page.find_all("tr"):
-        cells = [" ".join(cell.get_text(" ").split()) for cell in row.find_all(["th", "td"])]
-        row.replace_with("| " + " | ".join(cells) + " |\n")
-    for line_break in page.find_all("br"):
-        line_break.replace_with("\n")
-    for block in page.find_all(
-        ["p", "div", "section", "article", "li", "table", "ul", "ol", *(f"h{n}" for n in range(1, 7))]
-    ):
-        block.append("\n\n" if block.name != "li" else "\n")
-    lines = [" ".join(line.split()) for line in page.get_text().splitlines()]
-    text = "\n".join(line for line, before in zip(lines, ["", *lines], strict=False) if line or before).strip()
-    return Document(name, title or file.stem, text)
-
-
-def _read_pdf(file: Path, name: str) -> Document:
-    from pypdf import PdfReader
-    from pypdf.errors import PyPdfError
-
-    try:
-        reader = PdfReader(file)
-        pages = [page.extract_text() for page in reader.pages]
-        title = str(reader.metadata.title or "") if reader.metadata else ""
-    except (PyPdfError, ValueError, KeyError, OSError) as problem:
-        raise UserError(
-            f"{file}: not a readable PDF ({problem})", "an unencrypted PDF", "repair or remove it"
-        ) from None
-    text = "\n\n".join(page.strip() for page in pages if page.strip())
-    if not text:
-        raise UserError(
-            f"{file}: {len(pages)} pages without text", "a PDF with a text layer", "run OCR on it or remove it"
-        )
-    return Document(name, title.strip() or title_of(text, file.stem), text)
+    if suffix in PLAIN:
+        text = decode_text(data, told_as)
+        return Document(name, title_of(text) or path.stem, text)
+    parsed = worker.parse(data, suffix, told_as)
+    return Document(name, parsed.title or path.stem, parsed.text)

@@ -57,8 +57,9 @@ CREATE TABLE pending_vectors (id TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT
 """
 
 
-def read_settings(folder: Path) -> IndexSettings:
+def read_settings(folder: Path | str) -> IndexSettings:
     """The settings an index was made with; UserError when `folder` holds none."""
+    folder = Path(folder)
     if not (folder / FILE).is_file():
         raise UserError(f"{folder}: no {FILE}", "an index", f"make one with: modegraph index SRC --out {folder}")
     with closing(sqlite3.connect(f"file:{quote(str(folder / FILE))}?mode=ro", uri=True)) as connection:
@@ -132,7 +133,7 @@ class Store:
         yield from self._connection.execute(query, parameters)
 
     def get_meta(self, key: str) -> str | None:
-        """A value of the index itself ("settings", "encoder"), or None."""
+        """A value of the index itself ("settings", "encoder", "generation"), or None."""
         row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
@@ -142,6 +143,12 @@ class Store:
         self._connection.execute(
             "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, text)
         )
+
+    def next_generation(self) -> int:
+        """The number of the generation that is about to be written: one more than at the last call, from 1."""
+        number = 1 + int(self.get_meta("generation") or 0)
+        self.set_meta("generation", str(number))
+        return number
 
     def put_document(self, document: Document, read_from: str = "") -> bool:
         """Add or replace a document, to be extracted; False when the very same one is there already.

@@ -14,6 +14,25 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
+Mode = Literal[
+    "dense",
+    "lexical",
+    "hybrid",
+    "naive",
+    "hierarchy",
+    "walk",
+    "paths",
+    "local",
+    "global",
+    "statements",
+    "topics",
+    "plan",
+    "auto",
+]
+"""How evidence is looked for (graph/retrieve/)."""
+DEFAULT_MODE: Mode = "walk"
+"""Wherever a user asks and does not say how: command line, server, MCP, Python."""
+
 Encode = Callable[[Sequence[str]], Floats]
 """Texts to unit vectors: N texts -> float32[N, D]."""
 
@@ -96,7 +115,11 @@ class Scored(Generic[T]):
 
 @dataclass(frozen=True)
 class Trace:
-    """What a retrieval did and what it cost. Seconds exclude the encoder, which has its own figure."""
+    """What a retrieval did and what it cost. Seconds exclude the encoder, which has its own figure.
+
+    Of `model_calls`, `replayed_calls` were answered from a ledger: they count with the tokens and the time that they took when they
+    were made, but for `untimed_calls`, whose time is not known.
+    """
 
     mode: str
     steps: tuple[str, ...] = ()
@@ -106,6 +129,8 @@ class Trace:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     model_seconds: float = 0.0
+    replayed_calls: int = 0
+    untimed_calls: int = 0
     stopped: str = ""
     """Why the retrieval ended before it was done, in words; what it had found until then is in the evidence."""
 
@@ -178,25 +203,39 @@ FinishReason = Literal["stop", "length", "refused"]
 
 
 @dataclass(frozen=True)
+class Replay:
+    """That a completion is of an earlier call. `seconds` are what this call, made now, would add to the time of those asked with it;
+    None where its time was not kept.
+    """
+
+    seconds: float | None
+
+
+@dataclass(frozen=True)
 class Completion:
-    """What came back. Of a refused request, `text` is the server's reason."""
+    """What came back. Of a refused request, `text` is the server's reason; `replay` is set by a ledger that kept the call."""
 
     text: str
     finish_reason: FinishReason
     prompt_tokens: int
     completion_tokens: int
+    replay: Replay | None = field(default=None, compare=False)
 
 
 class LanguageModel(Protocol):
     """A chat model behind any engine.
 
     `complete` answers in the order asked, a refused request among others too, and raises UserError when it cannot go on.
+    `window` is how many tokens a prompt and its answer may have together, None where the engine does not tell. `prompt_tokens` counts
+    a chat as the model reads it; where that cannot be known it estimates, rather too high.
     """
 
     @property
     def name(self) -> str: ...
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]: ...
     def count_tokens(self, text: str) -> int: ...
+    def window(self) -> int | None: ...
+    def prompt_tokens(self, messages: Sequence[Message]) -> int: ...
 
 
 class OpenModel(Protocol):

@@ -5,6 +5,7 @@ A transition matrix T has T[i, j] = probability of stepping from i to j; its row
 without neighbours, or without an attractive one) goes back to the restart distribution, so that walks stay stochastic.
 """
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,8 +15,12 @@ import scipy.sparse as sp
 
 from graph.types import Floats, Ints
 
-TOLERANCE = 1e-6
-MAX_STEPS = 200
+TOLERANCE = 5e-6
+"""How far from its stationary distribution a walk may end, in sum over the vertices. Float32 adds up to 3e-7 ÷ (1 − damping)."""
+MOST_DAMPING = 0.99
+"""The most that settings may ask for: 1,745 steps at most, and 3e-5 of rounding."""
+ROUNDING = 1e-6
+"""Less than this of a probability is rounding."""
 STEPS_BETWEEN_CHECKS = 5
 COLUMNS_AT_ONCE = 32
 
@@ -53,7 +58,7 @@ def apply_structural(incidence_NB: sp.csr_array, mass_NQ: Floats) -> Floats:
     forth, back = row_normalised(incidence_NB), row_normalised(sp.csr_array(incidence_NB.T))
     stay_N = np.asarray(forth.multiply(sp.csr_array(back.T)).sum(axis=1), np.float32).ravel()
     leaves_N = 1 - stay_N
-    moves_N = leaves_N > TOLERANCE
+    moves_N = leaves_N > ROUNDING
     scaled_NQ = np.where(moves_N[:, None], mass_NQ / np.where(moves_N, leaves_N, 1)[:, None], 0).astype(np.float32)
     arrived_NQ = back.T @ (forth.T @ scaled_NQ)
     return np.asarray(arrived_NQ - stay_N[:, None] * scaled_NQ, np.float32)
@@ -95,6 +100,7 @@ def query_aware_walks(
     Column q equals `personalised_pagerank(query_aware_transition(structural_NN, attraction_NQ[:, q], λ), restart_NQ[:, q])`, but
     no query's matrix is formed: with P the pattern of T_s, T_nᵀ x = c̃ ∘ Pᵀ(x / P c̃), so that a step costs two products for all.
     """
+    _check_damping(damping)
     pattern_NN = sp.csr_array(
         (np.ones_like(structural_NN.data), structural_NN.indices, structural_NN.indptr), structural_NN.shape
     )
@@ -103,12 +109,12 @@ def query_aware_walks(
     share_NQ = np.divide(1, reached_NQ, out=np.zeros_like(reached_NQ), where=reached_NQ > 0)
     restart_NQ = (restart_NQ / restart_NQ.sum(axis=0)).astype(np.float32)
     mass_NQ = restart_NQ
-    for _ in range(MAX_STEPS):
+    for _ in range(most_steps(damping, tolerance)):
         stepped_NQ = structure_weight * (pull_NN @ mass_NQ)
         stepped_NQ += (1 - structure_weight) * attraction_NQ * (back_NN @ (mass_NQ * share_NQ))
         stepped_NQ *= damping
         stepped_NQ += (1 - stepped_NQ.sum(axis=0)) * restart_NQ
-        settled = np.abs(stepped_NQ - mass_NQ).sum(axis=0).max(initial=0) < tolerance
+        settled = np.abs(stepped_NQ - mass_NQ).sum(axis=0).max(initial=0) < last_change(damping, tolerance)
         mass_NQ = stepped_NQ
         if settled:
             break
@@ -138,9 +144,11 @@ def personalised_pagerank(
     """The stationary distribution of each column's walk: float32[V, Q], columns sum to 1.
 
     `walk` is a chain or its transition matrix; `damping` is the probability of walking on; with 1 − damping the walk starts
-    again from its column of `restart_VQ` (≥ 0, not all 0; scaled to sum 1 here). Power iteration until no column changes by
-    more than `tolerance` in sum. Many columns are walked together, in blocks that share out the processor's cores.
+    again from its column of `restart_VQ` (≥ 0, not all 0; scaled to sum 1 here). Power iteration until every column is within
+    `tolerance` of its stationary distribution, in sum, but for the rounding of float32 (TOLERANCE). Many columns are walked
+    together, in blocks that share out the processor's cores. ValueError for a damping with which it would never settle.
     """
+    _check_damping(damping)
     if restart_VQ.ndim != 2 or (restart_VQ < 0).any() or (restart_VQ.sum(axis=0) <= 0).any():
         raise ValueError("restart must be [V, Q], not negative, with some mass in every column")
     chain = walk if isinstance(walk, Chain) else make_chain(walk)
@@ -155,20 +163,41 @@ def personalised_pagerank(
 
 def _iterate(chain: Chain, restart: Floats, damping: float, tolerance: float) -> Floats:
     """Power iteration of one column [V] or of many [V, Q]."""
-    leaking = np.flatnonzero(chain.missing_V > TOLERANCE)
+    leaking = np.flatnonzero(chain.missing_V > ROUNDING)
     missing = np.float32(damping) * chain.missing_V[leaking]
     starting = np.flatnonzero(restart.reshape(len(restart), -1).any(axis=1))
     starts, rate = restart[starting], np.float32(damping)
     mass = restart
-    for count in range(1, MAX_STEPS + 1):
+    enough = last_change(damping, tolerance)
+    for count in range(1, most_steps(damping, tolerance) + 1):
         stepped = chain.pull_VV @ mass
         stepped *= rate
         stepped[starting] += (missing @ mass[leaking] + (1 - rate)) * starts
-        settled = count % STEPS_BETWEEN_CHECKS == 0 and np.abs(stepped - mass).sum(axis=0).max() < tolerance
+        settled = count % STEPS_BETWEEN_CHECKS == 0 and np.abs(stepped - mass).sum(axis=0).max() < enough
         mass = stepped
         if settled:
             break
     return np.asarray(mass / mass.sum(axis=0), np.float32)
+
+
+def most_steps(damping: float, tolerance: float) -> int:
+    """Steps after which the change is below `last_change` whatever the graph: it is 2 at most at first, and each step leaves `damping` of it.
+
+    >>> most_steps(0.85, 5e-6), most_steps(0.99, 5e-6), most_steps(0.0, 5e-6)
+    (95, 1745, 5)
+    """
+    steps = math.log(last_change(damping, tolerance) / 2) / math.log(damping) if damping > 0 else 1
+    return STEPS_BETWEEN_CHECKS * (1 + max(0, math.floor(steps / STEPS_BETWEEN_CHECKS)))
+
+
+def last_change(damping: float, tolerance: float) -> float:
+    """The change in a step after which a walk is within `tolerance`: what is still to come is change × (d + d² + …)."""
+    return tolerance * (1 - damping) / damping if damping > 0 else math.inf
+
+
+def _check_damping(damping: float) -> None:
+    if not 0 <= damping < 1:
+        raise ValueError(f"damping {damping}: a walk that settles has one from 0 to below 1")
 
 
 def restart_at(rows: Ints, vertices: int) -> Floats:

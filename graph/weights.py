@@ -6,20 +6,27 @@ from pathlib import Path
 
 ADAPTER_CONFIG = "adapter_config.json"
 CHUNK_BYTES = 1 << 22
+WEIGHTS = ("*.safetensors", "config.json")
+SPEECH = ("tokenizer*", "*token*.json", "vocab.*", "merges.txt", "*.model", "chat_template*", "generation_config.json")
+"""The files that decide what text the weights are given, and where theirs ends."""
 TOLD = 12
 """Hexadecimal digits of a fingerprint that are shown: 48 bits."""
 
 
 def model_name(target: str) -> str:
-    """A model's folder as `name#fingerprint`, without the path to it; a hub name as it stands."""
+    """A model's folder as `name#fingerprint` of its weights, tokenizer and chat template, without the path to it; a hub name as it stands."""
     folder = Path(target).expanduser()
-    return f"{folder.resolve().name}#{weights_fingerprint(folder)}" if folder.is_dir() else target
+    return f"{folder.resolve().name}#{_fingerprint(folder, WEIGHTS + SPEECH)}" if folder.is_dir() else target
 
 
 def weights_fingerprint(folder: Path) -> str:
     """Hash of all weights (*.safetensors) and the config in a model's or adapter's folder; an adapter's covers its base."""
+    return _fingerprint(folder, WEIGHTS)
+
+
+def _fingerprint(folder: Path, patterns: tuple[str, ...]) -> str:
     digest = blake2b(digest_size=16)
-    for file in sorted([*folder.glob("*.safetensors"), *folder.glob("config.json")]):
+    for file in sorted({file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}):
         digest.update(file.name.encode())
         with file.open("rb") as data:
             while chunk := data.read(CHUNK_BYTES):

@@ -7,11 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graph.answer import NOT_FOUND, answer_messages, check_citations, parse_answer
-from graph.context import build_context, token_budget
+from graph.answer import NOT_FOUND, parse_answer
+from graph.citations import check_citations
+from graph.context import rank_excerpts, token_budget
 from graph.errors import UserError
 from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.caller import spent_on
 from graph.types import Completion, CompletionRequest, Evidence, Excerpt, FinishReason, LanguageModel, Trace
+from serve.talk.prompt import Prompt, fitted, prompt_of
+from serve.too_long import is_too_long
 from serve.types import Cost
 
 if TYPE_CHECKING:
@@ -22,7 +26,8 @@ if TYPE_CHECKING:
 class Answer:
     """One answer and what it rests on. `citations` maps each number that the text cites to its excerpt.
 
-    `removed` are cited numbers that no excerpt had; their brackets are gone from the text. `finish_reason` is "length"
+    `removed` are cited numbers that no excerpt had; their brackets are gone from the text. `left_out` excerpts did not fit the model's
+    window. `finish_reason` is "length"
     when the model was cut at the token limit. `retrieval` is what finding the evidence cost, `writing` the answer from it.
     """
 
@@ -33,6 +38,7 @@ class Answer:
     finish_reason: FinishReason
     citations: Mapping[int, Excerpt]
     removed: tuple[int, ...]
+    left_out: int
     evidence: Evidence
     model: str
     retrieval: Cost
@@ -52,46 +58,65 @@ def answer_from(
 ) -> Answer:
     """Answer the query of `evidence` from its best `top_k` excerpts, together at most `max_context_tokens` of the model long."""
     started = time.perf_counter()
-    excerpts = build_context(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
-    made = ask_model(model, evidence.query, excerpts, max_answer_tokens)
-    return cite(evidence, excerpts, made, model.name, time.perf_counter() - started)
+    ranked = rank_excerpts(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
+    prompt, answer_tokens = fitted(prompt_of(evidence, ranked), model, max_answer_tokens)
+    prompt, made = ask_model(model, prompt, answer_tokens)
+    return cite(evidence, prompt.excerpts, made, model.name, time.perf_counter() - started, prompt.left_out)
 
 
-def ask_model(model: LanguageModel, question: str, excerpts: Sequence[Excerpt], max_answer_tokens: int) -> Completion:
+def ask_model(model: LanguageModel, prompt: Prompt, max_answer_tokens: int) -> tuple[Prompt, Completion]:
     """The model's text over the numbered excerpts; with none of them, "not in the documents" without a call.
 
-    UserError when the model's server refuses the request.
+    Where its server finds the prompt too long it is asked again with half of them. UserError when it refuses the request all the
+    same.
     """
-    if not excerpts:
-        return Completion(NOT_FOUND, "stop", prompt_tokens=0, completion_tokens=0)
-    made = model.complete([CompletionRequest(answer_messages(question, excerpts), max_answer_tokens)])[0]
-    if made.finish_reason == "refused":
-        raise UserError(
-            f"{model.name}: {made.text}", "a request that the server takes", "give fewer passages (--top-k)"
-        )
-    return made
+    if not prompt.ranked:
+        return prompt, Completion(NOT_FOUND, "stop", prompt_tokens=0, completion_tokens=0)
+    made = model.complete([CompletionRequest(tuple(prompt.messages()), max_answer_tokens)])[0]
+    if made.finish_reason != "refused":
+        return prompt, made
+    less = prompt.halved() if is_too_long(made.text) else None
+    if less is None:
+        remedy = "ask a shorter question, or use another model"
+        raise UserError(f"{model.name}: {made.text}", "a request that the server takes", remedy)
+    return ask_model(model, less, max_answer_tokens)
 
 
-def cite(evidence: Evidence, excerpts: Sequence[Excerpt], made: Completion, model: str, seconds: float) -> Answer:
-    """Take a completion, made in `seconds`, apart; a citation survives only if its number is an excerpt's."""
-    checked = check_citations(made.text, len(excerpts))
-    parsed = parse_answer(checked.text)
+def cite(
+    evidence: Evidence, excerpts: Sequence[Excerpt], made: Completion, model: str, seconds: float, left_out: int
+) -> Answer:
+    """Take a completion, made in `seconds`, apart; in either part a citation survives only if its number is an excerpt's."""
+    parsed = parse_answer(made.text)
+    reason, answer = (check_citations(part, len(excerpts)) for part in (parsed.reason, parsed.answer))
     return Answer(
         question=evidence.query,
-        reason=parsed.reason,
-        answer=parsed.answer,
+        reason=reason.text,
+        answer=answer.text,
         well_formed=parsed.well_formed,
         finish_reason=made.finish_reason,
-        citations={number: excerpts[number - 1] for number in checked.cited},
-        removed=checked.removed,
+        citations={number: excerpts[number - 1] for number in (*reason.cited, *answer.cited)},
+        removed=tuple(dict.fromkeys((*reason.removed, *answer.removed))),
+        left_out=left_out,
         evidence=evidence,
         model=model,
         retrieval=retrieval_cost(evidence.trace),
-        writing=Cost(int(bool(excerpts)), made.prompt_tokens, made.completion_tokens, seconds),
+        writing=writing_cost(made if excerpts else None, seconds),
     )
 
 
 def retrieval_cost(trace: Trace) -> Cost:
     """What a retrieval cost, its encoder included."""
-    seconds = trace.seconds + trace.encoder_seconds
-    return Cost(trace.model_calls, trace.prompt_tokens, trace.completion_tokens, seconds)
+    return Cost(
+        calls=trace.model_calls,
+        prompt_tokens=trace.prompt_tokens,
+        completion_tokens=trace.completion_tokens,
+        seconds=trace.seconds + trace.encoder_seconds,
+        replayed=trace.replayed_calls,
+        untimed=trace.untimed_calls,
+    )
+
+
+def writing_cost(made: Completion | None, waited_seconds: float) -> Cost:
+    """What an answer cost that was waited for so long; None for one without a call."""
+    spent = spent_on([made] if made is not None else [], waited_seconds)
+    return Cost(spent.calls, spent.prompt_tokens, spent.completion_tokens, spent.seconds, spent.replayed, spent.untimed)

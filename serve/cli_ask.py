@@ -1,13 +1,13 @@
 """`modegraph ask`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from graph.console import print_json, say
 from graph.errors import UserError
-from graph.types import OpenModel
+from graph.types import DEFAULT_MODE, Mode, OpenModel
 
 Where = Annotated[
     list[str] | None,
@@ -27,7 +27,6 @@ ContextTokens = Annotated[
     int | None, typer.Option(help="The longest context, in the model's tokens; passages that do not fit are left out.")
 ]
 TraceFile = Annotated[Path | None, typer.Option(help="Write settings, evidence and trace to this file, as JSON.")]
-MODES = "dense, lexical, hybrid, naive, hierarchy, walk, paths, local, global, statements, topics, plan, auto"
 
 
 def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
@@ -37,7 +36,7 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
     def ask(
         index: Annotated[Path, typer.Argument(help="The index folder that `modegraph index` made.")],
         question: Annotated[str, typer.Argument(help="The question, in quotes.")],
-        mode: Annotated[str, typer.Option(help=f"How to retrieve: {MODES}.")] = "dense",
+        mode: Annotated[str, typer.Option(help=f"How to retrieve: {', '.join(get_args(Mode))}.")] = DEFAULT_MODE,
         top_k: Annotated[int, typer.Option(help="How many passages to read.")] = 5,
         unit: Unit = "passages",
         where: Where = None,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from graph.console import say
+from graph.types import DEFAULT_MODE
 
 KEY_VARIABLE = "MODEGRAPH_API_KEY"
 IN_PROCESS = "hf:"
@@ -32,7 +33,12 @@ VllmArguments = Annotated[
 
 def serve_command(
     index: Annotated[Path, typer.Argument(metavar="INDEX", help="The index folder that `modegraph index` made.")],
-    model: Annotated[str, typer.Option(metavar="SPEC", help="vllm:PATH, openai:NAME@URL or hf:PATH.")],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC", help="vllm:PATH, openai:NAME@URL or hf:PATH; without one, search and evidence only."
+        ),
+    ] = None,
     adapter: Adapters = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; any but this machine's own wants a key.")
@@ -44,7 +50,7 @@ def serve_command(
     ] = None,
     writable: Annotated[bool, typer.Option("--writable", help="Let documents be added and deleted over HTTP.")] = False,
     mode: Annotated[
-        str | None, typer.Option(help="How to retrieve when a request does not say (default walk).")
+        str | None, typer.Option(help=f"How to retrieve when a request does not say (default {DEFAULT_MODE}).")
     ] = None,
     k: Annotated[
         int | None, typer.Option("-k", help="Passages to read when a request does not say (default 5).")
@@ -64,8 +70,9 @@ def serve_command(
     settings: Set = None,
 ) -> None:
     """Serve answers from an index over HTTP, as an OpenAI-compatible server with citations (docs/serving.md)."""
-    if not model.startswith(IN_PROCESS):
+    if model is None or not model.startswith(IN_PROCESS):
         load_for_one_core()
+    from graph.arrays import read_manifest
     from graph.config import parse_settings, read_yaml, set_value
     from graph.encoder import prepare_for_questions
     from graph.index import open_index
@@ -94,12 +101,12 @@ def serve_command(
     given = {name: value for name, value in flags.items() if value is not None}
     chosen = parse_settings(ServerSettings, {**values, **given}, str(config or "serve"))
     log_to_stderr()
-    prepare_for_questions(open_index(index).settings.encoder)
+    read_manifest(index)  # Opening a model takes longer than seeing that there is no index.
     backend = open_backend(model, adapter or [], VllmOptions(vllm_python, tuple(vllm_arg or [])))
+    prepare_for_questions(open_index(index).settings.encoder)
     app = build_app(make_services(index, backend, chosen))
-    say(
-        f"modegraph serves {index} at http://{chosen.host}:{chosen.port} (stop with Ctrl-C); models: {', '.join(backend.models)}"
-    )
+    models = f"models: {', '.join(backend.models)}" if backend.models else "no model: search and evidence only"
+    say(f"modegraph serves {index} at http://{chosen.host}:{chosen.port} (stop with Ctrl-C); {models}")
     server_of(app, chosen).run()
 
 

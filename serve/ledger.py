@@ -3,17 +3,23 @@
 One SQLite file. A row is a result and its status at once: it exists only when the call finished with "stop", and it is
 committed as soon as its call returns, so that a crash loses calls in flight and no finished one. A row carries the hash of
 what it says: one that has changed on disk is dropped, and its call made again.
+
+A row keeps the time of its call, so that a replay costs whoever asks what the call itself would have: figures of two systems that
+share calls can be compared. Rows of a ledger that was begun before times were kept have none.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import compress
 from pathlib import Path
 from threading import Lock
 
@@ -22,16 +28,18 @@ import stamina
 from graph.errors import UserError
 from graph.ids import content_id
 from graph.seal import SET_ASIDE, set_aside
-from graph.types import Completion, CompletionRequest
+from graph.types import Completion, CompletionRequest, Message, Replay
 from serve.salvage import PAGE_BYTES, Row, salvage_rows
 from serve.types import Engine
 
 THREADS = 8
 LOCK_TIMEOUT_S = 60.0
+HASH = 5
+"""The column that holds the hash of the others."""
 _TABLE = """
 CREATE TABLE calls (
     key TEXT PRIMARY KEY, model TEXT NOT NULL, text TEXT NOT NULL,
-    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, hash TEXT NOT NULL
+    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, hash TEXT NOT NULL, microseconds INTEGER
 ) WITHOUT ROWID
 """
 
@@ -44,6 +52,14 @@ class Counts:
     misses: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A finished call and the seconds that it took: its share of its batch, where it was made in one. None: not known."""
+
+    made: Completion
+    seconds: float | None
 
 
 class Ledger:
@@ -68,13 +84,14 @@ class Ledger:
         return self._counts
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """Answers in the order asked, each from the file if it is there; calls not yet kept run `THREADS` at a time."""
+        """Answers in the order asked, each from the file if it is there; calls not yet kept run `THREADS` at a time, batches alone."""
         keys = [call_key(self.name, request) for request in requests]
         wanted = dict(zip(keys, requests, strict=True))
         known = {key: kept for key in wanted if (kept := self._find(key)) is not None}
         missing = [(key, request) for key, request in wanted.items() if key not in known]
         self._count(Counts(hits=len(requests) - len(missing), misses=len(missing)))
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="ledger") as pool:
+        at_once = THREADS if self._model.batch_size == 1 else 1
+        with ThreadPoolExecutor(at_once, thread_name_prefix="ledger") as pool:
             calls = [pool.submit(self._call, group) for group in _groups(missing, self._model.batch_size)]
             try:
                 for call in calls:
@@ -82,34 +99,48 @@ class Ledger:
             finally:
                 for call in calls:
                     call.cancel()
-        return [known[key] for key in keys]
+        return _billed([known[key] for key in keys], _first_places(keys, {key for key, _ in missing}), at_once)
 
     def count_tokens(self, text: str) -> int:
         return self._model.count_tokens(text)
 
-    def _call(self, group: Sequence[tuple[str, CompletionRequest]]) -> dict[str, Completion]:
-        made = self._model.complete([request for _, request in group])
-        return {key: self._keep(key, completion) for (key, _), completion in zip(group, made, strict=True)}
+    def window(self) -> int | None:
+        return self._model.window()
 
-    def _find(self, key: str) -> Completion | None:
+    def prompt_tokens(self, messages: Sequence[Message]) -> int:
+        return self._model.prompt_tokens(messages)
+
+    def _call(self, group: Sequence[tuple[str, CompletionRequest]]) -> dict[str, _Kept]:
+        started = time.perf_counter()
+        made = self._model.complete([request for _, request in group])
+        seconds = (time.perf_counter() - started) / len(group)
+        return {key: self._keep(key, completion, seconds) for (key, _), completion in zip(group, made, strict=True)}
+
+    def _find(self, key: str) -> _Kept | None:
         """The kept call, or None; a row that is not as it was written is removed."""
         with self._lock, _told(self._file):
             row = self._database.execute("SELECT * FROM calls WHERE key = ?", (key,)).fetchone()
             if row is not None and not _sound(row):
                 with self._database:
-                    self._database.execute("DELETE FROM calls WHERE key = ? AND hash = ?", (key, row[-1]))
+                    self._database.execute("DELETE FROM calls WHERE key = ? AND hash = ?", (key, row[HASH]))
                 return None
-        return None if row is None else Completion(row[2], "stop", row[3], row[4])
+        if row is None:
+            return None
+        _, _, text, prompt_tokens, completion_tokens, _, microseconds = row
+        seconds = None if microseconds is None else microseconds / 1e6
+        return _Kept(Completion(text, "stop", prompt_tokens, completion_tokens), seconds)
 
-    def _keep(self, key: str, made: Completion) -> Completion:
-        """Commit a finished call, unless an equal one was first; returns the one that stands."""
+    def _keep(self, key: str, made: Completion, seconds: float) -> _Kept:
+        """Commit a finished call, unless an equal one was first; returns the one that stands, with the time of this one."""
         self._count(Counts(prompt_tokens=made.prompt_tokens, completion_tokens=made.completion_tokens))
         if made.finish_reason != "stop":
-            return made
-        values = (key, self.name, made.text, made.prompt_tokens, made.completion_tokens)
+            return _Kept(made, seconds)
+        said = (key, self.name, made.text, made.prompt_tokens, made.completion_tokens)
+        microseconds = round(1e6 * seconds)
         with self._lock, _told(self._file), self._database:
-            _insert(self._database, (*values, _row_hash(*values)))
-        return self._find(key) or made
+            _insert(self._database, (*said, _row_hash(*said, microseconds), microseconds))
+        standing = self._find(key)
+        return _Kept(standing.made if standing is not None else made, seconds)
 
     def _count(self, more: Counts) -> None:
         with self._lock:
@@ -149,6 +180,8 @@ def _open_database(file: Path) -> sqlite3.Connection:
                 for damaged in set_aside(file):
                     for row in filter(_sound, salvage_rows(damaged)):
                         _insert(database, row)
+            elif "microseconds" not in [name for _, name, *_ in database.execute("PRAGMA table_info(calls)")]:
+                database.execute("ALTER TABLE calls ADD COLUMN microseconds INTEGER")
         database.execute("SELECT hash FROM calls LIMIT 0")
     return database
 
@@ -177,16 +210,52 @@ def _decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _row_hash(key: str, model: str, text: str, prompt_tokens: int, completion_tokens: int) -> str:
-    return content_id(key, model, text, str(prompt_tokens), str(completion_tokens))
+def side_by_side(seconds: Sequence[float], at_once: int) -> float:
+    """How long calls take together, each begun in its turn as soon as fewer than `at_once` are running.
+
+    >>> side_by_side([3.0, 1.0, 1.0, 2.0], 2)
+    4.0
+    """
+    free_at = [0.0] * at_once
+    for each in seconds:
+        heapq.heapreplace(free_at, free_at[0] + each)
+    return max(free_at)
+
+
+def _billed(calls: Sequence[_Kept], made: Sequence[bool], at_once: int) -> list[Completion]:
+    """The completions, those that were not `made` now marked as replays, which share what they add to the time of the others."""
+    seconds = [call.seconds or 0.0 for call in calls]
+    added = side_by_side(seconds, at_once) - side_by_side(list(compress(seconds, made)), at_once)
+    replayed = sum(each for each, now in zip(seconds, made, strict=True) if not now)
+    share = added / replayed if replayed else 0.0
+    return [
+        call.made if now else replace(call.made, replay=Replay(None if call.seconds is None else share * call.seconds))
+        for call, now in zip(calls, made, strict=True)
+    ]
+
+
+def _first_places(keys: Sequence[str], of: set[str]) -> list[bool]:
+    """For each key whether it is one of `of`, and the first of its kind."""
+    places = {key: place for place, key in reversed(list(enumerate(keys)))}
+    return [key in of and places[key] == place for place, key in enumerate(keys)]
+
+
+def _row_hash(
+    key: str, model: str, text: str, prompt_tokens: int, completion_tokens: int, microseconds: int | None
+) -> str:
+    timed = () if microseconds is None else (str(microseconds),)
+    return content_id(key, model, text, str(prompt_tokens), str(completion_tokens), *timed)
 
 
 def _sound(row: Row) -> bool:
-    return None not in row and row[-1] == _row_hash(*row[:-1])
+    key, model, text, prompt_tokens, completion_tokens, proof, microseconds = row
+    return None not in row[:HASH] and proof == _row_hash(
+        key, model, text, prompt_tokens, completion_tokens, microseconds
+    )
 
 
 def _insert(database: sqlite3.Connection, row: Row) -> None:
-    database.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
+    database.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
 
 
 def _groups(

@@ -6,10 +6,10 @@ comes back as the tool's error; while the server runs, the package sends what ot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import Annotated
 
 from mcp.server import MCPServer
@@ -20,16 +20,16 @@ from pydantic import BaseModel, Field
 from graph.arrays import read_manifest
 from graph.build import OpenEncoder
 from graph.config import parse_settings
+from graph.console import say
 from graph.encoder import open_encoder
 from graph.errors import UserError
 from graph.index import Index, open_index
 from graph.retrieve import RetrieveSettings
 from graph.retrieve import retrieve as find
-from graph.retrieve.settings import Mode
-from graph.types import Evidence, LanguageModel
+from graph.types import DEFAULT_MODE, Evidence, LanguageModel, Mode
 from serve.answering import Answer, answer_from
 from serve.http.citations import citation
-from serve.http.live_index import Generation, stamp_of
+from serve.http.live_index import warm_up
 from serve.http.views import Retrieved, retrieved
 
 MAX_K = 100
@@ -63,12 +63,13 @@ class Cited(BaseModel):
 
 
 class Told(BaseModel):
-    """An answer; `removed` are numbers that the model cited and no passage had, gone from the text."""
+    """An answer; `removed` are numbers that the model cited and no passage had, gone from the text; `left_out` passages were too many."""
 
     answer: str
     reason: str
     citations: list[Cited]
     removed: tuple[int, ...]
+    left_out: int
     cut_off: bool
 
 
@@ -96,46 +97,56 @@ class FreshIndex:
     def __init__(self, folder: Path, open_by_spec: OpenEncoder) -> None:
         self._folder, self._open_by_spec = folder, open_by_spec
         self._lock = Lock()
-        self._generation = self._open()
+        self._index = open_index(folder, open_by_spec)
 
-    def get(self) -> Generation:
-        """The newest generation. ToolError when it cannot be opened."""
+    def get(self) -> Index:
+        """The index as it is now. ToolError when it cannot be opened."""
         with self._lock, told_to_the_caller():
-            if stamp_of(self._folder) != self._generation.stamp:
-                self._generation = self._open()
-            return self._generation
+            if read_manifest(self._folder).identity != self._index.manifest.identity:
+                self._index = open_index(self._folder, self._open_by_spec)
+            return self._index
 
-    def _open(self) -> Generation:
-        index = open_index(self._folder, self._open_by_spec)
-        return Generation(index, read_manifest(self._folder)["generation"], stamp_of(self._folder))
+    @asynccontextmanager
+    async def warmed_up(self, server: MCPServer[None]) -> AsyncIterator[None]:
+        """Load what a search needs while the client reads what tools there are; its first call waits for what is left of that."""
+        Thread(target=self._warm_up, name="warm-up", daemon=True).start()
+        yield
+
+    def _warm_up(self) -> None:
+        try:
+            warm_up(self.get(), DEFAULT_MODE)
+        except (UserError, ToolError) as problem:
+            say(f"modegraph: the index cannot be searched yet: {problem}")
 
 
 def build_mcp(
-    folder: Path, model: LanguageModel | None, max_answer_tokens: int, open_by_spec: OpenEncoder = open_encoder
+    folder: Path | str, model: LanguageModel | None, max_answer_tokens: int, open_by_spec: OpenEncoder = open_encoder
 ) -> MCPServer[None]:
     """The server over an index, with `ask` only where there is a model. UserError when there is no index."""
-    fresh = FreshIndex(folder, open_by_spec)
+    fresh = FreshIndex(Path(folder), open_by_spec)
     asking = Lock()
-    server: MCPServer[None] = MCPServer("modegraph", instructions=INSTRUCTIONS, log_level="WARNING")
+    server: MCPServer[None] = MCPServer(
+        "modegraph", instructions=INSTRUCTIONS, log_level="WARNING", lifespan=fresh.warmed_up
+    )
 
     @server.tool(annotations=READ_ONLY, structured_output=True)
-    def retrieve(question: Question, mode: Strategy = "walk", k: Amount = 5, where: Where = []) -> Retrieved:  # noqa: B006
+    def retrieve(question: Question, mode: Strategy = DEFAULT_MODE, k: Amount = 5, where: Where = []) -> Retrieved:  # noqa: B006
         """Find the passages that bear on a question, with their documents and character offsets."""
-        generation = fresh.get()
-        return retrieved(search(generation.index, question, mode, k, where), generation.number)
+        index = fresh.get()
+        return retrieved(search(index, question, mode, k, where), index.manifest)
 
     @server.tool(annotations=READ_ONLY, structured_output=True)
-    def explain(question: Question, mode: Strategy = "walk", k: Amount = 5, where: Where = []) -> Explained:  # noqa: B006
+    def explain(question: Question, mode: Strategy = DEFAULT_MODE, k: Amount = 5, where: Where = []) -> Explained:  # noqa: B006
         """Tell step by step how a question led to each of its passages."""
-        return explained(search(fresh.get().index, question, mode, k, where))
+        return explained(search(fresh.get(), question, mode, k, where))
 
     if model is None:
         return server
 
     @server.tool(annotations=READ_ONLY, structured_output=True)
-    def ask(question: Question, mode: Strategy = "walk", k: Amount = 5, where: Where = []) -> Told:  # noqa: B006
+    def ask(question: Question, mode: Strategy = DEFAULT_MODE, k: Amount = 5, where: Where = []) -> Told:  # noqa: B006
         """Answer a question from the documents; every citation in the answer was checked against the passages read."""
-        evidence = search(fresh.get().index, question, mode, k, where)
+        evidence = search(fresh.get(), question, mode, k, where)
         with asking, told_to_the_caller():
             return told(answer_from(evidence, k, None, model, max_answer_tokens))
 
@@ -166,6 +177,7 @@ def told(answer: Answer) -> Told:
         reason=answer.reason,
         citations=[Cited.model_validate(citation(number, excerpt)) for number, excerpt in answer.citations.items()],
         removed=answer.removed,
+        left_out=answer.left_out,
         cut_off=answer.finish_reason == "length",
     )
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-Row = tuple[str, str, str, int, int, str]
-"""key, model, text, prompt tokens, completion tokens, hash: a row of the table `calls` of serve/ledger.py."""
+Row = tuple[str, str, str, int, int, str, int | None]
+"""key, model, text, prompt tokens, completion tokens, hash, microseconds: a row of the table `calls` of serve/ledger.py."""
 
 PAGE_BYTES = 4096
 _WAL_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
@@ -21,6 +21,7 @@ _MOST_HERE = (PAGE_BYTES - 12) * 64 // 255 - 23
 _LEAST_HERE = (PAGE_BYTES - 12) * 32 // 255 - 23
 _START = re.compile(rb"(?=[\x08-\x0f]\x81\x0d)")
 """The length of a record's header, and the type of a text of 64 bytes: 13 + 2 · 64 = 141 as a varint."""
+_NULL = 0
 _INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
 
 
@@ -57,14 +58,16 @@ def _row_at(page: bytes, start: int, pages: Mapping[int, bytes]) -> Row | None:
     while at < end:
         kind, at = _varint(page, at)
         kinds.append(kind)
-    sizes = [_INTEGER_BYTES.get(kind, (kind - 13) // 2 if kind % 2 else -1) for kind in kinds]
-    if [kind in _INTEGER_BYTES for kind in kinds] != [False, False, False, True, True, False] or min(sizes) < 0:
+    kinds += [_NULL] * (len(kinds) == 6)  # Written before the last column was added.
+    timed = kinds[-1:] != [_NULL]
+    sizes = [_INTEGER_BYTES.get(kind, (kind - 13) // 2 if kind % 2 else -1) for kind in kinds[: 6 + timed]]
+    if [kind in _INTEGER_BYTES for kind in kinds] != [False, False, False, True, True, False, timed] or min(sizes) < 0:
         return None
     record = _record(page, start, page[start] + sum(sizes), pages)
     if record is None:
         return None
     values = [record[left:right] for left, right in pairwise(accumulate(sizes, initial=page[start]))]
-    key, model, text, prompt, completion, proof = values
+    key, model, text, prompt, completion, proof, *microseconds = values
     return (
         _text(key),
         _text(model),
@@ -72,6 +75,7 @@ def _row_at(page: bytes, start: int, pages: Mapping[int, bytes]) -> Row | None:
         _integer(kinds[3], prompt),
         _integer(kinds[4], completion),
         _text(proof),
+        _integer(kinds[6], microseconds[0]) if microseconds else None,
     )
 
 

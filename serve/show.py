@@ -32,7 +32,8 @@ def show_evidence(evidence: Evidence) -> str:
 
 def show_answer(answer: Answer) -> str:
     """The answer, the reason, each citation with source, offsets and text, what was wrong, if anything, and what it cost."""
-    lines = [_wrap(answer.answer or "(the model wrote nothing)", "")]
+    nothing = "(no answer)" if answer.reason else "(the model wrote nothing)"
+    lines = [_wrap(answer.answer or nothing, "")]
     if answer.reason:
         lines += ["", _wrap(f"Reason: {answer.reason}", "")]
     for number, excerpt in answer.citations.items():
@@ -65,16 +66,20 @@ def printable(text: str) -> str:
 def _notes(answer: Answer) -> Iterator[str]:
     if answer.removed:
         yield f"Removed: {', '.join(f'[{number}]' for number in answer.removed)}, cited but not among the passages."
+    if answer.left_out:
+        yield f"Left out: {answer.left_out:,} of the passages found, which the model's window does not hold."
     if answer.finish_reason == "length":
         yield f"Cut: the model reached the limit after {answer.writing.completion_tokens:,} tokens (--max-answer-tokens)."
     if answer.model and not answer.well_formed and answer.writing.calls:
-        yield "Form: the model did not write ###Reason: … ###Answer: …; its text is shown as the answer."
+        yield "Form: the model did not write ###Reason: … ###Answer: …; what it wrote is shown as far as it goes."
 
 
 def _told(cost: Cost, what: str) -> str:
     tokens = f"{cost.prompt_tokens:,} + {cost.completion_tokens:,} tokens"
     calls = f"{cost.calls:,} model call{'' if cost.calls == 1 else 's'}, {tokens}, " if cost.calls else ""
-    return f"{what}: {calls}{cost.seconds:.2f} s"
+    untimed = f", {cost.untimed:,} of unknown time" if cost.untimed else ""
+    replayed = f" ({cost.replayed:,} from the ledger, with the time of their making{untimed})" if cost.replayed else ""
+    return f"{what}: {calls}{cost.seconds:.2f} s{replayed}"
 
 
 def _heading(rank: int, found: Scored[Passage] | Scored[Summary], title: str, place: str) -> str:

@@ -15,9 +15,14 @@ class Engine(LanguageModel, Protocol):
 
 @dataclass(frozen=True)
 class Cost:
-    """What one part of an answer took: calls of the language model, their tokens, and seconds with encoder and model."""
+    """What one part of an answer took: calls of the language model, their tokens, and seconds with encoder and model.
+
+    `replayed` of the calls were answered from a ledger and count as they were made, but for the time of `untimed` ones, not known.
+    """
 
     calls: int
     prompt_tokens: int
     completion_tokens: int
     seconds: float
+    replayed: int = 0
+    untimed: int = 0

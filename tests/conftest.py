@@ -4,12 +4,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import graph.index
 from graph.build import build_index
 from graph.settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
+
+# No test is held to a time: on a busy machine an example takes what it takes.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from graph.encoder import unit_rows
 from graph.extract.names import find_names
 from graph.extract.units import split_units
 from graph.ids import content_id
-from graph.types import Completion, CompletionRequest, Floats
+from graph.types import Completion, CompletionRequest, Floats, Message
 
 
 class HashEncoder:
@@ -50,11 +50,12 @@ class ScriptedModel:
         finish_reason: Literal["stop", "length"] = "stop",
         name: str = "scripted",
         batch_size: int = 1,
+        window: int | None = None,
     ) -> None:
         self.name = name
         self.batch_size = batch_size
         self.asked: list[CompletionRequest] = []
-        self._reply, self._finish_reason = reply, finish_reason
+        self._reply, self._finish_reason, self._window = reply, finish_reason, window
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
         self.asked += requests
@@ -65,6 +66,12 @@ class ScriptedModel:
 
     def count_tokens(self, text: str) -> int:
         return len(text.split())
+
+    def window(self) -> int | None:
+        return self._window
+
+    def prompt_tokens(self, messages: Sequence[Message]) -> int:
+        return sum(self.count_tokens(turn.content) for turn in messages)
 
 
 @dataclass
@@ -84,16 +91,23 @@ Reply = Callable[[dict[str, Any], int], "str | tuple[int, str]"]
 
 
 @contextmanager
-def chat_server(reply: Reply, seconds_a_word: float = 0.0) -> Iterator[ChatServer]:
-    """Serve `reply` at an OpenAI-compatible address until the block ends; a stream comes word by word."""
+def chat_server(reply: Reply, seconds_a_word: float = 0.0, window: int | None = None) -> Iterator[ChatServer]:
+    """Serve `reply` at an OpenAI-compatible address until the block ends; a stream comes word by word.
+
+    With `window` it tells so of each model it is asked for, and counts words as tokens at /tokenize, as vLLM does.
+    """
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._send_json(200, json.dumps({"object": "list", "data": []}))
+            told = [] if window is None else [{"id": "tiny", "object": "model", "max_model_len": window}]
+            self._send_json(200, json.dumps({"object": "list", "data": told}))
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path == "/tokenize":
+                self._send_json(200, json.dumps({"count": words_of(body), "max_model_len": window}))
+                return
             with lock:
                 state.asked.append(body)
                 number = len(state.asked)
@@ -137,6 +151,11 @@ def chat_server(reply: Reply, seconds_a_word: float = 0.0) -> Iterator[ChatServe
     finally:
         server.shutdown()
         server.server_close()
+
+
+def words_of(body: dict[str, Any]) -> int:
+    """How many words the messages of a request have."""
+    return sum(len(turn["content"].split()) for turn in body["messages"])
 
 
 def _chat_completion(body: dict[str, Any], text: str) -> str:

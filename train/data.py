@@ -7,28 +7,29 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from data_synth.types import (
     PreferenceRow,
     ResponseRow,
-    message_to_json,
     preference_from_json,
     response_from_json,
 )
-from graph.control import defuse
 from graph.errors import UserError
 from graph.jsonl import read_jsonl
-from graph.types import Message
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
+    from train.logps import TokenizedRow
+
 R = TypeVar("R")
+NO_LABEL = -100
+"""The label of a token that nothing is learned from."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,6 @@ def read_splits(folder: Path) -> Splits:
     dev = folder / "dev.jsonl"
     train_rows = read_preferences(folder / "train.jsonl")
     return Splits(tuple(train_rows), tuple(read_preferences(dev)) if dev.exists() else ())
-
-
-def served(splits: Splits, tokenizer: PreTrainedTokenizerBase) -> Splits:
-    """The same rows with prompts as the server reads them, control tokens broken, for trainers that tokenise by themselves."""
-
-    def read(row: PreferenceRow) -> PreferenceRow:
-        turns = (Message(turn.role, defuse(turn.content, tokenizer)) for turn in row.prompt)
-        return replace(row, prompt=tuple(turns))
-
-    return Splits(tuple(map(read, splits.train)), tuple(map(read, splits.dev)))
 
 
 def read_preferences(file: Path) -> list[PreferenceRow]:
@@ -136,17 +127,16 @@ def check_lengths(
     tokenizer: PreTrainedTokenizerBase,
     max_length_tokens: int,
     file: Path,
-) -> None:
-    """UserError naming how many rows are longer than `max_length_tokens`, the first and the longest.
+) -> list[int]:
+    """Tokens of every completion with its prompt; UserError naming how many rows are longer than `max_length_tokens`.
 
     `sides` picks the completions that will be trained on. TRL would cut such rows at the end without a word, and with
     the end the answer and its end token go.
     """
     from train.logps import tokenize_row
 
-    lengths = [
-        max(len(tokenize_row(tokenizer, row.prompt, completion).ids) for completion in sides(row)) for row in rows
-    ]
+    lengths_of = [[len(tokenize_row(tokenizer, row.prompt, text).ids) for text in sides(row)] for row in rows]
+    lengths = [max(own) for own in lengths_of]
     over = [number for number, length in enumerate(lengths, start=1) if length > max_length_tokens]
     if over:
         longest = max(lengths)
@@ -156,6 +146,7 @@ def check_lengths(
             "rows that fit whole",
             f"set max_length_tokens to {longest}, or make shorter contexts",
         )
+    return [length for own in lengths_of for length in own]
 
 
 def both_sides(row: PreferenceRow) -> tuple[str, str]:
@@ -168,29 +159,52 @@ def chosen_side(row: PreferenceRow) -> tuple[str]:
     return (row.chosen,)
 
 
-def pair_dataset(rows: Sequence[PreferenceRow]) -> Dataset:
-    """The columns that TRL's DPOTrainer reads: prompt, chosen, rejected."""
-    from datasets import Dataset
-
-    return Dataset.from_list(
-        [
-            {"prompt": _turns(row.prompt), "chosen": _answer(row.chosen), "rejected": _answer(row.rejected)}
-            for row in rows
-        ]
+def pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """The columns that TRL's DPOTrainer learns from, as tokens: prompt_ids, and chosen_ids and rejected_ids behind it."""
+    return _dataset(
+        {
+            "prompt_ids": chosen.ids[: chosen.prompt_tokens],
+            "chosen_ids": _written(chosen),
+            "rejected_ids": _written(rejected),
+        }
+        for chosen, rejected in _tokenized_pairs(rows, tokenizer)
     )
 
 
-def sft_dataset(rows: Sequence[PreferenceRow]) -> Dataset:
-    """The columns that TRL's SFTTrainer reads: prompt, completion. Rows that differ in `rejected` alone count once."""
-    from datasets import Dataset
+def judged_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """The columns that TRL's RewardTrainer learns from, as tokens: chosen_ids and rejected_ids, each with its prompt."""
+    pairs = _tokenized_pairs(rows, tokenizer)
+    return _dataset({"chosen_ids": chosen.ids, "rejected_ids": rejected.ids} for chosen, rejected in pairs)
+
+
+def sft_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """The columns that TRL's SFTTrainer learns from, as tokens: input_ids, and labels that are -100 over the prompt.
+
+    Rows that differ in `rejected` alone count once.
+    """
+    from train.logps import tokenize_row
 
     distinct = dict.fromkeys((row.prompt, row.chosen) for row in rows)
-    return Dataset.from_list([{"prompt": _turns(prompt), "completion": _answer(chosen)} for prompt, chosen in distinct])
+    tokenized = (tokenize_row(tokenizer, prompt, chosen) for prompt, chosen in distinct)
+    return _dataset(
+        {"input_ids": row.ids, "labels": (*[NO_LABEL] * row.prompt_tokens, *_written(row))} for row in tokenized
+    )
 
 
-def _turns(prompt: Sequence[Message]) -> list[dict[str, str]]:
-    return [message_to_json(message) for message in prompt]
+def _tokenized_pairs(
+    rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase
+) -> Iterator[tuple[TokenizedRow, TokenizedRow]]:
+    from train.logps import tokenize_row
+
+    for row in rows:
+        yield tokenize_row(tokenizer, row.prompt, row.chosen), tokenize_row(tokenizer, row.prompt, row.rejected)
 
 
-def _answer(text: str) -> list[dict[str, str]]:
-    return [message_to_json(Message("assistant", text))]
+def _written(row: TokenizedRow) -> tuple[int, ...]:
+    return row.ids[row.prompt_tokens :]
+
+
+def _dataset(columns: Iterable[Mapping[str, Sequence[int]]]) -> Dataset:
+    from datasets import Dataset
+
+    return Dataset.from_list([{name: list(ids) for name, ids in row.items()} for row in columns])

@@ -17,6 +17,8 @@ from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
 HEAD_CHUNK_TOKENS = 512
+BENDS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
+"""Settings of models that bend their logits behind the head."""
 
 
 def logps_at(
@@ -29,7 +31,7 @@ def logps_at(
     """
     columns_C, column_N = torch.unique(positions_N, return_inverse=True)
     base = unwrapped(model)
-    if getattr(base.config.get_text_config(), "final_logit_softcapping", None):
+    if any(getattr(base.config.get_text_config(), name, None) for name in BENDS):
         logits_BCV = model(**inputs, logits_to_keep=columns_C, use_cache=False).logits
         return _logps(nn.Identity(), logits_BCV[sequences_N, column_N], token_ids_N)
     with without_head(base) as head:
@@ -54,11 +56,32 @@ def chunked_logps(head: nn.Module, states_ND: Tensor, token_ids_N: Tensor) -> Te
     return torch.cat([checkpoint(_logps, head, *chunk, use_reentrant=False) for chunk in chunks])
 
 
+class Untouched(nn.Module):
+    """Stands in a head's place and gives the states as they come; models that ask (Mamba, BERT) find the head's weight and bias."""
+
+    def __init__(self, head: nn.Module) -> None:
+        super().__init__()
+        self._heads = (head,)
+
+    @property
+    def weight(self) -> Tensor:
+        """The head's."""
+        return cast(Tensor, self._heads[0].weight)
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The head's."""
+        return cast("Tensor | None", getattr(self._heads[0], "bias", None))
+
+    def forward(self, states: Tensor) -> Tensor:
+        return states
+
+
 @contextmanager
 def without_head(model: Any) -> Iterator[nn.Module]:
     """Have `model` return the states that its head would read in place of logits; gives the head, and puts it back."""
     head = model.get_output_embeddings()
-    model.set_output_embeddings(nn.Identity())
+    model.set_output_embeddings(Untouched(head))
     try:
         yield head
     finally:

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from graph.control import defuse
 from graph.errors import UserError
+from graph.template import answer_ids, prompt_ids
 from graph.types import Message
-from train.heads import logps_at
+from train.heads import logps_at, unwrapped
+from train.rotation import check_rotation, rotation_border
 
 
 @dataclass(frozen=True)
@@ -31,45 +32,36 @@ class TokenizedRow:
 def completion_logps(model: Any, input_ids_BT: Tensor, completion_mask_BT: Tensor) -> Tensor:
     """Summed log-probability of each sequence's masked tokens: float32[B], never averaged over length.
 
-    Padding must stand on the right, where causal attention keeps it from mattering; it and the prompt carry mask 0.
+    Padding must stand on the right, where causal attention keeps it from mattering; it and the prompt carry mask 0. UserError for
+    rows that must not stand together (train/rotation.py).
     Logits are computed only where a completion's token is predicted, a chunk at a time (train/heads.py).
     """
     targets_BT = completion_mask_BT[:, 1:].bool()
+    config = unwrapped(model).config
+    if rotation_border(config):
+        order_T = torch.arange(1, input_ids_BT.shape[1] + 1, device=completion_mask_BT.device)
+        check_rotation(config, (completion_mask_BT * order_T).amax(dim=1).tolist())
     rows_N, columns_N = targets_BT.nonzero(as_tuple=True)
     logps_N = logps_at(model, {"input_ids": input_ids_BT}, rows_N, columns_N, input_ids_BT[:, 1:][targets_BT])
     return torch.zeros(len(input_ids_BT), device=logps_N.device).index_add(0, rows_N, logps_N)
 
 
 def tokenize_row(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], completion: str) -> TokenizedRow:
-    """A chat prompt and the assistant's completion through the chat template, exactly as TRL's trainers cut them.
+    """A chat prompt, the very tokens that the server reads (graph/template.py), and the completion up to its end token.
 
-    The completion starts where the tokens of prompt + completion leave those of the prompt with its generation
-    prompt, whose contents are read as the server reads them. UserError when the template does not close an assistant's
-    turn with the end token (a model trained on such rows never learns to stop), or when the completion spells it.
+    UserError when the template does not close an assistant's turn with the end token (a model trained on such rows never learns to
+    stop), or when the completion spells it.
     """
-    turns = [{"role": message.role, "content": defuse(message.content, tokenizer)} for message in prompt]
-    prompt_ids = _template_ids(tokenizer, turns, add_generation_prompt=True)
-    ids = _template_ids(tokenizer, [*turns, {"role": "assistant", "content": completion}], add_generation_prompt=False)
-    prompt_tokens = common_prefix_length(prompt_ids, ids)
-    if tokenizer.eos_token_id not in ids[prompt_tokens:]:
+    prompt_tokens, answer = prompt_ids(tokenizer, prompt), answer_ids(tokenizer, prompt, completion)
+    ends = answer.count(tokenizer.eos_token_id)
+    if ends == 0:
         found = f"the chat template ends an assistant's turn without {tokenizer.eos_token!r}"
         raise UserError(found, "the end token after every answer", "use a tokenizer whose chat template writes it")
-    if ids[prompt_tokens:].count(tokenizer.eos_token_id) > 1:
+    if ends > 1:
         found = f"a completion that spells {tokenizer.eos_token!r}: {completion!r:.80}"
         raise UserError(found, "the end token at its end alone", "take it out of the text")
-    return TokenizedRow(tuple(ids), prompt_tokens)
-
-
-def common_prefix_length(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many leading ids two sequences share.
-
-    >>> common_prefix_length([5, 6, 7], [5, 6, 8, 9])
-    2
-    """
-    same = 0
-    while same < min(len(left), len(right)) and left[same] == right[same]:
-        same += 1
-    return same
+    written = answer[: answer.index(tokenizer.eos_token_id) + 1]
+    return TokenizedRow((*prompt_tokens, *written), len(prompt_tokens))
 
 
 def pad_rows(rows: Sequence[TokenizedRow], pad_id: int) -> tuple[Tensor, Tensor]:
@@ -78,12 +70,3 @@ def pad_rows(rows: Sequence[TokenizedRow], pad_id: int) -> tuple[Tensor, Tensor]
     ids = [[*row.ids, *[pad_id] * (longest - len(row.ids))] for row in rows]
     mask = [[int(row.prompt_tokens <= t < len(row.ids)) for t in range(longest)] for row in rows]
     return torch.tensor(ids), torch.tensor(mask)
-
-
-def _template_ids(
-    tokenizer: PreTrainedTokenizerBase, turns: list[dict[str, str]], add_generation_prompt: bool
-) -> list[int]:
-    encoded: Any = tokenizer.apply_chat_template(
-        turns, tokenize=True, return_dict=True, add_generation_prompt=add_generation_prompt
-    )
-    return list(encoded["input_ids"])

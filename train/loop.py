@@ -20,8 +20,10 @@ from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallba
 from data_synth.types import PreferenceRow
 from graph.console import say
 from graph.errors import UserError
-from train.data import Splits, check_lengths, read_splits, served
+from graph.weights import model_name
+from train.data import Splits, check_lengths, read_splits, rows_fingerprint
 from train.models import Head, device, is_adapter, load_model, load_tokenizer, quiet_transformers
+from train.rotation import check_rotation
 from train.save import (
     CHECKPOINTS,
     Outcome,
@@ -32,9 +34,12 @@ from train.save import (
     save_run,
 )
 from train.settings import LoraSettings, TrainSettings
+from train.trial import check_model
 from train.types import Alignment, RunRecord, Stage
 
-CLOCKWORK = ("runtime", "per_second", "epoch", "num_tokens")
+COUNTED_ANEW = "num_tokens"
+"""TRL's count of tokens, which starts again from 0 where a run goes on: left out of the log and of the figures."""
+CLOCKWORK = ("runtime", "per_second", "epoch", COUNTED_ANEW)
 
 
 @dataclass(frozen=True)
@@ -51,10 +56,13 @@ def prepare(settings: TrainSettings, sides: Callable[[PreferenceRow], Sequence[s
     check_start(settings)
     splits = read_splits(Path(settings.data))
     tokenizer = load_tokenizer(settings.model)
+    lengths: list[int] = []
     for name, rows in (("train", splits.train), ("dev", splits.dev)):
         file = Path(settings.data) / f"{name}.jsonl"
-        check_lengths(rows, sides, tokenizer, settings.max_length_tokens, file)
-    return Start(served(splits, tokenizer), tokenizer, load_start(settings, head))
+        lengths += check_lengths(rows, sides, tokenizer, settings.max_length_tokens, file)
+    model = load_start(settings, head)
+    check_rotation(model.config, lengths)
+    return Start(splits, tokenizer, model)
 
 
 def check_start(settings: TrainSettings) -> None:
@@ -65,7 +73,7 @@ def check_start(settings: TrainSettings) -> None:
 
 
 def load_start(settings: TrainSettings, head: Head = "tokens") -> Any:
-    """The model to train. Weights that stay frozen take the run's precision; those that learn are kept in float32."""
+    """The model to train, tried (train/trial.py). Weights that stay frozen take the run's precision; those that learn are kept in float32."""
     adapter = is_adapter(settings.model)
     if adapter and settings.lora is not None:
         found = f"model {settings.model!r} is an adapter already and lora is set"
@@ -75,7 +83,10 @@ def load_start(settings: TrainSettings, head: Head = "tokens") -> Any:
         found = f"quantise = {settings.quantise} without an adapter"
         raise UserError(found, "an adapter that learns above the frozen base", "set lora, or start from an adapter")
     precision = settings.precision if frozen_base else "float32"
-    return load_model(settings.model, precision, trainable=True, quantisation=settings.quantise, head=head)
+    model = load_model(settings.model, precision, trainable=True, quantisation=settings.quantise, head=head)
+    if head == "tokens":
+        check_model(model)
+    return model
 
 
 def check_tracker(report_to: str) -> None:
@@ -93,6 +104,21 @@ def lora_config(lora: LoraSettings | None, head: Head = "tokens") -> LoraConfig 
         return None
     task = "CAUSAL_LM" if head == "tokens" else "SEQ_CLS"
     return LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules="all-linear", task_type=task)
+
+
+def trl_arguments(settings: TrainSettings, splits: Splits, folder: Path) -> dict[str, Any]:
+    """`trainer_arguments` for TRL's trainers, which give means of batch means as dev figures: all dev batches are of one size."""
+    size = even_batch(len(splits.dev), settings.batch_size)
+    return trainer_arguments(settings, folder) | {"per_device_eval_batch_size": size}
+
+
+def even_batch(rows: int, most: int) -> int:
+    """The largest batch of at most `most` that divides `rows` without a rest.
+
+    >>> even_batch(16, 4), even_batch(15, 4), even_batch(5, 4), even_batch(0, 4)
+    (4, 3, 1, 4)
+    """
+    return next(size for size in range(most, 0, -1) if rows % size == 0)
 
 
 def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
@@ -147,7 +173,10 @@ def run_and_save(
     trainer: Any, stage: Stage, settings: TrainSettings, folder: Path, alignment: Alignment | None = None
 ) -> RunRecord:
     """Train (or go on from an interrupted run's last checkpoint), measure, and write the whole run into `folder`."""
-    checkpoint = last_checkpoint(folder, settings) if settings.save_steps is not None else None
+    checkpoint = None
+    if settings.save_steps is not None:
+        made_from = {"data": rows_fingerprint(Path(settings.data)), "weights": model_name(settings.model)}
+        checkpoint = last_checkpoint(folder, settings, made_from)
     outcome = run_trainer(trainer, stage, checkpoint)
     record = run_record(stage, settings.model, settings.data, settings, outcome, alignment)
     weights = trainer.accelerator.get_state_dict(
@@ -171,7 +200,11 @@ def run_trainer(trainer: Any, what: str, checkpoint: str | None = None) -> Outco
     metrics = {"train/loss": result.training_loss, "train/steps": result.global_step}
     metrics |= {f"dev/{name.removeprefix('eval_')}": value for name, value in measured.items()}
     kept = {name: float(value) for name, value in metrics.items() if not name.endswith(CLOCKWORK)}
-    rows = [row for row in trainer.state.log_history if "loss" in row]
+    rows = [
+        {name: value for name, value in row.items() if name != COUNTED_ANEW}
+        for row in trainer.state.log_history
+        if "loss" in row
+    ]
     return Outcome(rows, kept, seconds)
 
 

@@ -20,8 +20,11 @@ from transformers import (
 from transformers import logging as transformers_logging
 
 from graph.errors import UserError
+from graph.hub import only_in_cache
+from graph.quiet import quiet_loading
 from graph.weights import weights_fingerprint
 from train.quantised import four_bits, train_quantised
+from train.trial import check_model
 from train.types import RECORD, read_run
 
 ADAPTER = "adapter_config.json"
@@ -33,10 +36,12 @@ Head = Literal["tokens", "score"]
 def load_policy(source: str, precision: Precision = "float32") -> tuple[Any, PreTrainedTokenizerBase]:
     """(model, tokenizer) ready to generate and to score: evaluation mode, dropout off, on the GPU where there is one.
 
-    `source` is a model's folder, an adapter's folder or a hub name. UserError when it, or an adapter's base, is missing.
+    `source` is a model's folder, an adapter's folder or a hub name. UserError when it, or an adapter's base, is missing, or when it
+    is a model whose log-probabilities cannot be had (train/trial.py).
     """
-    model = load_model(source, precision)
-    return model.to(device()).eval().requires_grad_(False), load_tokenizer(source)
+    model = load_model(source, precision).to(device()).eval().requires_grad_(False)
+    check_model(model)
+    return model, load_tokenizer(source)
 
 
 def load_model(
@@ -62,6 +67,7 @@ def load_model(
         raise UserError(
             found, "the base model that the adapter was trained on", "start from the folder it was trained in"
         )
+    check_source(base)
     check_base(source, base)
     try:
         whole = _load_base(base, precision, quantisation, head)
@@ -91,6 +97,8 @@ def check_source(source: str) -> None:
     if not _is_present(source):
         raise UserError(f"model {source!r}: no such folder", "a model's folder, a run or a hub name", "check the path")
     folder = Path(source)
+    if not folder.exists():
+        only_in_cache(source, f"model {source!r}")
     if folder.exists() and not (folder / "config.json").exists() and not (folder / ADAPTER).exists():
         raise UserError(
             f"model {source!r}: neither config.json nor {ADAPTER}", "a model's folder or a run", "check the path"
@@ -138,7 +146,7 @@ def device() -> str:
 def quiet_transformers() -> None:
     """Keep transformers' loading bars and hints off the terminal; errors still show."""
     transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
+    quiet_loading()
 
 
 def _load_base(source: str, precision: Precision, quantisation: Quantisation, head: Head) -> Any:

@@ -22,6 +22,7 @@ from graph.errors import UserError
 from train.attention import SHARED_PREFIX, Place, on_device, place_group
 from train.heads import logps_at, unwrapped
 from train.logps import TokenizedRow, completion_logps, pad_rows
+from train.rotation import check_rotation, rotation_border
 
 TRIAL_NATS, HALF_PRECISION_TRIAL_NATS = 1e-3, 0.3
 
@@ -43,6 +44,10 @@ class Group:
     def tokens(self) -> int:
         """Tokens that the group takes in a row."""
         return len(self.prompt) + sum(len(response) for response in self.responses)
+
+
+TRIAL_GROUPS = (Group((3, 1, 4, 1, 5), ((9, 2, 6), (5, 3))), Group((5, 8), ((9,), (7, 9, 3))))
+"""What a model is tried on."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,15 @@ def packed_logps(model: Any, batch: PackedBatch) -> Tensor:
     answers_BT = batch.response_BT > 0
     logps_N = logps_at(model, inputs, answers_BT.nonzero()[:, 0], batch.predictors_N, batch.ids_BT[answers_BT])
     responses_N = batch.response_BT[answers_BT] - 1
+    if rotation_border(base.config):
+        check_rotation(base.config, _row_tokens(batch.positions_BT[answers_BT], responses_N))
     return logps_N.new_zeros(int(responses_N.max()) + 1).index_add(0, responses_N, logps_N)
+
+
+def _row_tokens(positions_N: Tensor, responses_N: Tensor) -> list[int]:
+    """Tokens of each response with its prompt, had it stood alone, from where its own tokens stand."""
+    last_R = positions_N.new_zeros(int(responses_N.max()) + 1).scatter_reduce(0, responses_N, positions_N, "amax")
+    return [int(last) + 1 for last in last_R]
 
 
 def plain_logps(model: Any, groups: Sequence[Group]) -> Tensor:
@@ -202,17 +215,20 @@ def can_pack(model: Any, longest_tokens: int | None = None) -> str:
     return _trial(model)
 
 
+def allowed_nats(model: Any) -> float:
+    """How far a trial may be off by rounding alone."""
+    return TRIAL_NATS if unwrapped(model).dtype.itemsize >= 4 else HALF_PRECISION_TRIAL_NATS
+
+
 def _trial(model: Any) -> str:
     """What goes wrong with two small groups, in words; gradients are left on, as quantised layers may need them."""
-    groups = [Group((3, 1, 4, 1, 5), ((9, 2, 6), (5, 3))), Group((5, 8), ((9,), (7, 9, 3)))]
     training = model.training
     model.eval()
     try:
-        plain, packed = plain_logps(model, groups), packed_logps(model, pack_rows(groups, 12))
+        plain, packed = plain_logps(model, TRIAL_GROUPS), packed_logps(model, pack_rows(TRIAL_GROUPS, 12))
     except (TypeError, ValueError, RuntimeError, IndexError) as problem:
         return f"a trial of it failed ({type(problem).__name__}: {str(problem).strip().splitlines()[0]})"
     finally:
         model.train(training)
     gap = (plain - packed).abs().max().item()
-    allowed = TRIAL_NATS if unwrapped(model).dtype == torch.float32 else HALF_PRECISION_TRIAL_NATS
-    return "" if gap <= allowed else f"a trial of it was {gap:.3g} nats away from the plain layout"
+    return "" if gap <= allowed_nats(model) else f"a trial of it was {gap:.3g} nats away from the plain layout"

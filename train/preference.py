@@ -21,6 +21,7 @@ from graph.errors import UserError
 from train.attention import use_shared_prefix_attention
 from train.choices import Choice, Lengths, fitting, pair_choices, response_choices
 from train.data import both_sides, holds_responses, read_preferences, read_responses
+from train.dropout import without_dropout
 from train.generations import Generations
 from train.loop import check_start, load_start, lora_config, prepare, run_and_save, trainer_arguments
 from train.models import device, load_tokenizer
@@ -28,9 +29,11 @@ from train.objective import Method, Objective
 from train.packing import can_pack
 from train.pairs import pair_trainer
 from train.reference import LogpsOf, kept_reference, reference_logps
+from train.rotation import check_rotation
 from train.save import fresh_folder
 from train.settings import DpoSettings, MsSettings, PreferenceSettings
 from train.trainer import ChoiceTrainer, Example, packed_layout, plain_layout
+from train.trial import check_still
 from train.types import Alignment, RunRecord
 
 
@@ -104,6 +107,9 @@ def choice_trainer(
     model = load_start(settings)
     model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
     without_dropout(model)
+    check_still(model)
+    groups = [choice.group for choice in (*choices.train, *choices.dev)]
+    check_rotation(model.config, [len(group.prompt) + len(each) for group in groups for each in group.responses])
     model.to(device())
     logps_of = choose_layout(settings, model, choices)
     objective = Objective(method, settings.beta, 1.0 if choices.pairs else settings.beta_reward)
@@ -157,15 +163,6 @@ def choose_layout(settings: PreferenceSettings, model: Any, choices: Choices) ->
     return packed_layout(settings.row_tokens)
 
 
-def without_dropout(model: Any) -> None:
-    """Turn all dropout off, in place: with it Δ would not be 0 at the first step, and the policy alone would be noisy."""
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-        if isinstance(getattr(module, "attention_dropout", None), float):
-            module.attention_dropout = 0.0
-
-
 def autocast(settings: PreferenceSettings) -> AbstractContextManager[Any]:
     """The precision that the Trainer's steps run in, so that the reference is taken in the same."""
     return torch.autocast(device(), torch.bfloat16, enabled=settings.precision == "bfloat16")
@@ -179,7 +176,7 @@ def _train_by_trl(settings: PreferenceSettings, method: Method, label_smoothing:
             "trainer: trl with sample_steps", "no sampling", "set trainer to modegraph, or unset sample_steps"
         )
     start = prepare(settings, both_sides)
-    with fresh_folder(Path(settings.output)) as folder:
+    with fresh_folder(Path(settings.output), resumable=settings.save_steps is not None) as folder:
         trainer = pair_trainer(settings, start, folder, label_smoothing or None)
         return run_and_save(
             trainer, method, settings, folder, Alignment(settings.beta, 2, None, label_smoothing or None)

@@ -22,10 +22,12 @@ from graph.errors import UserError
 from graph.jsonl import write_jsonl
 from graph.questions import SPLITS
 from graph.types import Message
-from train.data import both_sides, pair_dataset, read_responses
+from train.data import both_sides, judged_dataset, read_responses
+from train.dropout import without_dropout
 from train.logps import pad_rows, tokenize_row
-from train.loop import Start, lora_config, prepare, run_and_save, trainer_arguments
+from train.loop import Start, lora_config, prepare, run_and_save, trl_arguments
 from train.models import device, is_adapter, load_model, load_tokenizer
+from train.rotation import check_rotation
 from train.save import check_output, fresh_folder
 from train.settings import RewardSettings
 from train.types import RunRecord, read_run
@@ -60,8 +62,9 @@ def reward_trainer(settings: RewardSettings, start: Start, folder: Path) -> Rewa
 
     What learns is kept in float32: a head in the base's bfloat16 would round small steps away.
     """
+    without_dropout(start.model)
     arguments = RewardConfig(
-        **trainer_arguments(settings, folder),
+        **trl_arguments(settings, start.splits, folder),
         max_length=None,
         disable_dropout=True,
         center_rewards_coefficient=settings.center or None,
@@ -69,8 +72,8 @@ def reward_trainer(settings: RewardSettings, start: Start, folder: Path) -> Rewa
     trainer = RewardTrainer(
         model=start.model,
         args=arguments,
-        train_dataset=pair_dataset(start.splits.train),
-        eval_dataset=pair_dataset(start.splits.dev) if start.splits.dev else None,
+        train_dataset=judged_dataset(start.splits.train, start.tokenizer),
+        eval_dataset=judged_dataset(start.splits.dev, start.tokenizer) if start.splits.dev else None,
         processing_class=start.tokenizer,
         peft_config=lora_config(settings.lora, head="score"),
     )
@@ -121,6 +124,7 @@ def score_texts(folder: Path, prompts: Sequence[Sequence[Message]], responses: S
     if longest > config.max_position_embeddings:
         found = f"a prompt with its response of {longest:,} tokens"
         raise UserError(found, f"at most the model's context of {config.max_position_embeddings:,}", "leave it out")
+    check_rotation(config, [len(row.ids) for row in rows])
     batches = [rows[first : first + TEXTS_AT_ONCE] for first in range(0, len(rows), TEXTS_AT_ONCE)]
     rewards: list[float] = []
     with torch.no_grad():

@@ -50,11 +50,13 @@ def check_output(output: Path) -> None:
 def fresh_folder(output: Path, resumable: bool = False) -> Iterator[Path]:
     """A folder to fill, renamed to `output` on success and removed on failure. Raises as `check_output`.
 
-    A resumable one is kept on failure, and what an interrupted run left in it is there again. Of several processes only the
-    first touches the disk.
+    A resumable one is kept on failure, and what an interrupted run left in it is there again; one that is not resumable
+    never removes such a run's checkpoints. Of several processes only the first touches the disk.
     """
     check_output(output)
     partial = output.with_name(output.name + ".partial")
+    if not resumable and (partial / CHECKPOINTS / SETTINGS).exists():
+        raise _other_run(partial)
     if not is_main_process():
         yield partial
         return
@@ -71,21 +73,29 @@ def fresh_folder(output: Path, resumable: bool = False) -> Iterator[Path]:
         raise
 
 
-def last_checkpoint(folder: Path, settings: Settings) -> str | None:
-    """The checkpoint of an interrupted run in `folder` to go on from, or None; UserError when it ran with other settings."""
+def last_checkpoint(folder: Path, settings: Settings, made_from: Mapping[str, str]) -> str | None:
+    """The checkpoint of an interrupted run in `folder` to go on from, or None.
+
+    UserError when it ran with other settings, or was `made_from` other data or weights (fingerprints, by what they are of).
+    """
     kept = folder / CHECKPOINTS / SETTINGS
-    described = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    run = {"settings": settings.model_dump(mode="json"), "made from": dict(made_from)}
+    described = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
     if kept.exists() and kept.read_text(encoding="utf-8") != described:
-        raise UserError(
-            f"{folder}: an interrupted run with other settings",
-            "the same settings, to go on with it",
-            "remove the folder, or set another output",
-        )
+        raise _other_run(folder)
     if is_main_process():
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(described, encoding="utf-8")
     whole = [checkpoint for checkpoint in kept.parent.glob("checkpoint-*") if _is_whole(checkpoint)]
     return str(max(whole, key=lambda checkpoint: int(checkpoint.name.rpartition("-")[2]))) if whole else None
+
+
+def _other_run(folder: Path) -> UserError:
+    return UserError(
+        f"{folder}: an interrupted run with other settings, data or weights",
+        "the same ones, to go on with it",
+        "remove the folder, or set another output",
+    )
 
 
 def _is_whole(checkpoint: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from trl import SFTConfig, SFTTrainer
 
 from train.data import chosen_side, sft_dataset
-from train.loop import Start, lora_config, prepare, run_and_save, trainer_arguments
+from train.loop import Start, lora_config, prepare, run_and_save, trl_arguments
 from train.save import fresh_folder
 from train.settings import SftSettings
 from train.types import RunRecord
@@ -16,7 +16,7 @@ from train.types import RunRecord
 def train_sft(settings: SftSettings) -> RunRecord:
     """From settings to a finished run at `settings.output`; UserError before the first step for bad input."""
     start = prepare(settings, chosen_side)
-    with fresh_folder(Path(settings.output)) as folder:
+    with fresh_folder(Path(settings.output), resumable=settings.save_steps is not None) as folder:
         return run_and_save(sft_trainer(settings, start, folder), "sft", settings, folder)
 
 
@@ -25,10 +25,10 @@ def sft_trainer(settings: SftSettings, start: Start, folder: Path) -> SFTTrainer
     return SFTTrainer(
         model=start.model,
         args=SFTConfig(
-            **trainer_arguments(settings, folder), max_length=None, completion_only_loss=True, packing=False
+            **trl_arguments(settings, start.splits, folder), max_length=None, completion_only_loss=True, packing=False
         ),
-        train_dataset=sft_dataset(start.splits.train),
-        eval_dataset=sft_dataset(start.splits.dev) if start.splits.dev else None,
+        train_dataset=sft_dataset(start.splits.train, start.tokenizer),
+        eval_dataset=sft_dataset(start.splits.dev, start.tokenizer) if start.splits.dev else None,
         processing_class=start.tokenizer,
         peft_config=lora_config(settings.lora),
     )

@@ -24,9 +24,10 @@ from transformers import (
     set_seed,
 )
 
-from graph.answer import ANSWER, REASON, answer_messages
+from graph.answer import answer_messages
 from graph.console import say, track
 from graph.errors import UserError
+from graph.form import ANSWER, REASON
 from graph.read import read_documents
 from train.data import read_preferences
 from train.loop import quiet_libraries

@@ -13,8 +13,7 @@ from data_synth.route.types import RouteRow
 from data_synth.types import Dropped
 from graph.retrieve.query import Query
 from graph.retrieve.query_features import query_features
-from graph.retrieve.settings import Mode
-from graph.types import Floats, LanguageModel
+from graph.types import Floats, LanguageModel, Mode
 
 if TYPE_CHECKING:
     from graph.index import Index

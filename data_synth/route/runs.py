@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, get_args
 from data_synth.route.types import Run
 from graph.errors import UserError
 from graph.retrieve import RetrieveSettings, retrieve_many
-from graph.retrieve.settings import Mode
-from graph.types import Evidence, LanguageModel
+from graph.types import Evidence, LanguageModel, Mode
 
 if TYPE_CHECKING:
     from graph.index import Index
@@ -60,6 +59,9 @@ def run_modes(
 def measure_run(evidence: Evidence, question: Question) -> Run:
     """Recall at DEPTH documents, milliseconds without the encoder, and the tokens of all calls of a model."""
     trace = evidence.trace
+    if trace.untimed_calls:
+        found = f"question {question.id!r}, mode {trace.mode}: {trace.untimed_calls} calls from a ledger without times"
+        raise UserError(found, "calls whose time is known: a mode's cost is learned", "remove the ledger in --out")
     if trace.stopped:
         found = f"question {question.id!r}, mode {trace.mode}: stopped before it was done ({trace.stopped})"
         raise UserError(found, "a model that answers to the end", "run again: finished calls are kept")

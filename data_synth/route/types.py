@@ -10,7 +10,7 @@ from data_synth.forms import Form
 from data_synth.relevance.types import not_finite
 from graph.questions import SPLITS
 from graph.retrieve.query_features import QUERY_FEATURES
-from graph.retrieve.settings import Mode
+from graph.types import Mode
 
 if TYPE_CHECKING:
     import pyarrow as pa

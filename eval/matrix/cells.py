@@ -1,4 +1,6 @@
-"""Cells on disk: one JSON file each, named by the cell's key, written whole or not at all; so a killed run loses only what was under way."""
+"""Cells on disk: one JSON file each, named by the cell's key and code, written whole or not at all; so a killed run loses only what
+was under way, and what other code filled stays beside it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from graph.jsonl import write_json
 
 def cell_file(out: Path, cell: Cell) -> Path:
     """Where a cell lies."""
-    return out / CELLS / f"{cell.key}.json"
+    return out / CELLS / f"{cell.key}-{cell.code}.json"
+
+
+def was_filled(out: Path, cell: Cell) -> bool:
+    """Whether the code of now or of another time filled the cell."""
+    return any((out / CELLS).glob(f"{cell.key}-*.json"))
 
 
 def write_cell(out: Path, cell: Cell, asked: Sequence[Asked], seconds: float) -> None:
@@ -30,6 +37,7 @@ def write_cell(out: Path, cell: Cell, asked: Sequence[Asked], seconds: float) ->
         "model": cell.system.model,
         "retrieve": retrieve.model_dump() if retrieve is not None else None,
         "index": cell.system.index.model_dump(),
+        "code": cell.code,
         "seconds": round(seconds, 3),
     }
     write_json(file, {**head, "asked": [asdict(one) for one in asked]})

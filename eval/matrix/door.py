@@ -46,7 +46,7 @@ def run_matrix(
     settings = read_config(config, overrides)
     run_steps(settings.prepare, run)
     out.mkdir(parents=True, exist_ok=True)
-    plan = make_plan(settings, config.parent, out)
+    plan = make_plan(settings, config.parent, out, encoder)
     means = Means(
         out, encoder, open_model, settings.helper, settings.max_answer_tokens, settings.empty_answers == "wrong"
     )

@@ -16,7 +16,10 @@ Values = Mapping[str, float | None]
 
 @dataclass(frozen=True)
 class Scored:
-    """One system on one bench: values and means by metric, and what a question costs (seconds with the encoder, tokens, calls)."""
+    """One system on one bench: values and means by metric, and what a question costs (seconds with the encoder, tokens, calls).
+
+    `replayed` calls of all questions came from a ledger; of `untimed` ones among them the time is not known.
+    """
 
     system: str
     bench: str
@@ -25,6 +28,8 @@ class Scored:
     seconds: float
     tokens: float
     calls: float
+    replayed: int
+    untimed: int
     empty: int
     asked: Sequence[Asked]
 
@@ -67,6 +72,8 @@ def _scored(bench: Bench, system: str, asked: Sequence[Asked], seed: int) -> Sco
         seconds=sum(one.seconds + one.encoder_seconds + one.answer_seconds for one in asked) / len(asked),
         tokens=sum(one.prompt_tokens + one.completion_tokens for one in asked) / len(asked),
         calls=sum(one.calls for one in asked) / len(asked),
+        replayed=sum(one.replayed for one in asked),
+        untimed=sum(one.untimed for one in asked),
         empty=sum(one.text is not None and not one.text.strip() for one in asked),
         asked=asked,
     )

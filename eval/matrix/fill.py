@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from eval.matrix.cells import cell_file, write_cell
-from eval.matrix.kept_vectors import keeping_encoder
+from eval.matrix.indexes import group_index
 from eval.matrix.layers import count_layers
 from eval.matrix.plan import kept_metrics
 from eval.matrix.types import Asked, Bench, Cell, Failure, Group
@@ -18,17 +17,15 @@ from eval.metrics.registry import BY_ENCODER, Output, check_answer, find_metric,
 from eval.retrieval import ranked_sources
 from eval.score_file import output_of
 from graph.answer import answer_messages
-from graph.build import OpenEncoder, build_index
+from graph.build import OpenEncoder
 from graph.console import say
 from graph.context import build_context, token_budget
 from graph.errors import UserError
-from graph.index import Index, open_index
+from graph.index import Index
 from graph.questions import Question
-from graph.read import read_documents
 from graph.retrieve import RetrieveSettings, retrieve_many
 from graph.types import Completion, CompletionRequest, Evidence, Excerpt, LanguageModel, OpenModel
 
-MANIFEST = "manifest.json"
 QUERIES_AT_ONCE, PROMPTS_AT_ONCE = 32, 16
 
 
@@ -47,7 +44,7 @@ class Means:
 def fill_group(group: Group, means: Means) -> list[Failure]:
     """Fill the group's cells that are not there yet; a cell that cannot be filled is a Failure, and the others go on."""
     try:
-        index = _indexed(group, means)
+        index = group_index(group.cells[0], group.index_folder, means.open_encoder, means.open_model)
     except UserError as problem:
         return [Failure(cell.system.name, cell.bench.name, str(problem)) for cell in group.cells]
     helper = means.open_model(means.helper, means.out / "helper.sqlite") if means.helper else None
@@ -69,19 +66,6 @@ def fill_group(group: Group, means: Means) -> list[Failure]:
             write_cell(means.out, cell, asked, time.perf_counter() - started)
             say(f"{cell.bench.name}: {cell.system.name} done ({time.perf_counter() - started:.1f} s)")
     return failures
-
-
-def _indexed(group: Group, means: Means) -> Index:
-    """The group's index, made if it is not there or was left half-made."""
-    cell = group.cells[0]
-    if not (group.index_folder / MANIFEST).is_file():
-        started = time.perf_counter()
-        corpus = cell.bench.documents
-        documents = read_documents(corpus, say)
-        keeping = partial(keeping_encoder, means.open_encoder, documents=corpus)
-        build_index(group.index_folder, documents, cell.system.index, keeping, means.open_model)
-        say(f"{cell.bench.name}: indexed ({time.perf_counter() - started:.1f} s)")
-    return open_index(group.index_folder, means.open_encoder)
 
 
 def ask_all(
@@ -167,6 +151,8 @@ def _asked(
         prompt_tokens=trace.prompt_tokens + (made.prompt_tokens if made is not None else 0),
         completion_tokens=trace.completion_tokens + (made.completion_tokens if made is not None else 0),
         calls=trace.model_calls + (made is not None),
+        replayed=trace.replayed_calls,
+        untimed=trace.untimed_calls,
         layers=count_layers(evidence),
         evidence=tuple((one.title, one.source, one.text) for one in context) if shown else (),
         steps=trace.steps if shown else (),

@@ -41,8 +41,12 @@ class KeepingEncoder:
         return self._encoder.count_tokens(text)
 
 
-@lru_cache(maxsize=1)
 def keeping_encoder(open_encoder: OpenEncoder, spec: str, documents: Path) -> KeepingEncoder:
-    """The encoder for the indexes of a corpus; what was kept for another corpus is let go."""
-    del documents
+    """The encoder for the indexes of a corpus; what was kept for another corpus, or made by another encoder of the name, is let go."""
+    return _keeping(open_encoder, spec, documents, open_encoder(spec).fingerprint)
+
+
+@lru_cache(maxsize=1)
+def _keeping(open_encoder: OpenEncoder, spec: str, documents: Path, fingerprint: str) -> KeepingEncoder:
+    del documents, fingerprint
     return KeepingEncoder(open_encoder(spec))

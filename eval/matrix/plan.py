@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import json
-from hashlib import blake2b
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from eval.matrix.code import cell_code
+from eval.matrix.contents import Contents, bytes_of, content_hash
 from eval.matrix.settings import MatrixSettings, TaskSettings
 from eval.matrix.types import Bench, Cell, Group, Plan, System
 from eval.metrics.registry import find_metric
 from eval.tasks import find_task
 from eval.tasks.files import question_row, write_task
 from eval.tasks.load import load_task
+from graph.build import OpenEncoder
 from graph.config import parse_settings
 from graph.errors import UserError
 from graph.ids import content_id
 from graph.questions import Question
 from graph.settings import IndexSettings
-from graph.weights import weights_fingerprint
 
-FORMAT = 1
-TRAINED = ("selector", "router", "reranker")
+FORMAT = 2
 CELLS, INDEXES, CORPORA = "cells", "indexes", "corpora"
 
 
-def make_plan(settings: MatrixSettings, base: Path, out: Path) -> Plan:
+def make_plan(settings: MatrixSettings, base: Path, out: Path, open_encoder: OpenEncoder) -> Plan:
     """Read the tasks below `base` / data and name every system; UserError for data, metrics or settings that are wrong."""
     systems = systems_of(settings)
     names = [system.name for system in systems]
@@ -35,12 +35,8 @@ def make_plan(settings: MatrixSettings, base: Path, out: Path) -> Plan:
     for name in settings.metrics:
         find_metric(name)
     benches = tuple(_bench(name, each, settings, base, out) for name, each in settings.tasks.items())
-    identities = {system.model: model_identity(system.model) for system in systems}
-    cells = tuple(
-        Cell(_key(system, bench, settings, identities[system.model]), system, bench)
-        for bench in benches
-        for system in systems
-    )
+    contents, code = Contents(open_encoder), cell_code()
+    cells = tuple(_cell(system, bench, settings, contents, code) for bench in benches for system in systems)
     return Plan(systems, benches, cells)
 
 
@@ -62,18 +58,9 @@ def groups_of(cells: tuple[Cell, ...], out: Path) -> list[Group]:
     """Cells by the index they share, the largest corpus first."""
     shared: dict[Path, list[Cell]] = {}
     for cell in cells:
-        key = content_id(cell.bench.documents_hash, _as_text(cell.system.index.model_dump()))
-        shared.setdefault(out / INDEXES / key, []).append(cell)
+        shared.setdefault(out / INDEXES / cell.index_key, []).append(cell)
     groups = [Group(folder, tuple(own)) for folder, own in shared.items()]
-    return sorted(groups, key=lambda group: -_bytes(group.cells[0].bench.documents))
-
-
-def model_identity(spec: str) -> str:
-    """A SPEC, with the fingerprint of its weights where they lie in a folder here."""
-    kind, _, target = spec.partition(":")
-    if kind == "hf" and Path(target).is_dir():
-        return f"{spec} {weights_fingerprint(Path(target))}"
-    return spec
+    return sorted(groups, key=lambda group: -bytes_of(group.cells[0].bench.documents))
 
 
 def _bench(name: str, wanted: TaskSettings, settings: MatrixSettings, base: Path, out: Path) -> Bench:
@@ -98,34 +85,28 @@ def _bench(name: str, wanted: TaskSettings, settings: MatrixSettings, base: Path
         questions=tuple(questions),
         shown=frozenset(one.id for one in shown),
         documents=documents,
-        documents_hash=_content_hash(documents),
+        documents_hash=content_hash(documents),
         metrics=settings.metrics or task.metrics,
     )
 
 
-def _key(system: System, bench: Bench, settings: MatrixSettings, model: str) -> str:
+def _cell(system: System, bench: Bench, settings: MatrixSettings, contents: Contents, code: str) -> Cell:
+    index = contents.index(system.index)
     depends: dict[str, Any] = {
         "format": FORMAT,
         "questions": content_id(*(_as_text(question_row(one)) for one in bench.questions)),
         "shown": sorted(bench.shown),
         "documents": bench.documents_hash,
-        "index": system.index.model_dump(),
-        "retrieve": system.retrieve.model_dump() if system.retrieve is not None else None,
-        "trained": _trained_parts(system),
-        "model": model,
-        "helper": settings.helper,
+        "index": index,
+        "retriever": contents.retriever(system.retrieve),
+        "model": contents.model(system.model),
+        "helper": contents.model(settings.helper),
         "max_answer_tokens": settings.max_answer_tokens if system.model else None,
         "empty_answers": settings.empty_answers if system.model else None,
         "values": sorted(kept_metrics(bench.metrics)),
     }
-    return content_id(_as_text(depends))
-
-
-def _trained_parts(system: System) -> dict[str, str]:
-    """The contents of what a retriever names by a folder here: a trained selector, router or reranker."""
-    values = system.retrieve.model_dump() if system.retrieve is not None else {}
-    named = {key: Path(values[key]) for key in TRAINED if values.get(key)}
-    return {key: _content_hash(path) for key, path in named.items() if path.is_dir()}
+    index_key = content_id(bench.documents_hash, _as_text(index))
+    return Cell(content_id(_as_text(depends)), code, index_key, system, bench)
 
 
 def kept_metrics(metrics: tuple[str, ...]) -> list[str]:
@@ -145,19 +126,3 @@ def by_id(bench: Bench) -> dict[str, Question]:
 
 def _as_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
-
-
-def _files(path: Path) -> list[Path]:
-    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-
-
-def _content_hash(path: Path) -> str:
-    digest = blake2b(digest_size=16)
-    for file in _files(path):
-        content = blake2b(file.read_bytes(), digest_size=16).hexdigest()
-        digest.update(f"{file.relative_to(path).as_posix()} {content}\n".encode())
-    return digest.hexdigest()
-
-
-def _bytes(path: Path) -> int:
-    return sum(file.stat().st_size for file in _files(path))

@@ -16,6 +16,8 @@ from eval.matrix.plan import CELLS, by_id, make_plan
 from eval.matrix.report import answers_file
 from eval.matrix.types import Asked, Cell
 from graph.answer import headed
+from graph.build import OpenEncoder
+from graph.encoder import open_encoder
 from graph.errors import UserError
 from graph.jsonl import write_jsonl
 from graph.questions import Question
@@ -33,12 +35,14 @@ class Written:
     questions: int
 
 
-def write_ragas(config: Path, overrides: Sequence[str], run: Path, out: Path) -> list[Written]:
+def write_ragas(
+    config: Path, overrides: Sequence[str], run: Path, out: Path, encoder: OpenEncoder = open_encoder
+) -> list[Written]:
     """One file below `out` for every cell of `config`, all of which `run` must hold; UserError for what is no finished run of it."""
     if not (run / CELLS).is_dir():
         found = f"{run}: not the folder of a run, it has no {CELLS}/"
         raise UserError(found, "what `modegraph eval run` filled", f"run `modegraph eval run {config}` first")
-    plan = make_plan(read_config(config, overrides), config.parent, run)
+    plan = make_plan(read_config(config, overrides), config.parent, run, encoder)
     cells = read_cells(plan, run)
     missing = [cell for cell in plan.cells if (cell.bench.name, cell.system.name) not in cells]
     if missing:

@@ -7,11 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from eval.matrix.code import cell_code
 from eval.matrix.figures import Figures, Scored
 from eval.matrix.layers import layers_table, mean_shares
 from eval.matrix.page import to_html
 from eval.matrix.plan import question_texts
 from eval.matrix.types import Outcome, Plan
+from eval.replays import replayed_calls, untimed_calls
 from eval.report import escape_markdown, sections
 from eval.statistics import Verdict, in_words
 from eval.tables import NONE, Table, figure
@@ -34,7 +36,8 @@ def result_tables(plan: Plan, figures: Figures) -> list[Table]:
 def headline(plan: Plan, figures: Figures, outcome: Outcome) -> str:
     """What was run, how much of it anew, and what the tests say."""
     shown = sum(verdict.shown for verdict in figures.verdicts.values())
-    cells = f"{outcome.filled:,} cells filled, {outcome.found:,} were there"
+    again = f" ({outcome.again:,} of them again: the code has changed)" if outcome.again else ""
+    cells = f"{outcome.filled:,} cells filled{again}, {outcome.found:,} were there"
     differences, tests = (
         len(figures.verdicts),
         "sign test with Holm's correction over all of them, and an interval that leaves out 0",
@@ -45,6 +48,7 @@ def headline(plan: Plan, figures: Figures, outcome: Outcome) -> str:
     )
     told += [f"Failed: {one.system} on {one.bench}: {one.problem}" for one in outcome.failures]
     told += [f"{one.system} on {one.bench} wrote {one.empty:,} empty answers." for one in figures.scored if one.empty]
+    told += [f"{one.system} on {one.bench}: {untimed_calls(one.untimed)}" for one in figures.scored if one.untimed]
     return "\n".join(told)
 
 
@@ -65,7 +69,8 @@ def _bench_table(bench: str, figures: Figures) -> Table | None:
     ]
     lead = figures.leads.get(bench, "")
     compared = f"{lead} minus {figures.baseline} (95 %, p)" if lead else "difference"
-    note = f"{len(own[0].asked):,} questions; * difference shown."
+    replayed = replayed_calls(sum(one.replayed for one in own))
+    note = f"{len(own[0].asked):,} questions; * difference shown.{f' {replayed}' if replayed else ''}"
     return Table(bench, ("system", *names, *COSTS, compared), tuple(rows), note)
 
 
@@ -95,6 +100,7 @@ def report_json(plan: Plan, figures: Figures, outcome: Outcome) -> dict[str, Any
         "leads": dict(figures.leads),
         "results": [_result_json(one, figures) for one in figures.scored],
         "cells": {"found": outcome.found, "filled": outcome.filled},
+        "code": {"version": cell_code(), "filled_again": outcome.again},
         "failures": [asdict(one) for one in outcome.failures],
         "tasks": {bench.name: {"task": bench.task, "questions": len(bench.questions)} for bench in plan.benches},
     }
@@ -109,6 +115,8 @@ def _result_json(one: Scored, figures: Figures) -> dict[str, Any]:
         "seconds": one.seconds,
         "tokens": one.tokens,
         "calls": one.calls,
+        "replayed": one.replayed,
+        "untimed": one.untimed,
         "empty": one.empty,
         "layers": list(mean_shares(one.asked)),
         "difference": asdict(verdict) if verdict is not None else None,

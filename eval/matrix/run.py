@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
+from eval.matrix.cells import was_filled
 from eval.matrix.cores import busy, join_workers, share_cores
 from eval.matrix.fill import Means, fill_group, missing_cells
 from eval.matrix.plan import groups_of
@@ -39,13 +40,16 @@ def run_steps(steps: Sequence[StepSettings], run: Run) -> None:
 
 def fill_cells(plan: Plan, means: Means, workers: int) -> Outcome:
     """Fill what is missing. With several workers each group of cells that share an index is one process's work."""
-    groups = [left for group in groups_of(plan.cells, means.out) if (left := missing_cells(group, means.out)).cells]
-    todo = sum(len(group.cells) for group in groups)
-    say(f"{len(plan.cells):,} cells: {len(plan.cells) - todo:,} are there already, {todo:,} to fill")
+    groups = [some for group in groups_of(plan.cells, means.out) if (some := missing_cells(group, means.out)).cells]
+    left = [cell for group in groups for cell in group.cells]
+    again = {(cell.system.name, cell.bench.name) for cell in left if was_filled(means.out, cell)}
+    changed = f" ({len(again):,} of them again: the code has changed)" if again else ""
+    say(f"{len(plan.cells):,} cells: {len(plan.cells) - len(left):,} are there already, {len(left):,} to fill{changed}")
     failures: list[Failure] = []
     for found in _in_processes(groups, means, workers) if min(workers, len(groups)) > 1 else _here(groups, means):
         failures += found
-    return Outcome(len(plan.cells) - todo, todo - len(failures), tuple(failures))
+    again -= {(failure.system, failure.bench) for failure in failures}
+    return Outcome(len(plan.cells) - len(left), len(left) - len(failures), len(again), tuple(failures))
 
 
 def _here(groups: Sequence[Group], means: Means) -> Iterator[list[Failure]]:

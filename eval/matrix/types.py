@@ -36,9 +36,14 @@ class Bench:
 
 @dataclass(frozen=True)
 class Cell:
-    """One system on one task; `key` is the hash of all that its outcome depends on, and names its file."""
+    """One system on one task; `key` is the hash of all that its outcome depends on but `code`, the version of the code that fills it.
+
+    `index_key` is the hash of all that its index comes from, again without the code.
+    """
 
     key: str
+    code: str
+    index_key: str
     system: System
     bench: Bench
 
@@ -57,7 +62,8 @@ class Asked:
 
     `values` are the metrics that need passages' texts; seconds exclude the encoder, which has its own, and answers share those of
     their batch. `layers` counts the passages and summaries that were found, by the layer of the hierarchy that each is of, passages in
-    layer 0. `evidence` (title, source, text) and `steps` are kept of the questions that the report shows.
+    layer 0. Of `calls`, `replayed` came from the helper's ledger and count with the tokens and time of their making, but for the time of
+    `untimed` ones, not known. `evidence` (title, source, text) and `steps` are kept of the questions that the report shows.
     """
 
     id: str
@@ -71,6 +77,8 @@ class Asked:
     prompt_tokens: int
     completion_tokens: int
     calls: int
+    replayed: int = 0
+    untimed: int = 0
     layers: tuple[int, ...] = ()
     evidence: tuple[tuple[str, str, str], ...] = ()
     steps: tuple[str, ...] = ()
@@ -96,8 +104,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run left: cells found finished, cells filled now, and those that failed."""
+    """What a run left: cells found finished, cells filled now (`again` of them, since other code filled them before), and failures."""
 
     found: int
     filled: int
+    again: int
     failures: tuple[Failure, ...] = field(default=())

@@ -19,7 +19,7 @@ from eval.metrics.grounding import (
     relevant_passages,
     share,
 )
-from graph.answer import check_citations
+from graph.citations import check_citations
 from graph.prompting import fill, quote
 from graph.retrieve.select import list_statements
 from graph.structured import BadReply, ReplyModel, Sentence, at_most, parse_reply, sound_items, strict_schema

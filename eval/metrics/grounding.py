@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.answer import check_citations
+from graph.citations import check_citations
 from graph.extract.units import split_units
 from graph.types import Encode, Floats
 

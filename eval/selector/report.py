@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.report import markdown_table
-from eval.retrieval import COMPARED, write_retrieval
+from eval.retrieval import COMPARED, told_replays, write_retrieval
 from eval.selector.compare import OFFERED, SELECTION, SelectorReport
 from eval.tables import NONE, Table, figure, interval_text
 from eval.types import Measure
@@ -49,6 +49,7 @@ def note_of(report: SelectorReport) -> str:
         f"{report.retrieval.top_k} passages retrieved. Only llm has a model. Brackets: 95 % interval of a paired bootstrap over "
         "questions; * leaves out 0."
     )
+    note = " ".join(filter(None, [note, told_replays(report.retrieval)]))
     if report.selection is None:
         return note
     return note + (

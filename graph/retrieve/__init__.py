@@ -11,9 +11,9 @@ from graph.retrieve.auto import retrieve_auto
 from graph.retrieve.caller import Caller, Spent
 from graph.retrieve.query import Query
 from graph.retrieve.rerank import RERANK_DEPTH, open_reranker, rerank
-from graph.retrieve.settings import Mode, RetrieveSettings
+from graph.retrieve.settings import RetrieveSettings
 from graph.retrieve.strategies import DIRECT_STRATEGIES, Strategy
-from graph.types import Evidence, LanguageModel, Trace
+from graph.types import Evidence, LanguageModel, Mode, Trace
 
 STRATEGIES: dict[Mode, Strategy] = {**DIRECT_STRATEGIES, "auto": retrieve_auto}
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -60,15 +60,17 @@ def retrieve_many(
 
 
 def _billed(trace: Trace, query: Query, mode: Mode, seconds: float, encoder_seconds: float) -> Trace:
-    """The trace with what the question cost."""
+    """The trace with what the question cost; calls answered from a ledger as if they had been made."""
     spent = query.model.spent if query.model is not None else Spent()
     return replace(
         trace,
         mode=mode,
-        seconds=seconds,
+        seconds=seconds + spent.replayed_seconds,
         encoder_seconds=encoder_seconds,
         model_calls=spent.calls,
         prompt_tokens=spent.prompt_tokens,
         completion_tokens=spent.completion_tokens,
         model_seconds=spent.seconds,
+        replayed_calls=spent.replayed,
+        untimed_calls=spent.untimed,
     )

@@ -7,9 +7,10 @@ Legend: N propositions of the index, n of the pool or of a part of it, l of a su
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -64,15 +65,29 @@ def collect_anchors(
     What is found before the model goes away (ModelGone) stays in `anchors`.
     """
     with ThreadPoolExecutor(max_workers=BREADTH) as threads:
-        visits = list(threads.map(lambda question: _nearest(index, question, select), questions))
+        with askers(questions) as asking:
+            visits = list(threads.map(lambda question: _nearest(index, question, select), asking))
         while pool := _add(anchors, visits):
             if len(anchors.rows) >= MIN_ANCHORS or len(anchors.per_round) > MAX_ROUNDS:
                 return
             queries_nD = refine_queries(index, pool, visits)
             rows_n = np.array(pool, np.int64)
             parts = partition(index, rows_n, BREADTH)
-            explore = partial(_explore, index, start, select, settings, np.array(anchors.rows, np.int64))
-            visits = list(threads.map(explore, [rows_n[part] for part in parts], [queries_nD[part] for part in parts]))
+            explore = partial(_explore, index, select, settings, np.array(anchors.rows, np.int64))
+            with askers([start] * len(parts)) as asking:
+                seeds, queries = [rows_n[part] for part in parts], [queries_nD[part] for part in parts]
+                visits = list(threads.map(explore, asking, seeds, queries))
+
+
+@contextmanager
+def askers(queries: Sequence[Query]) -> Iterator[Sequence[Query]]:
+    """The queries as threads side by side ask them, all of one question: the time of the slowest counts."""
+    model = queries[0].model
+    if model is None:
+        yield queries
+        return
+    with model.in_threads(len(queries)) as callers:
+        yield [replace(query, model=caller) for query, caller in zip(queries, callers, strict=True)]
 
 
 def refine_queries(index: Index, rows: Sequence[int], visits: Sequence[Visit]) -> Floats:
@@ -106,10 +121,10 @@ def _nearest(index: Index, question: Query, select: Select) -> Visit:
 
 def _explore(
     index: Index,
-    start: Query,
     select: Select,
     settings: SuggestSettings,
     known: Ints,
+    start: Query,
     seeds_n: Ints,
     queries_nD: Floats,
 ) -> Visit:

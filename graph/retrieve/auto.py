@@ -12,9 +12,9 @@ from graph.retrieve.query import Query
 from graph.retrieve.query_features import query_features
 from graph.retrieve.router import Route, check_same_encoder, find_route
 from graph.retrieve.router_file import open_router
-from graph.retrieve.settings import Mode, RetrieveSettings
+from graph.retrieve.settings import RetrieveSettings
 from graph.retrieve.strategies import DIRECT_STRATEGIES
-from graph.types import Evidence
+from graph.types import Evidence, Mode
 
 
 def retrieve_auto(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

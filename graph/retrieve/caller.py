@@ -1,8 +1,9 @@
 """A language model as the strategies use it: structured replies, one re-ask, and an account of what one question cost."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, replace
 from threading import Lock
 from typing import TypeVar
 
@@ -23,13 +24,50 @@ class ModelGone(UserError):
 
 @dataclass(frozen=True)
 class Spent:
-    """What was asked of a model: calls (`unusable` of them gave nothing), tokens and seconds."""
+    """What was asked of a model: calls (`unusable` of them gave nothing), tokens and seconds.
+
+    `replayed` calls were answered from a ledger; `replayed_seconds` of the seconds are what they took when they were made, but for
+    the `untimed` among them, whose time is not known.
+    """
 
     calls: int = 0
     unusable: int = 0
+    replayed: int = 0
+    untimed: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
+    replayed_seconds: float = 0.0
+
+
+def spent_on(completions: Sequence[Completion], waited_seconds: float, unusable: int = 0) -> Spent:
+    """What completions cost that were asked for together and waited for so long."""
+    replays = [one.replay for one in completions if one.replay is not None]
+    replayed_seconds = sum(replay.seconds or 0.0 for replay in replays)
+    return Spent(
+        calls=len(completions),
+        unusable=unusable,
+        replayed=len(replays),
+        untimed=sum(replay.seconds is None for replay in replays),
+        prompt_tokens=sum(one.prompt_tokens for one in completions),
+        completion_tokens=sum(one.completion_tokens for one in completions),
+        seconds=waited_seconds + replayed_seconds,
+        replayed_seconds=replayed_seconds,
+    )
+
+
+def summed(parts: Sequence[Spent]) -> Spent:
+    """What was spent one after another."""
+    return Spent(*(sum(values) for values in zip(*map(astuple, parts), strict=True)))
+
+
+def beside_each_other(parts: Sequence[Spent]) -> Spent:
+    """What was spent at the same time: all calls and tokens, and the seconds of those that took longest."""
+    return replace(
+        summed([Spent(), *parts]),
+        seconds=max((part.seconds for part in parts), default=0.0),
+        replayed_seconds=max((part.replayed_seconds for part in parts), default=0.0),
+    )
 
 
 class Caller:
@@ -45,6 +83,19 @@ class Caller:
         """The account so far."""
         with self._lock:
             return self._spent
+
+    @contextmanager
+    def in_threads(self, count: int) -> Iterator[list["Caller"]]:
+        """A caller for each of `count` threads that work side by side; what they spent is added to this one at the end."""
+        callers = [Caller(self._model) for _ in range(count)]
+        try:
+            yield callers
+        finally:
+            self._add(beside_each_other([caller.spent for caller in callers]))
+
+    def _add(self, more: Spent) -> None:
+        with self._lock:
+            self._spent = summed([self._spent, more])
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text, as the model counts them."""
@@ -85,15 +136,8 @@ class Caller:
             raise ModelGone(str(problem), "", "") from None
         seconds = time.perf_counter() - started
         replies = [_read_one(kind, completion) for completion in completions]
-        with self._lock:
-            self._spent = replace(
-                self._spent,
-                calls=self._spent.calls + len(requests),
-                unusable=self._spent.unusable + sum(reply is None or isinstance(reply, _Unusable) for reply in replies),
-                prompt_tokens=self._spent.prompt_tokens + sum(each.prompt_tokens for each in completions),
-                completion_tokens=self._spent.completion_tokens + sum(each.completion_tokens for each in completions),
-                seconds=self._spent.seconds + seconds,
-            )
+        unusable = sum(reply is None or isinstance(reply, _Unusable) for reply in replies)
+        self._add(spent_on(completions, seconds, unusable))
         return replies
 
 

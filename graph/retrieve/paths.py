@@ -21,7 +21,7 @@ from graph.walk import personalised_pagerank, row_normalised
 
 EXPLORE_PROPOSITIONS, EXPLORE_NAMES, EXPLORE_PASSAGES = 20, 40, 50
 EXPLORE_DAMPING, EXPLOIT_DAMPING = 0.75, 0.45
-EXPLORE_TOLERANCE = 1e-2
+EXPLORE_TOLERANCE = 0.03
 """The first walk only chooses passages to look at; a rough answer chooses the same ones."""
 PRIOR_WEIGHT = 0.05
 BEAM_WIDTH, MAX_PATH, RESTARTS = 4, 3, 3

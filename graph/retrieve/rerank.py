@@ -15,6 +15,7 @@ from graph.answer import headed
 from graph.context import of_passage
 from graph.encoder import find_model
 from graph.errors import UserError
+from graph.quiet import quiet_loading
 from graph.types import Evidence, Floats, Scored
 
 ScoreTexts = Callable[[str, Sequence[str]], Floats]
@@ -78,6 +79,7 @@ def _load(spec: str) -> Any:
     import torch
     from sentence_transformers import CrossEncoder
 
+    quiet_loading()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         return CrossEncoder(str(folder), device=device, model_kwargs={"use_safetensors": True})

@@ -17,8 +17,7 @@ from graph.errors import UserError
 from graph.index import Index
 from graph.retrieve.classifier import check_encoder
 from graph.retrieve.forest import Forest, forest_logits
-from graph.retrieve.settings import Mode
-from graph.types import Floats, Ints
+from graph.types import Floats, Ints, Mode
 
 Doubles = NDArray[np.float64]
 ONE_HOP = ("dense", "lexical", "hybrid", "hierarchy")

@@ -10,22 +10,9 @@ from pydantic_core import PydanticKnownError
 from graph.config import Settings
 from graph.errors import UserError
 from graph.filters import Condition, parse_condition
+from graph.types import DEFAULT_MODE, Mode
+from graph.walk import MOST_DAMPING
 
-Mode = Literal[
-    "dense",
-    "lexical",
-    "hybrid",
-    "naive",
-    "hierarchy",
-    "walk",
-    "paths",
-    "local",
-    "global",
-    "statements",
-    "topics",
-    "plan",
-    "auto",
-]
 Selector = Literal["threshold", "llm"]
 """The selectors that come with the program; any other is the folder or the hub name (with a slash) of a trained one."""
 
@@ -34,7 +21,10 @@ class SuggestSettings(Settings):
     """The walk by which `local` and `global` suggest propositions (ToPG Eq. 3–8). The mode `walk` is another one."""
 
     damping: float = Field(
-        default=0.85, ge=0, lt=1, description="probability of walking on; else it starts from a seed again"
+        default=0.85,
+        ge=0,
+        le=MOST_DAMPING,
+        description="probability of walking on; else it starts from a seed again",
     )
     structure_weight: float = Field(
         default=0.5, ge=0, le=1, description="λ: weight of the graph alone, 1 − λ of what is near to the question"
@@ -44,7 +34,7 @@ class SuggestSettings(Settings):
 class RetrieveSettings(Settings):
     """How evidence is looked for."""
 
-    mode: Mode = Field("dense", description="strategy")
+    mode: Mode = Field(DEFAULT_MODE, description="strategy")
     top_k: int = Field(
         5, ge=1, le=10_000, description="items to return: passages, propositions or nodes, as the mode ranks them"
     )

@@ -13,11 +13,11 @@ from graph.retrieve.naive import retrieve_naive
 from graph.retrieve.paths import retrieve_paths
 from graph.retrieve.plan import retrieve_plan
 from graph.retrieve.query import Query
-from graph.retrieve.settings import Mode, RetrieveSettings
+from graph.retrieve.settings import RetrieveSettings
 from graph.retrieve.statements import retrieve_statements
 from graph.retrieve.topics import retrieve_topics
 from graph.retrieve.walk import retrieve_walk
-from graph.types import Evidence
+from graph.types import Evidence, Mode
 
 Strategy = Callable[[Index, Query, RetrieveSettings], Evidence]
 

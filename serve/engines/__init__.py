@@ -26,7 +26,7 @@ def open_engine(spec: str) -> Engine:
     """The engine that `spec` names; its libraries are imported only here."""
     kind, _, target = spec.partition(":")
     if kind == "hf" and target:
-        from serve.engines.hf import open_hf
+        from serve.engines.hf_open import open_hf
 
         return open_hf(target)
     if kind == "openai" and target:

@@ -1,4 +1,4 @@
-"""The engine for models on this machine or from the hub, through transformers: a full model or a PEFT adapter's folder.
+"""The engine for models on this machine or from the hub, through transformers (hf_open.py opens them).
 
 One batch at a time, padded on the left; several threads may share an engine. A JSON schema cannot be enforced here and
 is left to the prompt.
@@ -6,88 +6,26 @@ is left to the prompt.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    GenerationConfig,
-    LogitsProcessorList,
-    StoppingCriteriaList,
-)
+from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
+from graph import template
 from graph.control import defuse
 from graph.errors import UserError
+from graph.form import THINK
 from graph.types import Completion, CompletionRequest, Message
-from graph.weights import model_name
+from serve.engines.sampling import Sampling
 from serve.engines.steps import GumbelSampler, Watcher, Watching
 
 BATCH_SIZE = 16
-ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-
-
-def open_hf(target: str) -> HfModel:
-    """Load a folder or a hub name (safetensors only); UserError when there is no such model."""
-    path = Path(target).expanduser()
-    if not path.is_dir() and _looks_like_path(target):
-        raise UserError(
-            f"hf:{target}: no such folder", "a model's or adapter's folder, or a hub name", "check the path"
-        )
-    where = str(path) if path.is_dir() else target
-    config_file = path / ADAPTER_CONFIG
-    base = _adapter_base(config_file) if config_file.is_file() else None
-    model = _load(AutoModelForCausalLM, base or where, target, dtype=_dtype(), use_safetensors=True)
-    if base is not None:
-        from peft import PeftModel
-
-        model = PeftModel.from_pretrained(model, where)
-    own_tokenizer = base is None or (path / "tokenizer_config.json").is_file()
-    tokenizer = _load(AutoTokenizer, where if own_tokenizer else str(base), target)
-    return HfModel(model_name(target), model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer)
-
-
-def _looks_like_path(target: str) -> bool:
-    """Whether a missing `target` was meant as a folder: a hub name is NAME or OWNER/NAME, in no folder that is here."""
-    if target.startswith((".", "/", "~")) or "\\" in target or target.count("/") > 1:
-        return True
-    return "/" in target and Path(target).parent.is_dir()
-
-
-def _adapter_base(config_file: Path) -> str:
-    """The model that an adapter was trained on, from its adapter_config.json."""
-    try:
-        base = json.loads(config_file.read_text(encoding="utf-8"))["base_model_name_or_path"]
-    except (ValueError, KeyError, TypeError):
-        raise UserError(f"{config_file}: names no base model", "base_model_name_or_path", "save it again") from None
-    if not (config_file.parent / ADAPTER_WEIGHTS).is_file():
-        raise UserError(f"{config_file.parent}: no {ADAPTER_WEIGHTS}", "an adapter in safetensors", "save it again")
-    if not isinstance(base, str) or (not Path(base).is_dir() and _looks_like_path(base)):
-        raise UserError(f"{config_file}: base model {base!r} is not here", "its folder", "restore it or edit the file")
-    return base
-
-
-def _dtype() -> Any:
-    return "auto" if torch.cuda.is_available() else torch.float32
-
-
-def _load(kind: Any, where: str, target: str, **options: Any) -> Any:
-    try:
-        return kind.from_pretrained(where, **options)
-    except (OSError, ValueError, KeyError) as problem:
-        reason = " ".join(str(problem).split())[:300]
-        raise UserError(
-            f"hf:{target}: {where} cannot be loaded ({reason})",
-            "a causal language model in safetensors",
-            "check the name",
-        ) from None
+PLAIN = Sampling()
 
 
 @dataclass(frozen=True)
@@ -113,8 +51,10 @@ class HfModel:
         self.context_tokens = int(getattr(model.config.get_text_config(), "max_position_embeddings", sys.maxsize))
         self._model = model.eval()
         self._tokenizer = tokenizer
+        tokenizer.model_max_length = sys.maxsize  # or it warns of each prompt that is counted to see whether it fits
         self._stop_ids = _stop_ids(model, tokenizer)
-        self._lock = Lock()
+        self._open = f"{THINK}\n" if tokenizer.chat_template and template.leaves_thinking_open(tokenizer) else ""
+        self._lock, self._reading = Lock(), Lock()
         pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(self._stop_ids, default=0)
         self._pad_id = int(pad_id)
         # The model's own defaults (top_p, repetition penalty, …) would bend greedy decoding and the sampler below.
@@ -134,20 +74,28 @@ class HfModel:
 
     def count_tokens(self, text: str) -> int:
         """Tokens of `text` alone, without special tokens."""
-        with self._lock:
+        with self._reading:
             return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def window(self) -> int | None:
+        """The context window; None where the model's config names none."""
+        return self.context_tokens if self.context_tokens < sys.maxsize else None
+
+    def prompt_tokens(self, messages: Sequence[Message]) -> int:
+        """Tokens of a chat; waits for no generation."""
+        return len(self.prompt_ids(messages))
 
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a chat: by the tokenizer's template if it has one, else the contents joined by empty lines.
 
-        No content can become a control token: each one that is spelt out in a message is broken by a space.
+        No content can become a control token: each one that is spelt out in a message is broken by a space. UserError when the
+        template refuses the chat.
         """
-        turns = [{"role": turn.role, "content": defuse(turn.content, self._tokenizer)} for turn in messages]
-        if self._tokenizer.chat_template is None:
-            text = "\n\n".join(turn["content"] for turn in turns) + "\n\n"
+        with self._reading:
+            if self._tokenizer.chat_template is not None:
+                return template.prompt_ids(self._tokenizer, messages)
+            text = "\n\n".join(defuse(turn.content, self._tokenizer) for turn in messages) + "\n\n"
             return list(self._tokenizer(text)["input_ids"])
-        chat = self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=True)
-        return list(chat["input_ids"])
 
     def _prepare(self, place: int, request: CompletionRequest) -> _Prompt:
         ids = self.prompt_ids(request.messages)
@@ -156,32 +104,42 @@ class HfModel:
             raise UserError(
                 f"hf:{self.name}: a prompt of {len(ids):,} tokens",
                 f"fewer than its context window of {self.context_tokens:,}",
-                "give fewer passages (--top-k) or a model with a larger window",
+                "a shorter prompt, or a model with a larger window",
             )
         return _Prompt(place, ids, min(room, request.max_tokens), request)
 
-    def stream(self, request: CompletionRequest, watcher: Watcher) -> Completion:
-        """As `complete` for one request, its tokens shown to `watcher` as they are written, until it has enough."""
+    def stream(self, request: CompletionRequest, watcher: Watcher, sampling: Sampling = PLAIN) -> Completion:
+        """As `complete` for one request, its tokens shown to `watcher` as they are written, until it has enough.
+
+        UserError for a bias of a token that the model does not have.
+        """
+        tokens = self._model.get_input_embeddings().num_embeddings
+        for token in sampling.logit_bias:
+            if not 0 <= token < tokens:
+                raise UserError(f"logit_bias of token {token}", f"tokens below {tokens:,}", "take the model's own ids")
         with self._lock:
-            return self._run([self._prepare(0, request)], watcher)[0]
+            return self._run([self._prepare(0, request)], watcher, sampling)[0]
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """The text of written token ids, control tokens left out."""
-        return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+        """The text of written token ids, control tokens left out; what a prompt leaves open begins in it."""
+        return self._open + str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
-    def _run(self, batch: Sequence[_Prompt], watcher: Watcher | None = None) -> list[Completion]:
+    def _run(
+        self, batch: Sequence[_Prompt], watcher: Watcher | None = None, sampling: Sampling = PLAIN
+    ) -> list[Completion]:
         """One batch of prompts with the same room; shorter prompts are padded on the left."""
         longest = max(len(prompt.ids) for prompt in batch)
         padded = [[self._pad_id] * (longest - len(prompt.ids)) + prompt.ids for prompt in batch]
         mask = [[0] * (longest - len(prompt.ids)) + [1] * len(prompt.ids) for prompt in batch]
         device = self._model.device
+        sampler = GumbelSampler([prompt.request for prompt in batch], sampling.cuts())
         with torch.inference_mode():
             output_BT = self._model.generate(
                 input_ids=torch.tensor(padded, device=device),
                 attention_mask=torch.tensor(mask, device=device),
                 max_new_tokens=batch[0].room,
                 do_sample=False,
-                logits_processor=LogitsProcessorList([GumbelSampler([prompt.request for prompt in batch])]),
+                logits_processor=LogitsProcessorList([*sampling.weights(longest), sampler]),
                 stopping_criteria=StoppingCriteriaList([Watching(watcher, longest)] if watcher is not None else []),
             )
         written = output_BT[:, longest:].tolist()

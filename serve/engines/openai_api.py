@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,13 +18,20 @@ import openai
 import stamina
 
 from graph.errors import UserError
-from graph.types import Completion, CompletionRequest
+from graph.types import Completion, CompletionRequest, Message
 
 IN_FLIGHT = 8
 ATTEMPTS = 4
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 8.0
 TIMEOUT_S = 300.0
 RETRIED = (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError)
+QUICK_S = 2.0
+"""The longest wait for what the server knows of its models."""
+UNTOLD_AGAIN_S, GONE_AGAIN_S = 60.0, 5.0
+TURN_TOKENS = 8
+"""What a chat template puts around a turn, at most, as estimated."""
+WINDOW_FIELDS = ("max_model_len", "context_window", "context_length", "max_context_length")
+"""How servers call a model's window in their list of models: vLLM and SGLang, Groq, OpenRouter, others."""
 REFUSALS = frozenset({400, 413, 422})
 """Statuses that are about one request (too long, not allowed) and say nothing about the next."""
 _TARGET = re.compile(r"(?P<name>.+?)@(?P<url>[a-z][a-z0-9+.-]*:.*)", re.IGNORECASE)
@@ -63,6 +72,20 @@ def key_of_environment() -> str:
     return os.environ.get("OPENAI_API_KEY") or "none"
 
 
+def window_of(name: str, models: Sequence[Mapping[str, Any]]) -> int | None:
+    """What a list of models tells of the window of one of them, or of the one that it is an adapter of.
+
+    >>> window_of("sft", [{"id": "base", "max_model_len": 2048}, {"id": "sft", "parent": "base"}])
+    2048
+    """
+    by_name = {model.get("id"): model for model in models}
+    own = by_name.get(name, {})
+    found = [own.get(field) for field in WINDOW_FIELDS] + [
+        by_name.get(own.get("parent"), {}).get(field) for field in WINDOW_FIELDS
+    ]
+    return next((value for value in found if isinstance(value, int) and value > 0), None)
+
+
 class OpenAIModel:
     """A LanguageModel behind a URL; safe to share between threads."""
 
@@ -74,6 +97,9 @@ class OpenAIModel:
         self._client = openai.OpenAI(
             base_url=url, api_key=key or key_of_environment(), max_retries=0, timeout=TIMEOUT_S
         )
+        self._asking = Lock()
+        self._window: int | None = None
+        self._ask_window_s, self._counts = float("-inf"), True
         self._pool = ThreadPoolExecutor(max_workers=IN_FLIGHT, thread_name_prefix="openai")
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
@@ -88,6 +114,41 @@ class OpenAIModel:
     def count_tokens(self, text: str) -> int:
         """An upper estimate, since the protocol has no tokenizer: a token for every 3 bytes of UTF-8, rounded up."""
         return -(-len(text.encode("utf-8", "replace")) // 3)
+
+    def window(self) -> int | None:
+        """The window that the server tells of in its list of models (vLLM does); asked for now and then until it is known."""
+        with self._asking:
+            if self._window is None and time.monotonic() >= self._ask_window_s:
+                self._window, again_s = self._told_window()
+                self._ask_window_s = time.monotonic() + again_s
+            return self._window
+
+    def prompt_tokens(self, messages: Sequence[Message]) -> int:
+        """What the server's /tokenize counts, where it has one (vLLM has) and the estimate is near the window; else the estimate."""
+        estimate = sum(self.count_tokens(turn.content) + TURN_TOKENS for turn in messages)
+        window = self.window()
+        if window is None or 2 * estimate < window or not self._counts:
+            return estimate
+        turns = [vars(turn) for turn in messages]
+        try:
+            told = self._post("/tokenize", {"model": self.name, "messages": turns})
+            return int(told["count"])
+        except (openai.APIError, ValueError, KeyError, TypeError):
+            self._counts = False
+            return estimate
+
+    def _told_window(self) -> tuple[int | None, float]:
+        """The window, if the server tells it, and after how many seconds to ask again if not."""
+        try:
+            listed = self._client.with_options(timeout=QUICK_S).models.list()
+            return window_of(self.name, [model.model_dump() for model in listed.data or ()]), UNTOLD_AGAIN_S
+        except (openai.APIError, ValueError, AttributeError):
+            return None, GONE_AGAIN_S
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The answer of a route beside the protocol's own, at the root of the server."""
+        root = str(self._client.base_url).rstrip("/").removesuffix("/v1")
+        return self._client.with_options(timeout=QUICK_S).post(f"{root}{path}", body=dict(body), cast_to=object)
 
     def _complete_one(self, request: CompletionRequest) -> Completion:
         try:

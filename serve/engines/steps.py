@@ -28,10 +28,11 @@ class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
     """Sampling as an arg max: argmax(logits / T + Gumbel noise) is a draw from softmax(logits / T) (Gumbel-max trick).
 
     Each row has its own generator, so that a request's text depends on its seed and not on its neighbours in the batch;
-    rows with temperature 0 stay greedy.
+    rows with temperature 0 stay greedy. `cuts` leave out tokens between the division and the noise.
     """
 
-    def __init__(self, requests: Sequence[CompletionRequest]) -> None:
+    def __init__(self, requests: Sequence[CompletionRequest], cuts: Sequence[LogitsProcessor] = ()) -> None:
+        self._cuts = cuts
         self._temperatures = [request.temperature for request in requests]
         self._generators = [_generator(request.seed) for request in requests]
 
@@ -41,7 +42,10 @@ class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
             if temperature > 0:
                 uniform_V = torch.rand(scores.shape[-1], generator=generator, dtype=torch.float64)
                 gumbel_V = -torch.log(-torch.log(uniform_V.clamp(1e-300, 1 - 1e-16))).float()
-                noisy_BV[row] = noisy_BV[row] / temperature + gumbel_V.to(scores.device)
+                warm_1V = noisy_BV[row : row + 1] / temperature
+                for each in self._cuts:
+                    warm_1V = each(input_ids[row : row + 1], warm_1V)
+                noisy_BV[row] = warm_1V[0] + gumbel_V.to(scores.device)
         return noisy_BV
 
 

@@ -10,10 +10,12 @@ import json
 import logging
 import os
 import secrets
+import signal
 import socket
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,19 +128,30 @@ class VllmChild:
         await self._end_process()
 
     async def _keep_running(self) -> None:
+        """Start the server whenever none runs, whatever ended it or kept it from starting."""
         wait_s = FIRST_WAIT_S
         while True:
-            process = await self._launch()
-            if await self._wait_until_ready(process):
-                wait_s = FIRST_WAIT_S
-                LOG.info("vLLM answers at %s", self.url)
-                self.ready.set()
-                await process.wait()
-                self.ready.clear()
+            try:
+                answered = await self._run_once()
+                problem = "vLLM ended"
+            except (OSError, UserError) as found:
+                answered, problem = False, f"vLLM could not be started: {type(found).__name__}: {found}"
+            self.ready.clear()
             await self._end_process()
-            LOG.warning("vLLM ended; starting it again in %.0f s; why: %s", wait_s, self.log)
+            wait_s = FIRST_WAIT_S if answered else wait_s
+            LOG.warning("%s; starting it again in %.0f s; its log: %s", problem, wait_s, self.log)
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+    async def _run_once(self) -> bool:
+        """Start the server and wait for its end; whether it has answered before."""
+        process = await self._launch()
+        if not await self._wait_until_ready(process):
+            return False
+        LOG.info("vLLM answers at %s", self.url)
+        self.ready.set()
+        await process.wait()
+        return True
 
     async def _launch(self) -> asyncio.subprocess.Process:
         environment = {"VLLM_CPU_KVCACHE_SPACE": "1", **os.environ, "VLLM_API_KEY": self.key}
@@ -171,7 +184,7 @@ class VllmChild:
         return False
 
     async def _end_process(self) -> None:
-        """Let go of the leash, which ends the group, and wait for it."""
+        """Let go of the leash, which ends the group; end what is left of the group where the leash cannot."""
         process = self._process
         if process is None or process.stdin is None:
             return
@@ -179,7 +192,11 @@ class VllmChild:
         try:
             await asyncio.wait_for(process.wait(), STOP_S)
         except TimeoutError:
-            process.kill()
+            LOG.warning("vLLM did not end within %.0f s and is killed", STOP_S)
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        self._process = None
 
 
 def free_port() -> int:

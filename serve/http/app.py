@@ -17,9 +17,11 @@ from serve.http.admission import Admission
 from serve.http.auth import Guard
 from serve.http.backend import ChatBackend
 from serve.http.chat import chat_router
+from serve.http.description import describe_key
 from serve.http.documents import documents_router
 from serve.http.encoding import AsciiJSON
 from serve.http.errors import ErrorBody, add_error_handlers
+from serve.http.framing import Framing
 from serve.http.health import health_router
 from serve.http.live_index import LiveIndex
 from serve.http.metrics import Metrics
@@ -63,9 +65,11 @@ def build_app(services: Services) -> Overflow:
         app.include_router(make(services))
     app.include_router(page_router())
     add_error_handlers(app)
+    describe_key(app, services.settings.api_key is not None)
     services.tracing.watch(app)
     admitted = Admission(app, services.settings, services.metrics)
-    logged = AccessLog(Shell(Guard(admitted, services.settings.api_key)), services.metrics)
+    guarded = Guard(admitted, services.settings.api_key)
+    logged = AccessLog(Framing(Shell(guarded)), services.metrics)
     return Overflow(logged, admitted, services.metrics)
 
 

@@ -6,6 +6,7 @@ The first layer after the log, so that nothing of a request that is turned away 
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -16,13 +17,13 @@ from serve.http.errors import ApiError, error_response
 from serve.http.settings import is_loopback
 
 OPEN_PATHS = ("/health", "/ready")
+READING = ("GET", "HEAD")
 
 
 class Guard:
     """ASGI layer. With `key`: 401 to all but OPEN_PATHS without "Authorization: Bearer KEY". Without: loopback names only.
 
-    Without a key, a Host that is no name of this machine (DNS rebinding) and an Origin of another host (a foreign page that
-    posts a form) are refused.
+    Without a key, a Host that is no name of this machine (DNS rebinding) and what a page of another origin sends are refused.
     """
 
     def __init__(self, app: ASGIApp, key: SecretStr | None) -> None:
@@ -44,12 +45,28 @@ class Guard:
                 return None
             message = "this server wants its key: send the header Authorization: Bearer KEY"
             return ApiError(401, "wrong_key", message, headers={"WWW-Authenticate": "Bearer"})
-        host, origin = headers.get("host", ""), headers.get("origin")
+        host = headers.get("host", "")
         if not is_loopback(_name(f"//{host}")):
             return ApiError(403, "foreign_host", "without a key this server is asked as localhost only")
-        if origin is not None and not is_loopback(_name(origin)):
-            return ApiError(403, "foreign_origin", "without a key this server is not for pages of other sites")
+        if is_foreign(headers, f"{scope['scheme']}://{host}", scope["method"]):
+            message = "without a key this server is not for pages of other sites, nor of other ports of this machine"
+            return ApiError(403, "foreign_origin", message)
         return None
+
+
+def is_foreign(headers: Mapping[str, str], origin: str, method: str) -> bool:
+    """Whether a browser sends this for a page of another origin (scheme, name and port) than `origin`, or does not say for which.
+
+    Browsers tell the Origin of whatever changes something, and those of our days the relation of every request to its page; a link
+    on a foreign page may lead to ours. A program that is no browser tells neither.
+    """
+    told, site = headers.get("origin"), headers.get("sec-fetch-site")
+    if told is not None:
+        return told.lower() != origin.lower()
+    if site is not None:
+        followed = method in READING and headers.get("sec-fetch-mode") == "navigate"
+        return site not in ("same-origin", "none") and not followed
+    return method not in READING and headers.get("user-agent", "").startswith("Mozilla/")
 
 
 def _name(url: str) -> str:

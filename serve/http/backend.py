@@ -9,6 +9,8 @@ from starlette.responses import Response
 
 from graph.types import LanguageModel
 
+TOO_LONG = "prompt_too_long"
+"""The code of an ApiError for a prompt that the engine's window does not hold; with less of it, it may."""
 Body = Mapping[str, Any]
 """A chat completion, a chunk of one or a request for one, in OpenAI's form: JSON that is passed on as it came."""
 
@@ -39,7 +41,7 @@ class ChatBackend(Protocol):
         """
         ...
 
-    async def respond(self, body: bytes) -> Response:
+    async def respond(self, body: Body) -> Response:
         """A request of OpenAI's Responses protocol passed on; ApiError 404 where the engine has none."""
         ...
 

@@ -1,19 +1,22 @@
-"""A request for a chat completion: OpenAI's fields, `retrieval` besides, and whatever else the engine may know, passed on."""
+"""A request for a chat completion: OpenAI's fields, those of vLLM that change only the text, and `retrieval`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
 from graph.types import Message
 from serve.http.encoding import Text
+from serve.http.engine_fields import EngineFields
 from serve.http.errors import ApiError
 from serve.http.retriever import RetrievalOptions
 
-Stop = Annotated[Text, StringConstraints(min_length=1, max_length=200)]
 OURS = frozenset({"messages", "retrieval", "stream", "stream_options"})
 """Fields that the engine gets in another form, or not at all."""
+OF_A_TURN = frozenset({"role", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content"})
+"""Fields of a message that the engine gets, besides its text."""
 
 
 class TextPart(BaseModel):
@@ -24,7 +27,7 @@ class TextPart(BaseModel):
 
 
 class ChatMessage(BaseModel):
-    """One turn. Other fields of it are passed on when retrieval is off."""
+    """One turn. Of other fields than its text the engine gets OF_A_TURN, and those only when retrieval is off."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -37,6 +40,12 @@ class ChatMessage(BaseModel):
             return "\n".join(part.text for part in self.content)
         return self.content or ""
 
+    def passed_on(self, defuse: Callable[[str], str]) -> dict[str, Any]:
+        """The turn for the engine, its parts one text, and every text in it without control tokens."""
+        fields = {name: each for name, each in self.model_dump(exclude_unset=True).items() if name in OF_A_TURN}
+        content = {} if self.content is None else {"content": defuse(self.text())}
+        return {name: each if name == "role" else over_texts(defuse, each) for name, each in fields.items()} | content
+
 
 class StreamOptions(BaseModel):
     include_usage: bool | None = None
@@ -48,36 +57,49 @@ class ChatRetrieval(RetrievalOptions):
     enabled: bool = True
 
 
-class ChatRequest(BaseModel):
+def over_texts(change: Callable[[str], str], value: Any) -> Any:
+    """A JSON value with `change` made to every text in it, and to no name of a field."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [over_texts(change, each) for each in value]
+    return {name: over_texts(change, each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+class ChatRequest(EngineFields):
     """What /v1/chat/completions takes."""
 
-    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
-
-    model: str = Field(min_length=1, max_length=200)
     messages: list[ChatMessage] = Field(
         min_length=1, max_length=1000, examples=[[{"role": "user", "content": "Who built the Lantern?"}]]
     )
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = Field(None, ge=1, le=16)
-    temperature: float | None = Field(None, ge=0, le=2)
-    top_p: float | None = Field(None, gt=0, le=1)
     max_tokens: int | None = Field(None, ge=1, le=1_000_000)
     max_completion_tokens: int | None = Field(None, ge=1, le=1_000_000)
-    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
-    stop: Stop | Annotated[list[Stop], Field(max_length=16)] | None = None
+    min_tokens: int | None = Field(None, ge=0, le=1_000_000)
     logprobs: bool | None = None
-    top_logprobs: int | None = Field(None, ge=0, le=20)
+    prompt_logprobs: int | None = Field(None, ge=0, le=20)
+    return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
     response_format: dict[str, Any] | None = None
+    grammar: Text | None = Field(None, description="llama.cpp's")
+    reasoning_effort: Text | None = None
+    verbosity: Text | None = None
+    thinking_token_budget: int | None = Field(None, ge=0)
+    bad_words: list[Text] | None = None
+    allowed_token_ids: list[int] | None = None
+    length_penalty: float | None = None
+    use_beam_search: bool | None = None
+    spaces_between_special_tokens: bool | None = None
+    truncate_prompt_tokens: int | None = Field(None, ge=-1)
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    add_special_tokens: bool | None = None
     retrieval: ChatRetrieval = Field(default_factory=lambda: ChatRetrieval.model_validate({}))
 
     def engine_fields(self, max_answer_tokens: int) -> dict[str, Any]:
         """The fields that go to the engine as they came, the limit of tokens added where there is none."""
-        fields = {
-            name: value
-            for name, value in self.model_dump(exclude_unset=True).items()
-            if name not in OURS and value is not None
-        }
+        fields = {name: value for name, value in self.given().items() if name not in OURS}
         if self.max_tokens is None and self.max_completion_tokens is None:
             fields["max_tokens"] = max_answer_tokens
         return fields

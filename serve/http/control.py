@@ -7,15 +7,14 @@ the tokens of the chat templates in use.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import partial
+from typing import Any
 
-from graph.control import defuse
 from graph.errors import UserError
 
 _KNOWN = re.compile(
-    r"<\|[^|<>]{1,60}\|>|</?s>|<(?:unk|pad|bos|eos|mask)>|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]"
-    r"|<</?SYS>>|<(?:start|end)_of_turn>|<｜[^｜<>]{1,60}｜>|</?think>|</?tool_call>|<(?:begin|end)_of_(?:text|sentence)>",
+    r"<(?=[|｜/a-z]|</?s)(?:\|[^|<>]{1,60}\|>|｜[^｜<>]{1,60}｜>|/?(?:s|think|tool_call)>|(?:unk|pad|bos|eos|mask)>|</?sys>>"
+    r"|(?:start|end)_of_turn>|(?:begin|end)_of_(?:text|sentence)>)"
+    r"|\[/?(?:inst|system_prompt|available_tools|tool_calls|tool_results)\]",
     re.IGNORECASE,
 )
 
@@ -31,15 +30,14 @@ def break_known(text: str) -> str:
     return text
 
 
-def breaker_of(model: str) -> Callable[[str], str]:
-    """What breaks the control tokens of the tokenizer of `model` (a folder or a hub name); UserError when it has none."""
+def tokenizer_of(model: str) -> Any:
+    """The tokenizer of `model` (a folder or a hub name), whose control tokens are broken; UserError when it has none."""
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model)
+        return AutoTokenizer.from_pretrained(model)
     except (OSError, ValueError) as problem:
         reason = " ".join(str(problem).split())[:300]
         raise UserError(
             f"vllm:{model}: no tokenizer ({reason})", "a model with its tokenizer", "check the path"
         ) from None
-    return partial(defuse, tokenizer=tokenizer)

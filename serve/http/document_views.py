@@ -22,8 +22,9 @@ class DocumentInfo(BaseModel):
 
 
 class DocumentList(BaseModel):
-    """Some of the documents, by source; `total` is how many there are."""
+    """Some of the documents, by source; `total` is how many there are. `index` and `generation` as in what a search answers."""
 
+    index: str
     generation: int
     total: int
     documents: list[DocumentInfo]
@@ -76,7 +77,8 @@ class NewDocuments(BaseModel):
 
 
 class Written(BaseModel):
-    """What a change did; `generation` is the one in use now."""
+    """What a change did; `index` and `generation` are those in use now."""
 
+    index: str
     generation: int
     report: dict[str, Any]

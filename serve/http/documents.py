@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, UploadFile
 
-from graph.build import build_index
-from graph.errors import UserError
-from graph.lifecycle import delete_documents
-from graph.settings import IndexSettings
-from graph.store import read_settings
+from graph.edit import Edit
+from graph.parse.types import Limits
 from graph.types import Document
-from serve.engines import open_model
 from serve.http.document_views import DocumentInfo, DocumentList, DocumentText, NewDocuments, PassageInfo, Written
 from serve.http.errors import ApiError
+from serve.http.live_index import LiveIndex
 from serve.http.services import Services
-from serve.http.uploads import read_upload
-
-T = TypeVar("T")
+from serve.http.uploads import Uploads
+from serve.http.writing import Writing
 
 
 def documents_router(services: Services) -> APIRouter:
@@ -40,7 +34,7 @@ def documents_router(services: Services) -> APIRouter:
         total = len(data.document_sources)
         rows = range(min(offset, total), min(offset + limit, total))
         found = [document_info(data, row) for row in rows]
-        return DocumentList(generation=current.number, total=total, documents=found)
+        return DocumentList(index=current.identity, generation=current.number, total=total, documents=found)
 
     @router.get("/{source:path}")
     def document(source: str) -> DocumentText:
@@ -60,6 +54,14 @@ def documents_router(services: Services) -> APIRouter:
 
 
 def _add_writing(router: APIRouter, services: Services) -> None:
+    settings, live = services.settings, services.live
+    uploads = Uploads(Limits(settings.file_seconds, settings.file_memory_mb))
+    writing = Writing(live, settings.write_wait_s)
+
+    async def add_all(documents: Sequence[Document]) -> Written:
+        edited = await writing.write(Edit(add=documents))
+        return _written(live, asdict(edited.report))
+
     @router.post("")
     async def add(request: NewDocuments) -> Written:
         """Add documents, or replace those with the same source, and take the new index into use."""
@@ -67,21 +69,30 @@ def _add_writing(router: APIRouter, services: Services) -> None:
         for each in documents:
             if not each.text.strip():
                 raise ApiError(400, "empty_document", f"document {each.source[:80]!r} has no text", "documents")
-        return await _write(services, partial(_add_all, services, documents))
+        _check_writable(services)
+        return await add_all(documents)
 
     @router.post("/files")
     async def upload(files: list[UploadFile]) -> Written:
         """Add files (.txt, .md, .html, .pdf); a file's name becomes the document's source."""
         _check_writable(services)
-        return await _write(services, partial(_add_all, services, [await read_upload(file) for file in files]))
+        return await add_all(await uploads.read(files))
 
     @router.delete("/{source:path}")
     async def delete(source: str) -> Written:
         """Delete a document and everything that was read from it alone."""
         _check_writable(services)
-        if source not in services.live.current.rows["document"]:
+        if source not in live.current.rows["document"]:
             raise no_document(source)
-        return await _write(services, partial(_delete, services, source))
+        edited = await writing.write(Edit(delete=source))
+        if not edited.deleted:
+            raise no_document(source)
+        left = {"documents": edited.report.documents, "passages": edited.report.passages}
+        return _written(live, {"deleted": source, **left})
+
+
+def _written(live: LiveIndex, report: dict[str, Any]) -> Written:
+    return Written(index=live.current.identity, generation=live.current.number, report=report)
 
 
 def document_info(data: Any, row: int) -> DocumentInfo:
@@ -98,30 +109,3 @@ def no_document(source: str) -> ApiError:
 def _check_writable(services: Services) -> None:
     if not services.settings.writable:
         raise ApiError(403, "read_only", "this server does not change its index: start it with --writable")
-
-
-async def _write(services: Services, work: Callable[[], dict[str, Any]]) -> Written:
-    _check_writable(services)
-    report = await asyncio.to_thread(_one_writer, work)
-    await services.live.refresh()
-    return Written(generation=services.live.current.number, report=report)
-
-
-def _one_writer(work: Callable[[], T]) -> T:
-    try:
-        return work()
-    except UserError as problem:
-        if "being written by process" in str(problem):
-            raise ApiError(409, "being_written", "the index is being written to; try again when that is done") from None
-        raise
-
-
-def _add_all(services: Services, documents: Sequence[Document]) -> dict[str, Any]:
-    live = services.live
-    settings: IndexSettings = read_settings(live.folder)
-    return asdict(build_index(live.folder, documents, settings, live.open_encoder, open_model))
-
-
-def _delete(services: Services, source: str) -> dict[str, Any]:
-    data = delete_documents(services.live.folder, [source], services.live.open_encoder, open_model)
-    return {"deleted": source, "documents": len(data.document_sources), "passages": len(data.passage_ids)}

@@ -16,6 +16,8 @@ def whole_characters(text: str) -> str:
     return text
 
 
+DONE = b"data: [DONE]\n\n"
+"""The last event of a stream."""
 Text = Annotated[str, AfterValidator(whole_characters)]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graph.errors import UserError
+from graph.hub import only_in_cache
 from serve.http.backend import ChatBackend
 
 FORMS = "vllm:PATH_OR_NAME, openai:NAME@URL, hf:PATH_OR_NAME"
@@ -21,11 +22,13 @@ class VllmOptions:
     extra: tuple[str, ...] = ()
 
 
-def open_backend(spec: str, adapters: Sequence[str], vllm: VllmOptions) -> ChatBackend:
+def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -> ChatBackend:
     """The backend for `spec`, with `adapters` as further models; UserError for a spec or adapter of another form.
 
-    An adapter is NAME=FOLDER, and for openai: the NAME of a model that the same server has.
+    An adapter is NAME=FOLDER, and for openai: the NAME of a model that the same server has. Without a spec there is no model.
     """
+    if spec is None:
+        return _none(adapters)
     kind, _, target = spec.partition(":")
     if not target or kind not in ("vllm", "openai", "hf"):
         raise UserError(f"model {spec!r}", f"one of {FORMS}", "for example vllm:Qwen/Qwen3-0.6B")
@@ -50,6 +53,14 @@ def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
     return found
 
 
+def _none(adapters: Sequence[str]) -> ChatBackend:
+    from serve.http.no_model import NoModel
+
+    if adapters:
+        raise UserError(f"--adapter {adapters[0]} without --model", "the model that it belongs to", "give --model SPEC")
+    return NoModel()
+
+
 def _openai(target: str, adapters: Sequence[str]) -> ChatBackend:
     from serve.engines.openai_api import key_of_environment, split_target
     from serve.http.control import break_known
@@ -64,12 +75,13 @@ def _openai(target: str, adapters: Sequence[str]) -> ChatBackend:
 
 
 def _hf(target: str, adapters: dict[str, Path]) -> ChatBackend:
-    from serve.engines.hf import open_hf
-    from serve.http.hf_backend import HfBackend
+    from serve.engines.hf_open import open_hf
 
     path = Path(target).expanduser()
     name = path.resolve().name if path.is_dir() else target
     opened = {name: open_hf(target)}
+    from serve.http.hf_backend import HfBackend
+
     return HfBackend(opened | {called: open_hf(str(folder)) for called, folder in adapters.items()})
 
 
@@ -77,4 +89,7 @@ def _vllm(target: str, adapters: dict[str, Path], options: VllmOptions) -> ChatB
     from serve.engines.vllm import read_spec
     from serve.http.vllm_backend import VllmBackend
 
-    return VllmBackend(read_spec(target, adapters, options.python or sys.executable, options.extra))
+    spec = read_spec(target, adapters, options.python or sys.executable, options.extra)
+    if not Path(spec.model).is_dir():
+        only_in_cache(spec.model, f"vllm:{target}")
+    return VllmBackend(spec)

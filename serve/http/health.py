@@ -21,6 +21,7 @@ class Ready(BaseModel):
     """The index in use and the models that can be asked."""
 
     status: Literal["ready"] = "ready"
+    index: str
     generation: int
     documents: int
     passages: int
@@ -55,6 +56,7 @@ def health_router(services: Services) -> APIRouter:
         current = services.live.current
         data = current.index.data
         return Ready(
+            index=current.identity,
             generation=current.number,
             documents=len(data.document_sources),
             passages=len(data.passage_ids),
@@ -71,7 +73,7 @@ def health_router(services: Services) -> APIRouter:
         """The models, the base first, then its adapters."""
         return Models(data=[Model(id=name) for name in services.backend.models])
 
-    @router.get("/v1/models/{model}")
+    @router.get("/v1/models/{model:path}")
     async def model(model: str) -> Model:
         """One model by name."""
         if model not in services.backend.models:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 from uuid import uuid4
 
@@ -14,13 +14,33 @@ from starlette.responses import Response
 from graph.errors import UserError
 from graph.types import Completion, CompletionRequest, LanguageModel, Message
 from serve.engines.hf import HfModel
+from serve.engines.sampling import Sampling
 from serve.http.backend import Body
 from serve.http.errors import ApiError
 
-NOT_HEEDED = ("logprobs", "tools", "structured_outputs", "response_format", "top_p")
-"""Fields that would change what is written and that this engine cannot follow."""
-PLAIN = {"top_p": 1, "logprobs": False, "response_format": {"type": "text"}, "tools": []}
-"""Values of them that ask for nothing."""
+SAMPLING = tuple(each.name for each in fields(Sampling))
+HEEDED = frozenset(
+    {"model", "messages", "max_tokens", "max_completion_tokens", "seed", "temperature", "n", "stop", *SAMPLING}
+)
+ASIDE = frozenset({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"})
+"""Fields that change nothing of what is written; all others are refused."""
+PLAIN: Mapping[str, Any] = {
+    "logprobs": False,
+    "top_logprobs": 0,
+    "response_format": {"type": "text"},
+    "tools": [],
+    "tool_choice": "none",
+    "parallel_tool_calls": True,
+    "include_reasoning": True,
+    "ignore_eos": False,
+    "include_stop_str_in_output": False,
+    "skip_special_tokens": True,
+    "use_beam_search": False,
+    "add_generation_prompt": True,
+    "continue_final_message": False,
+    "min_tokens": 0,
+}
+"""Values of those that ask for nothing."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +49,7 @@ class Asked:
 
     choices: tuple[CompletionRequest, ...]
     stops: tuple[str, ...]
+    sampling: Sampling
 
     def reason(self, made: Completion) -> str:
         """Why a text ended."""
@@ -53,10 +74,9 @@ class HfBackend:
 
     async def complete(self, body: Body) -> dict[str, Any]:
         asked, made = read_request(body), []
+        model = self._opened[body["model"]]
         for request in asked.choices:
-            made += [
-                each async for each in _written(self._opened[body["model"]], request) if isinstance(each, Completion)
-            ]
+            made += [each async for each in _written(model, request, asked.sampling) if isinstance(each, Completion)]
         choices = [
             {
                 "index": index,
@@ -70,7 +90,7 @@ class HfBackend:
     async def stream(self, body: Body) -> AsyncIterator[dict[str, Any]]:
         return self._chunks(read_request(body), body)
 
-    async def respond(self, body: bytes) -> Response:
+    async def respond(self, body: Body) -> Response:
         raise ApiError(404, "no_responses", "this engine has no /v1/responses; use /v1/chat/completions")
 
     def language_model(self, model: str) -> LanguageModel:
@@ -85,7 +105,7 @@ class HfBackend:
         for index, request in enumerate(asked.choices):
             shown = ""
             yield _chunk(head, index, {"role": "assistant", "content": ""})
-            async for each in _written(self._opened[body["model"]], request):
+            async for each in _written(self._opened[body["model"]], request, asked.sampling):
                 text = cut(each.text, asked.stops) if isinstance(each, Completion) else certain(each, asked.stops)
                 if text.startswith(shown) and len(text) > len(shown):
                     yield _chunk(head, index, {"content": text[len(shown) :]})
@@ -96,7 +116,7 @@ class HfBackend:
         yield {**head, "choices": [], "usage": _usage(made)}
 
 
-async def _written(model: HfModel, request: CompletionRequest) -> AsyncIterator[str | Completion]:
+async def _written(model: HfModel, request: CompletionRequest, sampling: Sampling) -> AsyncIterator[str | Completion]:
     """The text so far, again and again while it is written, and then the completion; closing this ends the generation.
 
     ApiError 400 when the prompt is too long for the model.
@@ -108,7 +128,7 @@ async def _written(model: HfModel, request: CompletionRequest) -> AsyncIterator[
         loop.call_soon_threadsafe(texts.put_nowait, model.text_of(ids))
         return ended
 
-    work = asyncio.ensure_future(asyncio.to_thread(model.stream, request, watch))
+    work = asyncio.ensure_future(asyncio.to_thread(model.stream, request, watch, sampling))
     work.add_done_callback(lambda _: texts.put_nowait(None))
     try:
         while (text := await texts.get()) is not None:
@@ -122,12 +142,13 @@ async def _written(model: HfModel, request: CompletionRequest) -> AsyncIterator[
 
 def read_request(body: Body) -> Asked:
     """A chat completion's body as calls of the model; ApiError 400 for what this engine cannot do."""
-    for name in NOT_HEEDED:
-        if body.get(name) is not None and body[name] != PLAIN.get(name):
-            raise ApiError(
-                400, "not_supported", f"{name}: an hf: model on this server cannot follow it; leave it out", name
-            )
-    messages = tuple(Message(_role(turn["role"]), str(turn.get("content") or "")) for turn in body["messages"])
+    for name in body.keys() - HEEDED - ASIDE:
+        if body[name] != PLAIN.get(name):
+            raise _not_supported(name)
+    for number, turn in enumerate(body["messages"]):
+        if turn["role"] in ("tool", "function") or turn.get("tool_calls") or turn.get("function_call"):
+            raise _not_supported(f"messages.{number}: a call of a tool")
+    messages = tuple(Message(_role(turn["role"]), turn.get("content") or "") for turn in body["messages"])
     limit = body.get("max_completion_tokens") or body["max_tokens"]
     seed, temperature = body.get("seed"), body.get("temperature", 1.0)
     requests = tuple(
@@ -135,7 +156,21 @@ def read_request(body: Body) -> Asked:
         for choice in range(body.get("n", 1))
     )
     stop = body.get("stop", ())
-    return Asked(requests, (stop,) if isinstance(stop, str) else tuple(stop))
+    given = {name: body[name] for name in SAMPLING if name in body}
+    return Asked(requests, (stop,) if isinstance(stop, str) else tuple(stop), Sampling(**given | _biases(given)))
+
+
+def _biases(given: Mapping[str, Any]) -> dict[str, Any]:
+    """`logit_bias` with the tokens that JSON writes as text as numbers; ApiError 400 for others."""
+    biases = given.get("logit_bias", {})
+    if not all(token.isdecimal() and len(token) < 10 for token in biases):
+        raise ApiError(400, "bad_value", "logit_bias: expected ids of tokens as its keys", "logit_bias")
+    return {"logit_bias": {int(token): value for token, value in biases.items()}}
+
+
+def _not_supported(what: str) -> ApiError:
+    name = what.partition(":")[0]
+    return ApiError(400, "not_supported", f"{what}: an hf: model on this server cannot follow it; leave it out", name)
 
 
 def cut(text: str, stops: Sequence[str]) -> str:

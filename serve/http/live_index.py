@@ -8,27 +8,33 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from graph.arrays import MANIFEST, read_manifest
+from graph.arrays import read_manifest
 from graph.build import OpenEncoder
-from graph.errors import UserError
 from graph.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.settings import Mode
+from graph.types import Mode
 from serve.http.metrics import Metrics
 
 LOG = logging.getLogger("modegraph.serve")
 POLL_S = 1.0
 WARM_UP = "What is this about?"
-Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Generation:
-    """One generation of the index, opened: its number, and the row of each thing by its id."""
+    """One generation of the index, opened, and the row of each thing by its id."""
 
     index: Index
-    number: int
-    stamp: Stamp
+
+    @property
+    def number(self) -> int:
+        """How many times this index has been written; another one in its place may have the same number."""
+        return self.index.manifest.generation
+
+    @property
+    def identity(self) -> str:
+        """What tells it from every other index (graph/arrays.py)."""
+        return self.index.manifest.identity
 
     @cached_property
     def rows(self) -> dict[str, dict[str, int]]:
@@ -52,6 +58,7 @@ class LiveIndex:
         self.open_encoder = cache(open_encoder)
         self._mode, self._metrics = mode, metrics
         self._reloading = asyncio.Lock()
+        self._trouble = ""
         self._current = self._open()
         metrics.generation_number.set(self._current.number)
 
@@ -67,29 +74,41 @@ class LiveIndex:
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Take up the generation on disk, if it is another one; one that cannot be opened is left, and looked at again later."""
+        """Take up the index on disk, if it is another one; one that cannot be opened is told of once, and tried again later."""
         async with self._reloading:
             try:
-                if stamp_of(self.folder) == self._current.stamp:
-                    return
-                self._current = await asyncio.to_thread(self._open)
-            except (UserError, OSError, ValueError) as problem:
-                self._metrics.swaps.labels("failed").inc()
-                LOG.warning("the changed index is not taken up yet: %s", problem)
+                newer = await asyncio.to_thread(self._newer)
+            # Whatever a damaged folder raises, the watch goes on; zipfile and the encoder have errors of their own.
+            except Exception as problem:  # noqa: BLE001
+                self._leave(f"{problem}" or repr(problem))
                 return
-        self._metrics.swaps.labels("done").inc()
-        self._metrics.generation_number.set(self._current.number)
-        LOG.info("index: generation %d is in use", self._current.number)
+            if newer is not None:
+                self._current = newer
+                self._metrics.swaps.labels("done").inc()
+                self._metrics.generation_number.set(newer.number)
+            if newer is not None or self._trouble:
+                LOG.info("index: generation %d (%s) is in use", self._current.number, self._current.identity[:8])
+            self._trouble = ""
+
+    def _leave(self, trouble: str) -> None:
+        """Go on with the index in use; say why, unless that has been said."""
+        if trouble == self._trouble:
+            return
+        self._trouble = trouble
+        self._metrics.swaps.labels("failed").inc()
+        LOG.warning("the changed index is not taken up yet: %s", trouble)
+
+    def _newer(self) -> Generation | None:
+        """The index on disk, opened; None when it is the one in use."""
+        return None if read_manifest(self.folder).identity == self._current.identity else self._open()
 
     def _open(self) -> Generation:
-        stamp = stamp_of(self.folder)
         index = open_index(self.folder, self.open_encoder)
-        if len(index.data.passage_ids):
-            retrieve(index, WARM_UP, RetrieveSettings.model_validate({"mode": self._mode}))
-        return Generation(index, read_manifest(self.folder)["generation"], stamp)
+        warm_up(index, self._mode)
+        return Generation(index)
 
 
-def stamp_of(folder: Path) -> Stamp:
-    """What changes with every new manifest."""
-    found = (folder / MANIFEST).stat()
-    return found.st_mtime_ns, found.st_ino, found.st_size
+def warm_up(index: Index, mode: Mode) -> None:
+    """Have everything loaded that a search in `mode` needs: the encoder, the matrices of the walk."""
+    if len(index.data.passage_ids):
+        retrieve(index, WARM_UP, RetrieveSettings.model_validate({"mode": mode}))

@@ -15,10 +15,12 @@ import httpx2
 from starlette.responses import Response, StreamingResponse
 
 from graph.types import LanguageModel
-from serve.engines.openai_api import OpenAIModel, without_password
-from serve.http.backend import Body
-from serve.http.encoding import ascii_json
-from serve.http.errors import ApiError, unknown_model
+from serve.engines.openai_api import REFUSALS, OpenAIModel, without_password
+from serve.http.backend import TOO_LONG, Body
+from serve.http.encoding import DONE, ascii_json, event
+from serve.http.engine_reply import is_sound
+from serve.http.errors import ApiError
+from serve.too_long import is_too_long
 
 LOG = logging.getLogger("modegraph.serve")
 CONNECT_TIMEOUT_S, CHECK_TIMEOUT_S = 2.0, 2.0
@@ -29,6 +31,9 @@ TRUSTED_S = 3.0
 """How long an answer counts as a sign that the server is there."""
 PASSED_ON = frozenset({400, 404, 413, 422, 429})
 """Statuses of the server that are about the request; all others are about the server."""
+SHUT = frozenset({401, 403})
+"""Those about the key that this server sends, not the client's."""
+JSON, SSE = "application/json", "text/event-stream"
 
 
 class OpenAIBackend:
@@ -58,8 +63,10 @@ class OpenAIBackend:
             answer = await self._http.get(f"{self.url}/models", timeout=CHECK_TIMEOUT_S)
         except httpx2.HTTPError as problem:
             raise self._gone(problem) from None
+        if answer.status_code == 401:
+            raise self._shut(answer.status_code, answer.text)
         if answer.status_code >= 500:
-            raise self._gone(RuntimeError(f"status {answer.status_code}"))
+            raise self._failed(answer.status_code, answer.text)
         self._answered_s = time.monotonic()
 
     async def complete(self, body: Body) -> dict[str, Any]:
@@ -69,11 +76,11 @@ class OpenAIBackend:
             made = json.loads(data)
         except httpx2.HTTPError as problem:
             raise self._gone(problem) from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self._odd() from None
         finally:
             await answer.aclose()
-        if not isinstance(made, dict) or not isinstance(made.get("choices"), list):
+        if not is_sound(made, "message"):
             raise self._odd()
         return {**made, "model": body["model"]}
 
@@ -81,12 +88,9 @@ class OpenAIBackend:
         asked = {**self._translated(body), "stream": True, "stream_options": {"include_usage": True}}
         return self._chunks(await self._send("chat/completions", asked), body["model"])
 
-    async def respond(self, body: bytes) -> Response:
-        asked = _json_object(body)
-        if asked.get("model") not in self.models:
-            raise unknown_model(str(asked.get("model")), self.models)
+    async def respond(self, body: Body) -> Response:
         try:
-            answer = await self._send("responses", self._translated(asked))
+            answer = await self._send("responses", self._translated(body))
         except ApiError as problem:
             if problem.status == 404:
                 raise ApiError(
@@ -94,7 +98,10 @@ class OpenAIBackend:
                 ) from None
             raise
         kind = answer.headers.get("content-type", "application/json")
-        return StreamingResponse(_closing(answer), media_type=kind)
+        if kind.partition(";")[0].strip().lower() not in (JSON, SSE):
+            await answer.aclose()
+            raise self._odd()
+        return StreamingResponse(self._closing(answer), media_type=kind)
 
     def language_model(self, model: str) -> LanguageModel:
         return self._languages[model]
@@ -117,9 +124,14 @@ class OpenAIBackend:
             await answer.aclose()
         except httpx2.HTTPError as problem:
             raise self._gone(problem) from None
+        if answer.status_code in REFUSALS and is_too_long(text):
+            remedy = "start a new conversation, ask a shorter question, lower max_tokens, or serve a model with a larger window"
+            raise ApiError(answer.status_code, TOO_LONG, f"the model's server: {_reason(text)}; {remedy}")
         if answer.status_code in PASSED_ON:
             raise ApiError(answer.status_code, "refused_by_model", f"the model's server: {_reason(text)}")
-        raise self._gone(RuntimeError(f"status {answer.status_code}: {_reason(text)}"))
+        if answer.status_code in SHUT:
+            raise self._shut(answer.status_code, text)
+        raise self._failed(answer.status_code, text)
 
     async def _sent(self, request: httpx2.Request) -> httpx2.Response:
         """The head of the answer; asked once more where the server let go of a kept connection just as it was used."""
@@ -129,19 +141,39 @@ class OpenAIBackend:
             return await self._http.send(request, stream=True)
 
     async def _chunks(self, answer: httpx2.Response, model: str) -> AsyncIterator[dict[str, Any]]:
+        """The chunks of a stream; ApiError 502 where one is odd, and where the stream ends before the answer does."""
+        ended = False
         try:
             async for line in answer.aiter_lines():
                 data = line.removeprefix("data:").strip()
-                if not line.startswith("data:") or data == "[DONE]":
+                if not line.startswith("data:"):
+                    continue
+                if data == "[DONE]":
+                    ended = True
                     continue
                 chunk = json.loads(data)
-                if not isinstance(chunk, dict) or "error" in chunk or not isinstance(chunk.get("choices"), list):
+                if isinstance(chunk, dict) and "error" in chunk:
                     raise self._gone(RuntimeError(f"an error in the stream: {_reason(data)}"))
+                if not is_sound(chunk, "delta"):
+                    raise self._odd()
+                ended = ended or any(choice.get("finish_reason") for choice in chunk["choices"])
                 yield {**chunk, "model": model}
         except httpx2.HTTPError as problem:
             raise self._gone(problem) from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self._odd() from None
+        finally:
+            await answer.aclose()
+        if not ended:
+            raise ApiError(502, "cut_off", "the model's server ended its answer half-way")
+
+    async def _closing(self, answer: httpx2.Response) -> AsyncIterator[bytes]:
+        """The bytes of an answer that is passed on; where a stream breaks off, what became of it as its last event."""
+        try:
+            async for part in answer.aiter_bytes():
+                yield part
+        except httpx2.HTTPError as problem:
+            yield b"\n\n" + event(self._gone(problem).body()) + DONE
         finally:
             await answer.aclose()
 
@@ -151,26 +183,18 @@ class OpenAIBackend:
         message = "the model's server does not answer; /v1/retrieve still works"
         return ApiError(503, "model_gone", message, headers={"Retry-After": "5"})
 
+    def _failed(self, status: int, text: str) -> ApiError:
+        problem = self._gone(RuntimeError(f"status {status}: {_reason(text)}"))
+        problem.message = f"the model's server fails (its status: {status}); /v1/retrieve still works"
+        return problem
+
+    def _shut(self, status: int, text: str) -> ApiError:
+        LOG.error("%s refuses our key: status %d: %s", without_password(self.url), status, _reason(text))
+        told = f"the model's server refuses the key of this one (its status: {status}); whoever runs this server can mend it"
+        return ApiError(502, "model_refuses_key", f"{told}: OPENAI_API_KEY")
+
     def _odd(self) -> ApiError:
         return ApiError(502, "odd_answer", "the model's server answered with something that is no chat completion")
-
-
-async def _closing(answer: httpx2.Response) -> AsyncIterator[bytes]:
-    try:
-        async for part in answer.aiter_bytes():
-            yield part
-    finally:
-        await answer.aclose()
-
-
-def _json_object(body: bytes) -> dict[str, Any]:
-    try:
-        asked = json.loads(body)
-    except (ValueError, RecursionError):
-        raise ApiError(400, "bad_json", "the body is not JSON") from None
-    if not isinstance(asked, dict):
-        raise ApiError(422, "bad_value", "the body: expected a JSON object")
-    return asked
 
 
 def _reason(text: str) -> str:

@@ -1,19 +1,14 @@
 """429 for what there is no room for, at the least cost: a server that is full must not be busy saying so.
 
 Where the first bytes of a connection hold the request line, it is answered before anything is parsed (a twentieth of the work);
-otherwise by the outermost ASGI layer. Nothing of the request is looked at but its path.
+otherwise by the outermost ASGI layer. Nothing of the request is looked at but its method and path.
 """
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
-import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from serve.http.admission import Admission, is_limited, is_limited_path
+from serve.http.admission import Admission
 from serve.http.errors import ApiError, error_response
 from serve.http.metrics import Metrics
 
@@ -37,7 +32,7 @@ class Overflow:
         self._refused = metrics.errors.labels("full")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._admission.full and is_limited(scope):
+        if scope["type"] == "http" and self._admission.full(scope["method"], scope["path"]):
             self._refused.inc()
             await send(self._start)
             await send(self._body)
@@ -46,27 +41,10 @@ class Overflow:
 
     def refuses(self, data: bytes) -> bool:
         """Whether the server is full and these first bytes of a request ask for what is counted; counts it if so."""
-        if not self._admission.full:
+        if self._admission.has_room:
             return False
         parts = data[:MAX_LINE_BYTES].split(b" ", 2)
-        refused = len(parts) == 3 and is_limited_path(parts[1].decode("latin-1"))
+        refused = len(parts) == 3 and self._admission.full(parts[0].decode("latin-1"), parts[1].decode("latin-1"))
         if refused:
             self._refused.inc()
         return refused
-
-
-def protocol_of(overflow: Overflow) -> type[asyncio.Protocol]:
-    """uvicorn's HTTP/1.1 protocol, with the look at the first bytes of a request before it."""
-
-    class Refusing(H11Protocol):
-        conn: Any
-
-        def data_received(self, data: bytes) -> None:
-            fresh = self.conn.our_state is h11.IDLE and not self.conn.trailing_data[0]
-            if fresh and overflow.refuses(data):
-                self.transport.write(overflow.answer)
-                self.transport.close()
-            else:
-                super().data_received(data)
-
-    return Refusing

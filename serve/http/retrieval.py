@@ -45,8 +45,9 @@ def retrieval_router(services: Services) -> APIRouter:
         model = None
         if request.use_model:
             await backend.check()
-            model = backend.language_model(request.model or backend.models[0])
-        return retrieved(await retriever.find(question, settings, model), generation.number)
+            model = backend.language_model(request.model or next(iter(backend.models), ""))
+        evidence = await retriever.find(question, settings, model, generation)
+        return retrieved(evidence, generation.index.manifest)
 
     _add_graph_routes(router, services)
     return router

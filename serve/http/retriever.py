@@ -14,8 +14,7 @@ from pydantic import Field, StringConstraints
 from graph.config import Settings, parse_settings
 from graph.errors import UserError
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.settings import Mode
-from graph.types import Evidence, LanguageModel
+from graph.types import Evidence, LanguageModel, Mode
 from serve.http.encoding import Text
 from serve.http.errors import ApiError
 from serve.http.live_index import Generation, LiveIndex
@@ -48,12 +47,12 @@ class RetrievalOptions(Settings):
 
 
 class Retriever:
-    """Finds evidence on the current generation. What needs no model is kept, for the last `KEPT` questions of a generation."""
+    """Finds evidence. What needs no model is kept for the last `KEPT` questions, each with the identity of its index."""
 
     def __init__(self, live: LiveIndex, settings: ServerSettings, metrics: Metrics, tracing: Tracing) -> None:
         self._live, self._settings, self._metrics, self._tracing = live, settings, metrics, tracing
         self._threads = ThreadPoolExecutor(settings.capacity, thread_name_prefix="retrieve")
-        self._kept: OrderedDict[tuple[int, str, RetrieveSettings], Evidence] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, RetrieveSettings], Evidence] = OrderedDict()
 
     def settings_of(self, options: RetrievalOptions) -> RetrieveSettings:
         """The options with the server's defaults; ApiError (or UserError) 400 for what cannot be had."""
@@ -84,12 +83,18 @@ class Retriever:
             raise ApiError(400, "long_question", f"the question has {len(question):,} characters, of {limit:,} at most")
         return question.strip()
 
-    async def find(self, question: str, settings: RetrieveSettings, model: LanguageModel | None) -> Evidence:
-        """The evidence for a question; `model`, if given, is asked by the modes that can.
+    async def find(
+        self,
+        question: str,
+        settings: RetrieveSettings,
+        model: LanguageModel | None,
+        generation: Generation | None = None,
+    ) -> Evidence:
+        """The evidence for a question, in the current generation unless another is given; `model` is asked by the modes that can.
 
         ApiError 503 when it goes away half-way, 400 for a filter that no document meets.
         """
-        generation = self._live.current
+        generation = generation or self._live.current
         asked = {MODE: settings.mode, K: settings.top_k, GENERATION: generation.number}
         with self._tracing.span("retrieve", asked) as span:
             evidence, cached = await self._find(generation, question, settings, model)
@@ -100,7 +105,7 @@ class Retriever:
         self, generation: Generation, question: str, settings: RetrieveSettings, model: LanguageModel | None
     ) -> tuple[Evidence, bool]:
         """The evidence, and whether it was kept from before."""
-        key = (generation.number, question, settings)
+        key = (generation.identity, question, settings)
         if model is None and key in self._kept:
             self._metrics.cache.labels("hit").inc()
             self._kept.move_to_end(key)

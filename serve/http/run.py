@@ -3,35 +3,47 @@
 from __future__ import annotations
 
 import logging
+import math
+import resource
 
 import uvicorn
 
-from serve.http.overflow import Overflow, protocol_of
+from serve.http.connections import protocol_of
+from serve.http.overflow import Overflow
 from serve.http.settings import ServerSettings
 
-MAX_CONNECTIONS = 2_000
+OTHER_FILES = 256
+"""Open files that are no connections of clients: the index, the store, those to the model's server."""
 
 
 def server_of(app: Overflow, settings: ServerSettings) -> uvicorn.Server:
     """A uvicorn server, not yet running; SIGTERM and SIGINT make it stop listening and give requests `drain_s` to end."""
+    most = connections_that_fit(settings.max_connections)
     config = uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
-        http=protocol_of(app),
+        http=protocol_of(app, settings.idle_timeout_s, most),
+        ws="none",
         lifespan="on",
         access_log=False,
         log_level="warning",
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
+        limit_concurrency=most + 1,
+        timeout_keep_alive=math.ceil(settings.idle_timeout_s),
         timeout_graceful_shutdown=max(1, round(settings.drain_s)),
     )
     return uvicorn.Server(config)
 
 
+def connections_that_fit(wanted: int) -> int:
+    """`wanted`, or fewer where this process may not have so many files open."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if allowed == resource.RLIM_INFINITY else max(1, min(wanted, allowed - OTHER_FILES))
+
+
 def log_to_stderr() -> None:
-    """Our own lines with their time; the HTTP client's, which would repeat addresses, only when something is wrong."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    for name in ("httpx2", "httpcore", "openai"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    """Our own lines with their time; others' (an HTTP client's would repeat addresses) only when something is wrong."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("modegraph").setLevel(logging.INFO)

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from graph.config import Settings
-from graph.retrieve.settings import Mode
+from graph.types import DEFAULT_MODE, Mode
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -20,13 +20,30 @@ class ServerSettings(Settings):
     writable: bool = Field(False, description="whether documents may be added and deleted over HTTP")
     capacity: int = Field(8, ge=1, le=1024, description="requests worked on at once")
     queue: int = Field(4, ge=0, le=4096, description="requests that may wait; more are answered 429 at once")
+    write_queue: int = Field(
+        64,
+        ge=1,
+        le=4096,
+        description="uploads and deletions that may wait for their turn, besides; more are answered 429",
+    )
+    write_wait_s: float = Field(120.0, gt=0, description="longest wait for a turn to change the index; then 409")
     max_body_bytes: int = Field(1 << 20, ge=1024, description="longest body of a request")
     max_upload_bytes: int = Field(32 << 20, ge=1024, description="longest body of an upload of documents")
+    max_connections: int = Field(
+        2_000, ge=2, description="connections open at once; a resting one gives way to a new one"
+    )
+    idle_timeout_s: float = Field(
+        5.0, gt=0, description="seconds in which an open connection must bring a request's head"
+    )
+    file_seconds: float = Field(
+        4.5, ge=0.1, description="processor seconds to read an HTML or PDF file of up to 1 MiB; more for larger"
+    )
+    file_memory_mb: int = Field(512, ge=64, description="MiB of memory to read an HTML or PDF file of up to 1 MiB")
     body_timeout_s: float = Field(10.0, gt=0, description="seconds in which a body must have come")
     request_timeout_s: float = Field(300.0, gt=0, description="seconds in which a request must be answered")
     drain_s: float = Field(30.0, ge=0, description="seconds that running requests are given when the server stops")
     max_question_chars: int = Field(8_000, ge=1, description="longest question")
-    mode: Mode = Field("walk", description="how to retrieve when the request does not say")
+    mode: Mode = Field(DEFAULT_MODE, description="how to retrieve when the request does not say")
     k: int = Field(5, ge=1, le=100, description="passages to read when the request does not say")
     max_context_tokens: int | None = Field(None, ge=1, description="longest context when the request does not say")
     max_answer_tokens: int = Field(512, ge=1, description="longest answer when the request does not say")

@@ -1,4 +1,4 @@
-"""A completion as it is written, as server-sent events: every choice through its own citation gate, the citations at the end."""
+"""A completion as it is written, as server-sent events: every choice parted and its citations checked, these at the end."""
 
 from __future__ import annotations
 
@@ -8,28 +8,27 @@ from contextlib import aclosing
 from typing import Any
 
 from graph.types import Excerpt
-from serve.http.citations import CitationGate, cited_fields
-from serve.http.encoding import event
+from serve.http.encoding import DONE, event
 from serve.http.errors import ApiError
 from serve.http.metrics import Metrics, timed
-
-DONE = b"data: [DONE]\n\n"
+from serve.http.parts import REASONING, THOUGHTS, MessageParts
 
 
 class CitedStream:
-    """One streamed completion. Without `retrieval` (None) texts pass as they are."""
+    """One streamed completion. Without `retrieval` (None) texts pass as they are; without `form` they are all content."""
 
     def __init__(
         self,
         metrics: Metrics,
         excerpts: Sequence[Excerpt],
         retrieval: dict[str, Any] | None,
+        form: bool,
         include_usage: bool,
         arrived_s: float,
     ) -> None:
         self._metrics, self._excerpts, self._retrieval = metrics, excerpts, retrieval
-        self._include_usage, self._arrived_s = include_usage, arrived_s
-        self._gates: dict[int, CitationGate] = {}
+        self._form, self._include_usage, self._arrived_s = form, include_usage, arrived_s
+        self._parts: dict[int, MessageParts] = {}
         self._began = False
 
     async def events(self, chunks: AsyncIterator[dict[str, Any]], model: str) -> AsyncIterator[bytes]:
@@ -54,7 +53,7 @@ class CitedStream:
         """A chunk as the client gets it; None when it has nothing to tell yet."""
         usage = chunk.get("usage")
         choices = [choice for choice in map(self._choice, chunk["choices"]) if choice is not None]
-        if any((choice.get("delta") or {}).get("content") for choice in choices) and not self._began:
+        if not self._began and any(map(_says_something, choices)):
             self._began = True
             self._metrics.first_token.labels(model).observe(time.perf_counter() - self._arrived_s)
         if not chunk["choices"]:
@@ -66,27 +65,32 @@ class CitedStream:
         """A choice with the text that can be shown now; None when that is nothing and there is nothing else in it."""
         if self._retrieval is None:
             return choice
-        delta = dict(choice.get("delta") or {})
-        gate = self._gates.setdefault(choice.get("index", 0), CitationGate(len(self._excerpts)))
+        said = choice.get("delta") or {}
+        index = choice.get("index", 0)
+        if index not in self._parts:
+            self._parts[index] = MessageParts(self._excerpts, self._form)
+        parts = self._parts[index]
+        reasoning, content = parts.feed(said)
         ended = choice.get("finish_reason") is not None
-        written = delta.get("content")
-        text = (gate.feed(written) if isinstance(written, str) else "") + (gate.finish() if ended else "")
-        if isinstance(written, str) or text:
-            delta["content"] = text
-        if (
-            not text
-            and not ended
-            and not delta.get("role")
-            and set(delta) <= {"content"}
-            and not choice.get("logprobs")
-        ):
-            return None
-        return {**choice, "delta": delta}
+        if ended:
+            rest = parts.finish()
+            reasoning, content = reasoning + rest.reasoning, content + rest.content
+        delta = {name: value for name, value in said.items() if name not in ("content", *THOUGHTS)}
+        if content or delta.get("role"):
+            delta["content"] = content
+        if reasoning:
+            delta[REASONING] = reasoning
+        return {**choice, "delta": delta} if delta or ended or choice.get("logprobs") else None
 
     def _citations(self) -> list[dict[str, Any]]:
         """The choices of the last chunk: no text, the citations of each."""
-        self._metrics.removed.inc(sum(len(gate.removed) for gate in self._gates.values()))
+        self._metrics.removed.inc(sum(len(parts.removed) for parts in self._parts.values()))
         return [
-            {"index": index, "delta": cited_fields(gate, self._excerpts), "finish_reason": None}
-            for index, gate in sorted(self._gates.items())
+            {"index": index, "delta": parts.fields(), "finish_reason": None}
+            for index, parts in sorted(self._parts.items())
         ]
+
+
+def _says_something(choice: dict[str, Any]) -> bool:
+    delta = choice.get("delta") or {}
+    return any(delta.get(name) for name in ("content", *THOUGHTS))

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from graph.arrays import Manifest
 from graph.types import Evidence
 
 NodeKind = Literal["document", "passage", "proposition", "name", "summary"]
@@ -75,9 +76,13 @@ class Spending(BaseModel):
 
 
 class Retrieved(BaseModel):
-    """All that was found for a question, each list best first."""
+    """All that was found for a question, each list best first.
+
+    `index` tells the index from every other; `generation` counts its changes, and another one may have the same number.
+    """
 
     question: str
+    index: str
     generation: int
     passages: list[FoundPassage]
     propositions: list[FoundProposition]
@@ -125,12 +130,13 @@ class Layer(BaseModel):
     summaries: int
 
 
-def retrieved(evidence: Evidence, generation: int) -> Retrieved:
+def retrieved(evidence: Evidence, manifest: Manifest) -> Retrieved:
     """Evidence as the API tells it."""
     paths = evidence.paths or ((),) * len(evidence.passages)
     return Retrieved(
         question=evidence.query,
-        generation=generation,
+        index=manifest.identity,
+        generation=manifest.generation,
         passages=[
             FoundPassage(score=found.score, path=path, **vars(found.item))
             for found, path in zip(evidence.passages, paths, strict=True)

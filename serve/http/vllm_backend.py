@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from graph.control import defuse
+from graph.template import WITHOUT_THINKING, switches_thinking
 from serve.engines.vllm import VllmChild, VllmSpec
-from serve.http.control import breaker_of
+from serve.http.control import tokenizer_of
 from serve.http.errors import ApiError
 from serve.http.openai_backend import OpenAIBackend
 
@@ -12,9 +19,11 @@ class VllmBackend(OpenAIBackend):
     """As OpenAIBackend, over a child that starts and stops with the server."""
 
     def __init__(self, spec: VllmSpec) -> None:
-        self.child = VllmChild(spec)
+        tokenizer = tokenizer_of(spec.model)
+        self.child = VllmChild(as_trained(spec, tokenizer))
         names = (spec.name, *spec.adapters)
-        super().__init__(self.child.url, self.child.key, {name: name for name in names}, breaker_of(spec.model))
+        breaker = partial(defuse, tokenizer=tokenizer)
+        super().__init__(self.child.url, self.child.key, {name: name for name in names}, breaker)
 
     async def start(self) -> None:
         await self.child.start()
@@ -29,3 +38,14 @@ class VllmBackend(OpenAIBackend):
             message = "the model is being loaded; /v1/retrieve works already"
             raise ApiError(503, "model_starting", message, headers={"Retry-After": "10"})
         await super().check()
+
+
+def as_trained(spec: VllmSpec, tokenizer: Any) -> VllmSpec:
+    """The spec with prompts as in training: thinking is off by default, where the template can turn it off (graph/template.py).
+
+    An option of the user's own comes later in the command line, and counts.
+    """
+    if not switches_thinking(tokenizer):
+        return spec
+    option = f"--default-chat-template-kwargs={json.dumps(WITHOUT_THINKING)}"
+    return replace(spec, extra=(option, *spec.extra))

@@ -1,13 +1,19 @@
-// The view that asks: one question, its options, and from one to three columns that answer it.
+// The view that asks: questions, their options, and from one to three columns that answer them, each a conversation of its own.
 
 import { byId, el } from "./dom.js";
 import { whenLooksChange } from "./drawing.js";
 import { Column } from "./column.js";
 
 const MOST_COLUMNS = 3;
+const WORDS = {
+  ask: { label: "Ask your documents", verb: "Ask", welcome: "Answers come with the passages they rest on. Enter asks." },
+  search: { label: "Search your documents", verb: "Search",
+    welcome: "This server has no model: it shows the passages it finds and writes no answer. Enter searches." },
+};
 
-/** Wire the form; `choices` has the modes and models to choose from. */
+/** Wire the form; `choices` has the modes and models to choose from. Without a model it searches. */
 export function startAsk(choices) {
+  const words = choices.models.length ? WORDS.ask : WORDS.search;
   const form = byId("ask-form");
   const question = byId("question");
   const columns = [];
@@ -20,7 +26,6 @@ export function startAsk(choices) {
     for (const column of columns) column.drawPaths();
   };
   const remove = (column) => {
-    column.stop();
     column.clear();
     columns.splice(columns.indexOf(column), 1);
     show();
@@ -33,12 +38,26 @@ export function startAsk(choices) {
     return column;
   };
 
+  /** While there is a conversation the form stands below it. */
+  const converse = (begun) => {
+    byId("fresh").hidden = !begun;
+    byId("view-ask").classList.toggle("talking", begun);
+    if (begun === (form.previousElementSibling !== null)) return;
+    if (begun) byId("columns").after(form);
+    else byId("columns").before(form);
+    question.focus({ preventScroll: true });
+  };
   const ask = async () => {
     const text = question.value.trim();
     if (!text) return question.focus();
     const where = byId("where").value.split(",").map((each) => each.trim()).filter(Boolean);
     const k = Number(byId("k").value);
     const options = { ...(k ? { k } : {}), ...(where.length ? { where } : {}) };
+    if (choices.models.length) {
+      converse(true);
+      question.value = "";
+      grow(question);
+    }
     working(true);
     await Promise.allSettled(columns.map((column) => column.ask(text, options)));
     working(false);
@@ -46,7 +65,7 @@ export function startAsk(choices) {
   let running = 0;
   const working = (begun) => {
     running += begun ? 1 : -1;
-    byId("ask-button").textContent = running ? "Stop" : "Ask";
+    byId("ask-button").textContent = running ? "Stop" : words.verb;
     byId("ask-button").classList.toggle("stop", running > 0);
   };
 
@@ -62,10 +81,24 @@ export function startAsk(choices) {
     ask();
   });
   question.addEventListener("input", () => grow(question));
-  byId("compare").addEventListener("click", () => add().mode.field.focus());
+  const restart = () => {
+    for (const column of columns) column.clear();
+    converse(false);
+  };
+  byId("fresh").addEventListener("click", () => {
+    restart();
+    question.focus();
+  });
+  // Answers are compared after the same turns, so a column more begins anew.
+  byId("compare").addEventListener("click", () => {
+    restart();
+    add().mode.field.focus();
+  });
   whenLooksChange(() => columns.forEach((column) => column.drawPaths()));
+  byId("question-label").textContent = words.label;
+  byId("ask-button").textContent = words.verb;
   add();
-  byId("columns").append(el("p", { class: "hint welcome" }, "Answers come with the passages they rest on. Enter asks."));
+  byId("columns").append(el("p", { class: "hint welcome" }, words.welcome));
   question.focus();
 }
 

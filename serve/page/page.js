@@ -16,7 +16,8 @@ async function choices() {
 async function tellStatus() {
   try {
     const ready = await get("ready");
-    byId("status").textContent = `${count(ready.documents, "document")}, ${count(ready.passages, "passage")}`;
+    const held = `${count(ready.documents, "document")}, ${count(ready.passages, "passage")}`;
+    byId("status").textContent = ready.models.length ? held : `${held}, no model`;
   } catch (problem) {
     byId("status").textContent = problem.status === 503 ? "The model does not answer; search does" : sentence(problem);
   }

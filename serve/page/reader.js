@@ -1,20 +1,21 @@
 // The panel that shows a document's text with a place in it marked. Offsets count code points, as the index counts them.
 
 import { get, sentence } from "./api.js";
-import { byId, count, el } from "./dom.js";
+import { byId, count, cut, el } from "./dom.js";
 
-/** Open `source` at characters start to end. */
-export async function openReader({ source, title, start, end }) {
+/** Open `source` at characters start to end; `marks` are the sentences there that are closest to a `statement` of an answer. */
+export async function openReader({ source, title, start, end, statement = "", marks = [] }) {
   const dialog = byId("reader");
   const text = byId("reader-text");
   byId("reader-title").textContent = title || source;
   byId("reader-place").textContent = placeOf({ source, start, end });
+  byId("reader-marked").textContent = statement && markedWhat(statement, marks);
   text.replaceChildren(el("p", { class: "hint" }, "Opening…"));
   if (!dialog.open) dialog.showModal();
   try {
     const address = source.split("/").map(encodeURIComponent).join("/");
     const found = await get(`v1/documents/${address}`);
-    text.replaceChildren(...marked(found.passages, start, end));
+    text.replaceChildren(...marked(found.passages, start, end, marks));
     byId("reader-title").textContent = found.title || source;
     byId("reader-place").textContent = `${placeOf({ source, start, end })} · ${count(found.passages.length, "passage")}`;
     text.querySelector("mark")?.scrollIntoView({ block: "center" });
@@ -28,25 +29,39 @@ export async function openReader({ source, title, start, end }) {
 const placeOf = ({ source, start, end }) =>
   end ? `${source}, characters ${start.toLocaleString("en")}–${end.toLocaleString("en")}` : source;
 
-/** The document's text from its passages, in order: plain text, and a <mark> over what lies between start and end. */
-export function marked(passages, start, end) {
+/** What is marked, in words; that a sentence shares words with a statement does not say that it supports it. */
+function markedWhat(statement, marks) {
+  const told = `“${cut(statement, 160)}”`;
+  if (!marks.length) return `The whole passage is marked: no sentence of it is close in words to ${told}`;
+  return `Marked: the ${marks.length === 1 ? "sentence" : "sentences"} of the passage closest in words to ${told}`;
+}
+
+/**
+ * The document's text from its passages, in order: plain text, and a <mark> over what lies between start and end; given `marks`,
+ * over these, and around them <span class="read">.
+ */
+export function marked(passages, start, end, marks = []) {
   const nodes = [];
+  const lit = marks.length ? marks : [{ start, end }];
+  const edges = [start, end, ...lit.flatMap((each) => [each.start, each.end])].sort((one, other) => one - other);
+  const within = (at, spans) => spans.some((each) => each.start <= at && at < each.end);
+  const node = (at, text) => {
+    if (within(at, lit)) return el("mark", {}, text);
+    return within(at, [{ start, end }]) ? el("span", { class: "read" }, text) : text;
+  };
   let at = 0;
   for (const passage of [...passages].sort((one, other) => one.start - other.start)) {
     if (passage.start > at && at > 0) nodes.push(passage.start - at > 1 ? "\n\n" : " ");
     const from = Math.max(at, passage.start);
     const characters = Array.from(passage.text);
-    const piece = (first, last) => {
-      const low = Math.max(first, from);
-      return characters.slice(low - passage.start, Math.max(low, last) - passage.start).join("");
-    };
-    const inside = piece(start, Math.min(end, passage.end));
-    nodes.push(piece(from, Math.min(start, passage.end)));
-    if (inside) nodes.push(el("mark", {}, inside));
-    nodes.push(piece(Math.max(end, from), passage.end));
+    const cuts = [from, ...edges.filter((edge) => edge > from && edge < passage.end), passage.end];
+    for (const [place, low] of cuts.slice(0, -1).entries()) {
+      const text = characters.slice(low - passage.start, cuts[place + 1] - passage.start).join("");
+      if (text) nodes.push(node(low, text));
+    }
     at = Math.max(at, passage.end);
   }
-  return nodes.filter((node) => node !== "");
+  return nodes;
 }
 
 /** Wire the panel's own buttons. */

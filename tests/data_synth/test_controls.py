@@ -16,7 +16,8 @@ from data_synth.controls import (
     wrong_control,
 )
 from data_synth.types import Draft
-from graph.answer import check_citations, parse_answer
+from graph.answer import parse_answer
+from graph.citations import check_citations
 from graph.questions import Question
 from graph.types import Excerpt
 

@@ -1,6 +1,7 @@
 """Retrieval figures by hand: unique sources in order, means over questions, what is refused."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -55,6 +56,17 @@ def test_means_by_hand():
     # Recall@5 per question: naive 1, 1; dense 1, 0.
     interval = found["Recall@5 differences"]["naive"]
     assert (interval["mean"], interval["low"], interval["high"]) == (0.5, 0.0, 1.0)
+
+
+def test_calls_from_a_ledger_are_told():
+    replayed = Trace("dense", seconds=2.0, model_calls=3, replayed_calls=3, untimed_calls=1)
+    found = {"dense": lambda text: evidence("a"), "local": lambda text: replace(evidence("a"), trace=replayed)}
+    made = evaluate_retrieval(QUESTIONS, found, top_k=6, seed=0)
+    told = retrieval_json(made)
+    assert told["replayed_calls"] == {"dense": 0, "local": 6} and told["untimed_calls"] == {"dense": 0, "local": 2}
+    note = retrieval_table(made).note
+    assert "6 model calls were answered from the ledger" in note and "2 calls were answered from a ledger that" in note
+    assert "ledger" not in retrieval_table(report()).note
 
 
 def test_the_loading_of_an_encoder_is_not_billed():

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.answer import answer_messages, check_citations, format_answer, parse_answer
+from graph.answer import answer_messages, format_answer, parse_answer
+from graph.citations import check_citations
 from graph.types import Excerpt
 
 
@@ -34,19 +35,33 @@ def test_format_and_parse_are_inverse(reason: str, answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"),
+    ("text", "reason", "answer"),
     [
-        ("yes", "yes"),
-        ("###Answer: yes", "yes"),
-        ("###Reason: ###Answer: yes", "yes"),
-        ("###Reason: a ###Answer:", ""),
-        ("###Reason: a ###Answer: b ###Answer: c", "c"),
-        ("", ""),
+        ("yes", "", "yes"),
+        ("###Answer: yes", "", "yes"),
+        ("###Reason: ###Answer: yes", "", "yes"),
+        ("###Reason: a ###Answer:", "a", ""),
+        ("###Reason: a", "a", ""),
+        ("###Reason: a ###Answer: b ###Answer: c", "a", "b"),
+        ("###Reason: ###Reason: a ###Answer: b", "a", "b"),
+        ("###Reason: a ###Answer: b\nc", "a", "b\nc"),
+        ("Sure! ###Reason: a ###Answer: b", "a", "b"),
+        ("", "", ""),
     ],
 )
-def test_what_is_not_the_form_is_said_to_be_not(text: str, answer: str) -> None:
+def test_what_is_not_the_form_is_said_to_be_not(text: str, reason: str, answer: str) -> None:
     parsed = parse_answer(text)
-    assert not parsed.well_formed and parsed.answer == answer and parsed.reason == ""
+    assert (parsed.well_formed, parsed.reason, parsed.answer) == (False, reason, answer)
+
+
+@pytest.mark.parametrize("thought", ["<think>\n\n</think>\n\n", "<think>a ###Answer: [9]</think>", "</think>\n"])
+def test_a_thinking_block_before_the_form_is_cut_off(thought: str) -> None:
+    parsed = parse_answer(thought + "###Reason: a ###Answer: b")
+    assert (parsed.reason, parsed.answer, parsed.well_formed) == ("a", "b", True)
+
+
+def test_a_text_cut_while_the_model_thinks_has_no_answer() -> None:
+    assert parse_answer("<think>Is it b? ###Answer: b").answer == ""
 
 
 def test_citations_that_do_not_exist_are_removed_and_reported() -> None:

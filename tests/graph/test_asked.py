@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from graph.retrieve.caller import Caller
 from graph.retrieve.query import Query
 from graph.retrieve.rounds import MAX_ROUNDS
 from graph.retrieve.select import select_by_model, select_by_threshold
-from graph.types import Completion, CompletionRequest, Evidence
+from graph.types import Completion, CompletionRequest, Evidence, Replay
 from tests.fakes import ScriptedModel
 
 QUESTION = "Who founded the yard that built the ferry Lantern?"
@@ -196,3 +197,24 @@ def test_one_question_leaves_nothing_for_the_next(isles: Index) -> None:
     again = retrieve(isles, QUESTION, settings, model)
     assert again.passages == first.passages and again.trace.steps == first.trace.steps
     assert again.trace.model_calls == first.trace.model_calls
+
+
+class Replayed(ScriptedModel):
+    """Answers from a ledger in which every call took 1,000 seconds."""
+
+    def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
+        return [replace(each, replay=Replay(1000.0)) for each in super().complete(requests)]
+
+
+@pytest.mark.parametrize("mode", ["local", "global"])
+def test_replayed_calls_take_their_time_and_those_of_several_threads_that_of_one(isles: Index, mode: str) -> None:
+    model = says(
+        selected=every,
+        answer=lambda request: {"answer": "", "next_questions": [], "score": 7},
+        questions=lambda request: {"questions": ["Who built the Lantern?", "Who founded the yard?"]},
+    )
+    spent = ask(isles, Replayed(model._reply), mode=mode, selector="llm").trace
+    assert spent.replayed_calls == spent.model_calls > 3 and spent.untimed_calls == 0
+    thousands = round(spent.seconds / 1000)
+    assert round(spent.model_seconds / 1000) == thousands
+    assert thousands == spent.model_calls if mode == "local" else 3 <= thousands < spent.model_calls

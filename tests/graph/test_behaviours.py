@@ -11,9 +11,8 @@ import pytest
 from graph.build import build_index
 from graph.index import Index, open_index
 from graph.retrieve import MODES, RetrieveSettings, retrieve
-from graph.retrieve.settings import Mode
 from graph.settings import IndexSettings
-from graph.types import Document, Evidence, Floats
+from graph.types import Document, Evidence, Floats, Mode
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 

@@ -1,6 +1,8 @@
 """The life of an index: order of arrival, repetition, replacement and bad input never show in what it holds."""
 
+import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from graph.arrays import load_arrays, read_manifest
 from graph.build import build_index
 from graph.data import IndexData
+from graph.edit import Edit, edit_index
 from graph.errors import UserError
 from graph.index import open_index
 from graph.lock import writer_lock
@@ -152,15 +155,43 @@ def test_a_run_without_flags_takes_the_settings_of_the_index(tmp_path: Path) -> 
     assert settings_for(tmp_path / "i", None, []) == SETTINGS
 
 
-def test_a_second_writer_is_refused_and_named(tmp_path: Path) -> None:
+def test_a_second_writer_waits_says_so_and_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     build(tmp_path / "i", ISLES)
-    with writer_lock(tmp_path / "i"), pytest.raises(UserError, match=r"being written by process \d+"):
-        build(tmp_path / "i", ISLES)
+    second = Thread(target=build, args=(tmp_path / "i", [Document("new", "New", "A new ferry came.")]))
+    with writer_lock(tmp_path / "i"):
+        second.start()
+        second.join(0.5)
+        assert second.is_alive() and "new" not in open_index(tmp_path / "i").sources()
+    second.join(60)
+    assert "new" in open_index(tmp_path / "i").sources()
+    assert f"being written by process {os.getpid()}; waiting until it is done" in capfd.readouterr().err
+
+
+def test_edits_of_one_turn_are_one_generation_with_counts_of_their_own(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    before = read_manifest(tmp_path / "i").generation
+    edits = [
+        Edit(add=[Document("new", "New", "A new ferry came."), ISLES[0]]),
+        Edit(delete="tarn"),
+        Edit(delete="nowhere"),
+        Edit(add=[Document("new", "New", "It left again.")]),
+    ]
+    done = edit_index(tmp_path / "i", lambda: edits, lambda spec: HashEncoder())
+    assert [(each.deleted, each.report.written, each.report.unchanged) for each in done] == [
+        (False, 1, 1),
+        (True, 0, 0),
+        (False, 0, 0),
+        (False, 1, 0),
+    ]
+    index = open_index(tmp_path / "i")
+    assert index.sources() == ("ada", "bread", "lantern", "marlow", "new")
+    assert index.passages_of("new")[0].text == "It left again."
+    assert read_manifest(tmp_path / "i").generation == before + 1 and done[0].report.documents == 5
 
 
 def test_a_file_cut_short_is_named(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
-    file = tmp_path / "i/arrays-000001/passage_vectors_PD.npy"
+    (file,) = tmp_path.glob("i/arrays-000001-*/passage_vectors_PD.npy")
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(UserError, match=r"passage_vectors_PD\.npy"):
         open_index(tmp_path / "i")
@@ -178,5 +209,5 @@ def test_a_reader_keeps_its_generation_while_the_next_is_written(tmp_path: Path)
 def test_the_manifest_names_every_file_with_its_checksum(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
     manifest = read_manifest(tmp_path / "i")
-    assert set(manifest["files"]) == {file.name for file in (tmp_path / "i/arrays-000001").iterdir()}
-    assert manifest["settings"] == SETTINGS.model_dump()
+    assert set(manifest.files) == {file.name for file in (tmp_path / "i" / manifest.arrays).iterdir()}
+    assert manifest.settings == SETTINGS.model_dump()

@@ -115,7 +115,9 @@ def test_killed_at_each_commit_of_a_run(nursery: Nursery, undisturbed: Path, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("event", "turns"), [("kept call", 1), ("before commit", 4)])
+@pytest.mark.parametrize(
+    ("event", "turns"), [("kept call", 1), ("kept call", 2), ("before commit", 6), ("before commit", 7)]
+)
 def test_killed_again_and_again(nursery: Nursery, undisturbed: Path, tmp_path: Path, event: str, turns: int) -> None:
     while nursery.run(tmp_path / "i", event, nth=1 + KILLS[event] % turns):
         KILLS[event] += 1

@@ -16,8 +16,7 @@ from graph.lifecycle import delete_documents
 from graph.retrieve import MODES, RetrieveSettings, retrieve
 from graph.retrieve.caller import Caller, ModelGone
 from graph.retrieve.rounds import Verdict
-from graph.retrieve.settings import Mode
-from graph.types import Completion, CompletionRequest, Document, Evidence, Floats
+from graph.types import Completion, CompletionRequest, Document, Evidence, Floats, Mode
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, ScriptedModel
 from tests.graph.hashed import build

@@ -10,8 +10,20 @@ from graph.build import build_index
 from graph.errors import UserError
 from graph.filters import parse_condition
 from graph.index import Index, open_index
+from graph.lifecycle import (
+    compact_index,
+    delete_documents,
+    index_status,
+    lost_passages,
+    repair_index,
+    resume_build,
+    retry_failed,
+    verify_index,
+)
+from graph.plan import plan_build
 from graph.retrieve import MODES, RetrieveSettings, retrieve
 from graph.settings import IndexSettings
+from graph.store import read_settings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 
@@ -103,3 +115,44 @@ def test_a_filtered_index_is_the_index_of_those_documents_alone(dated: Index, tm
 
 def _settings(mode: str, *where: str) -> RetrieveSettings:
     return RetrieveSettings(mode=mode, top_k=5, where=where)  # type: ignore[arg-type]
+
+
+def test_what_is_kept_of_filters_is_bounded_by_bytes(dated: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = replace(dated)
+    sources = [f"source={source}" for source in index.sources()]
+    parts = [index.where(_settings("dense", source).conditions) for source in sources]
+    assert index.where(_settings("dense", sources[0]).conditions) is parts[0], "kept"
+    retrieve(index, "When was the Lantern built?", _settings("paths", sources[0]))
+    one = parts[0].own_bytes(index.data)
+    monkeypatch.setattr("graph.index.MOST_RESTRICTED_BYTES", one)
+    assert index.where(_settings("dense", sources[0]).conditions) is parts[0]
+    assert list(index._restricted.values()) == [parts[0]], "the others went, the one in use stayed"
+    monkeypatch.setattr("graph.index.MOST_RESTRICTED_BYTES", one - 1)
+    assert index.where(_settings("dense", sources[0]).conditions) is parts[0] and not index._restricted
+
+
+def test_a_part_shares_what_lies_together_and_the_rest_is_counted(dated: Index) -> None:
+    index = replace(dated)
+    whole = index.where(_settings("dense", "source=*").conditions)
+    assert whole.data is index.data and whole.own_bytes(index.data) == 0
+    part = index.where(_settings("dense", "source=lantern").conditions)
+    assert np.shares_memory(part.data.passage_vectors_PD, index.data.passage_vectors_PD)
+    assert np.shares_memory(part.data.passage_texts.data, index.data.passage_texts.data)
+    before = part.own_bytes(index.data)
+    assert before >= part.data.proposition_vectors_ND.nbytes
+    assert part.bipartite_chain.pull_VV.nnz and part.own_bytes(index.data) > before
+
+
+def test_a_folder_may_be_given_as_text(tmp_path: Path) -> None:
+    folder = str(tmp_path / "index")
+    encoder = HashEncoder()
+    build_index(folder, ISLES, IndexSettings(), lambda spec: encoder)
+    assert open_index(folder, lambda spec: encoder).folder == tmp_path / "index"
+    assert index_status(folder).rows["documents"] == len(ISLES) and verify_index(folder) == []
+    assert plan_build(folder, ISLES, IndexSettings(), lambda spec: encoder).unchanged == len(ISLES)
+    assert read_settings(folder) == IndexSettings() and lost_passages(folder) == ""
+    assert repair_index(folder, lambda spec: encoder) == [] and compact_index(folder) >= 0
+    resume_build(folder, lambda spec: encoder)
+    assert retry_failed(folder, lambda spec: encoder) == 0
+    delete_documents(folder, ["tarn"], lambda spec: encoder)
+    assert len(open_index(folder).sources()) == len(ISLES) - 1

@@ -77,7 +77,7 @@ class Held:
 def held(folder: Path) -> Held:
     with closing(Store(folder, read_only=True)) as store:
         rows = {name: Counter(store.rows(query)) for name, query in TABLES.items()}
-    return Held(load_arrays(folder, IndexData), read_manifest(folder)["files"], rows)
+    return Held(load_arrays(folder, IndexData), read_manifest(folder).files, rows)
 
 
 def assert_same(a: Held, b: Held) -> None:

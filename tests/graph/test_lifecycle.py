@@ -1,6 +1,7 @@
 """Deleting, resuming, verifying and repairing: faults are injected into real files, and every one must be found and mended."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -163,3 +164,28 @@ def test_killed_at_any_moment_it_resumes_to_the_same_index(tmp_path: Path) -> No
     build_index(folder, ISLES, SETTINGS, encoder)
     assert_same_index(whole, load_arrays(folder, IndexData))
     assert verify_index(folder) == []
+
+
+@pytest.mark.parametrize("lost", ["manifest.json", "all derived files"])
+def test_no_generation_has_a_number_that_was_there_before(index: Path, lost: str) -> None:
+    build_index(index, [EXTRA], SETTINGS, encoder)
+    assert index_status(index).generation == 2
+    (index / "manifest.json").unlink()
+    if lost != "manifest.json":
+        for arrays in index.glob("arrays-*"):
+            shutil.rmtree(arrays)
+    repair_index(index, encoder)
+    repaired = index_status(index)
+    assert repaired.generation == 3
+    (file,) = index.rglob("similarity_XX.npz")
+    file.write_bytes(file.read_bytes()[:-9])
+    repair_index(index, encoder)
+    assert index_status(index).generation == 4 and index_status(index).identity != repaired.identity
+
+
+def test_equal_indexes_have_one_identity_and_others_have_their_own(index: Path) -> None:
+    build_index(index.parent / "twin", ISLES, SETTINGS, encoder)
+    build_index(index.parent / "other", [EXTRA], SETTINGS, encoder)
+    first, twin, other = (index_status(index.parent / name) for name in ("i", "twin", "other"))
+    assert first.generation == twin.generation == other.generation == 1
+    assert first.identity == twin.identity != other.identity

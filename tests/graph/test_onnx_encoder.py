@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from graph.encoder import FEW, MINILM, SentenceEncoder, encoder_folder, prepare_for_questions
-from graph.onnx_encoder import ABOUT, MODEL, OnnxEncoder, folder_of, open_exported, read_about
+from graph.onnx_encoder import ABOUT, MODEL, TOKENIZER, OnnxEncoder, folder_of, open_exported, read_about
 
 QUESTIONS = [
     "Who built the lighthouse of Port Ellery?",
@@ -17,6 +18,14 @@ QUESTIONS = [
     "東京の電車は何時に出ますか 🙂",
     "half a page of words. " * 200,
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_bfloat16() -> Iterator[None]:
+    """The processor that exports are for; one with bfloat16 needs none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("graph.encoder._computes_in_bfloat16", lambda: False)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +127,48 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch:
     encoder = SentenceEncoder(encoder_folder(MINILM))
     encoder.prepare_for_questions()
     assert encoder.encode(["Who?"]).shape == (1, 384)
+
+
+def export(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, model: bytes) -> None:
+    """Export the encoder, with `model` for what torch writes."""
+    from graph import onnx_export
+
+    monkeypatch.setattr(onnx_export, "write_export", lambda own, file, folder: (folder / MODEL).write_bytes(model))
+    onnx_export.export_encoder(encoder._model, encoder_folder(MINILM) / TOKENIZER, encoder.fingerprint)
+
+
+@pytest.mark.parametrize("model", [b"no model at all", b""])
+def test_an_export_that_onnx_runtime_refuses_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], model: bytes
+) -> None:
+    """Its errors have no base but Exception."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    encoder = SentenceEncoder(encoder_folder(MINILM))
+    export(encoder, monkeypatch, model)
+    about = read_about(encoder.fingerprint)
+    assert about is not None and not about["usable"] and "torch encodes its questions" in capsys.readouterr().err
+    assert encoder.encode(["Who?"]).shape == (1, 384)
+
+
+def test_a_place_that_is_taken_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when another process puts its own export there first."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    encoder = SentenceEncoder(encoder_folder(MINILM))
+    place = folder_of(encoder.fingerprint)
+    place.parent.mkdir(parents=True)
+    place.write_text("in the way")
+    export(encoder, monkeypatch, b"")
+    assert list(place.parent.iterdir()) == [place], "nothing is left lying about"
+
+
+def test_an_export_that_fails_at_a_question_gives_way_to_torch() -> None:
+    from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
+
+    class Failing:
+        def encode(self, texts: list[str]) -> np.ndarray:
+            raise RuntimeException("[ONNXRuntimeError] : 6 : non-zero status code returned")
+
+    encoder = SentenceEncoder(encoder_folder(MINILM))
+    encoder.__dict__["_exported"] = Failing()
+    np.testing.assert_allclose(encoder.encode(["Who?"]), with_torch(encoder, ["Who?"]), atol=1e-6)
+    assert encoder._exported is None

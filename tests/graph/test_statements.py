@@ -15,11 +15,10 @@ from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.beam import MAX_MENTIONS, RARITY_LOSS, Frontier, best_paths, search_paths, ways_on
 from graph.retrieve.keywords import count_keywords, keyword_propositions, keywords_of
 from graph.retrieve.rank import top_rows
-from graph.retrieve.settings import Mode
 from graph.retrieve.statements import STEP_LOSS, judge_by_meaning, longer_path_scores, tell_path
 from graph.retrieve.topics import judge_by_worth, topic_blocks
 from graph.settings import IndexSettings
-from graph.types import Document
+from graph.types import Document, Mode
 from tests.fakes import HashEncoder
 
 QUESTION = "Who founded the Marlow Yard that built the ferry Lantern?"

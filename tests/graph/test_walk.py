@@ -6,13 +6,19 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graph.config import parse_settings
+from graph.errors import UserError
+from graph.retrieve.settings import SuggestSettings
 from graph.walk import (
+    MOST_DAMPING,
+    TOLERANCE,
     apply_structural,
     attraction,
     bipartite_transition,
     make_chain,
     personalised_pagerank,
     query_aware_transition,
+    query_aware_walks,
     restart_at,
     semantic_transition,
     structural_transition,
@@ -102,6 +108,60 @@ def test_pagerank_solves_its_linear_system(seed: int) -> None:
     exact = np.linalg.solve(np.eye(size) - 0.85 * P.T, 0.15 * restart[:, 0])
     assert personalised_pagerank(T, restart, 0.85)[:, 0] == pytest.approx(exact, abs=1e-5)
     assert np.array_equal(personalised_pagerank(make_chain(T), restart, 0.85), personalised_pagerank(T, restart, 0.85))
+
+
+def ring(vertices: int) -> sp.csr_array:
+    """A cycle, along which a walk from one vertex takes the longest to settle."""
+    row = np.arange(vertices)
+    step = sp.coo_array((np.full(vertices, 0.5), (row, (row + 1) % vertices)), (vertices, vertices)).tocsr()
+    return sp.csr_array((step + step.T).astype(np.float32))
+
+
+GRAPHS = {
+    "ring": ring(400),
+    "random": structural_transition(incidence(3, 300, 90)),
+    "with dead rows": structural_transition(incidence(4, 300, 3000)),
+    "bipartite": bipartite_transition(incidence(5, 200, 60)),
+}
+
+
+def solved(transition_VV: np.ndarray, restart_V: np.ndarray, damping: float) -> np.ndarray:
+    """The stationary distribution as the solution of its linear system, in float64."""
+    stochastic = transition_VV + np.outer(1 - transition_VV.sum(axis=1), restart_V)
+    return np.linalg.solve(np.eye(len(restart_V)) - damping * stochastic.T, (1 - damping) * restart_V)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("damping", [0.0, 0.3, 0.85, 0.9, 0.95, 0.97, MOST_DAMPING])
+def test_every_damping_that_is_let_in_settles(graph: str, damping: float) -> None:
+    """Within TOLERANCE and float32's rounding of what numpy.linalg.solve gives, in sum over all vertices, for both ways of walking."""
+    T = GRAPHS[graph]
+    size, seeds = T.shape[0], [0, 7]
+    allowed = TOLERANCE + 3e-7 / (1 - damping)
+    restart = np.hstack([restart_at(np.array([seed]), size) for seed in seeds])
+    plain = personalised_pagerank(T, restart, damping)
+    drawn_to = np.random.default_rng(1).random((size, len(seeds))).astype(np.float32)
+    drawn = query_aware_walks(T, drawn_to, restart, 0.5, damping)
+    for column in range(len(seeds)):
+        exact = solved(T.toarray().astype(float), restart[:, column].astype(float), damping)
+        assert np.abs(plain[:, column] - exact).sum() < allowed
+        mixed = query_aware_transition(T, drawn_to[:, column], 0.5).toarray().astype(float)
+        exact = solved(mixed, restart[:, column].astype(float), damping)
+        assert np.abs(drawn[:, column] - exact).sum() < allowed
+
+
+@pytest.mark.parametrize("damping", [1.0, 1.5, -0.1, float("nan")])
+def test_a_walk_that_never_settles_is_refused(damping: float) -> None:
+    restart = restart_at(np.array([0]), 9)
+    with pytest.raises(ValueError, match="damping"):
+        personalised_pagerank(ring(9), restart, damping)
+    with pytest.raises(ValueError, match="damping"):
+        query_aware_walks(ring(9), np.ones((9, 1), np.float32), restart, 0.5, damping)
+
+
+def test_settings_refuse_what_takes_too_long_to_settle() -> None:
+    with pytest.raises(UserError, match=r"damping.*0\.99"):
+        parse_settings(SuggestSettings, {"damping": 0.995}, "test")
 
 
 def test_a_batch_equals_single_runs_and_components_do_not_mix() -> None:

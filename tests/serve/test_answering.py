@@ -1,10 +1,14 @@
+import time
+from pathlib import Path
+
 import pytest
 
 from graph.answer import NOT_FOUND
 from graph.errors import UserError
 from graph.retrieve import RetrieveSettings
-from graph.types import CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
+from graph.types import Completion, CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
 from serve.answering import answer_from, answer_question
+from serve.ledger import Ledger
 from serve.types import Cost
 from tests.fakes import ScriptedModel
 
@@ -48,10 +52,17 @@ def test_without_evidence_no_model_is_asked() -> None:
     assert (made.writing.calls, made.writing.prompt_tokens, made.writing.completion_tokens) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("text", ["just May 1958", "", "###Answer: May 1958", "###Reason: r ###Reason: s ###Answer: a"])
+@pytest.mark.parametrize("text", ["just May 1958", "", "###Answer: May 1958", "<think>May?</think>just May 1958"])
 def test_a_text_without_the_form_is_shown_and_marked(text: str) -> None:
     made, _ = answer(text, finish="length")
     assert not made.well_formed and made.reason == "" and made.finish_reason == "length"
+    assert made.answer == text.rpartition("</think>")[2].removeprefix("###Answer: ")
+
+
+def test_of_an_answer_that_is_cut_the_reason_is_shown_and_its_citations_are_checked() -> None:
+    made, _ = answer("###Reason: It left in May [1], says [3]; the", finish="length")
+    assert (made.reason, made.answer, made.well_formed) == ("It left in May [1], says; the", "", False)
+    assert set(made.citations) == {1} and made.removed == (3,)
 
 
 def test_the_prompt_is_the_one_of_training() -> None:
@@ -67,6 +78,17 @@ def test_calls_tokens_and_seconds_of_retrieval_and_of_the_answer_are_told_apart(
     assert made.retrieval == Cost(3, 40, 20, 2.5)
     assert (made.writing.calls, made.writing.prompt_tokens, made.writing.completion_tokens) == (1, 10, 5)
     assert 0 < made.writing.seconds < 2
+
+
+def test_what_a_ledger_answers_costs_what_it_cost(tmp_path: Path) -> None:
+    def reply(request: CompletionRequest) -> str:
+        time.sleep(0.3)
+        return "###Reason: r ###Answer: May 1958"
+
+    model = Ledger(ScriptedModel(reply), tmp_path / "ledger.sqlite")
+    first, again = (answer_from(FOUND, 5, None, model, 64).writing for _ in range(2))
+    assert (first.replayed, again.replayed, again.untimed) == (0, 1, 0) and again.completion_tokens == 5
+    assert again.seconds >= 0.3 and first.seconds >= 0.3
 
 
 def test_the_context_keeps_to_the_tokens_of_the_model() -> None:
@@ -86,3 +108,28 @@ def test_the_model_is_asked_while_retrieving_too(monkeypatch: pytest.MonkeyPatch
     model = ScriptedModel(lambda request: "x")
     answer_question(None, FOUND.query, RetrieveSettings(), model, 64)  # type: ignore[arg-type]
     assert given == [model] and len(model.asked) == 1
+
+
+def test_a_window_that_is_too_small_for_all_excerpts_gets_the_best() -> None:
+    model = ScriptedModel(lambda request: "###Reason: r [1] [2] ###Answer: a", window=90)
+    made = answer_from(FOUND, 5, None, model, 64)
+    assert "[1] Lantern" in model.asked[0].messages[1].content and "[2]" not in model.asked[0].messages[1].content
+    assert (made.left_out, made.removed, model.asked[0].max_tokens) == (
+        1,
+        (2,),
+        90 - model.prompt_tokens(model.asked[0].messages),
+    )
+    with pytest.raises(UserError, match="of the model's window of 40"):
+        answer_from(FOUND, 5, None, ScriptedModel(lambda request: "x", window=40), 64)
+
+
+def test_a_refusal_of_a_long_prompt_leads_to_fewer_excerpts() -> None:
+    class Refusing(ScriptedModel):
+        def complete(self, requests):  # type: ignore[no-untyped-def]
+            made = super().complete(requests)
+            long = "[2]" in requests[0].messages[1].content
+            return [Completion("status 400 (maximum context length is 9)", "refused", 0, 0)] if long else made
+
+    model = Refusing(lambda request: "###Reason: r [1] ###Answer: a")
+    made = answer_from(FOUND, 5, None, model, 64)
+    assert (made.answer, made.left_out, len(model.asked)) == ("a", 1, 2)

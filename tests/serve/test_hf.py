@@ -10,7 +10,9 @@ import torch
 from graph.answer import answer_messages
 from graph.errors import UserError
 from graph.types import CompletionRequest, Excerpt, Message
-from serve.engines.hf import GumbelSampler, HfModel, open_hf
+from serve.engines.hf import GumbelSampler, HfModel
+from serve.engines.hf_open import open_hf
+from tests.hub import go_online, hub, put_into_cache
 from tests.serve.conftest import CONTEXT_TOKENS, CONTROL
 
 
@@ -170,6 +172,18 @@ def test_a_missing_path_is_told_without_asking_the_network(
     (tmp_path / "runs").mkdir()
     with pytest.raises(UserError, match=f"hf:{target}: no such folder"):
         open_hf(target)
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(
+    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: HfModel
+) -> None:
+    with hub(503) as (address, asked):
+        go_online(monkeypatch, address, tmp_path)
+        with pytest.raises(UserError, match="hf:owner/tiny: no such folder, not in the hub's cache"):
+            open_hf("owner/tiny")
+        put_into_cache(tmp_path, "owner/tiny", tiny_llama)
+        assert open_hf("owner/tiny").complete([ask("bread")]) == model.complete([ask("bread")])
+    assert asked == ["/api/models/owner/tiny"] * 2
 
 
 def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`modegraph mcp` as a real process, asked by the protocol's own client; the model's server is a stand-in."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -14,7 +15,11 @@ from mcp.types import CallToolResult
 
 from graph.build import build_index
 from graph.config import parse_settings
+from graph.retrieve import RetrieveSettings
 from graph.settings import IndexSettings
+from graph.types import DEFAULT_MODE
+from modegraph import build_app
+from serve.http.settings import ServerSettings
 from serve.mcp import build_mcp
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, ScriptedModel, chat_server
@@ -145,3 +150,30 @@ def test_a_missing_index_is_one_line_and_nothing_on_standard_output(tmp_path: Pa
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 2 and done.stdout == "" and "nowhere" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_a_search_needs_is_loaded_before_the_first_call(index: Path) -> None:
+    """The client only reads the list of tools; the encoder is at work all the same."""
+    encoder = HashEncoder()
+
+    async def listed() -> None:
+        async with Client(build_mcp(index, None, 64, lambda spec: encoder)) as client:
+            await client.list_tools()
+            with anyio.fail_after(30):
+                while not encoder.seen:
+                    await anyio.sleep(0.01)
+
+    anyio.run(listed)
+    assert encoder.seen
+
+
+def test_every_door_has_the_same_mode_unless_one_is_named(index: Path) -> None:
+    async def tools() -> dict[str, str]:
+        server = build_mcp(index, ScriptedModel(lambda request: ""), 64, lambda spec: HashEncoder())
+        return {tool.name: tool.input_schema["properties"]["mode"]["default"] for tool in await server.list_tools()}
+
+    (ask,) = [each for each in build_app().registered_commands if each.callback and each.callback.__name__ == "ask"]
+    assert ask.callback is not None
+    command_line = inspect.signature(ask.callback).parameters["mode"].default
+    assert {command_line, RetrieveSettings().mode, ServerSettings().mode} == {DEFAULT_MODE} == {"walk"}
+    assert anyio.run(tools) == {"retrieve": "walk", "explain": "walk", "ask": "walk"}

@@ -14,6 +14,7 @@ ANSWER = Answer(
     finish_reason="stop",
     citations={1: Excerpt("p1", "Tides", PASSAGE.text, "a.md", 12, 40)},
     removed=(),
+    left_out=0,
     evidence=Evidence("When?"),
     model="m",
     retrieval=Cost(2, 1200, 30, 0.5),
@@ -47,10 +48,17 @@ def test_an_answer_shows_its_reason_and_what_each_citation_quotes() -> None:
 
 
 def test_what_was_wrong_is_said() -> None:
-    wrong = replace(ANSWER, answer="", well_formed=False, finish_reason="length", removed=(4, 6))
+    wrong = replace(ANSWER, answer="", reason="", well_formed=False, finish_reason="length", removed=(4, 6), left_out=2)
     shown = show_answer(wrong)
     assert "(the model wrote nothing)" in shown
-    assert "Removed: [4], [6]" in shown and "Cut: " in shown and "Form: " in shown
+    assert "Removed: [4], [6]" in shown and "Left out: 2 " in shown and "Cut: " in shown and "Form: " in shown
+
+
+def test_calls_from_a_ledger_are_told_apart() -> None:
+    spent = replace(ANSWER.retrieval, seconds=9.0, replayed=2, untimed=1)
+    assert "9.00 s (2 from the ledger, with the time of their making, 1 of unknown time)" in show_answer(
+        replace(ANSWER, retrieval=spent)
+    )
 
 
 def test_an_explanation_tells_the_steps_and_a_path_to_each_passage() -> None:

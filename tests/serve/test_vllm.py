@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from graph.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.settings import Mode
+from graph.types import Mode
 from modegraph import build_app
 from serve.engines.openai_api import open_openai
 from tests.graph.test_global import guild_documents

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from graph.errors import UserError
+from serve.engines import vllm
 from serve.engines.vllm import LEASH, VllmChild, command_of, lora_rank, max_lora_rank, read_spec
 
 STAND_IN = """#!{python}
@@ -117,13 +119,71 @@ def test_whoever_holds_the_leash_takes_all_along(how: str, tmp_path: Path) -> No
     until(lambda: members(group) == [])
 
 
-def test_the_child_is_started_again_and_taken_down(tmp_path: Path) -> None:
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Path:
     python = tmp_path / "python"
     python.write_text(STAND_IN.format(python=sys.executable))
     python.chmod(0o755)
+    return python
+
+
+@pytest.mark.parametrize("how", ["hangs", "killed"])
+def test_nothing_of_the_child_outlives_a_leash_that_cannot_end_it(
+    how: str, stand_in: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leash that hangs, or that was killed alone, as for want of memory."""
+    monkeypatch.setattr(vllm, "STOP_S", 0.5)
+    if how == "hangs":
+        hanging = stand_in.with_name("leash.py")
+        hanging.write_text("import subprocess, sys, time\nsubprocess.Popen(sys.argv[1:])\ntime.sleep(1000)\n")
+        monkeypatch.setattr(vllm, "LEASH", hanging)
 
     async def live() -> None:
-        child = VllmChild(read_spec("owner/model", {}, str(python), ()))
+        child = VllmChild(read_spec("owner/model", {}, str(stand_in), ()))
+        await child.start()
+        await asyncio.wait_for(child.ready.wait(), 20)
+        group = child.group
+        assert len(members(group)) == 3
+        if how == "killed":
+            os.kill(group, signal.SIGKILL)
+            while child.group == group:
+                await asyncio.sleep(0.05)
+        await child.stop()
+        try:
+            until(lambda: members(group) == [], 5)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+
+    asyncio.run(live())
+
+
+def test_a_child_that_cannot_be_started_is_tried_again(stand_in: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its log cannot be written for a while; then an adapter is away for a while."""
+
+    async def live() -> None:
+        lora = adapter(stand_in.parent / "lora", r=4)
+        child = VllmChild(read_spec("owner/model", {"lora": lora}, str(stand_in), ()))
+        log, child.log = child.log, stand_in.parent / "later" / "vllm.log"
+        (lora / "adapter_config.json").rename(lora / "away")
+        await child.start()
+        while caplog.text.count("could not be started") < 1:
+            await asyncio.sleep(0.05)
+        child.log.parent.mkdir()
+        while "no readable adapter_config.json" not in caplog.text:
+            await asyncio.sleep(0.05)
+        (lora / "away").rename(lora / "adapter_config.json")
+        await asyncio.wait_for(child.ready.wait(), 30)
+        await child.stop()
+        log.unlink()
+
+    asyncio.run(asyncio.wait_for(live(), 60))
+    assert "FileNotFoundError" in caplog.text
+
+
+def test_the_child_is_started_again_and_taken_down(stand_in: Path) -> None:
+    async def live() -> None:
+        child = VllmChild(read_spec("owner/model", {}, str(stand_in), ()))
         await child.start()
         await asyncio.wait_for(child.ready.wait(), 20)
         async with httpx2.AsyncClient() as client:

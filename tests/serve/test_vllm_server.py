@@ -173,7 +173,17 @@ def test_structured_output_and_rewriting(server: tuple[Running, Any, VllmChild])
     assert isinstance(json.loads(made.choices[0].message.content or "")["year"], int)
     talk = [*QUESTION, {"role": "assistant", "content": "The Marlow Yard."}, {"role": "user", "content": "When?"}]
     told = running.post("/v1/chat/completions", json={"model": "sft", "messages": talk, "max_tokens": 4}).json()
-    assert told["retrieval"]["rewritten_by"] in ("model", "names") and told["retrieval"]["question"] != ""
+    assert told["retrieval"]["rewritten_by"] in ("model", "turns") and told["retrieval"]["question"] != ""
+
+
+def test_vllm_tells_its_window_and_counts_a_prompt(server: tuple[Running, Any, VllmChild]) -> None:
+    running, _, child = server
+    turns = answer_messages("Who built the Lantern? " * 200, ())
+    tokenizer = AutoTokenizer.from_pretrained(child.spec.model)
+    chat = tokenizer.apply_chat_template([vars(turn) for turn in turns], add_generation_prompt=True, return_dict=True)
+    for name in ("tiny", "sft"):
+        model = running.services.backend.language_model(name)
+        assert (model.window(), model.prompt_tokens(turns)) == (2048, len(chat["input_ids"]))
 
 
 def test_responses_are_passed_to_the_engine(server: tuple[Running, Any, VllmChild]) -> None:

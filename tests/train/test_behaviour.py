@@ -29,7 +29,7 @@ from train.logps import tokenize_row
 from train.loop import prepare
 from train.losses import pair_dpo_loss, pair_mode_seeking_loss
 from train.models import load_model, load_policy, load_tokenizer
-from train.objective import Method, Objective, batch_loss
+from train.objective import Method, Objective, mean_figures, prompt_losses
 from train.packing import Group, pack_rows, packed_logps, plain_logps
 from train.preference import choice_trainer, read_choices, train_ms
 from train.settings import LoraSettings, MsSettings, SftSettings
@@ -38,6 +38,12 @@ from train.trainer import ChoiceTrainer
 
 METHODS = pytest.mark.parametrize("method", ["ms", "dpo"])
 RAGGED = (Group((5, 6, 7, 8), ((30, 31, 2), (40, 2))), Group((9,), ((50, 51, 52, 2), (2,), (60, 2))))
+
+
+def batch_loss(*arguments: Any) -> tuple[Tensor, dict[str, float]]:
+    """The mean of a batch's losses, and of its figures."""
+    losses_Q, figures = prompt_losses(*arguments)
+    return losses_Q.mean(), mean_figures(figures)
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:

@@ -5,17 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from datasets import Dataset
+from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 
+from data_synth.types import PreferenceRow
 from graph.errors import UserError
 from graph.types import Message
 from tests.train.world import preference
-from train.data import Splits, both_sides, chosen_side, pair_dataset, sft_dataset
-from train.logps import TokenizedRow, common_prefix_length, completion_logps, pad_rows, tokenize_row
-from train.loop import prepare
+from train.data import Splits, pair_dataset, sft_dataset
+from train.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row
 from train.models import load_policy, load_tokenizer
-from train.pairs import pair_trainer
-from train.settings import DpoSettings, SftSettings
-from train.sft import sft_trainer
 
 ROWS = (
     TokenizedRow((5, 6, 7, 300, 301, 2), 3),
@@ -72,29 +71,34 @@ def test_pad_rows_marks_completions() -> None:
     ids, mask = pad_rows(ROWS, 0)
     assert ids[2].tolist() == [11, 12, 2, 0, 0, 0, 0, 0]
     assert mask.tolist() == [[0, 0, 0, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 1, 0, 0, 0, 0, 0]]
-    assert common_prefix_length([], [1]) == 0
-    assert common_prefix_length([1, 2], [1, 2, 3]) == 2
 
 
-def test_tokens_equal_those_of_both_trl_trainers(base: Path, data: Path, tmp_path: Path) -> None:
-    common = {"model": str(base), "data": str(data), "output": str(tmp_path / "run")}
-    start = prepare(DpoSettings(**common), both_sides)
-    trainer = pair_trainer(DpoSettings(**common), start, tmp_path / "pairs", None)
-    rows = start.splits.train
-    assert len(trainer.train_dataset) == len(rows)
-    for row, cut in zip(rows, trainer.train_dataset, strict=True):
+def test_tokens_equal_those_that_trl_cuts_where_a_template_knows_no_thinking(base: Path, tmp_path: Path) -> None:
+    """Of both of its trainers, given the turns themselves."""
+    model, tokenizer = load_policy(str(base))
+    rows = [preference(number) for number in range(12)]
+
+    def turns(role: str, text: str) -> list[dict[str, str]]:
+        return [{"role": role, "content": text}]
+
+    def columns(row: PreferenceRow, **sides: str) -> dict[str, list[dict[str, str]]]:
+        prompt = [{"role": turn.role, "content": turn.content} for turn in row.prompt]
+        return {"prompt": prompt, **{name: turns("assistant", text) for name, text in sides.items()}}
+
+    pairs = Dataset.from_list([columns(row, chosen=row.chosen, rejected=row.rejected) for row in rows])
+    common = {"output_dir": str(tmp_path), "use_cpu": True, "report_to": "none", "max_length": None}
+    by_pairs = DPOTrainer(model, args=DPOConfig(**common), train_dataset=pairs, processing_class=tokenizer)
+    singles = Dataset.from_list([columns(row, completion=row.chosen) for row in rows])
+    by_sft = SFTTrainer(model, args=SFTConfig(**common), train_dataset=singles, processing_class=tokenizer)
+    for row, pair, single in zip(rows, by_pairs.train_dataset, by_sft.train_dataset, strict=True):
         for completion, side in ((row.chosen, "chosen_ids"), (row.rejected, "rejected_ids")):
-            ours = tokenize_row(start.tokenizer, row.prompt, completion)
-            assert list(ours.ids) == cut["prompt_ids"] + cut[side]
-            assert ours.prompt_tokens == len(cut["prompt_ids"])
-            assert ours.ids[-1] == start.tokenizer.eos_token_id
-
-    sft = SftSettings(**common)
-    trainer = sft_trainer(sft, prepare(sft, chosen_side), tmp_path / "sft")
-    for row, cut in zip(rows, trainer.train_dataset, strict=True):
-        ours = tokenize_row(start.tokenizer, row.prompt, row.chosen)
-        assert list(ours.ids) == cut["input_ids"]
-        assert [label != -100 for label in cut["labels"]] == [t >= ours.prompt_tokens for t in range(len(ours.ids))]
+            ours = tokenize_row(tokenizer, row.prompt, completion)
+            assert list(ours.ids) == pair["prompt_ids"] + pair[side]
+            assert ours.prompt_tokens == len(pair["prompt_ids"])
+            assert ours.ids[-1] == tokenizer.eos_token_id
+        ours = tokenize_row(tokenizer, row.prompt, row.chosen)
+        assert list(ours.ids) == single["input_ids"]
+        assert [label != -100 for label in single["labels"]] == [t >= ours.prompt_tokens for t in range(len(ours.ids))]
 
 
 def test_a_template_without_the_end_token_is_refused(base: Path) -> None:
@@ -104,8 +108,8 @@ def test_a_template_without_the_end_token_is_refused(base: Path) -> None:
         tokenize_row(tokenizer, [Message("user", "Where?")], "Here.")
 
 
-def test_rows_that_differ_in_the_rejected_side_alone_count_once_for_sft() -> None:
-    row = preference(1)
+def test_rows_that_differ_in_the_rejected_side_alone_count_once_for_sft(base: Path) -> None:
+    row, tokenizer = preference(1), load_tokenizer(str(base))
     rows = Splits((row, replace(row, rejected="somewhere", control="length")), ()).train
-    assert len(sft_dataset(rows)) == 1
-    assert len(pair_dataset(rows)) == 2
+    assert len(sft_dataset(rows, tokenizer)) == 1
+    assert len(pair_dataset(rows, tokenizer)) == 2

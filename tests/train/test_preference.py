@@ -24,7 +24,7 @@ from train.logps import tokenize_row
 from train.loop import prepare, run_trainer
 from train.losses import dpo_loss, mode_seeking_loss
 from train.models import load_model, load_policy, load_tokenizer
-from train.objective import Objective, batch_loss
+from train.objective import Objective, mean_figures, prompt_losses, ranked_right
 from train.pairs import pair_trainer
 from train.preference import choice_trainer, read_choices, train_dpo, train_ms
 from train.save import last_checkpoint
@@ -230,13 +230,15 @@ def test_a_killed_run_goes_on_to_the_same_weights(base: Path, data: Path, tmp_pa
 
 def test_a_checkpoint_that_was_cut_off_is_passed_over(base: Path, data: Path, tmp_path: Path) -> None:
     settings = MsSettings(**common(base, data, tmp_path / "run", save_steps=2))
-    assert last_checkpoint(tmp_path, settings) is None
+    assert last_checkpoint(tmp_path, settings, {"data": "a"}) is None
     for step, state in [(2, '{"global_step": 2}'), (10, '{"global_step": 10}'), (12, '{"glob'), (14, None)]:
         folder = tmp_path / "checkpoints" / f"checkpoint-{step}"
         folder.mkdir()
         if state is not None:
             (folder / "trainer_state.json").write_text(state)
-    assert last_checkpoint(tmp_path, settings) == str(tmp_path / "checkpoints" / "checkpoint-10")
+    assert last_checkpoint(tmp_path, settings, {"data": "a"}) == str(tmp_path / "checkpoints" / "checkpoint-10")
+    with pytest.raises(UserError, match="an interrupted run with other settings, data or weights"):
+        last_checkpoint(tmp_path, settings, {"data": "b"})
 
 
 def _without_clock(text: bytes) -> bytes:
@@ -308,14 +310,63 @@ def test_prompts_with_different_k_count_alike() -> None:
     logps = torch.tensor([-1.0, -2.0, -3.0, -1.0, -1.0])
     rewards = torch.tensor([1.0, 0.0, 0.5, 0.0, 1.0])
     objective = Objective("ms", 0.5, 0.5)
-    loss, figures = batch_loss(objective, logps, torch.zeros(5), rewards, [3, 2])
+    losses, figures = prompt_losses(objective, logps, torch.zeros(5), rewards, [3, 2])
     parts = [
-        batch_loss(objective, logps[part], torch.zeros(size), rewards[part], [size])[0]
+        prompt_losses(objective, logps[part], torch.zeros(size), rewards[part], [size])[0].item()
         for part, size in ((slice(0, 3), 3), (slice(3, 5), 2))
     ]
-    assert loss.item() == pytest.approx(sum(part.item() for part in parts) / 2)
-    assert figures["accuracy"] == 0.5 and figures["logps/best"] == pytest.approx(-1.0)
+    assert losses.tolist() == pytest.approx(parts)
+    assert [each["accuracy"] for each in figures] == [1.0, 0.0], (
+        "the second prompt's best is no likelier than its worst"
+    )
+    assert mean_figures(figures)["logps/best"] == pytest.approx(-1.0)
     assert objective.identified == 0.25
+
+
+@pytest.mark.parametrize(
+    ("log_ratios", "rewards", "right"),
+    [
+        ([0.0, 0.0], [0.0, -math.inf], False),
+        ([0.1, 0.0], [0.0, -math.inf], True),
+        ([0.0, 0.1], [0.0, -math.inf], False),
+        ([0.0, 0.0, 0.0], [1.0, 0.5, 0.0], False),
+        ([0.1, 0.3, 0.2], [1.0, 1.0, 0.0], True),
+        ([0.1, 0.3, 0.3], [1.0, 1.0, 0.0], False),
+        ([0.3, 0.1], [1.0, 1.0], None),
+    ],
+)
+def test_a_tie_is_not_right_and_equal_rewards_say_nothing(
+    log_ratios: list[float], rewards: list[float], right: bool | None
+) -> None:
+    assert ranked_right(torch.tensor(log_ratios), torch.tensor(rewards)) is right
+
+
+def test_dev_figures_are_means_over_prompts_whatever_the_batch(base: Path, tmp_path: Path) -> None:
+    """Five pairs by hand, Δ given, in batches of four and one: four of five right is .8, not (1 + 0) / 2; and the loss likewise."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    write_jsonl(folder / "train.jsonl", (preference_to_json(preference(number)) for number in range(4)))
+    write_jsonl(folder / "dev.jsonl", (preference_to_json(preference(number)) for number in range(4, 9)))
+    settings = DpoSettings(**common(base, folder, tmp_path / "run", beta=1.0, batch_size=4))
+    tokenizer = load_tokenizer(str(base))
+    trainer = choice_trainer(settings, "dpo", read_choices(settings, tokenizer, 0.0), tokenizer, tmp_path / "work")
+    still = trainer.evaluate()
+    assert still["eval_accuracy"] == 0 and still["eval_loss"] == pytest.approx(math.log(2), abs=1e-5)
+    moved = {
+        example.choice.group: margin for example, margin in zip(trainer.eval_dataset, (1, 1, 1, 1, -3), strict=True)
+    }
+    references = {example.choice.group: example.reference_K for example in trainer.eval_dataset}
+
+    def moved_logps(model: Any, groups: Any) -> torch.Tensor:
+        return torch.cat([references[group] + torch.tensor([moved[group], 0.0]) for group in groups])
+
+    trainer.logps_of = moved_logps
+    measured = trainer.evaluate()
+    assert measured["eval_accuracy"] == pytest.approx(0.8)
+    assert measured["eval_log_ratios/best"] == pytest.approx((4 * 1 - 3) / 5, abs=1e-5)
+    assert measured["eval_loss"] == pytest.approx(
+        (4 * math.log1p(math.exp(-1)) + math.log1p(math.exp(3))) / 5, abs=1e-5
+    )
 
 
 @pytest.mark.parametrize(

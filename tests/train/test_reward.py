@@ -99,6 +99,29 @@ def test_the_first_loss_is_that_of_bradley_and_terry(base: Path, data: Path, tmp
     assert trainer.state.log_history[0]["loss"] == pytest.approx(sum(losses) / len(losses), abs=1e-5)
 
 
+def test_dev_figures_are_means_over_rows_whatever_the_batch(base: Path, data: Path, tmp_path: Path) -> None:
+    """Five rows, a batch of four asked for: the margin and the accuracy of `evaluate` are those of a loop over the rows."""
+    five = tmp_path / "data"
+    five.mkdir()
+    lines = [line for name in ("dev", "train") for line in (data / f"{name}.jsonl").read_text().splitlines(True)]
+    (five / "train.jsonl").write_text("".join(lines[5:]))
+    (five / "dev.jsonl").write_text("".join(lines[:5]))
+    settings = RewardSettings(**common(base, five, tmp_path / "run", batch_size=4))
+    torch.manual_seed(2)
+    trainer = reward_trainer(settings, prepare(settings, both_sides, head="score"), tmp_path / "work")
+    measured = trainer.evaluate()
+    tokenizer = load_tokenizer(str(base))
+
+    def reward(prompt: Any, text: str) -> float:
+        with torch.no_grad():
+            return float(trainer.model(torch.tensor([tokenize_row(tokenizer, prompt, text).ids])).logits)
+
+    rows = read_preferences(five / "dev.jsonl")
+    margins = [reward(row.prompt, row.chosen) - reward(row.prompt, row.rejected) for row in rows]
+    assert len(margins) == 5 and measured["eval_margin"] == pytest.approx(sum(margins) / 5, abs=1e-5)
+    assert measured["eval_accuracy"] == pytest.approx(sum(margin > 0 for margin in margins) / 5)
+
+
 def test_scores_are_sigmoids_one_by_one_whatever_the_batch(run: Path, data: Path) -> None:
     """Padding beside longer texts changes nothing: each score equals the model's own on that text alone."""
     rows = read_preferences(data / "train.jsonl")

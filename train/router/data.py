@@ -16,8 +16,8 @@ from graph.errors import UserError
 from graph.ids import content_id
 from graph.questions import SPLITS
 from graph.retrieve.query_features import QUERY_FEATURES
-from graph.retrieve.settings import Mode
 from graph.retrieve.strategies import DIRECT_STRATEGIES
+from graph.types import Mode
 from train import labelled
 from train.labelled import Labels, check_apart, read_folders
 from train.router.types import Questions

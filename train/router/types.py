@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.retrieve.settings import Mode
-from graph.types import Floats, Ints
+from graph.types import Floats, Ints, Mode
 
 Doubles = NDArray[np.float64]
 

@@ -25,8 +25,10 @@ from sentence_transformers.util import batch_to_device
 from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, PrinterCallback, set_seed
 
+from graph.ids import content_id
 from graph.retrieve.maxsim import start_model
 from graph.types import Ints
+from graph.weights import model_name
 from train.loop import Watch, quiet_libraries
 from train.models import device
 from train.save import CHECKPOINTS, last_checkpoint
@@ -129,7 +131,11 @@ def train_cross(
     cross = settings.cross
     quiet_libraries()
     set_seed(settings.seed)
-    checkpoint = last_checkpoint(folder, settings)
+    made_from = {
+        "pairs": content_id(*(text for pair in train.pairs_r for text in pair)),
+        "start": model_name(str(start)),
+    }
+    checkpoint = last_checkpoint(folder, settings, made_from)
     model = start_model(start, cross.max_length_tokens, device())
     model[0].model.get_input_embeddings().requires_grad_(False)
     rows = {

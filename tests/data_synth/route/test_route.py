@@ -57,6 +57,12 @@ def test_half_a_retrieval_is_refused() -> None:
         measure_run(evidence("ada", stopped="no server"), BORN.question)
 
 
+def test_a_cost_that_is_not_known_is_refused() -> None:
+    assert measure_run(evidence("a", seconds=0.5, replayed_calls=2), BORN.question).milliseconds == 500
+    with pytest.raises(UserError, match="mode dense: 2 calls from a ledger without times"):
+        measure_run(evidence("a", replayed_calls=3, untimed_calls=2), BORN.question)
+
+
 def runs(**by_mode: tuple[float, float, int]) -> dict[str, Run]:
     return {mode: Run(*values) for mode, values in by_mode.items()}
 

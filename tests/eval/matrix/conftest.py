@@ -34,17 +34,27 @@ def home(tmp_path):
     return tmp_path
 
 
-def run(home, out="out", model=None, overrides=(), **changes):
+def run(home, out="out", model=None, overrides=(), open_encoder=None, open_ledger=None, **changes):
+    """A whole run: how it ended, the specs of models that were opened, and the encoder of all specs unless `open_encoder` opens them.
+
+    `open_ledger(model, file)` is what stands between the helper and its callers; none by default.
+    """
     (home / "config.yaml").write_text(yaml.safe_dump({**CONFIG, **changes}, sort_keys=False), encoding="utf-8")
     encoder = HashEncoder()
     opened = []
 
     def open_model(spec, ledger=None):
         opened.append(spec)
-        return model
+        return open_ledger(model, ledger) if ledger is not None and open_ledger is not None else model
 
-    ended = run_matrix(home / "config.yaml", overrides, home / out, open_model, lambda _: 0, lambda _: encoder)
+    ended = run_matrix(
+        home / "config.yaml", overrides, home / out, open_model, lambda _: 0, open_encoder or (lambda _: encoder)
+    )
     return ended, opened, encoder
+
+
+def hashing(spec):
+    return HashEncoder()
 
 
 def answers(request):

@@ -24,7 +24,7 @@ def found(passages: int, *layers: int) -> Evidence:
 
 def system(*layers: tuple[int, ...], bench: str = "b") -> System:
     asked = [Asked(str(n), (), None, None, {}, 0, 0, 0, 0, 0, 0, layers=of) for n, of in enumerate(layers)]
-    return System("s", bench, {}, {}, 0, 0, 0, 0, asked)
+    return System("s", bench, {}, {}, seconds=0, tokens=0, calls=0, replayed=0, untimed=0, empty=0, asked=asked)
 
 
 def test_layers_are_counted_from_0_with_the_passages():

@@ -18,7 +18,7 @@ from graph.errors import UserError
 from graph.jsonl import write_jsonl
 from tests.corpora import ISLES
 from tests.eval.conftest import read_lines
-from tests.eval.matrix.conftest import CONFIG, MODELS, QUESTIONS, answers, run
+from tests.eval.matrix.conftest import CONFIG, MODELS, QUESTIONS, answers, hashing, run
 from tests.fakes import ScriptedModel
 
 
@@ -70,7 +70,7 @@ def test_a_selector_trained_anew_is_another_system(home):
     (home / "config.yaml").write_text(yaml.safe_dump(CONFIG | {"retrievers": {"x": {"selector": str(chosen)}}}))
 
     def key():
-        return make_plan(load_settings(MatrixSettings, home / "config.yaml"), home, home / "out").cells[0].key
+        return make_plan(load_settings(MatrixSettings, home / "config.yaml"), home, home / "out", hashing).cells[0].key
 
     (chosen / "trees.json").write_text("1")
     first = key()
@@ -82,7 +82,7 @@ def test_a_selector_trained_anew_is_another_system(home):
 def test_a_cell_lost_half_way_is_filled_again_and_no_other(home):
     run(home)
     settings = load_settings(MatrixSettings, home / "config.yaml")
-    plan = make_plan(settings, home, home / "out")
+    plan = make_plan(settings, home, home / "out", hashing)
     lost, kept = (cell_file(home / "out", cell) for cell in plan.cells)
     lost.rename(lost.with_name(lost.name + ".partial"))
     before = kept.stat().st_mtime_ns

@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 
 from eval.cli import register
 from eval.matrix.ragas import write_ragas
+from graph.encoder import open_encoder
 from graph.errors import UserError
 from tests.eval.conftest import read_lines
-from tests.eval.matrix.conftest import CONFIG, MODELS, QUESTIONS, answers, run
-from tests.fakes import ScriptedModel
+from tests.eval.matrix.conftest import CONFIG, MODELS, QUESTIONS, answers, hashing, run
+from tests.fakes import HashEncoder, ScriptedModel
 
 FIELDS = {"user_input", "retrieved_contexts", "response", "reference"}
 """Those of ragas's SingleTurnSample that can be told of a run."""
@@ -20,7 +21,7 @@ FIELDS = {"user_input", "retrieved_contexts", "response", "reference"}
 
 def files(home):
     """Rows by system."""
-    written = write_ragas(home / "config.yaml", [], home / "out", home / "ragas")
+    written = write_ragas(home / "config.yaml", [], home / "out", home / "ragas", hashing)
     assert sorted(one.file for one in written) == sorted((home / "ragas").iterdir())
     found = {one.system: read_lines(one.file) for one in written}
     assert {one.system: one.rows for one in written} == {name: len(rows) for name, rows in found.items()}
@@ -63,7 +64,7 @@ def test_rows_of_answers_with_and_without_passages(home):
 def test_ragas_reads_them(home):
     ragas = pytest.importorskip("ragas")
     run(home, model=ScriptedModel(answers), **MODELS)
-    for one in write_ragas(home / "config.yaml", [], home / "out", home / "ragas"):
+    for one in write_ragas(home / "config.yaml", [], home / "out", home / "ragas", hashing):
         data = ragas.EvaluationDataset.from_jsonl(str(one.file))
         assert data.get_sample_type() is ragas.SingleTurnSample and set(data.features()) == FIELDS
         assert [sample.to_dict() for sample in data] == read_lines(one.file)
@@ -81,18 +82,18 @@ def test_what_is_no_finished_run_is_told_and_leaves_no_file(home):
     with pytest.raises(
         UserError, match=r"out: 1 of 2 cells are not finished, .* on isles first; a finished run of this"
     ):
-        write_ragas(config, [], home / "out", out)
+        write_ragas(config, [], home / "out", out, hashing)
     config.write_text(yaml.safe_dump({**CONFIG, "retrievers": {"walk": {"mode": "walk"}}}))
     with pytest.raises(UserError, match="1 of 1 cells are not finished, walk on isles first"):
-        write_ragas(config, [], home / "out", out)
+        write_ragas(config, [], home / "out", out, hashing)
     run(home, shown_questions=0)
     with pytest.raises(UserError, match="dense on isles: no passages were kept; shown_questions of 1 or more"):
-        write_ragas(config, [], home / "out", out)
+        write_ragas(config, [], home / "out", out, hashing)
     assert not out.exists()
 
 
 def test_the_command(home):
-    run(home)
+    run(home, open_encoder=lambda spec: HashEncoder(open_encoder(spec).fingerprint))
     app = typer.Typer()
     register(app, lambda spec, ledger=None: None)
     words = ["eval", "ragas", str(home / "config.yaml"), "--run", str(home / "out")]

@@ -43,10 +43,11 @@ class Stack:
         reply: Reply | str = "###Reason: so [1]. ###Answer: 1911",
         seconds_a_word: float = 0.0,
         adapters: tuple[str, ...] = (),
+        window: int | None = None,
         **settings: object,
     ) -> tuple[Running, ChatServer]:
         said: Reply = (lambda body, number: reply) if isinstance(reply, str) else reply
-        upstream = self._exits.enter_context(chat_server(said, seconds_a_word))
+        upstream = self._exits.enter_context(chat_server(said, seconds_a_word, window))
         running = self._exits.enter_context(serving(self._index, f"openai:tiny@{upstream.url}", adapters, **settings))
         return running, upstream
 

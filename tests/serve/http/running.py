@@ -57,7 +57,7 @@ def listening(port: int = 0) -> socket.socket:
 @contextmanager
 def serving(
     index: Path,
-    spec: str,
+    spec: str | None,
     adapters: tuple[str, ...] = (),
     vllm: VllmOptions = VllmOptions(),  # noqa: B008
     open_encoder: OpenEncoder = lambda spec: ENCODER,

@@ -1,6 +1,7 @@
 """Chat completions through the openai client: answers with citations, streams, adapters, fields passed on."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from graph.index import open_index
 from graph.retrieve import RetrieveSettings, retrieve
 from tests.fakes import HashEncoder
 from tests.serve.http.conftest import Stack
+from tests.serve.http.running import Running
 
 QUESTION = "Who built the Lantern?"
 ASK = [{"role": "user", "content": QUESTION}]
@@ -19,10 +21,10 @@ def test_an_answer_says_where_each_sentence_comes_from(stack: Stack) -> None:
     running, upstream = stack("###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]")
     made = running.client().chat.completions.create(model="tiny", messages=ASK)  # type: ignore[arg-type]
     message = made.choices[0].message
-    assert message.content == "###Reason: The yard did [1], says. ###Answer: the Marlow Yard [2]"
+    assert message.content == "the Marlow Yard [2]"
     extra = message.model_extra
     assert extra is not None and [each["number"] for each in extra["citations"]] == [1, 2] and extra["removed"] == [9]
-    assert (extra["reason"], extra["answer"]) == ("The yard did [1], says.", "the Marlow Yard [2]")
+    assert extra["reasoning_content"] == "The yard did [1], says." and not {"answer", "reason"} & set(extra)
     first = extra["citations"][0]
     found = running.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"][0]
     assert {key: first[key] for key in ("title", "source", "start", "end", "text")} == {
@@ -55,9 +57,15 @@ def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stac
         running.client().chat.completions.create(model="tiny", messages=ASK, stream=True, stream_options=options)  # type: ignore[arg-type, call-overload]
     )
     shown = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-    assert shown == "###Reason: It was [1] built there. ###Answer: 1911 [2]"
-    delta = chunks[-1].choices[0].delta.model_extra
-    assert [each["number"] for each in delta["citations"]] == [1, 2] and delta["removed"] == [7, 12]
+    deltas = [chunk.choices[0].delta.model_extra or {} for chunk in chunks if chunk.choices]
+    assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "It was [1] built there."
+    assert shown == "1911 [2]"
+    delta = deltas[-1]
+    assert (
+        set(delta) == {"citations", "removed"}
+        and [each["number"] for each in delta["citations"]] == [1, 2]
+        and delta["removed"] == [7, 12]
+    )
     assert chunks[-1].model_extra["retrieval"]["mode"] == "walk"
     assert [chunk.usage.total_tokens for chunk in chunks if chunk.usage] == [10]
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices].count("stop") == 1
@@ -82,6 +90,97 @@ def test_several_choices_have_their_own_citations(stack: Stack, stream: bool) ->
         fields = [choice.message.model_extra for choice in made.choices]
     assert len(fields) == 2
     assert all([each["number"] for each in field["citations"]] == [2] and field["removed"] == [8] for field in fields)
+
+
+def told(running: Running, stream: bool, **fields: object) -> list[tuple[str, str, str | None, list[int], list[int]]]:
+    """Of each choice: content, reasoning, why it ended, cited and removed numbers; whole or as its stream adds up."""
+    asked = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream, **fields})
+    assert asked.status_code == 200
+    if not stream:
+        said = [(choice["message"], choice["finish_reason"]) for choice in asked.json()["choices"]]
+    else:
+        sums: dict[int, list[Any]] = {}
+        for line in asked.text.split("\n\n"):
+            for choice in json.loads(line.removeprefix("data: ") or "{}")["choices"] if line[6:7] == "{" else []:
+                message, ended = sums.setdefault(choice["index"], [{}, None])
+                for name, value in choice["delta"].items():
+                    message[name] = message.get(name, "") + value if isinstance(value, str) else value
+                sums[choice["index"]][1] = ended or choice["finish_reason"]
+        said = [tuple(sums[index]) for index in sorted(sums)]
+    return [
+        (
+            message.get("content", ""),
+            message.get("reasoning_content", ""),
+            ended,
+            [each["number"] for each in message["citations"]],
+            message["removed"],
+        )
+        for message, ended in said
+    ]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("text", "content", "reasoning", "cited", "removed"),
+    [
+        ("It was 1911 [1].", "It was 1911 [1].", "", [1], []),
+        ("###Reason: so [2] and [9] [1]", "", "so [2] and [1]", [2, 1], [9]),
+        (
+            "<think>\nIs it [7]?\n</think>\n\n###Reason: so [2]. ###Answer: 1911 [1] [8]",
+            "1911 [1]",
+            "Is it?\n\nso [2].",
+            [2, 1],
+            [7, 8],
+        ),
+        ("<think> still [1] thinking", "", "still [1] thinking", [1], []),
+        ("###Reason: a [1 ###Answer: 9] b", "9] b", "a [1", [], []),
+        ("Sure. ###Reason: a ###Answer: b ###Answer: c", "Sure.\n\nb", "a\n\nc", [], []),
+    ],
+)
+def test_the_form_stays_between_us_and_the_model(
+    stack: Stack, stream: bool, text: str, content: str, reasoning: str, cited: list[int], removed: list[int]
+) -> None:
+    running, _ = stack(text)
+    assert told(running, stream, n=2) == [(content, reasoning, "stop", cited, removed)] * 2
+
+
+def test_an_answer_that_is_cut_in_its_reasoning_has_no_content(stack: Stack) -> None:
+    running, _ = stack("###Reason: It was built [1] there. ###Answer: 1911")
+    assert told(running, False, max_tokens=4) == [("", "It was built", "length", [], [])]
+    assert told(running, False, max_tokens=6) == [("", "It was built [1] there.", "length", [1], [])]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}},
+        {"structured_outputs": {"regex": "#.*"}},
+    ],
+)
+def test_a_format_of_the_clients_own_stays_as_it_is(stack: Stack, stream: bool, fields: dict[str, object]) -> None:
+    running, _ = stack('{"a": "###Reason: [1] ###Answer: [9] b"}')
+    assert told(running, stream, **fields) == [('{"a": "###Reason: [1] ###Answer: b"}', "", "stop", [1], [9])]
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_thinking_that_the_engine_took_out_itself_is_checked_and_kept(stack: Stack, name: str) -> None:
+    message = {"role": "assistant", "content": "###Reason: so [1]. ###Answer: 1911", name: "Is it [2] or [9]?"}
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": {"content": [{"token": "so"}]}}
+    running, _ = stack(lambda body, number: (200, json.dumps({"choices": [choice]})))
+    assert told(running, False) == [("1911", "Is it [2] or?\n\nso [1].", "stop", [2, 1], [9])]
+    made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK}).json()["choices"][0]
+    assert made["logprobs"] == choice["logprobs"] and "reasoning" not in made["message"]
+
+
+def test_a_call_of_a_tool_has_no_content(stack: Stack) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    choice = {"index": 0, "message": {"content": None, "tool_calls": [call]}, "finish_reason": "tool_calls"}
+    running, _ = stack(lambda body, number: (200, json.dumps({"choices": [choice]})))
+    message = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK}).json()["choices"][0][
+        "message"
+    ]
+    assert message["content"] is None and message["tool_calls"] == [call] and message["citations"] == []
 
 
 def test_fields_of_the_engine_are_passed_on(stack: Stack) -> None:

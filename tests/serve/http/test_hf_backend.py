@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 
 from tests.serve.http.running import Running, serving
 
@@ -70,20 +71,82 @@ def test_adapters_and_choices(running: Running) -> None:
     assert texts["model"] != texts["tuned"]
 
 
-@pytest.mark.parametrize("field", ["logprobs", "top_p", "tools", "response_format"])
-def test_what_it_cannot_follow_is_refused(running: Running, field: str) -> None:
-    value = {"logprobs": True, "top_p": 0.5, "tools": [{}], "response_format": {"type": "json_object"}}[field]
-    made = running.post("/v1/chat/completions", json={**ASK, field: value})
-    assert made.status_code == 400 and made.json()["error"]["param"] == field
+REFUSED = {
+    "logprobs": True,
+    "tools": [{"type": "function"}],
+    "response_format": {"type": "json_object"},
+    "structured_outputs": {"choice": ["a"]},
+    "chat_template_kwargs": {"enable_thinking": False},
+    "reasoning_effort": "low",
+    "min_tokens": 5,
+    "ignore_eos": True,
+    "bad_words": ["a"],
+    "prompt_logprobs": 1,
+}
+
+
+@pytest.mark.parametrize("field", REFUSED)
+def test_what_it_cannot_follow_is_refused_by_name(running: Running, field: str) -> None:
+    made = running.post("/v1/chat/completions", json={**ASK, field: REFUSED[field]})
+    assert (
+        made.status_code == 400 and made.json()["error"]["param"] == field and field in made.json()["error"]["message"]
+    )
+
+
+def test_calls_of_tools_are_refused_and_so_are_tokens_that_it_lacks(running: Running) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    turns = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "user", "content": "b"},
+    ]
+    off = {"enabled": False}
+    made = running.post("/v1/chat/completions", json={**ASK, "messages": turns, "retrieval": off})
+    assert (made.status_code, made.json()["error"]["param"]) == (400, "messages.1")
+    for biases in ({"a": 1}, {"99999": 1}, {"-1": 1}):
+        made = running.post("/v1/chat/completions", json={**ASK, "logit_bias": biases, "retrieval": off})
+        assert made.status_code == 400 and "logit_bias" in made.json()["error"]["message"]
+
+
+def test_fields_of_sampling_are_heeded(running: Running, tiny_llama: Path) -> None:
+    """At temperature 0 a cut changes nothing; at others one that leaves one token makes the greedy text."""
+    greedy, _ = written(running, temperature=0)
+    assert written(running, temperature=0, top_p=0.5, top_k=2, min_p=0.5)[0] == greedy
+    hot = {"temperature": 1.5, "seed": 3}
+    free, _ = written(running, **hot)
+    assert free != greedy and written(running, **hot, top_p=1.0, top_k=-1, min_p=0.0, user="a")[0] == free
+    for one in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}):
+        assert written(running, **hot, **one)[0] == greedy, one
+    letter = AutoTokenizer.from_pretrained(tiny_llama)("q")["input_ids"][0]
+    assert written(running, temperature=0, logit_bias={str(letter): 100})[0] == "q" * 12
+    for penalty in ("frequency_penalty", "presence_penalty"):
+        text, _ = written(running, temperature=0, logit_bias={str(letter): 1.0}, **{penalty: 2.0})
+        assert text.count("q") < written(running, temperature=0, logit_bias={str(letter): 1.0})[0].count("q"), penalty
+
+
+def test_parts_of_a_message_are_read_as_one_text(running: Running) -> None:
+    parts = [
+        {"role": "user", "content": [{"type": "text", "text": "Who built"}, {"type": "text", "text": "the Lantern?"}]}
+    ]
+    whole = [{"role": "user", "content": "Who built\nthe Lantern?"}]
+    asked = [
+        running.post(
+            "/v1/chat/completions", json={**ASK, "messages": each, "temperature": 0, "retrieval": {"enabled": False}}
+        ).json()
+        for each in (parts, whole)
+    ]
+    assert asked[0]["choices"] == asked[1]["choices"] and asked[0]["usage"] == asked[1]["usage"]
 
 
 def test_a_prompt_that_is_too_long_is_refused(running: Running) -> None:
     body = {**ASK, "messages": [{"role": "user", "content": "word " * 300}]}
     for stream in (False, True):
         made = running.post("/v1/chat/completions", json={**body, "stream": stream})
-        assert "fewer than its context window of 512" in made.text
-        assert made.status_code == (200 if stream else 400)
-    assert running.post("/v1/responses", json={"model": "model"}).status_code == 404
+        assert (made.status_code, made.json()["error"]["code"]) == (400, "prompt_too_long")
+        assert "of the model's window of 512" in made.text
+    whole = running.post("/v1/chat/completions", json={**body, "retrieval": {"enabled": False}})
+    assert whole.status_code == 400 and "fewer than its context window of 512" in whole.text
+    assert running.post("/v1/responses", json={"model": "model", "input": "a"}).status_code == 404
 
 
 def test_a_client_that_leaves_ends_the_generation(running: Running) -> None:

@@ -19,9 +19,9 @@ from graph.build import build_index
 from graph.retrieve import MODES
 from tests.corpora import ISLES
 from tests.fakes import ChatServer, HashEncoder, chat_server
+from tests.graph.test_citations import ANY_CITATION
 from tests.serve.http.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
-from tests.serve.http.test_citations import ANY_CITATION
 from tests.serve.injection import CONTROL_TOKENS, Case, cases
 
 K = 5
@@ -69,10 +69,11 @@ def shown_by(client: httpx2.Client, case: Case, mode: str, stream: bool) -> tupl
     assert made.status_code == 200, made.text
     if not stream:
         message = made.json()["choices"][0]["message"]
-        return message["content"], message
+        return f"{message['reasoning_content']}\n{message['content']}", message
     chunks = [json.loads(event[6:]) for event in made.text.strip().split("\n\n")[:-1]]
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
-    return "".join(delta.get("content") or "" for delta in deltas), deltas[-1]
+    fields = ("reasoning_content", "content")
+    return "\n".join("".join(delta.get(name) or "" for delta in deltas) for name in fields), deltas[-1]
 
 
 def letters(text: str) -> str:

@@ -59,23 +59,96 @@ def test_an_engine_that_fails_half_way_ends_the_stream_with_an_error(stack: Stac
     assert "Hal" in told[0] and json.loads(told[1][6:])["error"]["code"] == "model_gone" and told[-1] == "data: [DONE]"
 
 
+def completion(**changes: object) -> str:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Hal [1]."}, "finish_reason": "stop"}
+    return json.dumps({"id": "1", "object": "chat.completion", "created": 0, "choices": [choice], **changes})
+
+
+ODD = {
+    "no choices": completion(choices=[]),
+    "a choice that is none": completion(choices=[None]),
+    "a choice without a message": completion(choices=[{"index": 0}]),
+    "a message that is a text": completion(choices=[{"index": 0, "message": "Hal"}]),
+    "parts of a text": completion(choices=[{"index": 0, "message": {"content": ["Hal"]}}]),
+    "an index of another kind": completion(choices=[{"index": "a", "message": {"content": "Hal"}}]),
+    "less than no tokens": completion(usage={"prompt_tokens": 7, "completion_tokens": -1}),
+    "tokens in words": completion(usage={"prompt_tokens": "many"}),
+    "a usage that is a list": completion(usage=[1]),
+    "depth": completion(more=json.loads("[" * 400 + "]" * 400)),
+    "more depth": completion().replace('"choices"', '"a": ' + "[" * 9000 + "]" * 9000 + ', "choices"'),
+    "a list": "[]",
+    "no JSON": "<html>",
+}
+
+
+def test_an_odd_answer_of_the_engine_is_told_as_one(isles_kept: Path) -> None:
+    said: list[str] = []
+    with (
+        chat_server(lambda body, number: (200, said[-1])) as upstream,
+        serving(isles_kept, f"openai:tiny@{upstream.url}") as running,
+    ):
+        for what, text in ODD.items():
+            for retrieval in (True, False):
+                said.append(text)
+                body = {**ASK, "retrieval": {"enabled": retrieval}}
+                made = running.post("/v1/chat/completions", json=body)
+                assert (made.status_code, made.json()["error"]["code"]) == (502, "odd_answer"), (what, made.text)
+                said.append(f"data: {text.replace('message', 'delta')}\n\ndata: [DONE]\n\n")
+                made = running.post("/v1/chat/completions", json={**body, "stream": True})
+                if what not in ("no choices", "a choice without a message"):
+                    assert '"odd_answer"' in made.text and made.text.endswith("data: [DONE]\n\n"), (what, made.text)
+        said.append(completion(usage={"prompt_tokens": 7}))
+        assert running.post("/v1/chat/completions", json=ASK).status_code == 200
+
+
+def test_a_stream_that_the_engine_does_not_end_is_told_as_cut(stack: Stack) -> None:
+    running, _ = stack(lambda body, number: (200, 'data: {"choices": [{"index": 0, "delta": {"content": "Hal"}}]}\n\n'))
+    told = running.post("/v1/chat/completions", json={**ASK, "stream": True}).text
+    assert "Hal" in told and '"cut_off"' in told and told.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_an_engine_that_refuses_the_servers_key_is_told_as_one(stack: Stack, status: int) -> None:
+    running, _ = stack(lambda body, number: (status, json.dumps({"error": {"message": "wrong key sk-123"}})))
+    for body in (ASK, {**ASK, "stream": True}):
+        made = running.post("/v1/chat/completions", json=body)
+        error = made.json()["error"]
+        assert (made.status_code, error["code"]) == (502, "model_refuses_key")
+        assert str(status) in error["message"] and "OPENAI_API_KEY" in error["message"] and "sk-123" not in made.text
+        assert "does not answer" not in error["message"]
+
+
+@pytest.mark.parametrize("retrieval", [True, False])
+def test_a_stream_whose_time_is_up_says_so(stack: Stack, retrieval: bool) -> None:
+    running, upstream = stack(LONG, seconds_a_word=0.05, request_timeout_s=0.6)
+    body = {**ASK, "stream": True, "retrieval": {"enabled": retrieval}}
+    told = running.post("/v1/chat/completions", json=body).text.strip().split("\n\n")
+    assert "word0" in "".join(told) and told[-1] == "data: [DONE]"
+    assert json.loads(told[-2][6:])["error"]["code"] == "too_long"
+    until(lambda: upstream.cut_off == 1)
+    assert running.metric('modegraph_errors_total{kind="too_long"}') == 1
+
+
 @contextmanager
 def an_engine_that_lets_go() -> Iterator[tuple[str, list[int]]]:
-    """Its address, and how many requests each connection brought: the first is closed at its second request, unanswered."""
+    """Its address, and how many chats each connection brought that brought any: the first is closed at its second, unanswered."""
     made = json.dumps({"choices": [{"index": 0, "message": {"content": "Hal [1]."}, "finish_reason": "stop"}]}).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(made)
     counts: list[int] = []
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
-            number = len(counts)
-            counts.append(0)
+            number: int | None = None
             while line := self.rfile.readline():
                 headers = dict(iter(lambda: tuple(self.rfile.readline().strip().lower().split(b": ", 1)), (b"",)))
                 self.rfile.read(int(headers.get(b"content-length", 0)))
-                counts[number] += line.startswith(b"POST")
-                if number == 0 and counts[0] == 2:
-                    return
+                if line.startswith(b"POST"):
+                    if number is None:
+                        number = len(counts)
+                        counts.append(0)
+                    counts[number] += 1
+                    if number == 0 and counts[0] == 2:
+                        return
                 self.wfile.write(head + made)
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
@@ -170,7 +243,10 @@ def test_an_index_that_cannot_be_read_leaves_the_old_one_in_use(isles: Path) -> 
         until(lambda: running.metric('modegraph_index_swaps_total{outcome="failed"}') >= 1)
         assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
         manifest.write_text(whole)
+        gull = Document("gull", "Gull Rock", "Gull Rock is a lighthouse.")
+        build_index(isles, [gull], read_settings(isles), lambda spec: HashEncoder())
         until(lambda: running.metric('modegraph_index_swaps_total{outcome="done"}') == 1)
+        assert running.post("/v1/retrieve", json={"query": "Lantern"}).json()["generation"] == 2
 
 
 COMMAND = """
@@ -182,35 +258,51 @@ from serve.http.engines import VllmOptions, open_backend
 from serve.http.run import server_of
 from serve.http.settings import ServerSettings
 from tests.fakes import HashEncoder
-settings = parse_settings(ServerSettings, {"port": int(sys.argv[3])}, "test")
+settings = parse_settings(ServerSettings, {"port": int(sys.argv[3]), "drain_s": float(sys.argv[4])}, "test")
 backend = open_backend(sys.argv[2], (), VllmOptions())
 services = make_services(Path(sys.argv[1]), backend, settings, lambda spec: HashEncoder())
 server_of(build_app(services), settings).run()
 """
 
 
-def test_told_to_stop_it_ends_what_runs_and_takes_nothing_new(isles_kept: Path) -> None:
+@contextmanager
+def asked_while_it_stops(
+    index: Path, seconds_a_word: float, drain_s: float
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """What a stream says in whole whose server is told to stop after its first words, and the server."""
     with listening() as free:
         port = free.getsockname()[1]
-    with chat_server(lambda body, number: LONG, seconds_a_word=0.01) as upstream:
-        arguments = [str(isles_kept), f"openai:tiny@{upstream.url}", str(port)]
+    with chat_server(lambda body, number: LONG, seconds_a_word) as upstream:
+        arguments = [str(index), f"openai:tiny@{upstream.url}", str(port), str(drain_s)]
         process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], cwd=Path(__file__).parents[3])
         try:
             url = f"http://127.0.0.1:{port}"
             until(lambda: _answers(url), 60)
-            with httpx2.stream(
-                "POST", f"{url}/v1/chat/completions", json={**ASK, "stream": True}, timeout=30
-            ) as answer:
+            body = {**ASK, "stream": True}
+            with httpx2.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=30) as answer:
                 pieces = answer.iter_text()
                 first = next(pieces)
                 os.kill(process.pid, signal.SIGTERM)
                 until(lambda: not _answers(url))
                 rest = "".join(pieces)
-            assert "word199" in rest and rest.endswith("data: [DONE]\n\n") and first
-            assert process.wait(20) in (0, -signal.SIGTERM)
+            yield first + rest, process
         finally:
             process.kill()
             process.wait()
+
+
+def test_told_to_stop_it_ends_what_runs_and_takes_nothing_new(isles_kept: Path) -> None:
+    with asked_while_it_stops(isles_kept, 0.01, 30) as (told, process):
+        assert "word199" in told and told.endswith("data: [DONE]\n\n")
+        assert process.wait(20) in (0, -signal.SIGTERM)
+
+
+def test_a_stream_that_does_not_end_in_time_says_that_the_server_stops(isles_kept: Path) -> None:
+    with asked_while_it_stops(isles_kept, 0.2, 1) as (told, process):
+        events = told.strip().split("\n\n")
+        assert "word0" in events[0] and events[-1] == "data: [DONE]"
+        assert json.loads(events[-2][6:])["error"]["code"] == "stopping"
+        assert process.wait(20) in (0, -signal.SIGTERM)
 
 
 def _answers(url: str) -> bool:

@@ -5,6 +5,7 @@ import logging
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import openai
 import pytest
@@ -12,8 +13,9 @@ import pytest
 from graph.config import parse_settings
 from graph.errors import UserError
 from serve.http.settings import ServerSettings
+from tests.fakes import chat_server
 from tests.serve.http.conftest import Stack
-from tests.serve.http.running import Running
+from tests.serve.http.running import Running, serving
 
 KEY = "sk-only-for-this-test"
 ASK = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
@@ -59,6 +61,40 @@ def test_without_a_key_pages_of_other_sites_are_kept_out(stack: Stack) -> None:
     assert own.status_code == 200
 
 
+def browser(origin: str = "", **fetch: str) -> dict[str, str]:
+    """The headers by which a browser tells of the page that asks."""
+    told = {f"Sec-Fetch-{name.title()}": value for name, value in fetch.items()}
+    return {"User-Agent": "Mozilla/5.0", **({"Origin": origin} if origin else {}), **told}
+
+
+FOREIGN = {
+    "another port": browser("http://127.0.0.1:9200", site="same-site", mode="no-cors"),
+    "another name of this machine": browser("http://localhost:PORT", site="cross-site"),
+    "another scheme": browser("https://127.0.0.1:PORT"),
+    "a file or a frame without an origin": browser("null"),
+    "no origin told": browser(site="same-site", mode="no-cors"),
+    "a form that is sent by a page": browser(site="cross-site", mode="navigate"),
+    "an old browser": browser(),
+}
+
+
+def test_pages_of_other_origins_plant_nothing_and_our_own_and_programs_do(isles: Path) -> None:
+    """By a form with a file, which needs no leave of ours."""
+    with (
+        chat_server(lambda body, number: "x") as upstream,
+        serving(isles, f"openai:t@{upstream.url}", writable=True) as on,
+    ):
+        files = {"files": ("planted.md", b"The Lantern was built by nobody.")}
+        for page, told in FOREIGN.items():
+            headers = {name: value.replace("PORT", str(on.port)) for name, value in told.items()}
+            assert on.post("/v1/documents/files", files=files, headers=headers).status_code == 403, page
+            assert "planted.md" not in on.get("/v1/documents").text
+        for headers in (browser(on.url, site="same-origin"), browser(on.url), browser(site="same-origin"), {}):
+            assert on.post("/v1/documents/files", files=files, headers=headers).status_code == 200, headers
+        assert on.get("/", headers=browser(site="cross-site", mode="navigate")).status_code == 200
+        assert on.get("/v1/graph/names", headers=browser(site="same-site", mode="no-cors")).status_code == 403
+
+
 def chat(**changes: object) -> bytes:
     return json.dumps({**ASK, **changes}).encode()
 
@@ -95,9 +131,6 @@ BAD = {
 
 @pytest.fixture(scope="module")
 def kept(isles_kept) -> Iterator[Running]:  # type: ignore[no-untyped-def]
-    from tests.fakes import chat_server
-    from tests.serve.http.running import serving
-
     with chat_server(lambda body, n: "x") as upstream, serving(isles_kept, f"openai:tiny@{upstream.url}") as running:
         yield running
 
@@ -112,12 +145,51 @@ def test_nonsense_gets_a_clear_answer(kept: Running, what: str) -> None:
     assert kept.get("/health").status_code == 200
 
 
+DOCUMENT = {"source": "a", "title": "b", "text": "c"}
+PARTS = [{"type": "image_url", "image_url": {"url": "http://x"}}]
+ILL_FORMED = [
+    ("chat/completions", {**ASK, "stop": {}}, "stop"),
+    ("chat/completions", {**ASK, "stop": ["a", 1]}, "stop.1"),
+    ("chat/completions", {**ASK, "messages": [1]}, "messages.0"),
+    ("chat/completions", {**ASK, "messages": [{"role": "user", "content": {}}]}, "messages.0.content"),
+    ("chat/completions", {**ASK, "messages": [{"role": "user", "content": PARTS}]}, "messages.0.content.0.type"),
+    ("chat/completions", {**ASK, "retrieval": []}, "retrieval"),
+    ("chat/completions", {**ASK, "retrieval": {"where": {}}}, "retrieval.where"),
+    ("chat/completions", {**ASK, "stream_options": 1}, "stream_options"),
+    ("chat/completions", {"model": "tiny"}, "messages"),
+    ("chat/completions", [], None),
+    ("retrieve", {"query": "a", "model": {}}, "model"),
+    ("documents", {"documents": [{**DOCUMENT, "metadata": {"a": {}}}]}, "documents.0.metadata.a"),
+    ("documents", {"documents": [{**DOCUMENT, "metadata": {"a": [{}]}}]}, "documents.0.metadata.a.0"),
+    ("documents", {"documents": [{**DOCUMENT, "metadata": {"": 1}}]}, "documents.0.metadata."),
+    ("documents", {"documents": [{"source": "\ud800"}]}, "documents.0.source"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "place"), ILL_FORMED)
+def test_an_error_names_the_place_and_no_insides_of_ours(kept: Running, path: str, body: object, place: str) -> None:
+    made = kept.post(f"/v1/{path}", content=json.dumps(body), headers={"Content-Type": "application/json"})
+    error = made.json()["error"]
+    assert (made.status_code, error["param"]) == (422, place)
+    told = error["message"].lower()
+    assert not [
+        word for word in ("function", "partial", "0x", "class", "instance", "dict", "[", "extract") if word in told
+    ]
+
+
+def test_an_upload_without_a_file_is_told_so(kept: Running) -> None:
+    body = b'--b\r\nContent-Disposition: form-data; name="files"\r\n\r\nx\r\n--b--\r\n'
+    made = kept.post("/v1/documents/files", content=body, headers={"Content-Type": "multipart/form-data; boundary=b"})
+    assert (made.status_code, made.json()["error"]["message"]) == (422, "files: expected a file")
+
+
 def test_other_addresses_and_methods(kept: Running) -> None:
     assert kept.get("/nowhere").json()["error"]["code"] == "no_such_address"
     assert kept.get("/v1/chat/completions").status_code == 405
-    assert kept.post("/v1/responses", json={"model": "gpt-9"}).status_code == 404
-    assert [kept.post("/v1/responses", json={"model": odd}).status_code for odd in ([], {}, None, 1)] == [404] * 4
-    assert kept.post("/v1/responses", content=b"{").status_code == 400
+    assert kept.post("/v1/responses", json={"model": "gpt-9", "input": "a"}).status_code == 404
+    for odd in ([], {}, None, 1):
+        assert kept.post("/v1/responses", json={"model": odd, "input": "a"}).status_code == 422
+    assert kept.post("/v1/responses", content=b"{", headers={"Content-Type": "application/json"}).status_code == 400
     for path in (
         "/..%2f..%2fetc%2fpasswd",
         "/%00",
@@ -161,6 +233,20 @@ def test_a_body_without_a_length_is_cut_at_the_limit(stack: Stack) -> None:
     assert lying.recv(4096).decode().startswith(("HTTP/1.1 413", "HTTP/1.1 400"))
 
 
+@pytest.mark.parametrize(
+    ("version", "headers"),
+    [("1.1", "Content-Length: 5\r\nTransfer-Encoding: chunked"), ("1.0", "Transfer-Encoding: chunked")],
+)
+def test_a_length_that_is_told_in_two_ways_is_refused(kept: Running, version: str, headers: str) -> None:
+    with socket.create_connection(("127.0.0.1", kept.port), timeout=10) as connection:
+        head = f"POST /v1/retrieve HTTP/{version}\r\nHost: localhost\r\nContent-Type: application/json\r\n{headers}\r\n\r\n"
+        connection.sendall(
+            head.encode() + b'13\r\n{"query": "Lantern"}\r\n0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n'
+        )
+        answer = whole(connection)
+    assert answer.startswith("HTTP/1.1 400") and answer.count("HTTP/1.1") == 1
+
+
 def test_what_is_too_much_is_refused_before_its_body_is_read(stack: Stack) -> None:
     running, _ = stack(capacity=1, queue=0, body_timeout_s=20)
     first = raw(running, "POST /v1/retrieve")
@@ -189,8 +275,6 @@ def test_an_answer_that_takes_too_long_is_given_up(stack: Stack) -> None:
 
 
 def test_secrets_of_the_upstream_are_not_told(stack: Stack, caplog: pytest.LogCaptureFixture, isles_kept) -> None:  # type: ignore[no-untyped-def]
-    from tests.serve.http.running import serving
-
     caplog.set_level(logging.DEBUG, logger="modegraph")
     with serving(isles_kept, "openai:tiny@http://user:hidden-word@127.0.0.1:9/v1") as running:
         made = running.post("/v1/chat/completions", json=ASK)

@@ -6,12 +6,14 @@ CASES a test in the usual run; MODEGRAPH_SCHEMA_CASES raises it: 200 give more t
 import os
 from collections.abc import Iterator
 
+import httpx2
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 
 from tests.fakes import chat_server
+from tests.serve.http.conftest import Stack
 from tests.serve.http.running import Running, serving
 
 CASES = int(os.environ.get("MODEGRAPH_SCHEMA_CASES", "4"))
@@ -85,3 +87,32 @@ def test_every_route_is_described(running: Running) -> None:
         for each in path.values()
     )
     assert set(described["components"]["schemas"]["ErrorDetail"]["properties"]) == {"message", "type", "param", "code"}
+
+
+def test_the_key_and_the_streams_are_described(running: Running) -> None:
+    described = running.get("/openapi.json").json()
+    assert described["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+    assert described["security"] == [{}, {"bearer": []}] and described["paths"]["/health"]["get"]["security"] == []
+    for path in ("/v1/chat/completions", "/v1/responses"):
+        content = described["paths"][path]["post"]["responses"]["200"]["content"]
+        assert set(content) == {"application/json", "text/event-stream"}
+
+
+def test_with_a_key_the_description_wants_it(stack: Stack) -> None:
+    running, _ = stack(api_key="k")
+    described = running.get("/openapi.json", headers={"Authorization": "Bearer k"}).json()
+    assert described["security"] == [{"bearer": []}]
+    assert [described["paths"][path]["get"]["security"] for path in ("/health", "/ready")] == [[], []]
+
+
+def test_a_refused_method_is_told_which_are_taken(running: Running) -> None:
+    for path, taken in {
+        "/health": "GET",
+        "/": "GET, HEAD",
+        "/v1/documents": "GET, POST",
+        "/v1/documents/a": "GET, DELETE",
+        "/v1/documents/files": "GET, POST, DELETE",
+        "/v1/chat/completions": "POST",
+    }.items():
+        made = httpx2.request("PATCH", running.url + path)
+        assert (made.status_code, made.headers["allow"]) == (405, taken), path

@@ -1,7 +1,7 @@
 """The page in headless Chromium, against the real server over a small index with a hostile document in it."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +43,7 @@ class Seen:
 
     def ask(self, question: str = "Who built the Lantern?") -> None:
         """Type a question, press Enter, and wait until the answer is whole."""
+        self.page.wait_for_selector("select")
         self.page.fill("#question", question)
         self.page.press("#question", "Enter")
         self.page.wait_for_selector(".cost")
@@ -76,6 +77,31 @@ def server(isles_and_hostile: Path) -> Iterator[Running]:
     with ExitStack() as exits:
         upstream = exits.enter_context(chat_server(lambda body, number: SAID, 0.05))
         yield exits.enter_context(serving(isles_and_hostile, f"openai:tiny@{upstream.url}", ("sft",)))
+
+
+@dataclass
+class Talker:
+    """A server whose model says what a test wants of the last message."""
+
+    running: Running
+    says: Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def talker(isles_and_hostile: Path) -> Iterator[Talker]:
+    with ExitStack() as exits:
+        upstream = exits.enter_context(
+            chat_server(lambda body, number: made.says(str(body["messages"][-1]["content"])))
+        )
+        made = Talker(exits.enter_context(serving(isles_and_hostile, f"openai:tiny@{upstream.url}")), lambda _: SAID)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def unmodelled(isles_and_hostile: Path) -> Iterator[Running]:
+    """A server without a model."""
+    with serving(isles_and_hostile, None) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from graph.index import open_index
 from tests.fakes import HashEncoder
 from tests.serve.http.running import Running
-from tests.serve.page.conftest import HOSTILE, HOSTILE_TITLE, KEY, Visits
+from tests.serve.page.conftest import HOSTILE, HOSTILE_TITLE, KEY, Talker, Visits
 
 PIXELS = """() => [...document.querySelectorAll(".graph canvas")].some((canvas) => {
   const copy = document.createElement("canvas");
@@ -25,10 +25,13 @@ def test_enter_asks_and_the_answer_streams_with_checked_citations(server: Runnin
     page.wait_for_selector(".cost")
     assert page.inner_text("#ask-button") == "Ask"
     assert page.inner_text(".answer-text") == "<b>the Marlow Yard</b> 2"
-    assert page.inner_text(".reason") == "The yard did 1, says."
+    assert page.text_content(".reason .prose") == "The yard did 1, says."
     assert "A citation was removed" in page.inner_text(".answer") and "9" not in page.inner_text(".answer")
-    assert [each.inner_text() for each in page.query_selector_all(".cite")] == ["2", "1"]
+    assert [each.text_content() for each in page.query_selector_all(".cite")] == ["2", "1"]
     assert page.query_selector(".answer b") is None
+    assert not page.is_visible(".reason .prose")
+    page.click(".reason summary")
+    assert page.is_visible(".reason .cite")
 
 
 def test_a_citation_opens_its_passage_at_its_offsets(server: Running, visit: Visits) -> None:
@@ -39,7 +42,9 @@ def test_a_citation_opens_its_passage_at_its_offsets(server: Running, visit: Vis
     page.focus(".cite >> nth=0")
     page.keyboard.press("Enter")
     page.wait_for_selector("#reader mark")
-    assert page.inner_text("#reader mark") == cited["text"]
+    shown = page.eval_on_selector_all("#reader mark, #reader .read", "all => all.map((each) => each.textContent)")
+    assert "".join(shown) == cited["text"]
+    assert "“<b>the Marlow Yard</b>”" in page.inner_text("#reader-marked")
     assert page.inner_text("#reader-title") == cited["title"]
     assert f"characters {cited['start']}–{cited['end']}" in page.inner_text("#reader-place")
     page.keyboard.press("Escape")
@@ -65,6 +70,156 @@ def test_offsets_count_characters_as_the_index_does(server: Running, visit: Visi
         [["😀b𝒞de"], " ", ["fgh"]],
         ["😀b𝒞de", " ", "fgh"],
     ]
+
+
+def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, talker: Talker) -> None:
+    """And says what it marked; where no sentence is close, the whole passage, and that it is the whole."""
+    question = "Who was born in Tarn and died on 4 May 1931?"
+    found = talker.running.post("/v1/retrieve", json={"query": question}).json()["passages"]
+    n = next(place for place, each in enumerate(found, 1) if each["title"] == "Ada Marlow")
+    said = f"She died on 4 May 1931 [{n}]. Her lamp is lit at dusk. [{n}] Xyzzy plugh qwfp [{n}]."
+    talker.says = lambda prompt: f"###Reason: so. ###Answer: {said}"
+    seen = visit(talker.running)
+    page = seen.page
+    seen.ask(question)
+
+    def marked(place: int) -> tuple[str, str]:
+        page.click(f".cite >> nth={place}")
+        page.wait_for_selector("#reader mark")
+        found = page.inner_text("#reader mark"), page.inner_text("#reader-marked")
+        page.keyboard.press("Escape")
+        return found
+
+    sentence, told = marked(0)
+    assert sentence == "She was born in Tarn and died on 4 May 1931."
+    assert told == "Marked: the sentence of the passage closest in words to “She died on 4 May 1931.”"
+    assert "“Her lamp is lit at dusk.”" in marked(1)[1]
+    whole, told = marked(2)
+    assert "shipwright" in whole and told.startswith(
+        "The whole passage is marked: no sentence of it is close in words to “Xyzzy"
+    )
+    page.click(".passage >> nth=0")
+    page.wait_for_selector("#reader mark")
+    assert page.inner_text("#reader-marked") == ""
+
+
+def test_sentences_are_found_by_the_words_they_share(server: Running, visit: Visits) -> None:
+    page = visit(server).page
+    page.wait_for_selector("select")
+    found = page.evaluate(
+        """async () => {
+          const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
+          const { closest } = await import(`/page/${version}/closest.js`);
+          const text = (said, passage) => closest(said, passage).map(({ start, end }) => Array.from(passage).slice(start, end).join(""));
+          const passage = "😀 The yard lies in Quill. It built the Lantern in 1911!  Ada Marlow paid for it.";
+          return [text("The Lantern was built in 1911", passage), text("In Quill, Ada paid", passage), text("zzz", passage),
+            text("", passage), text("built", ""), text("灯台は東京にある", "灯台は東京にある。船は港に着く。")];
+        }"""
+    )
+    assert found[:2] == [["It built the Lantern in 1911!"], ["😀 The yard lies in Quill.", "Ada Marlow paid for it."]]
+    assert found[2:] == [[], [], [], ["灯台は東京にある。"]]
+
+
+MARKDOWN = """The **Lantern** was *built* in `1911` [1], snake_case_name and 2 * 3 * 4.
+next line
+
+# What is known
+- the yard [1]
+  1. one
+  2. *two*
+- the end
+
+```py
+a[1] = **b**
+```
+***
+See [this](http://evil.example) <b>bold</b> ![x](http://evil.example/x.png) <javascript:alert(1)>"""
+
+
+def test_markdown_is_shown_and_nothing_in_it_is_live(visit: Visits, talker: Talker) -> None:
+    talker.says = lambda question: f"###Reason: as _told_ [1]. ###Answer: {MARKDOWN}"
+    seen = visit(talker.running)
+    page = seen.page
+    seen.ask()
+    texts = {
+        name: page.eval_on_selector_all(f".answer-text {name}", "all => all.map((each) => each.textContent)")
+        for name in ("strong", "em", "h3", "ul > li > .said", "ol > li", "pre", "code", "hr", ".cite")
+    }
+    assert texts["strong"] == ["Lantern"] and texts["em"] == ["built", "two"] and texts["h3"] == ["What is known"]
+    assert texts["ul > li > .said"] == ["the yard 1", "the end"] and texts["ol > li"] == ["one", "two"]
+    assert texts["pre"] == ["a[1] = **b**"] and texts["code"] == ["1911", "a[1] = **b**"]
+    assert texts["hr"] == [""] and texts[".cite"] == ["1", "1"]
+    assert "snake_case_name and 2 * 3 * 4.\nnext line" in page.text_content(".answer-text")
+    assert "See [this](http://evil.example) <b>bold</b> ![x](http" in page.text_content(".answer-text")
+    assert page.query_selector(".answer :is(a, img, b, script, iframe)") is None
+
+
+def test_any_text_becomes_nodes_without_an_error(server: Running, visit: Visits) -> None:
+    page = visit(server).page
+    page.wait_for_selector("select")
+    left = page.evaluate(
+        r"""async () => {
+          const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
+          const { markdown } = await import(`/page/${version}/markdown.js`);
+          const texts = ["", "```", "- ", "-", "  - a\n- b\n    - c\n 1. d", "1. a\n\n   more\n\n2. b", "**", "* *", "*a", "_", "#", "####### x",
+            "- a\n```\nb\n```", "`".repeat(20000), "*a ".repeat(20000), "**a* ".repeat(20000), "_a ".repeat(20000), "- ".repeat(20000),
+            " ".repeat(20000) + "x", "# " + " #".repeat(20000), "- a\n".repeat(2000)];
+          return texts.map((text) => {
+            const shown = markdown(text, (piece) => [piece]).map((node) => node.textContent).join("");
+            const letters = (some) => some.replace(/[^a-z]/g, "");
+            return letters(shown) === letters(text);
+          });
+        }"""
+    )
+    assert all(left)
+
+
+def test_a_follow_up_leaves_the_earlier_answer_and_is_sent_with_it(visit: Visits, talker: Talker) -> None:
+    sent: list[list[dict[str, str]]] = []
+    talker.says = lambda question: "###Reason: so. ###Answer: It was the yard."
+    seen = visit(talker.running)
+    page = seen.page
+    chats = "v1/chat/completions"
+    page.on("request", lambda asked: asked.url.endswith(chats) and sent.append(asked.post_data_json["messages"]))
+    page.wait_for_selector("select")
+    for number, question in enumerate(("Who built the Lantern?", "And when?"), 1):
+        page.fill("#question", question)
+        page.press("#question", "Enter")
+        page.wait_for_function(f"() => document.querySelectorAll('.cost').length === {number}")
+    assert page.eval_on_selector_all(".asked", "all => all.map((each) => each.textContent)") == [
+        "Who built the Lantern?",
+        "And when?",
+    ]
+    answers = [each.inner_text() for each in page.query_selector_all(".answer-text")]
+    assert len(answers) == 2 and all(answers)
+    first, second = sent
+    assert first == [{"role": "user", "content": "Who built the Lantern?"}]
+    assert second == [*first, {"role": "assistant", "content": answers[0]}, {"role": "user", "content": "And when?"}]
+    assert page.input_value("#question") == "" and page.evaluate("document.activeElement.id") == "question"
+    page.click(".folded > summary")
+    page.wait_for_selector(".folded .passage")
+    page.click("#fresh")
+    assert page.query_selector(".turn") is None and page.evaluate("document.activeElement.id") == "question"
+    seen.ask()
+    assert len(sent) == 3 and len(sent[2]) == 1
+
+
+def test_without_a_model_the_page_searches_and_says_so(unmodelled: Running, visit: Visits) -> None:
+    seen = visit(unmodelled)
+    page = seen.page
+    page.wait_for_selector(".welcome")
+    assert "This server has no model: it shows the passages it finds" in page.inner_text(".welcome")
+    assert (
+        page.inner_text("#ask-form > label") == "Search your documents" and page.inner_text("#ask-button") == "Search"
+    )
+    page.wait_for_function("() => document.querySelector('#status').textContent.endsWith(', no model')")
+    assert len(page.query_selector_all("select")) == 1
+    seen.ask()
+    assert page.query_selector_all(".passage") and "search" in page.inner_text(".cost")
+    seen.ask("Where is Quill?")
+    assert page.inner_text(".asked") == "Where is Quill?" and len(page.query_selector_all(".turn")) == 1
+    page.click(".passage >> nth=0")
+    page.wait_for_selector("#reader mark")
 
 
 def test_a_hostile_document_stays_text(server: Running, visit: Visits) -> None:
@@ -109,7 +264,10 @@ def test_modes_and_models_side_by_side(server: Running, visit: Visits) -> None:
     boxes = [each.bounding_box() for each in page.query_selector_all(".column")]
     assert boxes[0]["y"] == boxes[1]["y"] and boxes[0]["x"] + boxes[0]["width"] < boxes[1]["x"]
     assert server.metric('modegraph_tokens_total{kind="completion",model="sft"}') == 3
-    page.click(".remove >> nth=1")
+    page.click("#compare")
+    assert len(page.query_selector_all(".column")) == 3 and page.query_selector(".turn") is None
+    for _ in range(2):
+        page.click(".remove >> nth=1")
     assert len(page.query_selector_all(".column")) == 1
 
 

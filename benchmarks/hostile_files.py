@@ -1,0 +1,301 @@
+"""Hostile HTML and PDF files, made from a seed: deep, broken, endless and bloated ones, and some that are sound.
+
+Run: python -P benchmarks/hostile_files.py --json lists the kinds. benchmarks/uploads.py measures what reading them takes.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Sequence
+from random import Random
+
+MIB = 1 << 20
+Make = Callable[[Random, int], bytes]
+WORDS = (
+    "tide",
+    "salt",
+    "mill",
+    "ferry",
+    "quince",
+    "lantern",
+    "harbour",
+    "bridge",
+    "island",
+    "rope",
+    "cheese",
+    "basalt",
+)
+SOUP = (
+    *("<", ">", "</", "<!", "<!--", "-->", "<?", "&", "&#", "&amp", "&#x", ";", '"', "'", "=", "/", "table", "td", "p"),
+    *("title", "script", "<b>", "</b>", "<td>", "</td>", "<table>", "</table>", "<title>", "<script>", "<style>"),
+    *("<![CDATA[", "]]>", "<a href='", " word ", "\n", "é"),
+)
+
+
+def hostile_file(number: int, seed: int = 0, largest: int = MIB) -> tuple[str, bytes]:
+    """Name and bytes of the file of this number: kinds take turns, sizes from 1 KB to `largest` are drawn."""
+    kinds = [
+        *((kind, ".html", make) for kind, make in HTML.items()),
+        *((kind, ".pdf", make) for kind, make in PDF.items()),
+    ]
+    kind, suffix, make = kinds[number % len(kinds)]
+    chance = Random(f"{seed} {number}")
+    size = largest if number < len(kinds) else int(1000 * (largest / 1000) ** chance.random())
+    return f"{number:03}-{kind}{suffix}", make(chance, int(0.8 * size))[:largest]
+
+
+def text(chance: Random, size: int) -> str:
+    """Plain words of about `size` characters."""
+    return " ".join(chance.choices(WORDS, k=max(1, size // 6)))
+
+
+def again(unit: str) -> Make:
+    """A page of one unit over and over, with text at its end."""
+    return lambda chance, size: (unit * (size // len(unit)) + "Deep text.").encode()
+
+
+def soup(chance: Random, size: int) -> bytes:
+    """Pieces of markup in any order."""
+    return "".join(chance.choices(SOUP, k=size // 4)).encode()
+
+
+def changed(make: Make) -> Make:
+    """What `make` makes, with bytes changed at random and its end cut off now and then."""
+
+    def made(chance: Random, size: int) -> bytes:
+        data = bytearray(make(chance, size))
+        for _ in range(max(1, len(data) // chance.choice([100, 1000, 10_000]))):
+            data[chance.randrange(len(data))] = chance.choice(b"<>/[]()& \r\n0189azR")
+        return bytes(data[: chance.choice([len(data), chance.randrange(1, len(data) + 1)])])
+
+    return made
+
+
+def sound_page(chance: Random, size: int) -> bytes:
+    """A page as there are many."""
+    parts = ["<!doctype html><html><head><title>Tides &amp; salt</title><style>p{}</style></head><body><h1>Tides</h1>"]
+    while sum(map(len, parts)) < size:
+        rows = "".join(f"<tr><td>{text(chance, 20)}</td><td>{chance.random():.3f}</td></tr>" for _ in range(5))
+        parts.append(f"<div class='a'><p>{text(chance, 400)}<br>{text(chance, 80)}</p><table>{rows}</table></div>")
+    return "".join([*parts, "</body></html>"]).encode()
+
+
+HTML: dict[str, Make] = {
+    "sound": sound_page,
+    "nested-tables": again("<table><tr><td>"),
+    "nested-blocks": again("<div><ul><li>"),
+    "nested-inline": again("<b></i>"),
+    "line-breaks": again("<br>"),
+    "comments-without-end": again("<!--"),
+    "tags-without-end": again("<a href='x"),
+    "declarations": again("<!["),
+    "angle-brackets": again("<"),
+    "scripts-without-end": again("<script></scrip"),
+    "templates": again("<template></noscript>"),
+    "titles": again("<title>"),
+    "entities": again("&NotEqualTilde;"),
+    "ampersands": again("&#x"),
+    "giant-number": lambda chance, size: b"<p>&#" + b"1" * size + b";",
+    "giant-attribute": lambda chance, size: b"<p title='" + b"y" * size + b"'>Deep text.",
+    "many-attributes": lambda chance, size: b"<p " + b"a=b " * (size // 4) + b">Deep text.",
+    "giant-name": lambda chance, size: b"<" + b"a" * size + b">Deep text.",
+    "rows-without-table": again("<td>x<tr>"),
+    "soup": soup,
+    "changed": changed(sound_page),
+}
+
+
+def pdf(objects: Sequence[bytes], trailer: bytes = b"/Root 1 0 R", table: bool = True) -> bytes:
+    """A PDF of these objects, numbered from 1; without `table` its readers have to look for them."""
+    out, starts = [b"%PDF-1.7\n"], []
+    place = len(out[0])
+    for number, body in enumerate(objects, start=1):
+        starts.append(place)
+        out.append(b"%d 0 obj\n%s\nendobj\n" % (number, body))
+        place += len(out[-1])
+    if table:
+        out += [
+            b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1),
+            *(b"%010d 00000 n \n" % start for start in starts),
+        ]
+    out.append(
+        b"trailer << /Size %d %s >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, trailer, place if table else 7)
+    )
+    return b"".join(out)
+
+
+def stream(data: bytes, about: bytes = b"") -> bytes:
+    """A stream object."""
+    return b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(data), about, data)
+
+
+def pages(contents: Sequence[bytes], resources: bytes = b"", more: Sequence[bytes] = (), fonts: bytes = b"") -> bytes:
+    """A PDF of one page for each content stream; `more` objects are numbered from 4 + 2 * pages."""
+    count = len(contents)
+    kids = b" ".join(b"%d 0 R" % (4 + 2 * number) for number in range(count))
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [%s] /Count %d >>" % (kids, count),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for number, content in enumerate(contents):
+        named = b"/Resources << /Font << /F1 3 0 R %s >> %s >>" % (fonts, resources)
+        objects.append(
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R %s >>" % (5 + 2 * number, named)
+        )
+        objects.append(content)
+    return pdf([*objects, *more])
+
+
+def lines_of_text(chance: Random, size: int) -> bytes:
+    """A content stream of lines of words."""
+    shown = (b"(%s) Tj T*" % text(chance, 60).encode() for _ in range(max(1, size // 70)))
+    return b"BT /F1 12 Tf 14 TL 72 720 Td " + b"\n".join(shown) + b" ET"
+
+
+def sound_pdf(chance: Random, size: int) -> bytes:
+    """A PDF as there are many: pages of text, compressed."""
+    contents = [zlib.compress(lines_of_text(chance, 3000)) for _ in range(max(1, min(40, size // 1500)))]
+    return pages([stream(content, b"/Filter /FlateDecode") for content in contents])
+
+
+def one(content: Callable[[Random, int], bytes]) -> Make:
+    """A PDF of one page whose content stream is plain."""
+    return lambda chance, size: pages([stream(content(chance, size))])
+
+
+def bomb(content: bytes, times: int) -> Make:
+    """A PDF of one page whose stream is `content`, so many MB of it in the largest file, compressed."""
+
+    def make(chance: Random, size: int) -> bytes:
+        packer = zlib.compressobj(9)
+        megabyte = content * (MIB // len(content))
+        packed = b"".join([*(packer.compress(megabyte) for _ in range(1 + times * size // MIB)), packer.flush()])
+        return pages([stream(packed, b"/Filter /FlateDecode")])
+
+    return make
+
+
+def twice_packed(chance: Random, size: int) -> bytes:
+    """A stream that was compressed three times."""
+    packed = b" " * (75 * size)
+    for _ in range(3):
+        packed = zlib.compress(packed, 9)
+    return pages([stream(packed, b"/Filter [/FlateDecode /FlateDecode /FlateDecode]")])
+
+
+def circular_pages(chance: Random, size: int) -> bytes:
+    """A tree of pages that holds itself, many times."""
+    kids = b"2 0 R 3 0 R " * (size // 12)
+    return pdf(
+        [
+            b"<< /Type /Catalog /Pages 2 0 R >>",
+            b"<< /Type /Pages /Kids [%s] /Count 9 >>" % kids,
+            b"<< /Type /Pages /Kids [2 0 R 3 0 R] /Parent 3 0 R /Count 9 >>",
+        ]
+    )
+
+
+def deep_pages(chance: Random, size: int) -> bytes:
+    """A tree of pages with one branch, as deep as it goes."""
+    depth = max(2, size // 90)
+    inner = [b"<< /Type /Pages /Kids [%d 0 R] /Parent %d 0 R /Count 1 >>" % (n + 3, n + 1) for n in range(depth)]
+    return pdf([b"<< /Type /Catalog /Pages 2 0 R >>", *inner, b"<< /Type /Page /Parent %d 0 R >>" % (depth + 1)])
+
+
+def shared_kids(chance: Random, size: int) -> bytes:
+    """A tree of pages in which each level holds the next one ten times: 10 ** 9 pages."""
+    inner = [b"<< /Type /Pages /Kids [%s] /Count 10 >>" % (b"%d 0 R " % (n + 3) * 10) for n in range(9)]
+    return pdf([b"<< /Type /Catalog /Pages 2 0 R >>", *inner, b"<< /Type /Page /MediaBox [0 0 9 9] >>"])
+
+
+def forms(depth: int, width: int) -> Make:
+    """Form XObjects, each of which draws the next one `width` times (the last one the first)."""
+
+    def make(chance: Random, size: int) -> bytes:
+        about = b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X %d 0 R >> >>"
+        made = [stream(b"/X Do " * width, about % (6 + (n + 1) % depth)) for n in range(depth)]
+        return pages([stream(b"/X Do " * width)], b"/XObject << /X 6 0 R >>", made)
+
+    return make
+
+
+def wide_cmap(chance: Random, size: int) -> bytes:
+    """A font whose map to Unicode is made of ranges over all codes."""
+    ranges = b"<0000> <ffff> <0000>\n" * (size // 21)
+    cmap = stream(b"1 begincodespacerange <0000> <ffff> endcodespacerange 1 beginbfrange\n" + ranges + b"endbfrange")
+    font = b"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /ToUnicode 7 0 R >>"
+    content = stream(b"BT /F2 12 Tf 72 720 Td <00410042> Tj ET")
+    return pages([content], more=[font, cmap], fonts=b"/F2 6 0 R")
+
+
+def many_objects(chance: Random, size: int) -> bytes:
+    """Objects without a table of their places."""
+    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Kids [] /Count 0 >>"]
+    return pdf([*objects, *([b"1"] * (size // 22))], table=False)
+
+
+def circular_tables(chance: Random, size: int) -> bytes:
+    """Tables of objects that name each other as the one before."""
+    head = b"%PDF-1.7\n1 0 obj << /Type /Catalog /Pages 1 0 R >> endobj\n"
+    table = b"xref\n0 1\n0000000000 65535 f \ntrailer << /Size 2 /Root 1 0 R /Prev %d >>\n"
+    length = len(table % 10**9)
+    count = max(2, size // length)
+    places = [len(head) + n * length for n in range(count)]
+    tables = b"".join((table % places[(n + 1) % count]).ljust(length) for n in range(count))
+    return head + tables + b"startxref\n%d\n%%%%EOF\n" % places[0]
+
+
+def long_table(chance: Random, size: int) -> bytes:
+    """A table that says it has two thousand million rows."""
+    return (
+        b"%PDF-1.7\n1 0 obj << /Type /Catalog >> endobj\nxref\n0 2000000000\n"
+        + b"0000000000 65535 f \n" * (size // 20)
+        + b"trailer << /Size 2000000000 /Root 1 0 R >>\nstartxref\n47\n%%EOF\n"
+    )
+
+
+def circular_streams(chance: Random, size: int) -> bytes:
+    """Object streams that lie in each other, and lengths that are each other's."""
+    about = b"/Type /ObjStm /N 100000 /First 10 /Extends 3 0 R"
+    return pages(
+        [b"<< /Length 5 0 R >>\nstream\n%s\nendstream" % (b"x" * size)], more=[stream(b"6 0 6 0 " * 100, about)]
+    )
+
+
+PDF: dict[str, Make] = {
+    "sound": sound_pdf,
+    "much-text": one(lines_of_text),
+    "bomb-of-spaces": bomb(b" ", 900),
+    "bomb-of-text": bomb(b"BT (salt) Tj ET\n", 70),
+    "bomb-of-brackets": bomb(b"[", 60),
+    "bomb-of-numbers": bomb(b"1 ", 70),
+    "packed-thrice": twice_packed,
+    "circular-pages": circular_pages,
+    "deep-pages": deep_pages,
+    "shared-kids": shared_kids,
+    "forms-in-a-circle": forms(2, 10),
+    "forms-of-forms": forms(12, 10),
+    "wide-cmap": wide_cmap,
+    "objects-without-table": many_objects,
+    "circular-tables": circular_tables,
+    "long-table": long_table,
+    "circular-streams": circular_streams,
+    "deep-array": lambda chance, size: pdf([b"<< /Pages 2 0 R >>", b"[" * size]),
+    "deep-dictionary": lambda chance, size: pdf([b"<< /Pages 2 0 R >>", b"<</Kids" * (size // 7)]),
+    "deep-states": one(lambda chance, size: b"q " * (size // 2)),
+    "inline-image": one(lambda chance, size: b"BI /W 9 /H 9 ID " + b"E " * (size // 2)),
+    "strings-without-end": one(lambda chance, size: b"BT (" * (size // 4)),
+    "length-too-long": lambda chance, size: pages(
+        [b"<< /Length 2000000000 >>\nstream\n" + lines_of_text(chance, size) + b"\nendstream"]
+    ),
+    "broken-stream": lambda chance, size: pages([stream(chance.randbytes(size), b"/Filter /FlateDecode")]),
+    "broken-85": lambda chance, size: pages([stream(b"z" * size, b"/Filter [/ASCII85Decode /LZWDecode]")]),
+    "run-lengths": lambda chance, size: pages([stream(b"\x81 " * (size // 2), b"/Filter /RunLengthDecode")]),
+    "comments": lambda chance, size: b"%PDF-1.7\n" + b"%\r" * (size // 2),
+    "nothing": lambda chance, size: b"%PDF-1.7\n" + b" " * size + b"startxref\n0\n%%EOF",
+    "changed": changed(sound_pdf),
+}
+
+
+if __name__ == "__main__":
+    print(json.dumps({"name": "hostile_files", "figures": {"html": list(HTML), "pdf": list(PDF)}, "checks": []}))

@@ -1,0 +1,168 @@
+"""What hostile files take: 300 HTML and PDF files of up to 1 MB, read as `modegraph index` reads them and uploaded to a server that chats.
+
+Run: python -P benchmarks/uploads.py [--files 300] [--seed 0] [--json]. An upload brings a second file that is never readable, so that
+the server reads the first and writes nothing. benchmarks/hostile_files.py has the kinds.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import httpx2
+
+from benchmarks.hostile_files import hostile_file
+from benchmarks.report import Check, print_report
+from benchmarks.serve import answering, begin, run_modegraph
+from graph.errors import UserError
+from graph.parse.types import Limits
+from graph.parse.worker import ParseWorker
+from graph.read import read_bytes
+from serve.engines.vllm import free_port
+
+AT_ONCE, CHAT_PAUSE_S = 4, 0.2
+UNREADABLE = ("unreadable.txt", b"\xff")
+MOST_S, MOST_MB = 5.0, 512
+
+
+@dataclass(frozen=True)
+class Read:
+    """What came of one file: why it was refused ("": it was not), and seconds on the clock and of work, MB at most."""
+
+    name: str
+    refused: str
+    wall_s: float
+    cpu_s: float = 0.0
+    peak_mb: float = 0.0
+
+
+def main() -> int:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    numbers = range(options.files)
+    indexed = index_all(numbers, options.seed)
+    with TemporaryDirectory(prefix="modegraph-bench-") as scratch:
+        uploaded, chats = asyncio.run(upload_all(numbers, options.seed, Path(scratch)))
+    slowest, largest = max(indexed, key=lambda read: read.cpu_s), max(indexed, key=lambda read: read.peak_mb)
+    differing = [
+        f"{one.name}: {one.refused or 'read'} / {other.refused or 'read'}"
+        for one, other in zip(indexed, uploaded, strict=True)
+        if bool(one.refused) != bool(other.refused)
+    ]
+    figures: dict[str, float | str] = {
+        "files": options.files,
+        "indexed: read": sum(not read.refused for read in indexed),
+        "uploaded: read": sum(not read.refused for read in uploaded),
+        "HTML files refused": sum(bool(read.refused) and read.name.endswith(".html") for read in indexed),
+        "slowest": f"{slowest.name}, {slowest.cpu_s:.2f} s of work, {slowest.wall_s:.2f} s on the clock",
+        "largest": f"{largest.name}, {largest.peak_mb:.0f} MB",
+        "indexed: longest on the clock, s": max(read.wall_s for read in indexed),
+        "uploaded: longest on the clock, with waiting, s": max(read.wall_s for read in uploaded),
+        "told otherwise by the two": "; ".join(differing) or "none",
+        "chats meanwhile": len(chats),
+        "slowest chat, s": max(chats),
+    }
+    figures |= {
+        f"refused: {why}": count for why, count in Counter(kind_of(read) for read in indexed if read.refused).items()
+    }
+    checks = [
+        Check("most seconds of work", slowest.cpu_s, MOST_S, at_least=False),
+        Check("most memory, MB", largest.peak_mb, MOST_MB, at_least=False),
+        Check("slowest chat, s", max(chats), MOST_S, at_least=False),
+    ]
+    return print_report("uploads", figures, checks, options.json)
+
+
+def index_all(numbers: Sequence[int], seed: int) -> list[Read]:
+    """Read every file as `modegraph index` does."""
+    found = []
+    with ParseWorker(Limits()) as worker:
+        for number in numbers:
+            name, data = hostile_file(number, seed)
+            started, refused = time.perf_counter(), ""
+            try:
+                read_bytes(data, name, name, worker)
+            except UserError as problem:
+                refused = str(problem)
+            wall_s = time.perf_counter() - started
+            found.append(Read(name, refused, wall_s, worker.last.cpu_s, worker.last.peak_mb))
+    return found
+
+
+async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[list[Read], list[float]]:
+    """Upload every file, AT_ONCE at a time, and chat all the while: what came of each, and the seconds of each chat."""
+    (scratch / "one.md").write_text("# Tides\n\nHigh tide is at noon.", encoding="utf-8")
+    run_modegraph("index", scratch / "one.md", "--out", scratch / "index")
+    ports = free_port(), free_port()
+    engine = begin(["benchmarks/stub_engine.py", str(ports[0])], "none")
+    command = [
+        "modegraph.py",
+        "serve",
+        str(scratch / "index"),
+        "--model",
+        f"openai:stub@http://127.0.0.1:{ports[0]}/v1",
+    ]
+    server = begin([*command, "--port", str(ports[1]), "--writable"], "none")
+    address = f"http://127.0.0.1:{ports[1]}"
+    try:
+        await answering(f"{address}/ready", server)
+        async with httpx2.AsyncClient(timeout=300, trust_env=False) as client:
+            turns, chats = asyncio.Semaphore(AT_ONCE), list[float]()
+            chatting = asyncio.create_task(chat(client, address, chats))
+            uploads = [upload(client, address, number, seed, turns) for number in numbers]
+            found = await asyncio.gather(*uploads)
+            chatting.cancel()
+            return found, chats
+    finally:
+        for process in (server, engine):
+            process.terminate()
+            process.wait()
+
+
+async def upload(client: httpx2.AsyncClient, address: str, number: int, seed: int, turns: asyncio.Semaphore) -> Read:
+    """One upload; RuntimeError when the answer is neither of the two that there should be."""
+    async with turns:
+        name, data = await asyncio.to_thread(hostile_file, number, seed)
+        started = time.perf_counter()
+        made = await client.post(
+            f"{address}/v1/documents/files", files=[("files", (name, data)), ("files", UNREADABLE)]
+        )
+        wall_s = time.perf_counter() - started
+        told = str(made.json()["error"]["message"])
+        if made.status_code != 400 or not told.startswith((name, UNREADABLE[0])):
+            raise RuntimeError(f"{name}: status {made.status_code}, {told}")
+        refused = told.startswith(name) and made.json()["error"]["code"] != "empty_document"
+        return Read(name, told if refused else "", wall_s)
+
+
+async def chat(client: httpx2.AsyncClient, address: str, seconds: list[float]) -> None:
+    """Ask again and again, until cancelled."""
+    question = {"role": "user", "content": "When is high tide?"}
+    while True:
+        started = time.perf_counter()
+        body = {"model": "stub", "messages": [question], "max_tokens": 4}
+        (await client.post(f"{address}/v1/chat/completions", json=body)).raise_for_status()
+        seconds.append(time.perf_counter() - started)
+        await asyncio.sleep(CHAT_PAUSE_S)
+
+
+def kind_of(read: Read) -> str:
+    """The reason of a refusal, without names and numbers."""
+    told = read.refused.removeprefix(f"{read.name}: ").partition(";")[0]
+    return "".join("#" if character.isdigit() else character for character in told)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

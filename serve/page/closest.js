@@ -1,0 +1,51 @@
+// The sentences of a passage that are closest to a statement: by the words they share, rare ones in the passage counting most. It tells where
+// to look; whether the sentence says the same is for the reader to see.
+
+const MOST = 3;
+const ENOUGH = 0.1;
+const BEGINNING = 6;
+const segmenter = (granularity) => (globalThis.Intl?.Segmenter ? new Intl.Segmenter(undefined, { granularity }) : null);
+const bySentence = segmenter("sentence");
+const byWord = segmenter("word");
+
+/** The sentences of a text: {text, from}, which is where it begins in UTF-16 units. */
+export function sentences(text) {
+  if (bySentence) return Array.from(bySentence.segment(text), ({ segment, index }) => ({ text: segment, from: index }));
+  return Array.from(text.matchAll(/[^.!?。！？\n]*[.!?。！？\n]+\s*|[^.!?。！？\n]+$/g), (found) => ({ text: found[0], from: found.index }));
+}
+
+/** Up to three sentences of `passage` that share the most with `statement`, as {start, end} in code points; none when none shares enough. */
+export function closest(statement, passage) {
+  const said = words(statement);
+  const found = sentences(passage).map((each) => ({ ...each, words: words(each.text) }));
+  const weight = new Map([...said].map((word) => [word, 1 / Math.max(1, found.filter((each) => each.words.has(word)).length)]));
+  const sum = (some) => [...some].reduce((total, word) => total + weight.get(word), 0);
+  const enough = ENOUGH * sum(said);
+  const left = new Set(said);
+  const picked = [];
+  while (picked.length < MOST) {
+    const gains = found.map((each) => sum([...left].filter((word) => each.words.has(word))));
+    const best = gains.indexOf(Math.max(...gains));
+    if (best < 0 || gains[best] === 0 || gains[best] < enough) break;
+    picked.push(best);
+    for (const word of found[best].words) left.delete(word);
+  }
+  return picked.sort((one, other) => one - other).map((place) => spanOf(found[place], passage));
+}
+
+/** The span of a sentence without the white space around it. */
+function spanOf({ text, from }, passage) {
+  const start = from + text.length - text.trimStart().length;
+  const length = (piece) => Array.from(piece).length;
+  const before = length(passage.slice(0, start));
+  return { start: before, end: before + length(text.trim()) };
+}
+
+/** The words of a text by their first letters, so that most endings do not matter. */
+function words(text) {
+  const plain = text.normalize("NFKC").toLowerCase();
+  const found = byWord
+    ? Array.from(byWord.segment(plain)).filter((each) => each.isWordLike).map((each) => each.segment)
+    : plain.match(/[\p{L}\p{N}]+/gu) ?? [];
+  return new Set(found.map((word) => Array.from(word).slice(0, BEGINNING).join("")));
+}

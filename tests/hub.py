@@ -1,0 +1,60 @@
+"""A hub of models on this machine that gives every request the same answer, and a cache to fill."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import huggingface_hub.constants
+import pytest
+
+FOUND = b'{"id": "owner/there", "siblings": []}'
+
+
+@contextmanager
+def hub(status: int) -> Iterator[tuple[str, list[str]]]:
+    """A hub that answers every request so; its address, and the paths it was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            if status in (401, 404):
+                self.send_header("X-Error-Code", "RepoNotFound")
+            self.send_header("Content-Length", str(len(FOUND)))
+            self.end_headers()
+            self.wfile.write(FOUND if self.command == "GET" else b"")
+
+        do_HEAD = do_GET
+
+        def log_message(self, *args: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def go_online(monkeypatch: pytest.MonkeyPatch, address: str, cache: Path) -> None:
+    """Have the hub's library ask the hub at `address`, with its cache in a folder."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
+    # The library asks for this list too, once a day, and would put the fake hub's answer into the user's own cache.
+    harnesses = cache / "harnesses.json"
+    harnesses.write_text('{"harnesses": {}}')
+    monkeypatch.setattr(huggingface_hub.constants, "AGENT_HARNESSES_PATH", str(harnesses))
+
+
+def put_into_cache(cache: Path, name: str, model: Path) -> None:
+    """What the hub's library would have left there of a model."""
+    folder = cache / f"models--{name.replace('/', '--')}"
+    shutil.copytree(model, folder / "snapshots" / "abc")
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("abc")

@@ -1,0 +1,20 @@
+"""What a test may ask of the machine's processes."""
+
+import subprocess
+from pathlib import Path
+
+
+def processes_below(parent: int) -> set[int]:
+    """The children of a process that run a file's reading."""
+    found = subprocess.run(
+        ["ps", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True, check=False
+    )
+    return {int(line.split()[0]) for line in found.stdout.splitlines() if "graph.parse.child" in line}
+
+
+def runs(process: int) -> bool:
+    """Whether a process is there and more than a zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,145 @@
+"""Another index in the place of the one in use: noticed whatever it looks like from outside, served, and told by its own number."""
+
+import asyncio
+import logging
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import graph.index
+from graph.build import build_index
+from graph.index import open_index
+from graph.retrieve import RetrieveSettings
+from graph.types import Document
+from serve.http.live_index import LiveIndex
+from serve.http.metrics import Metrics
+from serve.mcp import FreshIndex
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, chat_server
+from tests.serve.http.conftest import SETTINGS
+from tests.serve.http.running import serving
+from tests.serve.http.test_lives import until
+
+SHIFTED = [replace(document, text=document.text[::-1]) for document in ISLES]
+"""Other documents of the same names and lengths."""
+
+
+def build(folder: Path, documents: list[Document]) -> None:
+    build_index(folder, documents, SETTINGS, lambda spec: HashEncoder())
+
+
+def live(folder: Path) -> LiveIndex:
+    return LiveIndex(folder, "walk", lambda spec: HashEncoder(), Metrics())
+
+
+def built_after_the_first_opening(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer adds a document as soon as somebody has opened the arrays."""
+    true_load = graph.index.load_arrays
+
+    def load_and_write(*arguments: object) -> object:
+        monkeypatch.setattr(graph.index, "load_arrays", true_load)
+        loaded = true_load(*arguments)  # type: ignore[arg-type]
+        build(folder, [Document("gull", "Gull Rock", "Gull Rock is a lighthouse.")])
+        return loaded
+
+    monkeypatch.setattr(graph.index, "load_arrays", load_and_write)
+
+
+def test_an_index_put_in_its_place_answers_at_once_though_its_number_is_the_same(isles: Path, tmp_path: Path) -> None:
+    build(tmp_path / "other", [Document("gull", "Gull Rock", "The Lantern of Gull Rock was built in 1702.")])
+    with chat_server(lambda body, number: "x") as upstream, serving(isles, f"openai:tiny@{upstream.url}") as running:
+        ask = {"query": "When was the Lantern built?"}
+        before = running.post("/v1/retrieve", json=ask).json()
+        isles.rename(tmp_path / "old")
+        (tmp_path / "other").rename(isles)
+        until(lambda: running.metric('modegraph_index_swaps_total{outcome="done"}') == 1)
+        after = running.post("/v1/retrieve", json=ask).json()
+    assert {found["source"] for found in after["passages"]} == {"gull"}
+    assert before["generation"] == after["generation"] == 1 and before["index"] != after["index"]
+
+
+def test_a_copy_of_the_same_size_and_time_is_another_index(isles: Path, tmp_path: Path) -> None:
+    """As `cp -rp`, an image's layer or a folder synchronised by time and size leave it."""
+    build(tmp_path / "a", [Document("a", "A", "Tarn is a village.")])
+    build(tmp_path / "b", [Document("a", "A", "Tarn is a hamlets.")])
+    before = (tmp_path / "a/manifest.json").stat()
+    held = live(tmp_path / "a")
+    first = held.current
+    shutil.copytree(tmp_path / "b", tmp_path / "a", dirs_exist_ok=True)
+    os.utime(tmp_path / "a/manifest.json", ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = (tmp_path / "a/manifest.json").stat()
+    assert (before.st_size, before.st_mtime_ns, before.st_ino) == (after.st_size, after.st_mtime_ns, after.st_ino)
+    asyncio.run(held.refresh())
+    assert held.current is not first and held.current.index.passages_of("a")[0].text == "Tarn is a hamlets."
+
+
+def test_an_index_copied_over_another_leaves_what_is_open_as_it_was(tmp_path: Path) -> None:
+    build(tmp_path / "a", ISLES)
+    build(tmp_path / "b", SHIFTED)
+    reader = open_index(tmp_path / "a")
+    texts, vectors = [text for text in reader.data.passage_texts], reader.data.passage_vectors_PD.tolist()
+    shutil.copytree(tmp_path / "b", tmp_path / "a", dirs_exist_ok=True)
+    assert list(reader.data.passage_texts) == texts and reader.data.passage_vectors_PD.tolist() == vectors
+
+
+def test_a_number_is_that_of_what_is_held_when_a_writer_comes_between(
+    isles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built_after_the_first_opening(isles, monkeypatch)
+    held = live(isles)
+    assert (held.current.number, len(held.current.index.sources())) == (1, len(ISLES))
+    asyncio.run(held.refresh())
+    assert (held.current.number, len(held.current.index.sources())) == (2, len(ISLES) + 1)
+
+
+def test_mcp_sees_what_a_writer_adds_while_it_opens_the_index(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built_after_the_first_opening(isles, monkeypatch)
+    assert len(FreshIndex(isles, lambda spec: HashEncoder()).get().sources()) == len(ISLES) + 1
+
+
+def test_a_search_is_told_with_the_number_of_the_index_that_it_was_made_on(isles: Path) -> None:
+    with chat_server(lambda body, number: "x") as upstream, serving(isles, f"openai:tiny@{upstream.url}") as running:
+        services = running.services
+        begun = services.live.current
+        build(isles, [Document("gull", "Gull Rock", "The Lantern of Gull Rock is a lighthouse.")])
+        until(lambda: services.live.current.number == 2)
+        settings = RetrieveSettings(mode="dense", top_k=20)
+        old, new = (asyncio.run(services.retriever.find("the Lantern", settings, None, on)) for on in (begun, None))
+    assert "gull" not in {found.item.source for found in old.passages}
+    assert "gull" in {found.item.source for found in new.passages}
+
+
+def test_an_index_that_is_away_is_told_once_and_its_return_again(isles: Path, caplog: pytest.LogCaptureFixture) -> None:
+    held = live(isles)
+    manifest, away = isles / "manifest.json", isles / "away"
+
+    async def missing_for_a_while() -> None:
+        manifest.rename(away)
+        for _ in range(5):
+            await held.refresh()
+        away.rename(manifest)
+        await held.refresh()
+
+    with caplog.at_level(logging.INFO, "modegraph.serve"):
+        for _ in range(2):
+            asyncio.run(missing_for_a_while())
+    told = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [level for level, _ in told] == ["WARNING", "INFO"] * 2, told
+    assert "manifest.json" in told[0][1] and "generation 1" in told[1][1]
+
+
+def test_a_file_that_cannot_be_read_does_not_end_the_watch(isles: Path) -> None:
+    """zipfile's own error is neither an OSError nor a ValueError."""
+    held = live(isles)
+    build(isles, [Document("gull", "Gull Rock", "Gull Rock is a lighthouse.")])
+    arrays = max(isles.glob("arrays-*"))
+    sound = (arrays / "similarity_XX.npz").read_bytes()
+    (arrays / "similarity_XX.npz").write_bytes(sound[:4] + bytes(len(sound) - 4))
+    asyncio.run(held.refresh())
+    assert held.current.number == 1
+    (arrays / "similarity_XX.npz").write_bytes(sound)
+    asyncio.run(held.refresh())
+    assert held.current.number == 2

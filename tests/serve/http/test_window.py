@@ -1,0 +1,124 @@
+"""A prompt is cut to the model's window: fewer passages, told in the reply; an error only where nothing can be left out."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from graph.build import build_index
+from graph.questions import read_questions
+from graph.read import read_documents
+from graph.settings import IndexSettings
+from tests.fakes import HashEncoder, words_of
+from tests.serve.http.conftest import Stack
+from tests.serve.http.running import serving
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+ASK = [{"role": "user", "content": "Who built the Lantern?"}]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained Llama with a window of 1,024 tokens and a tokenizer of the example documents."""
+    from train.settings import TinySettings
+    from train.tiny import new_llama, read_texts, train_tokenizer
+
+    folder = tmp_path_factory.mktemp("small") / "model"
+    settings = TinySettings(texts=str(EXAMPLES / "documents"), output=str(folder), hidden_size=16, layers=1, heads=2)
+    tokenizer = train_tokenizer(read_texts(Path(settings.texts)), settings.vocabulary, settings.context_tokens)
+    new_llama(settings, tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def halmaren(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of the example documents by the stand-in encoder: passages are of the usual length."""
+    folder = tmp_path_factory.mktemp("halmaren") / "index"
+    build_index(folder, read_documents(EXAMPLES / "documents", print), IndexSettings(), lambda spec: HashEncoder())
+    return folder
+
+
+@pytest.mark.slow
+def test_a_third_of_the_questions_of_the_examples_is_answered_in_a_window_of_1024(small: Path, halmaren: Path) -> None:
+    """With MODEGRAPH_ALL_CASES set, every question."""
+    fewer = 0
+    stride = 1 if os.environ.get("MODEGRAPH_ALL_CASES") else 3
+    with serving(halmaren, f"hf:{small}") as running, httpx2.Client(base_url=running.url, timeout=30) as client:
+        for question in read_questions(EXAMPLES / "questions.jsonl")[::stride]:
+            body = {"model": "model", "messages": [{"role": "user", "content": question.text}], "max_tokens": 2}
+            made = client.post("/v1/chat/completions", json=body | {"retrieval": {"mode": "lexical"}})
+            assert made.status_code == 200, made.text
+            told = made.json()["retrieval"]
+            assert 1 <= told["excerpts"] and told["excerpts"] + told["left_out"] == 5
+            fewer += told["left_out"] > 0
+    assert fewer >= 1
+
+
+def test_with_room_for_an_answer_fewer_passages_are_read(small: Path, halmaren: Path) -> None:
+    with serving(halmaren, f"hf:{small}") as running:
+        talk = [
+            {"role": "user", "content": "Who built the Lantern? " * 40},
+            {"role": "assistant", "content": "The yard did. " * 60},
+        ]
+        for messages in (ASK, [*talk, *ASK], [*talk * 9, {"role": "user", "content": "When was that?"}]):
+            made = running.post(
+                "/v1/chat/completions",
+                json={"model": "model", "messages": messages, "max_tokens": 300, "stop": ["e", "a", " "]},
+            )
+            assert made.status_code == 200, made.text
+            told, used = made.json()["retrieval"], made.json()["usage"]["prompt_tokens"]
+            assert used <= 1024 - 256 and told["excerpts"] >= 2
+        long = running.post(
+            "/v1/chat/completions", json={"model": "model", "messages": [{"role": "user", "content": "why " * 1500}]}
+        )
+        assert long.status_code == 400 and long.json()["error"]["code"] == "prompt_too_long"
+        assert "ask in fewer words" in long.json()["error"]["message"] and "--top-k" not in long.text
+
+
+def refuses_over(words: int) -> Any:
+    """An engine that takes no prompt of more words, as vLLM says so."""
+
+    def reply(body: dict[str, Any], number: int) -> Any:
+        if words_of(body) > words:
+            message = (
+                f"This model's maximum context length is {words} tokens. Please reduce the length of the messages."
+            )
+            return 400, json.dumps({"error": {"message": message}})
+        return "###Reason: so [1]. ###Answer: 1911 [5]"
+
+    return reply
+
+
+def test_a_window_that_the_engine_tells_of_is_kept_to(stack: Stack) -> None:
+    running, upstream = stack(refuses_over(130), window=170)
+    made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK}).json()
+    assert len(upstream.asked) == 1 and words_of(upstream.asked[0]) <= 170 - 170 // 4
+    assert made["retrieval"]["left_out"] >= 1 and made["choices"][0]["message"]["removed"] == [5]
+    assert upstream.asked[0]["max_tokens"] == 170 - words_of(upstream.asked[0])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_where_no_window_is_told_a_refusal_leads_to_fewer_passages(stack: Stack, stream: bool) -> None:
+    running, upstream = stack(refuses_over(110))
+    made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})
+    assert made.status_code == 200
+    assert [len(body["messages"][1]["content"].split("\n")) - 3 for body in upstream.asked] == [5, 3]
+    assert '"left_out":2' in made.text.replace(" ", "") and '"excerpts":3' in made.text.replace(" ", "")
+
+
+def test_a_refusal_that_stays_is_told_with_a_remedy(stack: Stack) -> None:
+    running, upstream = stack(refuses_over(10))
+    made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK})
+    error = made.json()["error"]
+    assert (made.status_code, error["code"], len(upstream.asked)) == (400, "prompt_too_long", 4)
+    assert "maximum context length is 10" in error["message"] and "larger window" in error["message"]
+
+
+def test_a_refusal_for_another_reason_is_not_tried_again(stack: Stack) -> None:
+    running, upstream = stack(lambda body, number: (400, json.dumps({"error": {"message": "n must be 1"}})))
+    made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK})
+    assert (made.status_code, made.json()["error"]["code"], len(upstream.asked)) == (400, "refused_by_model", 1)

@@ -1,0 +1,113 @@
+"""What a replayed call costs: the time that it took when it was made, told as replayed, and nothing where no time was kept."""
+
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graph.ids import content_id
+from graph.seal import SET_ASIDE
+from graph.types import Completion, CompletionRequest, Message, Replay
+from serve.ledger import Ledger, side_by_side
+from tests.fakes import ScriptedModel
+
+FILE = "ledger.sqlite"
+
+
+def ask(text: str) -> CompletionRequest:
+    return CompletionRequest((Message("user", text),), max_tokens=9)
+
+
+class Slow(ScriptedModel):
+    """Takes the seconds that a request names, those of a batch after one another."""
+
+    def complete(self, requests):  # type: ignore[no-untyped-def]
+        time.sleep(sum(float(request.messages[0].content) for request in requests))
+        return super().complete(requests)
+
+
+def slow(batch_size: int = 1) -> Slow:
+    return Slow(lambda request: "done", batch_size=batch_size)
+
+
+def spent(made: list[Completion]) -> float:
+    return sum(one.replay.seconds or 0 for one in made if one.replay is not None)
+
+
+def kept(file: Path) -> list[float]:
+    """The seconds of all calls, in no order."""
+    rows = sqlite3.connect(file).execute("SELECT microseconds FROM calls").fetchall()
+    return [microseconds / 1e6 for (microseconds,) in rows]
+
+
+def test_a_replayed_call_takes_the_time_that_it_took(tmp_path: Path) -> None:
+    Ledger(slow(), tmp_path / FILE).complete([ask("0.2")])
+    (again,) = Ledger(slow(), tmp_path / FILE).complete([ask("0.2")])
+    assert kept(tmp_path / FILE) == [pytest.approx(spent([again]))] and spent([again]) >= 0.2
+    assert again == Completion("done", "stop", 10, 1)
+
+
+def test_a_call_that_is_made_is_not_told_as_replayed(tmp_path: Path) -> None:
+    ledger = Ledger(slow(), tmp_path / FILE)
+    assert [one.replay for one in ledger.complete([ask("0"), ask("0.0")])] == [None, None]
+    twice = ledger.complete([ask("0.1"), ask("0.1")])
+    assert twice[0].replay is None and twice[1].replay is not None
+
+
+def test_calls_asked_together_count_as_they_ran(tmp_path: Path) -> None:
+    """Of a server, side by side; of a local model, batch after batch."""
+    asked = [ask(text) for text in ("0.1", "0.10", "0.100", "0.1000")]
+    for size, together in ((1, max), (4, sum)):
+        file = tmp_path / str(size) / FILE
+        Ledger(slow(size), file).complete(asked)
+        assert spent(Ledger(slow(size), file).complete(asked)) == pytest.approx(together(kept(file)), abs=1e-5)
+        assert len(kept(file)) == 4 and sum(kept(file)) >= 0.4
+
+
+def test_a_replay_beside_a_longer_call_that_is_made_costs_nothing_more(tmp_path: Path) -> None:
+    ledger = Ledger(slow(), tmp_path / FILE)
+    ledger.complete([ask("0.01")])
+    assert spent(ledger.complete([ask("0.01"), ask("0.5")])) == pytest.approx(0, abs=1e-5)
+
+
+def write_untimed(file: Path, model: ScriptedModel) -> None:
+    """A ledger of one call, as they were before times were kept."""
+    made = file.parent / "made" / FILE
+    Ledger(model, made).complete([ask("a")])
+    (row,) = sqlite3.connect(made).execute("SELECT * FROM calls").fetchall()
+    with sqlite3.connect(file) as database:
+        database.execute(
+            "CREATE TABLE calls (key TEXT PRIMARY KEY, model TEXT NOT NULL, text TEXT NOT NULL, prompt_tokens INTEGER"
+            " NOT NULL, completion_tokens INTEGER NOT NULL, hash TEXT NOT NULL) WITHOUT ROWID"
+        )
+        database.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?)", (*row[:5], content_id(*map(str, row[:5]))))
+
+
+@pytest.mark.parametrize("name", [FILE, FILE + SET_ASIDE])
+def test_a_ledger_without_times_is_taken_over_and_its_calls_are_told_as_not_timed(tmp_path: Path, name: str) -> None:
+    model = ScriptedModel(lambda request: "old")
+    write_untimed(tmp_path / name, model)
+    found = Ledger(model, tmp_path / FILE).complete([ask("a"), ask("b")])
+    assert len(model.asked) == 2 and found[0].replay == Replay(None) and found[1].replay is None
+    again = Ledger(model, tmp_path / FILE).complete([ask("b")])[0].replay
+    assert again is not None and again.seconds is not None
+
+
+def test_a_changed_time_is_not_believed(tmp_path: Path) -> None:
+    model = slow()
+    Ledger(model, tmp_path / FILE).complete([ask("0")])
+    for change in ("microseconds + 1", "NULL"):
+        with sqlite3.connect(tmp_path / FILE) as database:
+            database.execute(f"UPDATE calls SET microseconds = {change}")
+        assert Ledger(model, tmp_path / FILE).complete([ask("0")])[0].replay is None
+    assert len(model.asked) == 3
+
+
+@given(st.lists(st.floats(0, 100)), st.integers(1, 9))
+def test_calls_side_by_side_take_at_least_their_share_and_at_most_their_sum(seconds: list[float], lanes: int) -> None:
+    whole = side_by_side(seconds, lanes)
+    assert max([*seconds, sum(seconds) / lanes]) <= whole * (1 + 1e-9) + 1e-9 and whole <= sum(seconds) * (1 + 1e-9)
+    assert side_by_side(seconds[1:], lanes) <= whole * (1 + 1e-9)

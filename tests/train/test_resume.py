@@ -1,0 +1,155 @@
+"""An interrupted run of every trainer goes on from its last checkpoint and ends as one that was left alone."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_synth.types import preference_to_json
+from graph.errors import UserError
+from graph.jsonl import read_jsonl, write_jsonl
+from tests.train.world import preference
+from train.loop import Watch
+from train.preference import train_dpo
+from train.reward import train_reward
+from train.settings import DpoSettings, LoraSettings, RewardSettings, SftSettings, TrainSettings
+from train.sft import train_sft
+
+STEPS, SAVED, KILLED = 8, 3, 5
+LORA = LoraSettings(rank=2, alpha=4)
+CASES: dict[str, tuple[type[TrainSettings], Callable[[Any], Any], dict[str, Any]]] = {
+    "sft": (SftSettings, train_sft, {}),
+    "sft adapter": (SftSettings, train_sft, {"lora": LORA}),
+    "trl dpo": (DpoSettings, train_dpo, {"trainer": "trl", "beta": 0.5}),
+    "trl dpo, adapter goes on": (DpoSettings, train_dpo, {"trainer": "trl", "beta": 0.5}),
+    "dpo adapter": (DpoSettings, train_dpo, {"lora": LORA}),
+    "reward": (RewardSettings, train_reward, {}),
+    "reward adapter": (RewardSettings, train_reward, {"lora": LORA}),
+}
+RUN = """
+import os, signal, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from train import preference, sft
+from train.loop import Watch
+from train.settings import DpoSettings, SftSettings
+logged = Watch.on_log
+
+def on_log(self, args, state, *rest, **named):
+    if state.global_step == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    logged(self, args, state, *rest, **named)
+
+Watch.on_log = on_log
+text = Path(sys.argv[2]).read_text()
+if sys.argv[1] == "sft":
+    sft.train_sft(SftSettings.model_validate_json(text))
+else:
+    preference.train_dpo(DpoSettings.model_validate_json(text))
+"""
+
+
+@pytest.fixture(scope="module")
+def adapter(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SFT adapter to go on from."""
+    output = tmp_path_factory.mktemp("start") / "adapter"
+    train_sft(SftSettings(model=str(base), data=str(data), output=str(output), lora=LORA, max_steps=2))
+    return output
+
+
+def settings_of(case: str, start: Path, data: Path, output: Path) -> TrainSettings:
+    """Settings of a run of seconds."""
+    kind, _, changes = CASES[case]
+    places = {"model": str(start), "data": str(data), "output": str(output)}
+    values = {"learning_rate": 2e-3, "max_steps": STEPS, "logging_steps": 1, "save_steps": SAVED, "seed": 3}
+    return kind(**places, **values, **changes)
+
+
+def ended_alike(one: Path, other: Path) -> None:
+    """The same files, weights and tokenizer byte for byte, and the same log but for times."""
+    names = {file.name for file in one.iterdir()}
+    assert names == {file.name for file in other.iterdir()}
+    for name in names & {"model.safetensors", "adapter_model.safetensors", "adapter_config.json", "config.json"}:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    logs = [[row for _, row in read_jsonl(run / "log.jsonl")] for run in (one, other)]
+    assert [row["step"] for row in logs[1]] == list(range(1, STEPS + 1))
+    assert logs[0] == logs[1]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_interrupted_run_ends_as_one_left_alone(
+    case: str, base: Path, adapter: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted between two checkpoints; the steps up to the first are not taken again."""
+    start = adapter if case == "trl dpo, adapter goes on" else base
+    whole, cut = (settings_of(case, start, data, tmp_path / name) for name in ("whole", "cut"))
+    train = CASES[case][1]
+    train(whole)
+    taken: list[int] = []
+    log = Watch.on_log
+
+    def watched(self: Watch, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        taken.append(state.global_step)
+        if state.global_step == KILLED and len(taken) == KILLED:
+            raise KeyboardInterrupt
+        log(self, args, state, control, logs, **kwargs)
+
+    monkeypatch.setattr(Watch, "on_log", watched)
+    with pytest.raises(KeyboardInterrupt):
+        train(cut)
+    assert (tmp_path / "cut.partial" / "checkpoints" / f"checkpoint-{SAVED}").is_dir()
+    train(cut)
+    assert taken[: KILLED + 1] == [1, 2, 3, 4, 5, SAVED + 1]
+    assert not (tmp_path / "cut.partial").exists()
+    ended_alike(tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.parametrize("case", ["sft", "trl dpo, adapter goes on"])
+def test_a_killed_process_is_gone_on_from(case: str, base: Path, adapter: Path, data: Path, tmp_path: Path) -> None:
+    """SIGKILL after a checkpoint, nothing cleaned up; other settings, other rows and no `save_steps` are refused and lose nothing."""
+    start = adapter if case.endswith("goes on") else base
+    whole, killed = (settings_of(case, start, data, tmp_path / name) for name in ("whole", "killed"))
+    train = CASES[case][1]
+    train(whole)
+    (tmp_path / "run.json").write_text(killed.model_dump_json())
+    (tmp_path / "run.py").write_text(RUN)
+    root = Path(__file__).resolve().parents[2]
+    environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    told = [tmp_path / "run.py", case.split()[0], tmp_path / "run.json", str(KILLED)]
+    process = subprocess.run([sys.executable, *told], cwd=root, env=environment, capture_output=True, check=False)
+    assert process.returncode == -9, process.stderr.decode()[-2000:]
+    assert not (tmp_path / "killed").exists()
+    others = tmp_path / "data"
+    others.mkdir()
+    write_jsonl(others / "train.jsonl", (preference_to_json(preference(number)) for number in range(11)))
+    for change in ({"learning_rate": 1e-3}, {"data": str(others)}, {"save_steps": None}):
+        with pytest.raises(UserError, match="an interrupted run with other settings, data or weights"):
+            train(killed.model_copy(update=change))
+    assert (tmp_path / "killed.partial" / "checkpoints" / f"checkpoint-{SAVED}").is_dir()
+    train(killed)
+    ended_alike(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_rows_changed_in_place_are_noticed(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings are the same, the rows behind them are not: no run is half of one and half of the other."""
+    rows = tmp_path / "data"
+    rows.mkdir()
+    write_jsonl(rows / "train.jsonl", (preference_to_json(preference(number)) for number in range(8)))
+    settings = settings_of("sft", base, rows, tmp_path / "run")
+
+    def interrupt(self: Watch, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if state.global_step == KILLED:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Watch, "on_log", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            train_sft(settings)
+    write_jsonl(rows / "train.jsonl", (preference_to_json(preference(number)) for number in range(9)))
+    with pytest.raises(UserError, match="an interrupted run with other settings, data or weights"):
+        train_sft(settings)

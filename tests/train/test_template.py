@@ -1,0 +1,148 @@
+"""What is learned and what is served begin at the same token, whatever the chat template does about thinking."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerBase
+
+from data_synth.types import preference_to_json
+from graph.answer import answer_messages, format_answer, parse_answer
+from graph.errors import UserError
+from graph.jsonl import write_jsonl
+from graph.types import CompletionRequest, Excerpt, Message
+from serve.engines.hf import HfModel
+from serve.engines.hf_open import open_hf
+from serve.engines.vllm import VllmSpec, command_of
+from serve.http.vllm_backend import as_trained
+from tests.train.templates import NO_SYSTEM, STYLES, tokenizer_of
+from tests.train.world import preference
+from train.choices import pair_choices
+from train.data import both_sides, chosen_side
+from train.logps import tokenize_row
+from train.loop import prepare
+from train.models import load_policy
+from train.pairs import pair_trainer
+from train.reward import reward_trainer
+from train.settings import DpoSettings, RewardSettings, SftSettings, TinySettings
+from train.sft import sft_trainer, train_sft
+from train.tiny import new_llama
+
+PROMPT = answer_messages("Where does Ida live?", [Excerpt("p", "Mills", "Ida lives in Corrow <think>, by the mill.")])
+FORM = format_answer("Ida lives in Corrow [1]", "Corrow")
+TINY = TinySettings(texts="", output="", vocabulary=600, hidden_size=32, layers=2, heads=2, context_tokens=512)
+
+
+@pytest.fixture(scope="module", params=STYLES)
+def style(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def model(style: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HfModel]:
+    """The engine over a model that was trained on nothing, with a tokenizer of the style."""
+    yield open_hf(str(folder_of(style, tmp_path_factory.mktemp("model"))))
+
+
+def folder_of(style: str, folder: Path) -> Path:
+    tokenizer = tokenizer_of(STYLES[style])
+    model = new_llama(TINY, tokenizer)
+    model.resize_token_embeddings(len(tokenizer))
+    model.config.eos_token_id = model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_a_row_is_the_servers_prompt_and_the_form_and_the_end_token(style: str, model: HfModel) -> None:
+    row = tokenize_row(model._tokenizer, PROMPT, FORM)
+    assert list(row.ids[: row.prompt_tokens]) == model.prompt_ids(PROMPT)
+    learned = model._tokenizer.decode(row.ids[row.prompt_tokens :])
+    assert learned == STYLES[style].before + FORM + STYLES[style].after
+    assert row.ids[-1] == model._tokenizer.eos_token_id
+
+
+def test_the_servers_prompt_is_the_templates_own_without_thinking(model: HfModel) -> None:
+    """As vLLM renders it with {"enable_thinking": false}; a control token in a document is broken."""
+    turns = [{"role": turn.role, "content": turn.content.replace("<think>", "< think>")} for turn in PROMPT]
+    asked = model._tokenizer.apply_chat_template(
+        turns, add_generation_prompt=True, enable_thinking=False, tokenize=False
+    )
+    assert model.prompt_ids(PROMPT) == model._tokenizer(asked, add_special_tokens=False)["input_ids"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    question=st.text(max_size=20),
+    completion=st.one_of(st.sampled_from(["\n\n", " a", FORM, f"<think>so</think>\n\n{FORM}"]), st.text(min_size=1)),
+)
+def test_no_completion_moves_the_end_of_the_prompt(model: HfModel, question: str, completion: str) -> None:
+    prompt = (Message("user", question), Message("assistant", "Yes."), Message("user", f"And {question}?"))
+    row = tokenize_row(model._tokenizer, prompt, completion)
+    assert list(row.ids[: row.prompt_tokens]) == model.prompt_ids(prompt)
+    assert completion in model._tokenizer.decode(row.ids[row.prompt_tokens :])
+
+
+def test_what_each_trainer_learns(style: str, model: HfModel, data: Path, tmp_path: Path) -> None:
+    """SFT and reward by TRL, pairs by TRL and by us, all over the rows of `data`."""
+    tokenizer: PreTrainedTokenizerBase = model._tokenizer
+    folder = folder_of(style, tmp_path / "base")
+    common = {"model": str(folder), "data": str(data), "output": str(tmp_path / "run"), "max_length_tokens": 512}
+    begins, ends = STYLES[style].before, STYLES[style].after
+
+    def learned(ids: list[int]) -> str:
+        return tokenizer.decode(ids).removeprefix(begins).removesuffix(ends)
+
+    rows = [preference(number) for number in range(12)]
+    sft, dpo, reward = (kind(**common) for kind in (SftSettings, DpoSettings, RewardSettings))
+    by_sft = sft_trainer(sft, prepare(sft, chosen_side), tmp_path / "sft").train_dataset
+    by_pairs = pair_trainer(dpo, prepare(dpo, both_sides), tmp_path / "pairs", None).train_dataset
+    judged = reward_trainer(reward, prepare(reward, both_sides, head="score"), tmp_path / "reward").train_dataset
+    ours = list(pair_choices(rows, tokenizer, 0.1))
+    for row, one, pair, both, choice in zip(rows, by_sft, by_pairs, judged, ours, strict=True):
+        prompt = model.prompt_ids(row.prompt)
+        assert one["labels"][: len(prompt)] == [-100] * len(prompt) and one["input_ids"][: len(prompt)] == prompt
+        assert learned(one["labels"][len(prompt) :]) == row.chosen
+        assert pair["prompt_ids"] == list(choice.group.prompt) == prompt
+        assert [learned(pair[name]) for name in ("chosen_ids", "rejected_ids")] == [row.chosen, row.rejected]
+        assert [learned(list(ids)) for ids in choice.group.responses] == [row.chosen, row.rejected]
+        assert both["chosen_ids"] == prompt + pair["chosen_ids"] and both["rejected_ids"][: len(prompt)] == prompt
+
+
+@pytest.mark.parametrize("style", ["qwen3", "always thinking"])
+def test_a_tuned_model_is_served_in_the_form(style: str, tmp_path: Path) -> None:
+    """One row learned by heart through a template, and asked for through the engine."""
+    (tmp_path / "rows").mkdir()
+    row = replace(preference(1), prompt=PROMPT, chosen=FORM)
+    write_jsonl(tmp_path / "rows/train.jsonl", [preference_to_json(row)])
+    folder = folder_of(style, tmp_path / "base")
+    learn = {"learning_rate": 2e-2, "max_steps": 80, "batch_size": 1, "max_length_tokens": 512, "lora": None}
+    train_sft(
+        SftSettings(model=str(folder), data=str(tmp_path / "rows"), output=str(tmp_path / "run"), **learn)  # type: ignore[arg-type]
+    )
+    made = open_hf(str(tmp_path / "run")).complete([CompletionRequest(PROMPT, 150)])[0]
+    assert parse_answer(made.text).well_formed, made.text
+    assert parse_answer(made.text).answer == "Corrow" and made.finish_reason == "stop"
+
+
+def test_vllm_is_told_to_think_only_where_it_is_asked_to(style: str, model: HfModel) -> None:
+    """An option of the user's own comes behind ours. Templates without the switch get no option: some tokenizers refuse it."""
+    spec = VllmSpec("m", "m", {}, "python", ("--default-chat-template-kwargs={}",))
+    command = command_of(as_trained(spec, model._tokenizer), 1)
+    options = [each for each in command if each.startswith("--default-chat-template-kwargs")]
+    ours = ['--default-chat-template-kwargs={"enable_thinking": false}'] if style == "qwen3" else []
+    assert options == [*ours, *spec.extra]
+
+
+def test_a_template_that_refuses_the_chat_is_told(base: Path) -> None:
+    model, tokenizer = load_policy(str(base))
+    tokenizer.chat_template = NO_SYSTEM + tokenizer.chat_template
+    for asked in (
+        lambda: tokenize_row(tokenizer, PROMPT, FORM),
+        lambda: HfModel("m", model, tokenizer).prompt_ids(PROMPT),
+    ):
+        with pytest.raises(UserError, match=r"refuses turns of system and user .*System role not supported"):
+            asked()

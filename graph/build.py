@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +11,7 @@ from pathlib import Path
 from graph.arrays import save_arrays
 from graph.console import say
 from graph.data import IndexData
+from graph.encoder import check_encoder
 from graph.errors import UserError
 from graph.lock import GiveUp, writer_lock
 from graph.model_summaries import WriteSummaries, write_summaries
@@ -29,10 +30,8 @@ from graph.seal import LEDGER, unsealed
 from graph.settings import IndexSettings
 from graph.split import split_passages
 from graph.store import FILE, FORMAT, Store
-from graph.types import Document, Encoder, OpenModel
+from graph.types import Document, Encoder, OpenEncoder, OpenModel
 from graph.vectors import VectorBook
-
-OpenEncoder = Callable[[str], Encoder]
 
 
 @dataclass(frozen=True)
@@ -167,16 +166,6 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
         store.set_meta("encoder", encoder.fingerprint)
         store.drop_pending_vectors()
     return data
-
-
-def check_encoder(expected: str | None, encoder: Encoder, folder: Path) -> None:
-    """UserError when `encoder` is not the one whose vectors the index holds (None: no vectors yet)."""
-    if expected is not None and expected != encoder.fingerprint:
-        raise UserError(
-            f"{folder}: made with encoder {expected[:12]}, this one is {encoder.fingerprint[:12]}",
-            "the same encoder",
-            "name that encoder with --set encoder=…, or index into a new folder",
-        )
 
 
 def _prepare_folder(folder: Path) -> bool:

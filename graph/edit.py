@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graph.build import BuildReport, OpenEncoder, finish_build, open_for_writing, open_tools, put_documents, report_of
+from graph.build import BuildReport, finish_build, open_for_writing, open_tools, put_documents, report_of
 from graph.lock import GiveUp
 from graph.reading import imported_hashes, no_model, reading_facts
 from graph.store import Store, read_settings
-from graph.types import Document, OpenModel
+from graph.types import Document, OpenEncoder, OpenModel
 
 
 @dataclass(frozen=True)

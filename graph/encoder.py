@@ -174,3 +174,13 @@ def _computes_in_bfloat16() -> bool:
     cpu = Path("/proc/cpuinfo")
     flags = cpu.read_text() if cpu.exists() else ""
     return "amx_bf16" in flags or "avx512_bf16" in flags
+
+
+def check_encoder(expected: str | None, encoder: Encoder, folder: Path) -> None:
+    """UserError when `encoder` is not the one whose vectors the index holds (None: no vectors yet)."""
+    if expected is not None and expected != encoder.fingerprint:
+        raise UserError(
+            f"{folder}: made with encoder {expected[:12]}, this one is {encoder.fingerprint[:12]}",
+            "the same encoder",
+            "name that encoder with --set encoder=…, or index into a new folder",
+        )

@@ -14,15 +14,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.arrays import MANIFEST, Manifest, load_arrays, read_manifest
-from graph.build import OpenEncoder, check_encoder
 from graph.communities import find_communities
 from graph.config import parse_settings
 from graph.data import IndexData
-from graph.encoder import open_encoder, unit_rows
+from graph.encoder import check_encoder, open_encoder, unit_rows
 from graph.filters import Condition, allowed_documents
 from graph.restrict import arrays_of, own_arrays, restrict
 from graph.settings import IndexSettings
-from graph.types import Encoder, Floats, Ints, Passage, Proposition, Span, Summary
+from graph.types import Encoder, Floats, Ints, OpenEncoder, Passage, Proposition, Span, Summary
 from graph.walk import Chain, bipartite_transition, make_chain, row_normalised
 
 MAX_CLIQUE_NAMES = 8

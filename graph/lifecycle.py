@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graph.arrays import MANIFEST, Strings, checksum, files_of, load_field, read_manifest
-from graph.build import OpenEncoder, finish_build, open_for_writing, open_tools
+from graph.build import finish_build, open_for_writing, open_tools
 from graph.data import VECTOR_FIELDS, IndexData
 from graph.errors import UserError
 from graph.lock import writer_lock
@@ -17,7 +17,7 @@ from graph.reading import no_model, read_quarantined, reading_facts
 from graph.seal import AGAIN, LEDGER, check_seal, has_ledger, seal_of, set_ledger_aside
 from graph.settings import IndexSettings
 from graph.store import FILE, Store, read_settings
-from graph.types import Floats, OpenModel
+from graph.types import Floats, OpenEncoder, OpenModel
 
 COUNTED = ("documents", "passages", "propositions", "names", "statements", "mentions", "topics", "facts", "summaries")
 UNFINISHED = "the last run did not finish"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from graph.arrays import MANIFEST, load_arrays
-from graph.build import OpenEncoder, check_encoder
 from graph.data import VECTOR_FIELDS, IndexData
+from graph.encoder import check_encoder
 from graph.extract.domain import SAMPLED_PASSAGES, Domain, domain_request
 from graph.extract.imported import Row, load_extraction, read_imported
 from graph.extract.llm import Prompt
@@ -26,7 +26,7 @@ from graph.reading import few_shot_examples
 from graph.settings import IndexSettings
 from graph.split import split_passages
 from graph.store import FILE, Store, document_hash
-from graph.types import CompletionRequest, Document, Passage
+from graph.types import CompletionRequest, Document, OpenEncoder, Passage
 
 REPLY_TOKENS_PER_PASSAGE_TOKEN = 4.0
 """As in the shipped examples: a statement is written once, its entities up to three times, with JSON about them."""

@@ -6,7 +6,7 @@ Everything is frozen. Character offsets count Unicode code points of `Document.t
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ Mode = Literal[
     "auto",
 ]
 """How evidence is looked for (graph/retrieve/)."""
+DIRECT_MODES: frozenset[Mode] = frozenset(get_args(Mode)) - {"auto"}
+"""Those that look for themselves; `auto` chooses one of them."""
 DEFAULT_MODE: Mode = "walk"
 """Wherever a user asks and does not say how: command line, server, MCP, Python."""
 
@@ -44,6 +46,10 @@ class Encoder(Protocol):
     def fingerprint(self) -> str: ...
     def encode(self, texts: Sequence[str]) -> Floats: ...
     def count_tokens(self, text: str) -> int: ...
+
+
+OpenEncoder = Callable[[str], Encoder]
+"""An encoder SPEC to a ready encoder."""
 
 
 @dataclass(frozen=True)

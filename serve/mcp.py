@@ -18,7 +18,6 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from graph.arrays import read_manifest
-from graph.build import OpenEncoder
 from graph.config import parse_settings
 from graph.console import say
 from graph.encoder import open_encoder
@@ -26,7 +25,7 @@ from graph.errors import UserError
 from graph.index import Index, open_index
 from graph.retrieve import RetrieveSettings
 from graph.retrieve import retrieve as find
-from graph.types import DEFAULT_MODE, Evidence, LanguageModel, Mode
+from graph.types import DEFAULT_MODE, Evidence, LanguageModel, Mode, OpenEncoder
 from serve.answering import Answer, answer_from
 from serve.http.citations import citation
 from serve.http.live_index import warm_up

@@ -8,10 +8,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from graph.build import OpenEncoder
 from graph.errors import UserError
 from graph.retrieve.settings import RetrieveSettings
 from graph.settings import IndexSettings
+from graph.types import OpenEncoder
 from graph.weights import model_name
 
 FILES = ("import_file", "extractor_examples")

@@ -16,11 +16,10 @@ from eval.matrix.run import Run, fill_cells, run_steps
 from eval.matrix.settings import MatrixSettings
 from eval.matrix.types import Outcome, Plan
 from eval.tables import as_text
-from graph.build import OpenEncoder
 from graph.config import load_settings
 from graph.console import say
 from graph.encoder import open_encoder
-from graph.types import OpenModel
+from graph.types import OpenEncoder, OpenModel
 
 DATA = "data="
 

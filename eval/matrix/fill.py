@@ -17,14 +17,13 @@ from eval.metrics.registry import BY_ENCODER, Output, check_answer, find_metric,
 from eval.retrieval import ranked_sources
 from eval.score_file import output_of
 from graph.answer import answer_messages
-from graph.build import OpenEncoder
 from graph.console import say
 from graph.context import build_context, token_budget
 from graph.errors import UserError
 from graph.index import Index
 from graph.questions import Question
 from graph.retrieve import RetrieveSettings, retrieve_many
-from graph.types import Completion, CompletionRequest, Evidence, Excerpt, LanguageModel, OpenModel
+from graph.types import Completion, CompletionRequest, Evidence, Excerpt, LanguageModel, OpenEncoder, OpenModel
 
 QUERIES_AT_ONCE, PROMPTS_AT_ONCE = 32, 16
 

@@ -11,13 +11,13 @@ from eval.matrix.code import index_code
 from eval.matrix.kept_vectors import keeping_encoder
 from eval.matrix.types import Cell
 from graph.arrays import MANIFEST
-from graph.build import OpenEncoder, build_index
+from graph.build import build_index
 from graph.console import say
 from graph.index import Index, open_index
 from graph.jsonl import write_text
 from graph.read import read_documents
 from graph.seal import LEDGER
-from graph.types import OpenModel
+from graph.types import OpenEncoder, OpenModel
 
 
 def group_index(cell: Cell, folder: Path, open_encoder: OpenEncoder, open_model: OpenModel) -> Index:

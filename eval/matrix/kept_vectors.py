@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from eval.matrix.cores import share_cores
-from graph.build import OpenEncoder
-from graph.types import Encoder, Floats
+from graph.types import Encoder, Floats, OpenEncoder
 
 
 class KeepingEncoder:

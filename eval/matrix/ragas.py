@@ -16,12 +16,11 @@ from eval.matrix.plan import CELLS, by_id, make_plan
 from eval.matrix.report import answers_file
 from eval.matrix.types import Asked, Cell
 from graph.answer import headed
-from graph.build import OpenEncoder
 from graph.encoder import open_encoder
 from graph.errors import UserError
 from graph.jsonl import write_jsonl
 from graph.questions import Question
-from graph.types import Excerpt
+from graph.types import Excerpt, OpenEncoder
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from graph.index import Index
 from graph.questions import Question
 from graph.retrieve.caller import Caller
 from graph.retrieve.gather import worth_of_propositions
+from graph.retrieve.passage_scores import own_scores, score_propositions
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.select import find_selector
-from graph.retrieve.walk import own_scores, score_propositions
 from graph.types import Evidence, Ints, LanguageModel
 
 SELECTION = "AP of the selection"

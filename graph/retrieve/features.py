@@ -15,13 +15,14 @@ import numpy as np
 from graph.index import Index
 from graph.retrieve.gather import expand_rows, worth_of_propositions
 from graph.retrieve.keywords import keywords_of
+from graph.retrieve.links import find_links
+from graph.retrieve.passage_scores import UNSEEN, own_scores, score_propositions
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.seed_ties import called_by_seeds, hops_from, name_counts, pair_scores, shared_names, tied
 from graph.retrieve.settings import SuggestSettings
 from graph.retrieve.suggest import SUBGRAPH_PROPOSITIONS, suggest
 from graph.retrieve.titles import named_documents
-from graph.retrieve.walk import UNSEEN, find_links, own_scores, score_propositions
 from graph.types import Floats, Ints
 
 FEATURES = (

@@ -14,10 +14,10 @@ from graph.index import Index
 from graph.retrieve.cross import Trained, judge, threshold_of
 from graph.retrieve.features import View, look
 from graph.retrieve.gather import expand_rows, worth_in_passages
+from graph.retrieve.links import find_links, reach, tell_path
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.titles import named_documents
-from graph.retrieve.walk import find_links, reach, tell_path
 from graph.types import Evidence, Ints, Scored, Trace
 
 JUDGED_PASSAGES, JUDGED_SUGGESTED = 25, 30

@@ -15,6 +15,7 @@ from graph.index import Index
 from graph.retrieve.cross import open_trained
 from graph.retrieve.gather import expand_rows, worth_in_passages, worth_of_propositions
 from graph.retrieve.judged import retrieve_judged
+from graph.retrieve.passage_scores import own_scores
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.rounds import Rounds, run_rounds
@@ -22,7 +23,6 @@ from graph.retrieve.select import SELECTORS, find_selector
 from graph.retrieve.settings import RetrieveSettings
 from graph.retrieve.suggest import suggest
 from graph.retrieve.titles import named_documents
-from graph.retrieve.walk import own_scores
 from graph.types import Evidence, Finding, Floats, Ints, Scored, Trace
 
 SEEDS, SUGGESTED = 3, 20

@@ -11,12 +11,13 @@ import numpy as np
 
 from graph.index import Index
 from graph.retrieve.hierarchy import node_scores, nodes_in
+from graph.retrieve.passage_scores import passages_of
 from graph.retrieve.paths import min_max
 from graph.retrieve.plan_graph import Kind
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.settings import RetrieveSettings
-from graph.retrieve.walk import passages_of, retrieve_walk
+from graph.retrieve.walk import retrieve_walk
 from graph.types import Evidence, Finding, Floats, Ints, Passage
 
 QUALITY_WEIGHT: dict[Kind, float] = {"specific": 0.6, "abstract": 0.75}

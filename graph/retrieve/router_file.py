@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from graph.retrieve.forest import forest_arrays, forest_from, read_forests, trained_file
 from graph.retrieve.query_features import QUERY_FEATURES
 from graph.retrieve.router import ModeModel, Router
-from graph.retrieve.strategies import DIRECT_STRATEGIES
+from graph.types import DIRECT_MODES
 
 ROUTER_FILE = "router.safetensors"
 FORMAT = "modegraph router, 1"
@@ -58,7 +58,7 @@ def _load(file: Path, changed_ns: int) -> Router:
     with read_forests(file, HEADER, FORMAT, QUERY_FEATURES) as (opened, header):
         modes = tuple(_read_mode(opened, each) for each in header["modes"])
         price_per_ms, price_per_token, margin = (float(header[name]) for name in NUMBERS)
-        if not modes or len({each.mode for each in modes} & set(DIRECT_STRATEGIES)) < len(modes):
+        if not modes or len({each.mode for each in modes} & DIRECT_MODES) < len(modes):
             raise ValueError("its modes are not those of this version, each once")
         if not all(0 <= number < math.inf for number in (price_per_ms, price_per_token, margin)):
             raise ValueError("a price or the margin is not a number of 0 or more")

@@ -16,11 +16,11 @@ from graph.retrieve.beam import Judge, best_paths, search_paths
 from graph.retrieve.diversity import diverse_rows
 from graph.retrieve.gather import expand_rows, worth_of_propositions
 from graph.retrieve.keywords import keyword_propositions, keywords_of
+from graph.retrieve.passage_scores import own_scores
 from graph.retrieve.query import Query
 from graph.retrieve.rank import top_rows
 from graph.retrieve.settings import RetrieveSettings
 from graph.retrieve.titles import named_documents
-from graph.retrieve.walk import own_scores
 from graph.types import Evidence, Floats, Ints, Scored, Trace
 
 INITIAL = 100

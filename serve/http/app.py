@@ -10,8 +10,8 @@ from pathlib import Path
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from graph.build import OpenEncoder
 from graph.encoder import open_encoder
+from graph.types import OpenEncoder
 from serve.http.access_log import AccessLog
 from serve.http.admission import Admission
 from serve.http.auth import Guard

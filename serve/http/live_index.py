@@ -9,10 +9,9 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from graph.arrays import read_manifest
-from graph.build import OpenEncoder
 from graph.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.types import Mode
+from graph.types import Mode, OpenEncoder
 from serve.http.metrics import Metrics
 
 LOG = logging.getLogger("modegraph.serve")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-    from graph.types import LanguageModel
+    from graph.shared.types import LanguageModel
 
 FOLDERS = ("graph", "serve", "data_synth", "train", "eval")
 QUIET = {"HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -28,8 +28,8 @@ def main() -> None:
     for variable, value in QUIET.items():
         os.environ.setdefault(variable, value)
 
-    from graph.errors import UserError
-    from graph.quiet import quiet_bitsandbytes
+    from graph.shared.errors import UserError
+    from graph.shared.quiet import quiet_bitsandbytes
 
     quiet_bitsandbytes()
     try:

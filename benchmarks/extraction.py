@@ -14,11 +14,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks.report import Check, print_report
-from graph.encoder import open_encoder
+from graph.documents.split import split_passages
+from graph.encode.encoder import open_encoder
 from graph.extract.rules import extract_by_rules
-from graph.jsonl import read_jsonl
-from graph.split import split_passages
-from graph.types import Document, Encoder
+from graph.shared.jsonl import read_jsonl
+from graph.shared.types import Document, Encoder
 
 THRESHOLDS = (0.6, 0.7, 0.8)
 CHECKED = 0.7

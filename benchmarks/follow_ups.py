@@ -22,13 +22,13 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.report import Check, print_report
 from eval.metrics import recall_at
 from eval.retrieval import ranked_sources
-from graph.answer import ANSWER, format_answer, parse_answer
+from graph.documents.questions import Question, parse_question, read_questions
 from graph.extract.names import find_names, name_key
-from graph.index import Index, open_index
-from graph.jsonl import read_jsonl
-from graph.questions import Question, parse_question, read_questions
+from graph.index.index import Index, open_index
+from graph.prompt.answer import ANSWER, format_answer, parse_answer
 from graph.retrieve import RetrieveSettings, retrieve_many
-from graph.types import Message
+from graph.shared.jsonl import read_jsonl
+from graph.shared.types import Message
 from serve.talk.rewrite import carry
 from serve.talk.turns import exchanges
 

@@ -19,14 +19,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import scipy.sparse as sp
 
 from benchmarks.report import Check, print_report
-from graph.arrays import Strings, load_arrays
-from graph.build import build_index
-from graph.data import IndexData
-from graph.encoder import open_encoder
-from graph.lifecycle import delete_documents, index_status
-from graph.read import read_documents
-from graph.settings import IndexSettings
-from graph.types import Document, Encoder, Floats
+from graph.build.build import build_index
+from graph.build.lifecycle import delete_documents, index_status
+from graph.documents.read import read_documents
+from graph.encode.encoder import open_encoder
+from graph.shared.types import Document, Encoder, Floats
+from graph.store.arrays import Strings, load_arrays
+from graph.store.data import IndexData
+from graph.store.settings import IndexSettings
 
 ADDED = Document(
     "added", "Added Light", "Added Light stands above Quill. It was first lit in 1902. Ada Marlow paid for it."

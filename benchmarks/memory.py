@@ -15,11 +15,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.index import invented_documents
 from benchmarks.report import Check, print_report
-from graph.arrays import load_arrays
-from graph.build import build_index
-from graph.data import VECTOR_FIELDS, IndexData
-from graph.encoder import open_encoder
-from graph.settings import IndexSettings
+from graph.build.build import build_index
+from graph.encode.encoder import open_encoder
+from graph.store.arrays import load_arrays
+from graph.store.data import VECTOR_FIELDS, IndexData
+from graph.store.settings import IndexSettings
 
 MIB = 2**20
 

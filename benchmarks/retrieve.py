@@ -15,15 +15,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks.report import Check, print_report, seconds_of
-from graph.arrays import Manifest, Strings
-from graph.data import IndexData, block
-from graph.encoder import open_encoder, unit_rows
-from graph.index import EncoderSource, Index, open_index
-from graph.questions import read_questions
+from graph.documents.questions import read_questions
+from graph.encode.encoder import open_encoder, unit_rows
+from graph.index.index import EncoderSource, Index, open_index
 from graph.retrieve import STRATEGIES, RetrieveSettings
-from graph.retrieve.query import Query
-from graph.settings import IndexSettings
-from graph.types import Floats, Mode
+from graph.retrieve.parts.query import Query
+from graph.shared.types import Floats, Mode
+from graph.store.arrays import Manifest, Strings
+from graph.store.data import IndexData, block
+from graph.store.settings import IndexSettings
 
 DIMENSIONS = 384
 QUERIES = 200

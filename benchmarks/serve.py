@@ -30,10 +30,10 @@ import httpx2
 
 from benchmarks.report import Check, print_report
 from benchmarks.stub_engine import STUB_TOKEN_S
-from graph.answer import answer_messages
-from graph.context import build_context
-from graph.index import open_index
-from graph.questions import read_questions
+from graph.documents.questions import read_questions
+from graph.index.index import open_index
+from graph.prompt.answer import answer_messages
+from graph.prompt.context import build_context
 from graph.retrieve import RetrieveSettings, retrieve
 from serve.engines.vllm import VllmChild, free_port, read_spec
 

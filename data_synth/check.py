@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from data_synth.types import Draft
-from graph.answer import answer_messages
-from graph.prompting import fill, quote
-from graph.structured import BadReply, ReplyModel, parse_reply, strict_schema
-from graph.types import Completion, CompletionRequest, LanguageModel, Message
+from graph.prompt.answer import answer_messages
+from graph.shared.types import Completion, CompletionRequest, LanguageModel, Message
+from graph.text.prompting import fill, quote
+from graph.text.structured import BadReply, ReplyModel, parse_reply, strict_schema
 
 NOT_SUPPORTED = "the checking model finds it unsupported"
 NO_VERDICT = "the checking model gave no verdict"

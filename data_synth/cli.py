@@ -8,7 +8,7 @@ from data_synth.cli_questions import register as register_questions
 from data_synth.cli_relevance import register as register_relevance
 from data_synth.cli_responses import register as register_responses
 from data_synth.cli_route import register as register_route
-from graph.types import OpenModel
+from graph.shared.types import OpenModel
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:

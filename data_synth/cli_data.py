@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from graph.console import print_json, say
-from graph.errors import UserError
+from graph.shared.console import print_json, say
+from graph.shared.errors import UserError
 
 SHOWN = 20
 SETS = ("pubmedqa", "medmcqa", "riddlesense", "qa_feedback")
@@ -52,7 +52,7 @@ def register(data: typer.Typer) -> None:
         from data_synth.existing import multiple_choice, pubmedqa, qa_feedback, read_items
         from data_synth.response_form import RESPONSES
         from data_synth.write import check_folder
-        from graph.jsonl import write_jsonl
+        from graph.shared.jsonl import write_jsonl
 
         if kind not in SETS:
             raise UserError(f"set {kind!r}", f"one of {', '.join(SETS)}", "choose one of these")

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from graph.console import track
-from graph.types import OpenModel
+from graph.shared.console import track
+from graph.shared.types import OpenModel
 
 
 class Shape(StrEnum):
@@ -50,10 +50,10 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         from data_synth.deliver import deliver, ledger_of
         from data_synth.preference_form import PLAIN_PREFERENCES, PREFERENCES
         from data_synth.preferences import BY_RULES, preference_rows
-        from graph.config import parse_settings
-        from graph.index import open_index
-        from graph.questions import read_questions
+        from graph.documents.questions import read_questions
+        from graph.index.index import open_index
         from graph.retrieve import RetrieveSettings
+        from graph.shared.config import parse_settings
 
         values = {"mode": mode, "top_k": max_context, "max_context_tokens": max_context_tokens}
         settings = parse_settings(RetrieveSettings, values, "synth preferences")

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from graph.errors import UserError
-from graph.types import OpenModel
+from graph.shared.errors import UserError
+from graph.shared.types import OpenModel
 
 
 def register(synth: typer.Typer, open_model: OpenModel) -> None:
@@ -35,9 +35,9 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         from data_synth.deliver import deliver, ledger_of
         from data_synth.questions.make import Asked, question_rows
         from data_synth.questions.types import BY_TEMPLATES, FORM
-        from graph.config import parse_settings
-        from graph.index import open_index
+        from graph.index.index import open_index
         from graph.retrieve import RetrieveSettings
+        from graph.shared.config import parse_settings
 
         if critic and not writer:
             raise UserError(f"--critic {critic} without --writer", "a model whose questions it judges", "give --writer")

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from graph.console import track
-from graph.types import OpenModel
+from graph.shared.console import track
+from graph.shared.types import OpenModel
 
 
 def register(synth: typer.Typer, open_model: OpenModel) -> None:
@@ -50,7 +50,7 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         from data_synth.relevance.rows import relevance_rows
         from data_synth.relevance.split import make_split
         from data_synth.relevance.types import FORM, SPLIT_BY
-        from graph.index import open_index
+        from graph.index.index import open_index
 
         held = read_held(beside or [])
         asked = as_held(read_asked(questions), held.questions)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from graph.console import track
-from graph.types import OpenModel
+from graph.shared.console import track
+from graph.shared.types import OpenModel
 
 
 def register(synth: typer.Typer, open_model: OpenModel) -> None:
@@ -45,10 +45,10 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         from data_synth.response_form import RESPONSES
         from data_synth.responses import response_rows
         from data_synth.types import Sampling
-        from graph.config import parse_settings
-        from graph.index import open_index
-        from graph.questions import read_questions
+        from graph.documents.questions import read_questions
+        from graph.index.index import open_index
         from graph.retrieve import RetrieveSettings
+        from graph.shared.config import parse_settings
 
         values = {"mode": mode, "top_k": max_context, "max_context_tokens": max_context_tokens}
         settings = parse_settings(RetrieveSettings, values, "synth responses")

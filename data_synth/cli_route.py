@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from graph.console import track
-from graph.types import OpenModel
+from graph.shared.console import track
+from graph.shared.types import OpenModel
 
 
 def register(synth: typer.Typer, open_model: OpenModel) -> None:
@@ -39,7 +39,7 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         from data_synth.route.rows import route_rows
         from data_synth.route.runs import parse_modes
         from data_synth.route.types import FORM
-        from graph.index import open_index
+        from graph.index.index import open_index
 
         chosen = parse_modes(modes)
         asked = read_asked(questions)[:preview]

@@ -12,22 +12,22 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from data_synth.types import Draft, Dropped
-from graph.context import build_context, token_budget
-from graph.errors import UserError
-from graph.ids import content_id
-from graph.prompting import quote
-from graph.questions import SPLITS, Question
+from graph.documents.questions import SPLITS, Question
+from graph.prompt.context import build_context, token_budget
 from graph.retrieve import RetrieveSettings, retrieve_many
-from graph.retrieve.diversity import diverse_rows, telling_words
-from graph.types import Excerpt
+from graph.retrieve.parts.diversity import diverse_rows, telling_words
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.types import Excerpt
+from graph.text.prompting import quote
 
 if TYPE_CHECKING:
-    from graph.index import Index
+    from graph.index.index import Index
 
 NO_ANSWER = "the question has no gold answer"
 TWIN = "the question is a near duplicate of another one with the same answer"
 TWIN_THRESHOLD = 0.1
-"""τ of graph/retrieve/diversity.py for questions: one word of ten may differ, no number, name or negation."""
+"""τ of graph/retrieve/parts/diversity.py for questions: one word of ten may differ, no number, name or negation."""
 QUESTIONS_AT_ONCE = 32
 SOURCES_NAMED = 5
 

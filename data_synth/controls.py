@@ -17,11 +17,11 @@ from itertools import zip_longest
 from data_synth.reasons import normalise_answer, plain, tfidf_cosines
 from data_synth.support import sentences_of
 from data_synth.types import Draft
-from graph.answer import format_answer
-from graph.citations import check_citations
 from graph.extract.support import words_of
 from graph.extract.units import split_units
-from graph.ids import content_id
+from graph.prompt.answer import format_answer
+from graph.prompt.citations import check_citations
+from graph.shared.ids import content_id
 
 UNSUPPORTED, WRONG = "unsupported reasoning", "wrong answer"
 LONGER_SHARE = 0.9

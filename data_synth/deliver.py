@@ -11,8 +11,8 @@ from data_synth.forms import Form, R
 from data_synth.show import rows_to_json, show_rows, show_summary
 from data_synth.types import Dropped
 from data_synth.write import LEDGER, check_folder, write_dataset
-from graph.console import print_json, say
-from graph.errors import UserError
+from graph.shared.console import print_json, say
+from graph.shared.errors import UserError
 
 
 def ledger_of(out: Path | None, preview: int | None) -> Path | None:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from data_synth.types import ResponseRow, Sampling
-from graph.answer import answer_messages
-from graph.errors import UserError
-from graph.ids import content_id
-from graph.jsonl import read_jsonl
-from graph.questions import split_by_hash
-from graph.types import Excerpt
+from graph.documents.questions import split_by_hash
+from graph.prompt.answer import answer_messages
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.jsonl import read_jsonl
+from graph.shared.types import Excerpt
 
 T = TypeVar("T")
 MISSHAPEN = (KeyError, TypeError, IndexError, AttributeError)

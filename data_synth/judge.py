@@ -8,10 +8,10 @@ from typing import Literal
 
 from data_synth.responses import Judge
 from data_synth.types import Draft
-from graph.answer import answer_messages
-from graph.prompting import fill, quote
-from graph.structured import BadReply, ReplyModel, parse_reply, strict_schema
-from graph.types import Completion, CompletionRequest, LanguageModel, Message
+from graph.prompt.answer import answer_messages
+from graph.shared.types import Completion, CompletionRequest, LanguageModel, Message
+from graph.text.prompting import fill, quote
+from graph.text.structured import BadReply, ReplyModel, parse_reply, strict_schema
 
 MAX_MARK_TOKENS = 32
 HIGHEST = 5

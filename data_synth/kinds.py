@@ -9,7 +9,7 @@ from data_synth.questions.types import FORM as QUESTIONS
 from data_synth.relevance.types import FORM as RELEVANCE
 from data_synth.response_form import RESPONSES
 from data_synth.route.types import FORM as ROUTE
-from graph.errors import UserError
+from graph.shared.errors import UserError
 
 FORMS: dict[str, Form[Any]] = {form.name: form for form in (PREFERENCES, RESPONSES, QUESTIONS, RELEVANCE, ROUTE)}
 TELLING: dict[str, Form[Any]] = {

@@ -11,10 +11,10 @@ from data_synth.forms import Form
 from data_synth.reasons import normalise_answer
 from data_synth.separation import measure_separation
 from data_synth.types import PreferenceRow, plain_preference_to_json, preference_from_json, preference_to_json
-from graph.answer import parse_answer
-from graph.citations import check_citations
-from graph.prompting import quote
-from graph.questions import SPLITS
+from graph.documents.questions import SPLITS
+from graph.prompt.answer import parse_answer
+from graph.prompt.citations import check_citations
+from graph.text.prompting import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa

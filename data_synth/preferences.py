@@ -19,14 +19,14 @@ from data_synth.controls import Control, Pool, make_control
 from data_synth.reasons import compose_reason, model_reasons
 from data_synth.support import MeasureSupport, Support, SupportMeter
 from data_synth.types import Draft, Dropped, PreferenceRow
-from graph.answer import answer_messages, format_answer, parse_answer
-from graph.ids import content_id
-from graph.questions import Question
+from graph.documents.questions import Question
+from graph.prompt.answer import answer_messages, format_answer, parse_answer
 from graph.retrieve import RetrieveSettings
-from graph.types import LanguageModel
+from graph.shared.ids import content_id
+from graph.shared.types import LanguageModel
 
 if TYPE_CHECKING:
-    from graph.index import Index
+    from graph.index.index import Index
 
 BY_RULES = "rules"
 UNPARSEABLE = "the chosen answer does not parse to the gold one"

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from data_synth.types import Draft, Dropped
-from graph.answer import answer_messages, parse_answer
-from graph.citations import check_citations
 from graph.extract.units import Unit, split_units
-from graph.form import REASON
-from graph.prompting import fill, quote
-from graph.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message, Passage
+from graph.prompt.answer import answer_messages, parse_answer
+from graph.prompt.citations import check_citations
+from graph.prompt.form import REASON
+from graph.shared.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message, Passage
+from graph.text.prompting import fill, quote
 
 UNSUPPORTED = "no sentence supports the answer"
 CUT = "reasoning cut at the token limit"

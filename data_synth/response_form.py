@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from data_synth.forms import Form
 from data_synth.types import ResponseRow, response_from_json, response_to_json
-from graph.questions import SPLITS
+from graph.documents.questions import SPLITS
 
 if TYPE_CHECKING:
     import pyarrow as pa

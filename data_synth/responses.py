@@ -15,15 +15,15 @@ from data_synth.contexts import FindContexts, context_finder, draft_groups
 from data_synth.rewards import answer_reward, citation_reward, format_reward, length_reward, variety_reward
 from data_synth.support import MIN_NEARNESS, MeasureSupport, Support, SupportMeter
 from data_synth.types import Draft, Dropped, ResponseRow, Sampling
-from graph.answer import answer_messages, parse_answer
-from graph.ids import content_id
-from graph.prompting import quote
-from graph.questions import Question
+from graph.documents.questions import Question
+from graph.prompt.answer import answer_messages, parse_answer
 from graph.retrieve import RetrieveSettings
-from graph.types import CompletionRequest, LanguageModel
+from graph.shared.ids import content_id
+from graph.shared.types import CompletionRequest, LanguageModel
+from graph.text.prompting import quote
 
 if TYPE_CHECKING:
-    from graph.index import Index
+    from graph.index.index import Index
 
 TOO_FEW = "fewer than two distinct whole responses"
 PROMPTS_AT_ONCE = 16

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from data_synth.reasons import normalise_answer
-from graph.answer import parse_answer
-from graph.citations import check_citations
+from graph.prompt.answer import parse_answer
+from graph.prompt.citations import check_citations
 
 LENGTH_WORDS = 120
 """A response of up to so many words loses nothing by its length; one of twice as many loses all."""

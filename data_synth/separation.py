@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from data_synth.types import PreferenceRow
-from graph.types import Floats
+from graph.shared.types import Floats
 
 FOLDS = 5
 MIN_ROWS = 20

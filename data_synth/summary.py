@@ -10,8 +10,8 @@ from statistics import mean, median
 from typing import Generic
 
 from data_synth.forms import Form, R
-from graph.ids import content_id
-from graph.questions import SPLITS
+from graph.documents.questions import SPLITS
+from graph.shared.ids import content_id
 
 LOST_SHARE = 0.5
 SAMPLED_ROWS = 2000

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data_synth.types import Draft
-from graph.citations import check_citations
 from graph.extract.names import find_names
 from graph.extract.support import words_of
 from graph.extract.units import split_units
-from graph.retrieve.gather import expand_rows
-from graph.types import Excerpt, Floats
+from graph.prompt.citations import check_citations
+from graph.retrieve.parts.gather import expand_rows
+from graph.shared.types import Excerpt, Floats
 
 if TYPE_CHECKING:
-    from graph.index import Index
+    from graph.index.index import Index
 
 MIN_NEARNESS, MIN_NAMED = 0.45, 0.3
 """PubMedQA's conclusions against their own abstracts: 5 % are below .48 and .24; against others' abstracts 1 % are above .38."""

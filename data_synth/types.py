@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from graph.questions import Question
-from graph.types import Excerpt, Message
+from graph.documents.questions import Question
+from graph.shared.types import Excerpt, Message
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from data_synth.forms import Form
 from data_synth.kinds import form_of
-from graph.errors import UserError
+from graph.shared.errors import UserError
 
 MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 

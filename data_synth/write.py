@@ -19,8 +19,8 @@ from data_synth.card import MAKER, dataset_card
 from data_synth.forms import Form, R
 from data_synth.summary import Summary, Tally
 from data_synth.types import Dropped
-from graph.errors import UserError
-from graph.questions import SPLITS
+from graph.documents.questions import SPLITS
+from graph.shared.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.console import print_json, say
-from graph.errors import UserError
+from graph.shared.console import print_json, say
+from graph.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from graph.types import OpenModel
+    from graph.shared.types import OpenModel
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the choice of questions and of the bootstrap.")]

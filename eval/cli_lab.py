@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.console import print_json
+from graph.shared.console import print_json
 
 if TYPE_CHECKING:
-    from graph.types import OpenModel
+    from graph.shared.types import OpenModel
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.console import print_json
+from graph.shared.console import print_json
 
 if TYPE_CHECKING:
-    from graph.types import OpenModel
+    from graph.shared.types import OpenModel
 
 
 def register(commands: typer.Typer, open_model: OpenModel) -> None:
@@ -59,10 +59,10 @@ def register(commands: typer.Typer, open_model: OpenModel) -> None:
             write_retrieval,
         )
         from eval.tables import as_text
-        from graph.config import parse_settings
-        from graph.index import open_index
-        from graph.questions import read_questions
+        from graph.documents.questions import read_questions
+        from graph.index.index import open_index
         from graph.retrieve import RetrieveSettings, retrieve
+        from graph.shared.config import parse_settings
 
         common = {"top_k": top_k, "unit": unit, "where": where or (), "selector": selector, "router": router}
         common |= {"reranker": reranker}

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.console import print_json
-from graph.errors import UserError
+from graph.shared.console import print_json
+from graph.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from graph.types import OpenModel
+    from graph.shared.types import OpenModel
 
 
 def register(commands: typer.Typer, open_model: OpenModel) -> None:
@@ -46,9 +46,9 @@ def register(commands: typer.Typer, open_model: OpenModel) -> None:
         from eval.selector.questions import read_with_sentences
         from eval.selector.report import selector_json, selector_table, write_selectors
         from eval.tables import as_text
-        from graph.config import parse_settings
-        from graph.index import open_index
+        from graph.index.index import open_index
         from graph.retrieve import RetrieveSettings, retrieve
+        from graph.shared.config import parse_settings
 
         settings = {
             name: parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k, "selector": name}, "eval selector")

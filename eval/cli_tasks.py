@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.console import print_json, say
-from graph.errors import UserError
+from graph.shared.console import print_json, say
+from graph.shared.errors import UserError
 
 if TYPE_CHECKING:
     from eval.tasks.types import Loaded
-    from graph.types import OpenModel
+    from graph.shared.types import OpenModel
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 SourceOption = Annotated[
@@ -107,7 +107,7 @@ def _add_abstract(commands: typer.Typer, open_model: OpenModel) -> None:
         """Abstract questions over a whole collection, by LightRAG's recipe. Exit status 1 when the model gave fewer than asked for."""
         from eval.tasks.abstract import generate_questions
         from eval.tasks.files import describe_collection, write_questions
-        from graph.index import open_index
+        from graph.index.index import open_index
 
         found, lacking = generate_questions(
             describe_collection(open_index(index)), open_model(model), users, user_tasks, questions

@@ -15,10 +15,10 @@ from eval.metrics import exact_match, read_choice, token_f1
 from eval.rows import HeldOutRow, unique_prompts
 from eval.score import score_pairs
 from eval.types import Comparison, PairScore, Policy, PolicyResult, ScoredAnswer
-from graph.answer import parse_answer
-from graph.citations import check_citations
-from graph.console import track
-from graph.types import Completion, CompletionRequest, LanguageModel, OpenModel
+from graph.prompt.answer import parse_answer
+from graph.prompt.citations import check_citations
+from graph.shared.console import track
+from graph.shared.types import Completion, CompletionRequest, LanguageModel, OpenModel
 
 PROMPTS_PER_CALL = 16
 LoadPolicy = Callable[[str], tuple[Any, Any]]

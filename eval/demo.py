@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graph.errors import UserError
-from graph.questions import Question, read_questions
+from graph.documents.questions import Question, read_questions
+from graph.shared.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKER = ".modegraph-demo"

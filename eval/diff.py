@@ -10,8 +10,8 @@ from typing import Any
 
 from eval.same import check_same_questions
 from eval.statistics import Verdict, compare_paired, in_words
-from graph.errors import UserError
-from graph.jsonl import read_jsonl
+from graph.shared.errors import UserError
+from graph.shared.jsonl import read_jsonl
 
 VALUES = "values.jsonl"
 FIELDS = ("task", "system", "metric", "id", "question")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eval.types import Policy
-from graph.errors import UserError
+from graph.shared.errors import UserError
 from train.types import RECORD, read_run
 
 TUNED = ("sft", "ms", "dpo")

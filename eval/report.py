@@ -16,7 +16,7 @@ from eval.page import Picture, to_html
 from eval.samples import Sample, samples_of
 from eval.tables import Table, tables_of
 from eval.types import Comparison
-from graph.jsonl import write_json, write_jsonl, write_text
+from graph.shared.jsonl import write_json, write_jsonl, write_text
 
 FIGURE = "logps.png"
 CAPTION = (

@@ -17,11 +17,11 @@ from eval.replays import replayed_calls, untimed_calls
 from eval.statistics import Interval
 from eval.tables import Table, figure, interval_text
 from eval.types import Measure
-from graph.console import say, track
-from graph.errors import UserError
-from graph.jsonl import write_json, write_jsonl
-from graph.questions import SPLITS, Question
-from graph.types import Evidence
+from graph.documents.questions import SPLITS, Question
+from graph.shared.console import say, track
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_json, write_jsonl
+from graph.shared.types import Evidence
 
 Retrieve = Callable[[str], Evidence]
 OfRanking = Callable[[Sequence[str], Sequence[str]], float]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graph.errors import UserError
-from graph.types import Message
+from graph.shared.errors import UserError
+from graph.shared.types import Message
 from train.data import read_preferences
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 
 EXPECTED, REMEDY = "the same questions in both", "compare runs over the same questions"
 

@@ -10,11 +10,11 @@ from typing import Any
 from eval.metrics.registry import Metric, Output, check_answer, score_output
 from eval.statistics import Interval, bootstrap_mean
 from eval.tables import Table, figure
-from graph.answer import parse_answer
-from graph.citations import check_citations
-from graph.errors import UserError
-from graph.jsonl import read_jsonl
-from graph.questions import Question
+from graph.documents.questions import Question
+from graph.prompt.answer import parse_answer
+from graph.prompt.citations import check_citations
+from graph.shared.errors import UserError
+from graph.shared.jsonl import read_jsonl
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.cli_export import export_command
-from graph.console import print_json, say
-from graph.errors import UserError
-from graph.types import OpenModel
+from graph.export.cli import export_command
+from graph.shared.console import print_json, say
+from graph.shared.errors import UserError
+from graph.shared.types import OpenModel
 
 if TYPE_CHECKING:
-    from graph.settings import IndexSettings
+    from graph.store.settings import IndexSettings
 
 IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="folder of an index")]
 AsJson = Annotated[bool, typer.Option("--json", help="print the result as one JSON object")]
@@ -78,11 +78,11 @@ def _add_index(app: typer.Typer, open_model: OpenModel) -> None:
         Propositions are read by rules; by a language model with --extractor-model; from a file with --import. An index
         remembers which. Exit status 1 when more passages could not be read than max_failed_share allows.
         """
-        from graph.build import build_index
-        from graph.encoder import open_encoder, prepare_for_questions
-        from graph.own_settings import settings_for
-        from graph.parse.types import Limits
-        from graph.read import read_documents
+        from graph.build.build import build_index
+        from graph.documents.parse.types import Limits
+        from graph.documents.read import read_documents
+        from graph.encode.encoder import open_encoder, prepare_for_questions
+        from graph.store.own_settings import settings_for
 
         limits = Limits(file_seconds, file_memory_mb)
         chosen = settings_for(out, config, settings or [], _model_flags(extractor_model, import_file, summary_model))
@@ -123,11 +123,11 @@ def plan_command(
 
     Tokens are estimated with the encoder's tokenizer.
     """
-    from graph.encoder import open_encoder
-    from graph.own_settings import settings_for
-    from graph.parse.types import Limits
-    from graph.plan import Prices, plan_build
-    from graph.read import read_documents
+    from graph.build.estimate import Prices, plan_build
+    from graph.documents.parse.types import Limits
+    from graph.documents.read import read_documents
+    from graph.encode.encoder import open_encoder
+    from graph.store.own_settings import settings_for
 
     chosen = settings_for(out, config, settings or [], _model_flags(extractor_model, import_file, summary_model))
     prices = Prices(price_in, price_out) if price_in or price_out else None
@@ -148,7 +148,7 @@ def plan_command(
 
 def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
     """What an index holds, its size, and whether the last run finished."""
-    from graph.lifecycle import index_status
+    from graph.build.lifecycle import index_status
 
     status = index_status(index)
     if as_json:
@@ -173,8 +173,8 @@ def _add_resume_and_retry(app: typer.Typer, open_model: OpenModel) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Finish what an interrupted run left; nothing that was done is done again."""
-        from graph.encoder import open_encoder
-        from graph.lifecycle import resume_build
+        from graph.build.lifecycle import resume_build
+        from graph.encode.encoder import open_encoder
 
         settings = _own_settings(index, extractor_model, summary_model)
         documents = len(resume_build(index, open_encoder, open_model, settings).document_sources)
@@ -194,8 +194,8 @@ def _add_resume_and_retry(app: typer.Typer, open_model: OpenModel) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Ask the language model again for the passages that it could not read, and for no others."""
-        from graph.encoder import open_encoder
-        from graph.lifecycle import index_status, retry_failed
+        from graph.build.lifecycle import index_status, retry_failed
+        from graph.encode.encoder import open_encoder
 
         if not failed:
             raise UserError("retry: nothing chosen", "--failed", f"modegraph retry {index} --failed")
@@ -218,8 +218,8 @@ def _add_delete_and_repair(app: typer.Typer, open_model: OpenModel) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Remove documents and everything that was read from them alone."""
-        from graph.encoder import open_encoder
-        from graph.lifecycle import delete_documents
+        from graph.build.lifecycle import delete_documents
+        from graph.encode.encoder import open_encoder
 
         left = len(delete_documents(index, source, open_encoder, open_model).document_sources)
         if as_json:
@@ -230,8 +230,8 @@ def _add_delete_and_repair(app: typer.Typer, open_model: OpenModel) -> None:
     @app.command()
     def repair(index: IndexFolder, as_json: AsJson = False) -> None:
         """Rebuild damaged arrays from index.sqlite, keeping vectors that are sound."""
-        from graph.encoder import open_encoder
-        from graph.lifecycle import repair_index
+        from graph.build.lifecycle import repair_index
+        from graph.encode.encoder import open_encoder
 
         damage = repair_index(index, open_encoder, open_model)
         mended = "repaired " + ", ".join(found.file for found in damage) if damage else "nothing to repair"
@@ -243,7 +243,7 @@ def _add_delete_and_repair(app: typer.Typer, open_model: OpenModel) -> None:
 
 def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
     """Compare every byte with what was written; exit status 1 when something is damaged."""
-    from graph.lifecycle import verify_index
+    from graph.build.lifecycle import verify_index
 
     damage = verify_index(index)
     if as_json:
@@ -258,7 +258,7 @@ def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
 
 def compact_command(index: IndexFolder, as_json: AsJson = False) -> None:
     """Give back the space of deleted rows and of the previous generation."""
-    from graph.lifecycle import compact_index
+    from graph.build.lifecycle import compact_index
 
     freed = compact_index(index)
     if as_json:
@@ -283,8 +283,8 @@ def _own_settings(
     index: Path, moved_model: str | None, summary_model: str | None, overrides: list[str] | None = None
 ) -> "IndexSettings":
     """The index's own settings, with the models' new addresses and `overrides` laid over them."""
-    from graph.own_settings import settings_for
-    from graph.store import read_settings
+    from graph.store.own_settings import settings_for
+    from graph.store.store import read_settings
 
     read_settings(index)
     return settings_for(index, None, overrides or [], _model_flags(moved_model, None, summary_model))
@@ -297,7 +297,7 @@ def _show_readers(read_by: dict[str, int], quarantined: int, dropped: int) -> No
 
 def _exit_if_lost(index: Path) -> None:
     """Exit status 1, saying why, when more passages are in quarantine than the settings allow."""
-    from graph.lifecycle import lost_passages
+    from graph.build.lifecycle import lost_passages
 
     if lost := lost_passages(index):
         say(lost)

@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graph.answer import NOT_FOUND, parse_answer
-from graph.citations import check_citations
-from graph.context import rank_excerpts, token_budget
-from graph.errors import UserError
+from graph.prompt.answer import NOT_FOUND, parse_answer
+from graph.prompt.citations import check_citations
+from graph.prompt.context import rank_excerpts, token_budget
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.caller import spent_on
-from graph.types import Completion, CompletionRequest, Evidence, Excerpt, FinishReason, LanguageModel, Trace
+from graph.retrieve.parts.caller import spent_on
+from graph.shared.errors import UserError
+from graph.shared.types import Completion, CompletionRequest, Evidence, Excerpt, FinishReason, LanguageModel, Trace
 from serve.talk.prompt import Prompt, fitted, prompt_of
 from serve.too_long import is_too_long
 from serve.types import Cost
 
 if TYPE_CHECKING:
-    from graph.index import Index
+    from graph.index.index import Index
 
 
 @dataclass(frozen=True)

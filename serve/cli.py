@@ -2,7 +2,7 @@
 
 import typer
 
-from graph.types import OpenModel
+from graph.shared.types import OpenModel
 from serve.cli_ask import register_ask
 from serve.cli_mcp import register_mcp
 from serve.cli_serve import serve_command

@@ -5,9 +5,9 @@ from typing import Annotated, get_args
 
 import typer
 
-from graph.console import print_json, say
-from graph.errors import UserError
-from graph.types import DEFAULT_MODE, Mode, OpenModel
+from graph.shared.console import print_json, say
+from graph.shared.errors import UserError
+from graph.shared.types import DEFAULT_MODE, Mode, OpenModel
 
 Where = Annotated[
     list[str] | None,
@@ -60,10 +60,10 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         """Answer a question from an index, with citations; without a model, show what was found."""
         from dataclasses import asdict
 
-        from graph.config import parse_settings
-        from graph.index import open_index
-        from graph.jsonl import write_json
+        from graph.index.index import open_index
         from graph.retrieve import RetrieveSettings, retrieve
+        from graph.shared.config import parse_settings
+        from graph.shared.jsonl import write_json
         from serve.answering import answer_from
         from serve.show import show_answer, show_evidence, show_paths
 

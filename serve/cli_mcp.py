@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from graph.console import say
-from graph.types import OpenModel
+from graph.shared.console import say
+from graph.shared.types import OpenModel
 
 
 def register_mcp(app: typer.Typer, open_model: OpenModel) -> None:
@@ -25,8 +25,8 @@ def register_mcp(app: typer.Typer, open_model: OpenModel) -> None:
         import sys
         from contextlib import redirect_stdout
 
-        from graph.encoder import prepare_for_questions
-        from graph.index import open_index
+        from graph.encode.encoder import prepare_for_questions
+        from graph.index.index import open_index
         from serve.mcp import build_mcp
 
         with redirect_stdout(sys.stderr):  # Until the protocol begins, which owns standard output.

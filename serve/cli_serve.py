@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from graph.console import say
-from graph.types import DEFAULT_MODE
+from graph.shared.console import say
+from graph.shared.types import DEFAULT_MODE
 
 KEY_VARIABLE = "MODEGRAPH_API_KEY"
 IN_PROCESS = "hf:"
@@ -72,10 +72,10 @@ def serve_command(
     """Serve answers from an index over HTTP, as an OpenAI-compatible server with citations (docs/serving.md)."""
     if model is None or not model.startswith(IN_PROCESS):
         load_for_one_core()
-    from graph.arrays import read_manifest
-    from graph.config import parse_settings, read_yaml, set_value
-    from graph.encoder import prepare_for_questions
-    from graph.index import open_index
+    from graph.encode.encoder import prepare_for_questions
+    from graph.index.index import open_index
+    from graph.shared.config import parse_settings, read_yaml, set_value
+    from graph.store.arrays import read_manifest
     from serve.http.app import build_app, make_services
     from serve.http.engines import VllmOptions, open_backend
     from serve.http.run import log_to_stderr, server_of

@@ -25,10 +25,10 @@ from threading import Lock
 
 import stamina
 
-from graph.errors import UserError
-from graph.ids import content_id
-from graph.seal import SET_ASIDE, set_aside
-from graph.types import Completion, CompletionRequest, Message, Replay
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.types import Completion, CompletionRequest, Message, Replay
+from graph.store.seal import SET_ASIDE, set_aside
 from serve.salvage import PAGE_BYTES, Row, salvage_rows
 from serve.types import Engine
 

@@ -17,15 +17,15 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from graph.arrays import read_manifest
-from graph.config import parse_settings
-from graph.console import say
-from graph.encoder import open_encoder
-from graph.errors import UserError
-from graph.index import Index, open_index
+from graph.encode.encoder import open_encoder
+from graph.index.index import Index, open_index
 from graph.retrieve import RetrieveSettings
 from graph.retrieve import retrieve as find
-from graph.types import DEFAULT_MODE, Evidence, LanguageModel, Mode, OpenEncoder
+from graph.shared.config import parse_settings
+from graph.shared.console import say
+from graph.shared.errors import UserError
+from graph.shared.types import DEFAULT_MODE, Evidence, LanguageModel, Mode, OpenEncoder
+from graph.store.arrays import read_manifest
 from serve.answering import Answer, answer_from
 from serve.http.citations import citation
 from serve.http.live_index import warm_up

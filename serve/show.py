@@ -4,7 +4,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator
 
-from graph.types import Evidence, Excerpt, Passage, Scored, Summary
+from graph.shared.types import Evidence, Excerpt, Passage, Scored, Summary
 from serve.answering import Answer
 from serve.types import Cost
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-import graph.index
-from graph.build import build_index
-from graph.settings import IndexSettings
+import graph.index.index
+from graph.build.build import build_index
+from graph.store.settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 
@@ -28,5 +28,5 @@ def hashed_isles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def open_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every index opens with the stand-in encoder."""
-    opened = partial(graph.index.open_index, open_by_spec=lambda spec: HashEncoder())
-    monkeypatch.setattr(graph.index, "open_index", opened)
+    opened = partial(graph.index.index.open_index, open_by_spec=lambda spec: HashEncoder())
+    monkeypatch.setattr(graph.index.index, "open_index", opened)

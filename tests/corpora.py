@@ -1,6 +1,6 @@
 """A small coherent corpus that several tests share."""
 
-from graph.types import Document
+from graph.shared.types import Document
 
 ISLES = [
     Document(

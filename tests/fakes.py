@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from graph.encoder import unit_rows
+from graph.encode.encoder import unit_rows
 from graph.extract.names import find_names
 from graph.extract.units import split_units
-from graph.ids import content_id
-from graph.types import Completion, CompletionRequest, Floats, Message
+from graph.shared.ids import content_id
+from graph.shared.types import Completion, CompletionRequest, Floats, Message
 
 
 class HashEncoder:

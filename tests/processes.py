@@ -9,7 +9,7 @@ def processes_below(parent: int) -> set[int]:
     found = subprocess.run(
         ["ps", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True, check=False
     )
-    return {int(line.split()[0]) for line in found.stdout.splitlines() if "graph.parse.child" in line}
+    return {int(line.split()[0]) for line in found.stdout.splitlines() if "graph.documents.parse.child" in line}
 
 
 def runs(process: int) -> bool:

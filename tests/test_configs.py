@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eval.matrix.settings import MatrixSettings
-from graph.config import Settings, load_settings
+from graph.shared.config import Settings, load_settings
 from serve.http.settings import ServerSettings
 from train.selector.settings import SelectorSettings
 from train.settings import DpoSettings, MsSettings, PreferenceSettings, RewardSettings, SftSettings, TinySettings

@@ -1,7 +1,10 @@
 """Which folder may import which, and what may be imported when the command line starts: the layout as a test."""
 
 import ast
+import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,9 +18,15 @@ MAY_IMPORT = {
     "serve": {"serve", "graph"},
     "eval": {"eval", "graph", "serve", "train", "data_synth.relevance", "data_synth.rewards", "data_synth.types"},
 }
-LIGHT = {"typer", "graph.console", "graph.errors", "graph.types"}
+LIGHT = {"typer", "graph.shared.console", "graph.shared.errors", "graph.shared.types"}
+MOST_FILES = 16
+"""In one folder, not counting those below it: what a reader can take in at a glance."""
 FILES = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
 CLIS = [file for file in FILES if file.name.startswith("cli")]
+
+
+def is_cli(module: str) -> bool:
+    return module.rpartition(".")[2].startswith("cli")
 
 
 def imports_of(file: Path, only_top_level: bool = False) -> set[str]:
@@ -40,7 +49,7 @@ def test_a_folder_imports_only_the_layers_below_it(file: Path) -> None:
     allowed = MAY_IMPORT[folder]
     above = {name for name in ours if not any(name == layer or name.startswith(layer + ".") for layer in allowed)}
     assert not above, f"{folder} may import {sorted(allowed)}"
-    assert not any(name.endswith(".cli") for name in ours), "a command line is for people; call the function behind it"
+    assert file in CLIS or not any(map(is_cli, ours)), "a command line is for people; call the function behind it"
 
 
 @pytest.mark.parametrize("file", CLIS, ids=lambda file: file.relative_to(ROOT).as_posix())
@@ -49,9 +58,82 @@ def test_a_command_line_imports_nothing_heavy_at_the_top(file: Path) -> None:
     heavy = {
         name
         for name in imports_of(file, only_top_level=True)
-        if name.split(".")[0] not in standard and name not in LIGHT and ".cli_" not in name
+        if name.split(".")[0] not in standard and name not in LIGHT and not is_cli(name)
     }
     assert not heavy, "import it inside the command"
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of ours by its dotted name."""
+    named = {file: ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for file in FILES}
+    return {name: file for file, name in named.items()}
+
+
+def room_of(module: str, known: dict[str, Path]) -> str:
+    """The folder that a module lies in; one that lies beside the top folders' rooms is a room by itself."""
+    folder = module if known[module].name == "__init__.py" else module.rpartition(".")[0]
+    return module if folder in FOLDERS else folder
+
+
+def imported_rooms(known: dict[str, Path], reads: Callable[[Path], set[str]]) -> dict[str, set[str]]:
+    """Room to the rooms that its files import. Command lines import whatever they like, and nothing imports them."""
+    rooms: dict[str, set[str]] = {room_of(module, known): set() for module in known}
+    for module, file in known.items():
+        if not file.name.startswith("cli"):
+            wanted = {room_of(name, known) for name in reads(file) if name in known}
+            rooms[room_of(module, known)] |= wanted - {room_of(module, known)}
+    return rooms
+
+
+@cache
+def names_imported(file: Path) -> set[str]:
+    """Modules that a file imports, wherever in it: `from a.b import c` may be the module a.b or a.b.c."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            members = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= members | ({node.module} if any(each not in modules() for each in members) else set())
+    return names
+
+
+def first_circle(edges: dict[str, set[str]]) -> list[str]:
+    """A way from a node back to itself, [] when there is none."""
+    left = dict(edges)
+    while leaves := [node for node, wanted in left.items() if not wanted & left.keys()]:
+        for node in leaves:
+            del left[node]
+    way = sorted(left)[:1]
+    while way and way[-1] not in way[:-1]:
+        way.append(min(left[way[-1]] & left.keys()))
+    return way
+
+
+def test_no_room_imports_one_that_imports_it() -> None:
+    assert first_circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c", "b"]
+    assert first_circle(imported_rooms(modules(), names_imported)) == []
+
+
+def test_no_file_imports_one_that_imports_it() -> None:
+    known = modules()
+    assert first_circle({module: names_imported(file) & known.keys() for module, file in known.items()}) == []
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({file.parent for file in FILES}), ids=lambda each: str(each.relative_to(ROOT))
+)
+def test_a_folder_can_be_taken_in_at_a_glance(folder: Path) -> None:
+    files = [file.name for file in folder.glob("*.py") if file.name != "__init__.py"]
+    assert len(files) <= MOST_FILES, f"{len(files)} files: make rooms of them"
+
+
+def test_a_reader_of_an_index_loads_neither_its_store_nor_what_reads_documents() -> None:
+    script = "import sys, graph.index.index; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    unwanted = ("sqlite3", "graph.extract", "graph.build", "graph.store.store", "graph.prompt", "graph.documents")
+    assert [name for name in loaded.split() if name.startswith(unwanted)] == []
 
 
 def test_every_folder_is_described_and_typed() -> None:

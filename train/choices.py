@@ -15,10 +15,10 @@ from statistics import fmean, pstdev
 from transformers import PreTrainedTokenizerBase
 
 from data_synth.types import PreferenceRow, ResponseRow
-from graph.console import say
-from graph.errors import UserError
-from graph.ids import content_id
-from graph.types import Message
+from graph.shared.console import say
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.types import Message
 from train.logps import tokenize_row
 from train.packing import Group
 

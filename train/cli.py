@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.console import say
+from graph.shared.console import say
 from train.cli_export import register as register_export
 from train.cli_options import AsJson, Config, Overrides, SomeConfig, print_record, settings_of
 from train.cli_router import register as register_router
@@ -14,7 +14,7 @@ from train.cli_score import register as register_score
 from train.cli_selector import register as register_selector
 
 if TYPE_CHECKING:
-    from graph.types import OpenModel
+    from graph.shared.types import OpenModel
     from train.types import RunRecord
 
 

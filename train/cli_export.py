@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from graph.console import print_json
-from graph.errors import UserError
+from graph.shared.console import print_json
+from graph.shared.errors import UserError
 
 
 def register(commands: typer.Typer) -> None:

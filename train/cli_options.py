@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graph.console import print_json
+from graph.shared.console import print_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from graph.config import S
+    from graph.shared.config import S
 
 Config = Annotated[Path, typer.Option("--config", help="YAML file of settings (see configs/train and configs/demo).")]
 SomeConfig = Annotated[
@@ -27,7 +27,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the run's record as 
 
 def settings_of(kind: type[S], config: Path | None, overrides: list[str] | None, **given: Any) -> S:
     """The settings in `config`, under those of `--set`, under the command's own options that were given (paths as text)."""
-    from graph.config import load_settings
+    from graph.shared.config import load_settings
 
     named = [
         f"{key}={json.dumps(value, ensure_ascii=False, default=str)}"

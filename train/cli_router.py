@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.console import say
+from graph.shared.console import say
 from train.cli_options import AsJson, Overrides, SomeConfig, print_record, settings_of
 
 if TYPE_CHECKING:

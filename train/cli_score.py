@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from graph.console import print_json
+from graph.shared.console import print_json
 
 
 def register(commands: typer.Typer) -> None:

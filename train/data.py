@@ -18,8 +18,8 @@ from data_synth.types import (
     preference_from_json,
     response_from_json,
 )
-from graph.errors import UserError
-from graph.jsonl import read_jsonl
+from graph.shared.errors import UserError
+from graph.shared.jsonl import read_jsonl
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graph.answer import answer_messages, format_answer
-from graph.types import Message
+from graph.prompt.answer import answer_messages, format_answer
+from graph.shared.types import Message
 from train.data import holds_responses, read_preferences, read_responses
 from train.logps import TokenizedRow, tokenize_row
 from train.models import device, load_tokenizer

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from graph.console import say
-from graph.errors import UserError
+from graph.shared.console import say
+from graph.shared.errors import UserError
 from train.card import model_card
 from train.divergence import MergeLoss, merge_loss, probe_rows, token_logps
 from train.models import ADAPTER, Precision, adapter_base, check_base, is_adapter, load_model, load_tokenizer

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from graph.arrays import checksum
-from graph.errors import UserError
-from graph.ids import content_id
-from graph.jsonl import read_jsonl
-from graph.questions import SPLITS
+from graph.documents.questions import SPLITS
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.jsonl import read_jsonl
+from graph.store.arrays import checksum
 
 SUMMARY = "summary.json"
 NAMED = 5

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from graph.errors import UserError
-from graph.template import answer_ids, prompt_ids
-from graph.types import Message
+from graph.prompt.template import answer_ids, prompt_ids
+from graph.shared.errors import UserError
+from graph.shared.types import Message
 from train.heads import logps_at, unwrapped
 from train.rotation import check_rotation, rotation_border
 
@@ -47,7 +47,7 @@ def completion_logps(model: Any, input_ids_BT: Tensor, completion_mask_BT: Tenso
 
 
 def tokenize_row(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], completion: str) -> TokenizedRow:
-    """A chat prompt, the very tokens that the server reads (graph/template.py), and the completion up to its end token.
+    """A chat prompt, the very tokens that the server reads (graph/prompt/template.py), and the completion up to its end token.
 
     UserError when the template does not close an assistant's turn with the end token (a model trained on such rows never learns to
     stop), or when the completion spells it.

@@ -18,9 +18,9 @@ from peft import LoraConfig
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 
 from data_synth.types import PreferenceRow
-from graph.console import say
-from graph.errors import UserError
-from graph.weights import model_name
+from graph.encode.weights import model_name
+from graph.shared.console import say
+from graph.shared.errors import UserError
 from train.data import Splits, check_lengths, read_splits, rows_fingerprint
 from train.models import Head, device, is_adapter, load_model, load_tokenizer, quiet_transformers
 from train.rotation import check_rotation

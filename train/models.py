@@ -19,10 +19,10 @@ from transformers import (
 )
 from transformers import logging as transformers_logging
 
-from graph.errors import UserError
-from graph.hub import only_in_cache
-from graph.quiet import quiet_loading
-from graph.weights import weights_fingerprint
+from graph.encode.weights import weights_fingerprint
+from graph.shared.errors import UserError
+from graph.shared.hub import only_in_cache
+from graph.shared.quiet import quiet_loading
 from train.quantised import four_bits, train_quantised
 from train.trial import check_model
 from train.types import RECORD, read_run

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.utils.rnn import pad_sequence
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 from train.attention import SHARED_PREFIX, Place, on_device, place_group
 from train.heads import logps_at, unwrapped
 from train.logps import TokenizedRow, completion_logps, pad_rows

@@ -16,8 +16,8 @@ from peft import get_peft_model
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase, TrainingArguments, set_seed
 
-from graph.console import say
-from graph.errors import UserError
+from graph.shared.console import say
+from graph.shared.errors import UserError
 from train.attention import use_shared_prefix_attention
 from train.choices import Choice, Lengths, fitting, pair_choices, response_choices
 from train.data import both_sides, holds_responses, read_preferences, read_responses

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import BitsAndBytesConfig
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 
 
 def four_bits() -> BitsAndBytesConfig:

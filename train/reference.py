@@ -14,10 +14,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from graph.console import track
-from graph.errors import UserError
-from graph.ids import content_id
-from graph.weights import model_name
+from graph.encode.weights import model_name
+from graph.shared.console import track
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
 from train.choices import Choice
 from train.packing import Group
 

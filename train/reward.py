@@ -17,11 +17,11 @@ from transformers import set_seed
 from trl import RewardConfig, RewardTrainer
 
 from data_synth.types import ResponseRow, response_to_json
-from graph.console import track
-from graph.errors import UserError
-from graph.jsonl import write_jsonl
-from graph.questions import SPLITS
-from graph.types import Message
+from graph.documents.questions import SPLITS
+from graph.shared.console import track
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
+from graph.shared.types import Message
 from train.data import both_sides, judged_dataset, read_responses
 from train.dropout import without_dropout
 from train.logps import pad_rows, tokenize_row

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ import yaml
 from transformers import PreTrainedTokenizerBase
 from transformers.trainer import TRAINER_STATE_NAME
 
-from graph.config import Settings
-from graph.errors import UserError
-from graph.jsonl import write_jsonl
+from graph.shared.config import Settings
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
 from train.card import model_card
 from train.data import rows_fingerprint
 from train.models import base_weights, device

@@ -24,11 +24,11 @@ from transformers import (
     set_seed,
 )
 
-from graph.answer import answer_messages
-from graph.console import say, track
-from graph.errors import UserError
-from graph.form import ANSWER, REASON
-from graph.read import read_documents
+from graph.documents.read import read_documents
+from graph.prompt.answer import answer_messages
+from graph.prompt.form import ANSWER, REASON
+from graph.shared.console import say, track
+from graph.shared.errors import UserError
 from train.data import read_preferences
 from train.loop import quiet_libraries
 from train.save import Outcome, fresh_folder, run_record, save_run

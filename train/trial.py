@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 from train.heads import unwrapped
 from train.packing import TRIAL_GROUPS, Group, allowed_nats, plain_logps
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 
 Stage = Literal["tiny", "sft", "ms", "dpo", "reward"]
 RECORD = "run.json"

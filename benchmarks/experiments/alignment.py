@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from eval.alignment.measure import measure_runs
 from eval.alignment.report import align, tables_as_text, to_json, write_alignment
 from eval.alignment.sample import Drawing
-from graph.console import say
+from graph.shared.console import say
 from train.data import read_responses
 from train.models import load_policy
 from train.preference import train_dpo, train_ms

@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.experiments.selector import ranking_of
 from benchmarks.report import Check, print_report
-from graph.jsonl import read_jsonl, write_jsonl
+from graph.shared.jsonl import read_jsonl, write_jsonl
 
 CHECKED = "dev"
 LEAST_GAIN, MOST_SECONDS = 0.1, 900

@@ -27,17 +27,17 @@ from data_synth.route.types import FORM
 from data_synth.write import write_dataset
 from eval.router.measure import evaluate_router
 from eval.router.report import to_json, to_text, write_router_report
-from graph.arrays import MANIFEST
-from graph.console import say, track
+from graph.documents.questions import SPLITS
 from graph.extract.names import name_key
-from graph.index import Index, open_index
-from graph.jsonl import read_jsonl, write_jsonl
-from graph.questions import SPLITS
+from graph.index.index import Index, open_index
 from graph.retrieve import RetrieveSettings
-from graph.retrieve.query import Query
-from graph.retrieve.query_features import query_features
+from graph.retrieve.learned.query_features import query_features
+from graph.retrieve.parts.query import Query
 from graph.retrieve.strategies import DIRECT_STRATEGIES
-from graph.types import Evidence
+from graph.shared.console import say, track
+from graph.shared.jsonl import read_jsonl, write_jsonl
+from graph.shared.types import Evidence
+from graph.store.arrays import MANIFEST
 from train.labelled import SUMMARY
 from train.router.settings import RouterSettings
 from train.router.train import train_router

@@ -28,13 +28,13 @@ sys.path.insert(0, str(ROOT))
 
 from data_synth.relevance.labels import rows_of_sources
 from eval.statistics import bootstrap_difference
-from graph.console import track
-from graph.index import Index, open_index
-from graph.jsonl import read_jsonl
-from graph.retrieve.classifier import Classifier
-from graph.retrieve.cross import Cross, Trained, judge, open_trained
-from graph.retrieve.features import FEATURES, look, measure
-from graph.retrieve.query import Query
+from graph.index.index import Index, open_index
+from graph.retrieve.learned.classifier import Classifier
+from graph.retrieve.learned.cross import Cross, Trained, judge, open_trained
+from graph.retrieve.learned.features import FEATURES, look, measure
+from graph.retrieve.parts.query import Query
+from graph.shared.console import track
+from graph.shared.jsonl import read_jsonl
 
 COSINE = "cosine"
 

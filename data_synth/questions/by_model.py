@@ -12,12 +12,12 @@ from typing import Annotated
 from data_synth.questions.kept import Kept, id_of
 from data_synth.questions.types import QuestionRow, Step, named_in
 from data_synth.types import Dropped
+from graph.documents.questions import split_by_hash
 from graph.extract.support import best_span, share_supported
-from graph.prompting import quote, quote_passage, read_prompt
-from graph.questions import split_by_hash
-from graph.retrieve.caller import Caller
-from graph.structured import ReplyModel, Sentence, at_most, plain
-from graph.types import LanguageModel, Passage
+from graph.retrieve.parts.caller import Caller
+from graph.shared.types import LanguageModel, Passage
+from graph.text.prompting import quote, quote_passage, read_prompt
+from graph.text.structured import ReplyModel, Sentence, at_most, plain
 
 UNUSABLE = "the writer's reply was unusable twice, or refused"
 UNJUDGED = "the critic's reply was unusable twice, or refused"

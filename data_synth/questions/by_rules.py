@@ -10,8 +10,8 @@ from data_synth.questions.kept import Kept, id_of
 from data_synth.questions.reading import Readings, read_index
 from data_synth.questions.templates import Candidate, Template, bridge_questions
 from data_synth.questions.types import BY_TEMPLATES, QuestionRow, named_in
-from graph.index import Index
-from graph.questions import split_by_hash
+from graph.documents.questions import split_by_hash
+from graph.index.index import Index
 
 TEMPLATES: dict[str, Template] = {
     "bridge": bridge_questions,

@@ -6,8 +6,8 @@ from random import Random
 import numpy as np
 
 from data_synth.questions.mentions import Mentions, columns_of
-from graph.index import Index
-from graph.types import Passage
+from graph.index.index import Index
+from graph.shared.types import Passage
 
 MIN_ARTICLES, MAX_ARTICLES = 3, 5
 MAX_SHARING = 20

@@ -4,7 +4,7 @@ from collections import Counter
 
 from data_synth.questions.types import QuestionRow
 from graph.extract.support import words_of
-from graph.ids import content_id
+from graph.shared.ids import content_id
 
 MAX_USES_OF_DOCUMENT = 3
 NEAR_DUPLICATE = 0.8

@@ -8,12 +8,12 @@ from data_synth.questions.by_rules import template_questions
 from data_synth.questions.groups import article_groups
 from data_synth.questions.types import QuestionRow
 from data_synth.types import Dropped
-from graph.console import say
-from graph.context import build_context
-from graph.errors import UserError
-from graph.index import Index
+from graph.index.index import Index
+from graph.prompt.context import build_context
 from graph.retrieve import RetrieveSettings, retrieve_many
-from graph.types import LanguageModel
+from graph.shared.console import say
+from graph.shared.errors import UserError
+from graph.shared.types import LanguageModel
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from data_synth.questions.types import named_in
 from graph.extract.names import name_key
-from graph.index import Index
-from graph.types import Ints
+from graph.index.index import Index
+from graph.shared.types import Ints
 
 MAX_LINKING_DOCUMENTS = 10
 """A name in more documents than these ("American") ties nothing to anything."""

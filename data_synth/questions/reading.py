@@ -12,7 +12,7 @@ from data_synth.questions.mentions import Mentions, columns_of
 from data_synth.questions.phrases import Kind, Relation, kind_by_name, kind_of, plain_title, predicate_of, relate
 from data_synth.questions.values import Value, values_of
 from graph.extract.names import name_key
-from graph.index import Index
+from graph.index.index import Index
 
 
 @dataclass(frozen=True)

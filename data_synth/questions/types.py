@@ -61,7 +61,7 @@ class QuestionRow:
 
 
 def question_to_json(row: QuestionRow) -> dict[str, Any]:
-    """A row as `graph.questions.read_questions` takes it, with what made it beside."""
+    """A row as `graph.documents.questions.read_questions` takes it, with what made it beside."""
     return {
         "id": row.id,
         "question": row.text,

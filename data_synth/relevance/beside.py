@@ -11,11 +11,11 @@ import numpy as np
 
 from data_synth.relevance.split import NOWHERE, Split
 from data_synth.relevance.types import Asked
-from graph.errors import UserError
-from graph.questions import SPLITS
+from graph.documents.questions import SPLITS
+from graph.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from graph.index import Index
+    from graph.index.index import Index
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_synth.relevance.types import FoundBy
-from graph.retrieve.features import View
-from graph.retrieve.rank import top_rows
-from graph.types import Ints
+from graph.retrieve.learned.features import View
+from graph.retrieve.parts.rank import top_rows
+from graph.shared.types import Ints
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from data_synth.relevance.types import Asked
-from graph.errors import UserError
-from graph.jsonl import read_jsonl
-from graph.questions import Question, Quote, read_questions
+from graph.documents.questions import Question, Quote, read_questions
+from graph.shared.errors import UserError
+from graph.shared.jsonl import read_jsonl
 
 CORPUS = "corpus.jsonl"
 """Where the sentences are looked for unless another file is given: beside the questions."""

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data_synth.types import Dropped
-from graph.retrieve.gather import expand_rows
-from graph.retrieve.select import choices_of_model
-from graph.types import Ints, Passage
+from graph.retrieve.parts.gather import expand_rows
+from graph.retrieve.selection.select import choices_of_model
+from graph.shared.types import Ints, Passage
 
 if TYPE_CHECKING:
-    from graph.index import Index
-    from graph.questions import Question, Quote
-    from graph.retrieve.query import Query
+    from graph.documents.questions import Question, Quote
+    from graph.index.index import Index
+    from graph.retrieve.parts.query import Query
 
 NO_GOLD = "the question has no gold sentence, and no gold passage"
 NOT_THERE = "a gold sentence does not stand in its document"

@@ -13,14 +13,14 @@ from data_synth.relevance.labels import chosen_rows, gold_rows, rows_of_sources
 from data_synth.relevance.split import Split
 from data_synth.relevance.types import FEATURE_DIGITS, Asked, LabelledBy, RelevanceRow
 from data_synth.types import Dropped
-from graph.questions import Question
-from graph.retrieve.caller import Caller
-from graph.retrieve.features import look, measure
-from graph.retrieve.query import Query
-from graph.types import Floats, LanguageModel
+from graph.documents.questions import Question
+from graph.retrieve.learned.features import look, measure
+from graph.retrieve.parts.caller import Caller
+from graph.retrieve.parts.query import Query
+from graph.shared.types import Floats, LanguageModel
 
 if TYPE_CHECKING:
-    from graph.index import Index
+    from graph.index.index import Index
 
 OTHER_SPLIT = "a proposition that is not, or not only, of the question's split"
 LOST_GOLD = "a question none of whose relevant propositions is in its split"

@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_synth.relevance.types import Asked, SplitBy
-from graph.ids import content_id
-from graph.questions import SPLITS
-from graph.retrieve.gather import expand_rows
-from graph.types import Ints
+from graph.documents.questions import SPLITS
+from graph.retrieve.parts.gather import expand_rows
+from graph.shared.ids import content_id
+from graph.shared.types import Ints
 
 if TYPE_CHECKING:
-    from graph.index import Index
+    from graph.index.index import Index
 
 DEV_SHARE, TEST_SHARE = 0.1, 0.1
 LARGE_GROUP_SHARE = 0.1

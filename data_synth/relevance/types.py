@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from data_synth.forms import Form
-from graph.questions import SPLITS, Question
-from graph.retrieve.features import FEATURES
+from graph.documents.questions import SPLITS, Question
+from graph.retrieve.learned.features import FEATURES
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,12 +11,12 @@ from data_synth.relevance.types import FEATURE_DIGITS, Asked
 from data_synth.route.runs import DIGITS, Runs, Track, best_mode, by_cost, run_modes
 from data_synth.route.types import RouteRow
 from data_synth.types import Dropped
-from graph.retrieve.query import Query
-from graph.retrieve.query_features import query_features
-from graph.types import Floats, LanguageModel, Mode
+from graph.retrieve.learned.query_features import query_features
+from graph.retrieve.parts.query import Query
+from graph.shared.types import Floats, LanguageModel, Mode
 
 if TYPE_CHECKING:
-    from graph.index import Index
+    from graph.index.index import Index
 
 NO_GOLD_DOCUMENT = "the question has no gold document"
 

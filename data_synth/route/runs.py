@@ -7,13 +7,13 @@ from statistics import median
 from typing import TYPE_CHECKING, get_args
 
 from data_synth.route.types import Run
-from graph.errors import UserError
 from graph.retrieve import RetrieveSettings, retrieve_many
-from graph.types import Evidence, LanguageModel, Mode
+from graph.shared.errors import UserError
+from graph.shared.types import Evidence, LanguageModel, Mode
 
 if TYPE_CHECKING:
-    from graph.index import Index
-    from graph.questions import Question
+    from graph.documents.questions import Question
+    from graph.index.index import Index
 
 DEPTH = 5
 PASSAGES = 10

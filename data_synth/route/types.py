@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from data_synth.forms import Form
 from data_synth.relevance.types import not_finite
-from graph.questions import SPLITS
-from graph.retrieve.query_features import QUERY_FEATURES
-from graph.types import Mode
+from graph.documents.questions import SPLITS
+from graph.retrieve.learned.query_features import QUERY_FEATURES
+from graph.shared.types import Mode
 
 if TYPE_CHECKING:
     import pyarrow as pa

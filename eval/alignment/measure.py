@@ -13,8 +13,8 @@ from data_synth.rewards import answer_reward, citation_reward, format_reward, le
 from data_synth.types import ResponseRow
 from eval.alignment.sample import Drawing, draw_samples, logps_of_samples
 from eval.alignment.types import MeasuredRun, PromptFigures
-from graph.console import track
-from graph.errors import UserError
+from graph.shared.console import track
+from graph.shared.errors import UserError
 from train.logps import tokenize_row
 from train.packing import can_pack
 from train.types import RunRecord, read_run

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
-from graph.ids import content_id
+from graph.shared.ids import content_id
 from train.packing import Group, pack_rows, packed_logps
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pydantic import create_model
 
 from eval.judge.types import CRITERIA, AnswerPair, Judgement, Word
-from graph.console import track
-from graph.prompting import fill, quote
-from graph.structured import BadReply, ReplyModel, parse_object, strict_schema
-from graph.types import Completion, CompletionRequest, LanguageModel, Message
+from graph.shared.console import track
+from graph.shared.types import Completion, CompletionRequest, LanguageModel, Message
+from graph.text.prompting import fill, quote
+from graph.text.structured import BadReply, ReplyModel, parse_object, strict_schema
 
 MAX_REPLY_TOKENS = 200
 PAIRS_PER_CALL = 8

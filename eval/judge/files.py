@@ -8,8 +8,8 @@ from pathlib import Path
 
 from eval.judge.types import AnswerPair
 from eval.same import check_same_questions
-from graph.errors import UserError
-from graph.jsonl import read_jsonl
+from graph.shared.errors import UserError
+from graph.shared.jsonl import read_jsonl
 
 FIELDS = ("id", "question", "answer")
 

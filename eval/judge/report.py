@@ -12,7 +12,7 @@ from eval.judge.score import is_complete
 from eval.judge.types import CRITERIA, CriterionResult, Judgement
 from eval.statistics import LEVEL
 from eval.tables import Table, figure
-from graph.jsonl import write_json, write_jsonl
+from graph.shared.jsonl import write_json, write_jsonl
 
 OPEN = "open"
 PROBLEMS_SHOWN = 5

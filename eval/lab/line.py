@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 
 BETA_POLICY = 1.0
 BETA_REWARD = 0.12

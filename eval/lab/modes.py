@@ -19,7 +19,7 @@ from torch import Generator, Tensor
 
 from eval.lab.line import BETA_POLICY, REFERENCE, Line, kl, log_gaussian, log_target
 from eval.lab.types import OBJECTIVES, REVERSE, Experiment, Fit, FittedPolicy, Objective
-from graph.console import track
+from graph.shared.console import track
 from train.losses import dpo_loss, mode_seeking_loss, pair_dpo_loss, pair_mode_seeking_loss
 
 Losses = Callable[[Tensor], Tensor]

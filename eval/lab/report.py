@@ -13,9 +13,9 @@ from eval.lab.line import BETA_POLICY
 from eval.lab.modes import LEARNING_RATE, RESPONSES_PER_STEP, STARTS
 from eval.lab.types import REVERSE, Experiment, Fit, FittedPolicy, Method
 from eval.tables import NONE, Table
-from graph.console import say
-from graph.errors import UserError
-from graph.jsonl import write_json
+from graph.shared.console import say
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_json
 
 NEAR_NATS = 0.02
 MEASURES: tuple[tuple[str, str, Callable[[FittedPolicy], float]], ...] = (

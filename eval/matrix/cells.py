@@ -12,8 +12,8 @@ from typing import Any
 
 from eval.matrix.plan import CELLS, question_texts
 from eval.matrix.types import Asked, Cell
-from graph.errors import UserError
-from graph.jsonl import write_json
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_json
 
 
 def cell_file(out: Path, cell: Cell) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parents[2]
 FOLDERS = ("graph", "data_synth", "train", "serve", "eval")
 CELL_CODE = ("eval.matrix.fill", "serve.engines")
-INDEX_CODE = ("graph.build", "graph.read")
+INDEX_CODE = ("graph.build.build", "graph.documents.read")
 """What a model read or summed up is in the index's ledger of calls, whatever the code of its engine."""
 DIGITS = 12
 

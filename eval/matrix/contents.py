@@ -8,11 +8,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from graph.errors import UserError
-from graph.retrieve.settings import RetrieveSettings
-from graph.settings import IndexSettings
-from graph.types import OpenEncoder
-from graph.weights import model_name
+from graph.encode.weights import model_name
+from graph.retrieve.parts.settings import RetrieveSettings
+from graph.shared.errors import UserError
+from graph.shared.types import OpenEncoder
+from graph.store.settings import IndexSettings
 
 FILES = ("import_file", "extractor_examples")
 MODELS = ("summary_model", "extractor_model")

@@ -16,10 +16,10 @@ from eval.matrix.run import Run, fill_cells, run_steps
 from eval.matrix.settings import MatrixSettings
 from eval.matrix.types import Outcome, Plan
 from eval.tables import as_text
-from graph.config import load_settings
-from graph.console import say
-from graph.encoder import open_encoder
-from graph.types import OpenEncoder, OpenModel
+from graph.encode.encoder import open_encoder
+from graph.shared.config import load_settings
+from graph.shared.console import say
+from graph.shared.types import OpenEncoder, OpenModel
 
 DATA = "data="
 

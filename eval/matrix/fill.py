@@ -16,14 +16,14 @@ from eval.metrics.grounding import grounding_by_encoder
 from eval.metrics.registry import BY_ENCODER, Output, check_answer, find_metric, score_output
 from eval.retrieval import ranked_sources
 from eval.score_file import output_of
-from graph.answer import answer_messages
-from graph.console import say
-from graph.context import build_context, token_budget
-from graph.errors import UserError
-from graph.index import Index
-from graph.questions import Question
+from graph.documents.questions import Question
+from graph.index.index import Index
+from graph.prompt.answer import answer_messages
+from graph.prompt.context import build_context, token_budget
 from graph.retrieve import RetrieveSettings, retrieve_many
-from graph.types import Completion, CompletionRequest, Evidence, Excerpt, LanguageModel, OpenEncoder, OpenModel
+from graph.shared.console import say
+from graph.shared.errors import UserError
+from graph.shared.types import Completion, CompletionRequest, Evidence, Excerpt, LanguageModel, OpenEncoder, OpenModel
 
 QUERIES_AT_ONCE, PROMPTS_AT_ONCE = 32, 16
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from eval.matrix.code import index_code
 from eval.matrix.kept_vectors import keeping_encoder
 from eval.matrix.types import Cell
-from graph.arrays import MANIFEST
-from graph.build import build_index
-from graph.console import say
-from graph.index import Index, open_index
-from graph.jsonl import write_text
-from graph.read import read_documents
-from graph.seal import LEDGER
-from graph.types import OpenEncoder, OpenModel
+from graph.build.build import build_index
+from graph.documents.read import read_documents
+from graph.index.index import Index, open_index
+from graph.shared.console import say
+from graph.shared.jsonl import write_text
+from graph.shared.types import OpenEncoder, OpenModel
+from graph.store.arrays import MANIFEST
+from graph.store.seal import LEDGER
 
 
 def group_index(cell: Cell, folder: Path, open_encoder: OpenEncoder, open_model: OpenModel) -> Index:

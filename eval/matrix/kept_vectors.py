@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from eval.matrix.cores import share_cores
-from graph.types import Encoder, Floats, OpenEncoder
+from graph.shared.types import Encoder, Floats, OpenEncoder
 
 
 class KeepingEncoder:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from eval.matrix.figures import Scored
 from eval.matrix.types import Asked
 from eval.tables import Table, figure
-from graph.types import Evidence
+from graph.shared.types import Evidence
 
 BINS = ((0, 20), (20, 50), (50, 80), (80, 100))
 """Per cent of what a question found, each without its lower end: 0 to 2, 3 to 5, 6 to 8 and 9 to 10 of 10, as in the paper."""

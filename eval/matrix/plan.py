@@ -15,12 +15,12 @@ from eval.metrics.registry import find_metric
 from eval.tasks import find_task
 from eval.tasks.files import question_row, write_task
 from eval.tasks.load import load_task
-from graph.config import parse_settings
-from graph.errors import UserError
-from graph.ids import content_id
-from graph.questions import Question
-from graph.settings import IndexSettings
-from graph.types import OpenEncoder
+from graph.documents.questions import Question
+from graph.shared.config import parse_settings
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.types import OpenEncoder
+from graph.store.settings import IndexSettings
 
 FORMAT = 2
 CELLS, INDEXES, CORPORA = "cells", "indexes", "corpora"

@@ -15,12 +15,12 @@ from eval.matrix.door import read_cells, read_config
 from eval.matrix.plan import CELLS, by_id, make_plan
 from eval.matrix.report import answers_file
 from eval.matrix.types import Asked, Cell
-from graph.answer import headed
-from graph.encoder import open_encoder
-from graph.errors import UserError
-from graph.jsonl import write_jsonl
-from graph.questions import Question
-from graph.types import Excerpt, OpenEncoder
+from graph.documents.questions import Question
+from graph.encode.encoder import open_encoder
+from graph.prompt.answer import headed
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
+from graph.shared.types import Excerpt, OpenEncoder
 
 
 @dataclass(frozen=True)

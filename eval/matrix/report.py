@@ -17,8 +17,8 @@ from eval.replays import replayed_calls, untimed_calls
 from eval.report import escape_markdown, sections
 from eval.statistics import Verdict, in_words
 from eval.tables import NONE, Table, figure
-from graph.ids import content_id
-from graph.jsonl import write_json, write_jsonl, write_text
+from graph.shared.ids import content_id
+from graph.shared.jsonl import write_json, write_jsonl, write_text
 
 COSTS = ("s/question", "tokens/question")
 MACRO = "mean of tasks"

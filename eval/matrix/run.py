@@ -18,8 +18,8 @@ from eval.matrix.fill import Means, fill_group, missing_cells
 from eval.matrix.plan import groups_of
 from eval.matrix.settings import StepSettings
 from eval.matrix.types import Failure, Group, Outcome, Plan
-from graph.console import say
-from graph.errors import UserError
+from graph.shared.console import say
+from graph.shared.errors import UserError
 
 THREADS = "OMP_NUM_THREADS"
 Run = Callable[[Sequence[str]], int]

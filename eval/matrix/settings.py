@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from graph.config import Settings
-from graph.retrieve.settings import RetrieveSettings
+from graph.retrieve.parts.settings import RetrieveSettings
+from graph.shared.config import Settings
 
 
 class TaskSettings(Settings):

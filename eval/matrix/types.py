@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from graph.questions import Question
-from graph.retrieve.settings import RetrieveSettings
-from graph.settings import IndexSettings
+from graph.documents.questions import Question
+from graph.retrieve.parts.settings import RetrieveSettings
+from graph.store.settings import IndexSettings
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from eval.metrics.answers import exact_match, normalise, token_f1
 from eval.metrics.choices import CHOICES, accuracy, accuracy_per_class, majority_class, read_choice
 from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank
-from graph.answer import parse_answer
+from graph.prompt.answer import parse_answer
 
 __all__ = [
     "CHOICES",
@@ -23,5 +23,5 @@ __all__ = [
 
 
 def well_formed(text: str) -> float:
-    """1.0 when a text reads "###Reason: … ###Answer: …" (graph.answer.parse_answer); its mean is the share that does."""
+    """1.0 when a text reads "###Reason: … ###Answer: …" (graph.prompt.answer.parse_answer); its mean is the share that does."""
     return float(parse_answer(text).well_formed)

@@ -19,11 +19,11 @@ from eval.metrics.grounding import (
     relevant_passages,
     share,
 )
-from graph.citations import check_citations
-from graph.prompting import fill, quote
-from graph.retrieve.select import list_statements
-from graph.structured import BadReply, ReplyModel, Sentence, at_most, parse_reply, sound_items, strict_schema
-from graph.types import CompletionRequest, Encode, LanguageModel, Message
+from graph.prompt.citations import check_citations
+from graph.retrieve.selection.select import list_statements
+from graph.shared.types import CompletionRequest, Encode, LanguageModel, Message
+from graph.text.prompting import fill, quote
+from graph.text.structured import BadReply, ReplyModel, Sentence, at_most, parse_reply, sound_items, strict_schema
 
 MAX_REPLY_TOKENS = 1024
 QUESTIONS_WRITTEN = 3

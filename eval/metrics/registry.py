@@ -17,8 +17,8 @@ from eval.metrics.choices import gold_letter, mirage_letter, read_choice, read_o
 from eval.metrics.grounding import Grounding
 from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank
 from eval.metrics.texts import bleu, meteor, rouge_f
-from graph.errors import UserError
-from graph.questions import Question
+from graph.documents.questions import Question
+from graph.shared.errors import UserError
 
 Needs = Literal["answer", "ranking", "context", "grounding"]
 

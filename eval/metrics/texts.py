@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from eval.router.types import Kind, RouterReport
 from eval.statistics import bootstrap_difference
-from graph.errors import UserError
-from graph.questions import SPLITS
-from graph.retrieve.router import Router
-from graph.retrieve.router_file import open_router
-from graph.types import Ints
+from graph.documents.questions import SPLITS
+from graph.retrieve.learned.router import Router
+from graph.retrieve.learned.router_file import open_router
+from graph.shared.errors import UserError
+from graph.shared.types import Ints
 from train.labelled import NAMED, read_folders
 from train.router.data import LABELS, Dataset, fingerprint, questions_of, shared_modes
 from train.router.policy import (

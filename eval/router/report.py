@@ -11,8 +11,8 @@ from eval.router.figure import draw_frontier
 from eval.router.measure import ORACLE, ROUTER
 from eval.router.types import Kind, RouterReport
 from eval.tables import NONE, Table, as_text, interval_text
-from graph.console import say
-from graph.jsonl import write_json
+from graph.shared.console import say
+from graph.shared.jsonl import write_json
 from train.router.card import tell_choices
 from train.router.types import Point
 

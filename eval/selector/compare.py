@@ -16,16 +16,16 @@ from eval.measures import differences_of
 from eval.retrieval import COMPARED, RetrievalReport, Retrieve, evaluate_retrieval, measure_named
 from eval.statistics import Interval
 from eval.types import Measure
-from graph.console import track
-from graph.index import Index
-from graph.questions import Question
-from graph.retrieve.caller import Caller
-from graph.retrieve.gather import worth_of_propositions
-from graph.retrieve.passage_scores import own_scores, score_propositions
-from graph.retrieve.query import Query
-from graph.retrieve.rank import top_rows
-from graph.retrieve.select import find_selector
-from graph.types import Evidence, Ints, LanguageModel
+from graph.documents.questions import Question
+from graph.index.index import Index
+from graph.retrieve.parts.caller import Caller
+from graph.retrieve.parts.gather import worth_of_propositions
+from graph.retrieve.parts.passage_scores import own_scores, score_propositions
+from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.rank import top_rows
+from graph.retrieve.selection.select import find_selector
+from graph.shared.console import track
+from graph.shared.types import Evidence, Ints, LanguageModel
 
 SELECTION = "AP of the selection"
 CALLS = "calls/query"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from data_synth.relevance.gold import CORPUS, read_asked, with_sentences
-from graph.questions import Question
+from graph.documents.questions import Question
 
 
 def read_with_sentences(file: Path) -> list[Question]:

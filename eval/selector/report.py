@@ -11,8 +11,8 @@ from eval.retrieval import COMPARED, told_replays, write_retrieval
 from eval.selector.compare import OFFERED, SELECTION, SelectorReport
 from eval.tables import NONE, Table, figure, interval_text
 from eval.types import Measure
-from graph.console import say
-from graph.jsonl import write_json
+from graph.shared.console import say
+from graph.shared.jsonl import write_json
 
 SHOWN = ("Recall@2", COMPARED, "all gold@5")
 COSTS = ("tokens/query", "s/query without encoder")

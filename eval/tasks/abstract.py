@@ -11,12 +11,12 @@ from typing import Annotated, TypeVar
 
 from eval.tasks.rows import own_layout
 from eval.tasks.types import Task
-from graph.errors import UserError
-from graph.ids import content_id
-from graph.prompting import fill, quote
-from graph.questions import Question
-from graph.structured import BadReply, ReplyModel, at_most, parse_reply, sound_items, strict_schema
-from graph.types import CompletionRequest, LanguageModel, Message
+from graph.documents.questions import Question
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.types import CompletionRequest, LanguageModel, Message
+from graph.text.prompting import fill, quote
+from graph.text.structured import BadReply, ReplyModel, at_most, parse_reply, sound_items, strict_schema
 
 MAX_REPLY_TOKENS = 2048
 R = TypeVar("R", bound=ReplyModel)

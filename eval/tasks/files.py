@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval.tasks.types import Loaded, Task
-from graph.jsonl import write_jsonl
-from graph.questions import Question
+from graph.documents.questions import Question
+from graph.shared.jsonl import write_jsonl
 
 if TYPE_CHECKING:
-    from graph.index import Index
+    from graph.index.index import Index
 
 DESCRIBED = 40
 
@@ -52,7 +52,7 @@ def write_task(loaded: Loaded, out: Path) -> None:
 
 
 def write_questions(questions: Sequence[Question], file: Path) -> None:
-    """Questions as graph/questions.py reads them."""
+    """Questions as graph/documents/questions.py reads them."""
     file.parent.mkdir(parents=True, exist_ok=True)
     write_jsonl(file, (question_row(question) for question in questions))
 

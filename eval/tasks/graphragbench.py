@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eval.tasks.rows import own_layout
 from eval.tasks.types import HubSet, Item, Row, Task
-from graph.questions import Question
-from graph.types import Document
+from graph.documents.questions import Question
+from graph.shared.types import Document
 
 
 def read(row: Row) -> Item:

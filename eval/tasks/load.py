@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from eval.tasks.types import Item, Loaded, Read, Row, Task
-from graph.errors import UserError
-from graph.jsonl import read_jsonl
-from graph.questions import Question, read_questions
-from graph.types import Document
+from graph.documents.questions import Question, read_questions
+from graph.shared.errors import UserError
+from graph.shared.jsonl import read_jsonl
+from graph.shared.types import Document
 
 HUB = "hub"
 MISSHAPEN = (KeyError, TypeError, IndexError, AttributeError, ValueError)

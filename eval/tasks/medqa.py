@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eval.tasks.rows import choice_question
 from eval.tasks.types import HubSet, Item, Row, Task
-from graph.ids import content_id
+from graph.shared.ids import content_id
 
 
 def read(row: Row) -> Item:

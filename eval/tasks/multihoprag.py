@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from eval.tasks.rows import own_layout
 from eval.tasks.types import HubSet, Item, Row, Task
-from graph.ids import content_id
-from graph.questions import Question, Quote
-from graph.types import Document
+from graph.documents.questions import Question, Quote
+from graph.shared.ids import content_id
+from graph.shared.types import Document
 
 
 def read(row: Row) -> Item:

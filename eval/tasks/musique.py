@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eval.tasks.rows import own_layout, paragraph
 from eval.tasks.types import HubSet, Item, Row, Task
-from graph.questions import Question
+from graph.documents.questions import Question
 
 
 def read(row: Row) -> Item:

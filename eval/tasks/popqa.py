@@ -6,7 +6,7 @@ import json
 
 from eval.tasks.rows import own_layout
 from eval.tasks.types import HubSet, Item, Row, Task
-from graph.questions import Question
+from graph.documents.questions import Question
 
 
 def read(row: Row) -> Item:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eval.tasks.types import HubSet, Item, Row, Task
-from graph.questions import Question
-from graph.types import Document
+from graph.documents.questions import Question
+from graph.shared.types import Document
 
 LABELS = ("yes", "no", "maybe")
 

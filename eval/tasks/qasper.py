@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from eval.tasks.types import HubSet, Item, Row, Task
-from graph.answer import NOT_FOUND
-from graph.questions import Question
-from graph.types import Document
+from graph.documents.questions import Question
+from graph.prompt.answer import NOT_FOUND
+from graph.shared.types import Document
 
 
 def read(row: Row) -> Item:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eval.tasks.rows import choice_question, lettered
 from eval.tasks.types import HubSet, Item, Row, Task
-from graph.ids import content_id
-from graph.types import Document
+from graph.shared.ids import content_id
+from graph.shared.types import Document
 
 
 def read(row: Row) -> Item:

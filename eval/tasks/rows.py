@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from eval.tasks.types import Item, Row
-from graph.ids import content_id
-from graph.questions import Question, parse_question
-from graph.types import Document
+from graph.documents.questions import Question, parse_question
+from graph.shared.ids import content_id
+from graph.shared.types import Document
 
 SPLITS = {"train": "train", "validation": "dev", "dev": "dev", "test": "test"}
 
@@ -49,5 +49,5 @@ def paragraph(title: str, text: str) -> Document:
 
 
 def own_layout(row: Row) -> Item:
-    """A row of our own form (graph/questions.py)."""
+    """A row of our own form (graph/documents/questions.py)."""
     return Item((parse_question(row, "this row"),))

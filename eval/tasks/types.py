@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graph.questions import Question
-from graph.types import Document
+from graph.documents.questions import Question
+from graph.shared.types import Document
 
 Row = Mapping[str, Any]
 

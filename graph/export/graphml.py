@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
 from graph.export.parts import NODE_KINDS, Node, Value, edges, nodes
-from graph.index import Index
+from graph.index.index import Index
 
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold, not even escaped."""

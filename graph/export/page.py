@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from graph.index import Index
-from graph.retrieve.gather import expand_rows
-from graph.retrieve.rank import top_rows
-from graph.types import Ints
+from graph.index.index import Index
+from graph.retrieve.parts.gather import expand_rows
+from graph.retrieve.parts.rank import top_rows
+from graph.shared.types import Ints
 
 T = TypeVar("T")
 KINDS = ("names", "propositions", "passages", "summaries")

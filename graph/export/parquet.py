@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from graph.data import VECTOR_FIELDS
 from graph.export.parts import NODE_KINDS, NodeKind, edges, nodes, statements
-from graph.index import Index
-from graph.types import Floats
+from graph.index.index import Index
+from graph.shared.types import Floats
+from graph.store.data import VECTOR_FIELDS
 
 ROWS_AT_ONCE = 10_000
 TABLES: dict[NodeKind, str] = {

@@ -10,8 +10,8 @@ from typing import Literal, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from graph.arrays import Strings
-from graph.index import Index
+from graph.index.index import Index
+from graph.store.arrays import Strings
 
 NodeKind = Literal["document", "passage", "proposition", "name", "topic", "summary"]
 NODE_KINDS: tuple[NodeKind, ...] = get_args(NodeKind)

@@ -1,0 +1,1 @@
+"""Passages to propositions, entities and topics: by rules, by a model, or imported; entities that are the same."""

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from graph.prompting import fill, quote_passage
-from graph.structured import BadReply, ReplyModel, parse_reply, sound_items, strict_schema
-from graph.types import CompletionRequest, LanguageModel, Message, Passage
+from graph.shared.types import CompletionRequest, LanguageModel, Message, Passage
+from graph.text.prompting import fill, quote_passage
+from graph.text.structured import BadReply, ReplyModel, parse_reply, sound_items, strict_schema
 
 SAMPLED_PASSAGES = 5
 MAX_TOKENS = 400

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from graph.errors import UserError
 from graph.extract.names import distinct_names, find_names
 from graph.extract.rules import extract_by_rules
 from graph.extract.support import ends_within, names_within, share_supported
 from graph.extract.types import Fact, Reading, Statement, Waiting
-from graph.ids import content_id
-from graph.jsonl import read_jsonl
-from graph.types import Document, Passage
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.jsonl import read_jsonl
+from graph.shared.types import Document, Passage
 
 READER, RULES = "import", "rules"
 

@@ -14,10 +14,10 @@ from itertools import islice
 from graph.extract.domain import Domain
 from graph.extract.reply import Reply, read_reply
 from graph.extract.types import Failure, Reading, Waiting
-from graph.ids import content_id
-from graph.prompting import fill, quote, quote_passage, read_prompt
-from graph.structured import BadReply, plain, strict_schema
-from graph.types import Completion, CompletionRequest, LanguageModel, Message, Passage
+from graph.shared.ids import content_id
+from graph.shared.types import Completion, CompletionRequest, LanguageModel, Message, Passage
+from graph.text.prompting import fill, quote, quote_passage, read_prompt
+from graph.text.structured import BadReply, plain, strict_schema
 
 READER = "llm"
 WAVE_CALLS = 16

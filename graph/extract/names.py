@@ -1,6 +1,6 @@
 """Names in a sentence by rules: runs of capitalised words, quoted titles, full dates, numbers with units.
 
-Where letters have no case these find what stands in quotation marks or in Latin letters; the rest is for graph/terms.py.
+Where letters have no case these find what stands in quotation marks or in Latin letters; the rest is for graph/extract/terms.py.
 
 No statistics of the corpus enter here: the same sentence in the same document always gives the same names.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-from graph.scripts import UNSPACED, is_caseless
+from graph.text.scripts import UNSPACED, is_caseless
 
 _WORD = re.compile(r"[^\W_]+(?:['’.&/-][^\W_]+)*")
 _WORD_AMONG_UNSPACED = re.compile(rf"[^\W_{UNSPACED}]+(?:['’.&/-][^\W_{UNSPACED}]+)*")

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from graph.extract.support import best_span, ends_within, names_within, share_supported
 from graph.extract.types import Fact, Statement
-from graph.structured import BadReply, ReplyModel, parse_reply, plain, sound_items
-from graph.types import Passage
+from graph.shared.types import Passage
+from graph.text.structured import BadReply, ReplyModel, parse_reply, plain, sound_items
 
 MIN_SUPPORT = 0.5
 """Share of a proposition's words that must stand in its passage or in the document's title."""

@@ -7,12 +7,12 @@ table row that does not name the subject gets it in front; a table row is told a
 import re
 from collections.abc import Iterable, Sequence
 
-from graph.aliases import people_by_surname
+from graph.extract.aliases import people_by_surname
 from graph.extract.names import distinct_names, find_names, name_key
 from graph.extract.types import Statement
 from graph.extract.units import Unit, split_units
-from graph.scripts import unspaced_runs
-from graph.types import Document, Passage
+from graph.shared.types import Document, Passage
+from graph.text.scripts import unspaced_runs
 
 MAX_TITLED_PASSAGES = 8
 """A longer document is about many things: there the nearest heading, not the title, is the subject."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from graph.extract.names import distinct_names, name_key
 from graph.extract.types import Fact
 from graph.extract.units import split_units
-from graph.scripts import UNSPACED
+from graph.text.scripts import UNSPACED
 
 MAX_SENTENCES = 3
 MIN_GAIN = 2.0

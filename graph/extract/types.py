@@ -7,7 +7,7 @@ adding a document never changes what was read from another.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from graph.types import Document, Passage
+from graph.shared.types import Document, Passage
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import get_args
 
-from graph.errors import UserError
-from graph.index import Index
+from graph.index.index import Index
 from graph.retrieve.auto import retrieve_auto
-from graph.retrieve.caller import Caller, Spent
-from graph.retrieve.query import Query
-from graph.retrieve.rerank import RERANK_DEPTH, open_reranker, rerank
-from graph.retrieve.settings import RetrieveSettings
+from graph.retrieve.learned.rerank import RERANK_DEPTH, open_reranker, rerank
+from graph.retrieve.parts.caller import Caller, Spent
+from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.settings import RetrieveSettings
 from graph.retrieve.strategies import DIRECT_STRATEGIES, Strategy
-from graph.types import Evidence, LanguageModel, Mode, Trace
+from graph.shared.errors import UserError
+from graph.shared.types import Evidence, LanguageModel, Mode, Trace
 
 STRATEGIES: dict[Mode, Strategy] = {**DIRECT_STRATEGIES, "auto": retrieve_auto}
 MODES: tuple[Mode, ...] = get_args(Mode)

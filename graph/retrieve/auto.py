@@ -6,15 +6,15 @@ name; all others are for `walk`.
 
 from dataclasses import replace
 
-from graph.index import Index
-from graph.retrieve.broad import broad_sign
-from graph.retrieve.query import Query
-from graph.retrieve.query_features import query_features
-from graph.retrieve.router import Route, check_same_encoder, find_route
-from graph.retrieve.router_file import open_router
-from graph.retrieve.settings import RetrieveSettings
+from graph.index.index import Index
+from graph.retrieve.learned.query_features import query_features
+from graph.retrieve.learned.router import Route, check_same_encoder, find_route
+from graph.retrieve.learned.router_file import open_router
+from graph.retrieve.parts.broad import broad_sign
+from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.settings import RetrieveSettings
 from graph.retrieve.strategies import DIRECT_STRATEGIES
-from graph.types import Evidence, Mode
+from graph.shared.types import Evidence, Mode
 
 
 def retrieve_auto(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

@@ -2,22 +2,22 @@
 
 from collections.abc import Callable, Mapping
 
-from graph.index import Index
-from graph.retrieve.dense import retrieve_dense
-from graph.retrieve.global_mode import retrieve_global
-from graph.retrieve.hierarchy import retrieve_hierarchy
-from graph.retrieve.hybrid import retrieve_hybrid
-from graph.retrieve.lexical import retrieve_lexical
-from graph.retrieve.local import retrieve_local
-from graph.retrieve.naive import retrieve_naive
-from graph.retrieve.paths import retrieve_paths
-from graph.retrieve.plan import retrieve_plan
-from graph.retrieve.query import Query
-from graph.retrieve.settings import RetrieveSettings
-from graph.retrieve.statements import retrieve_statements
-from graph.retrieve.topics import retrieve_topics
-from graph.retrieve.walk import retrieve_walk
-from graph.types import Evidence, Mode
+from graph.index.index import Index
+from graph.retrieve.modes.dense import retrieve_dense
+from graph.retrieve.modes.global_mode import retrieve_global
+from graph.retrieve.modes.hierarchy import retrieve_hierarchy
+from graph.retrieve.modes.hybrid import retrieve_hybrid
+from graph.retrieve.modes.lexical import retrieve_lexical
+from graph.retrieve.modes.local import retrieve_local
+from graph.retrieve.modes.naive import retrieve_naive
+from graph.retrieve.modes.paths import retrieve_paths
+from graph.retrieve.modes.statements import retrieve_statements
+from graph.retrieve.modes.topics import retrieve_topics
+from graph.retrieve.modes.walk import retrieve_walk
+from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.settings import RetrieveSettings
+from graph.retrieve.plan.mode import retrieve_plan
+from graph.shared.types import Evidence, Mode
 
 Strategy = Callable[[Index, Query, RetrieveSettings], Evidence]
 

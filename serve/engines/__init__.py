@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from graph.errors import UserError
-from graph.types import LanguageModel
+from graph.shared.errors import UserError
+from graph.shared.types import LanguageModel
 from serve.types import Engine
 
 FORMS = "hf:PATH_OR_NAME, openai:NAME@URL"

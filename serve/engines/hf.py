@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
-from graph import template
-from graph.control import defuse
-from graph.errors import UserError
-from graph.form import THINK
-from graph.types import Completion, CompletionRequest, Message
+from graph.prompt import template
+from graph.prompt.form import THINK
+from graph.shared.errors import UserError
+from graph.shared.types import Completion, CompletionRequest, Message
+from graph.text.special_tokens import defuse
 from serve.engines.sampling import Sampling
 from serve.engines.steps import GumbelSampler, Watcher, Watching
 

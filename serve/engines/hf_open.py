@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graph.errors import UserError
-from graph.hub import only_in_cache
-from graph.weights import ADAPTER_CONFIG, model_name
+from graph.encode.weights import ADAPTER_CONFIG, model_name
+from graph.shared.errors import UserError
+from graph.shared.hub import only_in_cache
 
 if TYPE_CHECKING:
     from serve.engines.hf import HfModel
@@ -36,7 +36,7 @@ def _open(target: str, where: str, whole: str, cached: bool) -> HfModel:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from graph.quiet import quiet_loading
+    from graph.shared.quiet import quiet_loading
     from serve.engines.hf import HfModel
 
     quiet_loading()

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import openai
 import stamina
 
-from graph.errors import UserError
-from graph.types import Completion, CompletionRequest, Message
+from graph.shared.errors import UserError
+from graph.shared.types import Completion, CompletionRequest, Message
 
 IN_FLIGHT = 8
 ATTEMPTS = 4

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from transformers import LogitsProcessor, StoppingCriteria
 
-from graph.types import CompletionRequest
+from graph.shared.types import CompletionRequest
 
 Watcher = Callable[[list[int]], bool]
 """Sees the ids written so far after each token; True ends the generation."""

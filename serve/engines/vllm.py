@@ -21,8 +21,8 @@ from pathlib import Path
 
 import httpx2
 
-from graph.errors import UserError
-from graph.weights import ADAPTER_CONFIG
+from graph.encode.weights import ADAPTER_CONFIG
+from graph.shared.errors import UserError
 
 LOG = logging.getLogger("modegraph.serve")
 POLL_S = 0.5

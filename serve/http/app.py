@@ -10,8 +10,8 @@ from pathlib import Path
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from graph.encoder import open_encoder
-from graph.types import OpenEncoder
+from graph.encode.encoder import open_encoder
+from graph.shared.types import OpenEncoder
 from serve.http.access_log import AccessLog
 from serve.http.admission import Admission
 from serve.http.auth import Guard
@@ -31,7 +31,7 @@ from serve.http.retrieval import retrieval_router
 from serve.http.retriever import Retriever
 from serve.http.services import Services
 from serve.http.settings import ServerSettings
-from serve.http.tracing import open_tracing
+from serve.http.collector import open_tracing
 from serve.page.shell import Shell, page_router
 
 ABOUT = "Answers from an index of documents, by an OpenAI-compatible interface; citations are checked by program."

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from starlette.responses import Response
 
-from graph.types import LanguageModel
+from graph.shared.types import LanguageModel
 
 TOO_LONG = "prompt_too_long"
 """The code of an ApiError for a prompt that the engine's window does not hold; with less of it, it may."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from graph.answer import NOT_FOUND
+from graph.prompt.answer import NOT_FOUND
 from serve.http.backend import Body
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from graph.types import Message
+from graph.shared.types import Message
 from serve.http.encoding import Text
 from serve.http.engine_fields import EngineFields
 from serve.http.errors import ApiError

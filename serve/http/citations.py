@@ -1,11 +1,11 @@
-"""What a message tells of the citations in it: the rule itself is graph/citations.py."""
+"""What a message tells of the citations in it: the rule itself is graph/prompt/citations.py."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from graph.types import Excerpt
+from graph.shared.types import Excerpt
 
 
 def citation(number: int, excerpt: Excerpt) -> dict[str, Any]:

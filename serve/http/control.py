@@ -1,6 +1,6 @@
 """Control tokens in what clients and documents wrote, broken before the text reaches a model's chat template.
 
-Where the model's tokenizer is at hand its own tokens are broken, as in training (graph/control.py); for a model behind a URL,
+Where the model's tokenizer is at hand its own tokens are broken, as in training (graph/text/special_tokens.py); for a model behind a URL,
 the tokens of the chat templates in use.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 
 _KNOWN = re.compile(
     r"<(?=[|｜/a-z]|</?s)(?:\|[^|<>]{1,60}\|>|｜[^｜<>]{1,60}｜>|/?(?:s|think|tool_call)>|(?:unk|pad|bos|eos|mask)>|</?sys>>"

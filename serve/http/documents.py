@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, UploadFile
 
-from graph.edit import Edit
-from graph.parse.types import Limits
-from graph.types import Document
+from graph.build.edit import Edit
+from graph.documents.parse.types import Limits
+from graph.shared.types import Document
 from serve.http.document_views import DocumentInfo, DocumentList, DocumentText, NewDocuments, PassageInfo, Written
 from serve.http.errors import ApiError
 from serve.http.live_index import LiveIndex

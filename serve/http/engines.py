@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graph.errors import UserError
-from graph.hub import only_in_cache
+from graph.shared.errors import UserError
+from graph.shared.hub import only_in_cache
 from serve.http.backend import ChatBackend
 
 FORMS = "vllm:PATH_OR_NAME, openai:NAME@URL, hf:PATH_OR_NAME"

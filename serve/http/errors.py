@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 from serve.http.encoding import AsciiJSON
 
 LOG = logging.getLogger("modegraph.serve")

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from starlette.responses import Response
 
-from graph.errors import UserError
-from graph.types import Completion, CompletionRequest, LanguageModel, Message
+from graph.shared.errors import UserError
+from graph.shared.types import Completion, CompletionRequest, LanguageModel, Message
 from serve.engines.hf import HfModel
 from serve.engines.sampling import Sampling
 from serve.http.backend import Body

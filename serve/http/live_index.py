@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from graph.arrays import read_manifest
-from graph.index import Index, open_index
+from graph.index.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.types import Mode, OpenEncoder
+from graph.shared.types import Mode, OpenEncoder
+from graph.store.arrays import read_manifest
 from serve.http.metrics import Metrics
 
 LOG = logging.getLogger("modegraph.serve")
@@ -32,7 +32,7 @@ class Generation:
 
     @property
     def identity(self) -> str:
-        """What tells it from every other index (graph/arrays.py)."""
+        """What tells it from every other index (graph/store/arrays.py)."""
         return self.index.manifest.identity
 
     @cached_property

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from graph.index import Index
+from graph.index.index import Index
 from serve.http.views import EdgeKind, GraphEdge, GraphNode, Neighbourhood, NodeKind
 
 MAX_LABEL_CHARS = 80

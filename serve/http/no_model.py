@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from graph.types import LanguageModel
+from graph.shared.types import LanguageModel
 from serve.http.backend import Body
 from serve.http.errors import no_model
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 from starlette.responses import Response, StreamingResponse
 
-from graph.types import LanguageModel
+from graph.shared.types import LanguageModel
 from serve.engines.openai_api import REFUSALS, OpenAIModel, without_password
 from serve.http.backend import TOO_LONG, Body
 from serve.http.encoding import DONE, ascii_json, event

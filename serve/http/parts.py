@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from graph.citations import CitationGate
-from graph.form import FormSplitter, Part
-from graph.types import Excerpt
+from graph.prompt.citations import CitationGate
+from graph.prompt.form import FormSplitter, Part
+from graph.shared.types import Excerpt
 from serve.http.citations import citation
 
 REASONING = "reasoning_content"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from graph.context import rank_excerpts, token_budget
-from graph.errors import UserError
-from graph.retrieve.caller import ModelGone
-from graph.types import Evidence, Excerpt, LanguageModel
+from graph.prompt.context import rank_excerpts, token_budget
+from graph.retrieve.parts.caller import ModelGone
+from graph.shared.errors import UserError
+from graph.shared.types import Evidence, Excerpt, LanguageModel
 from serve.http.backend import TOO_LONG
 from serve.http.chat_request import ChatRequest
 from serve.http.errors import ApiError

@@ -11,10 +11,10 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, StringConstraints
 
-from graph.config import Settings, parse_settings
-from graph.errors import UserError
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.types import Evidence, LanguageModel, Mode
+from graph.shared.config import Settings, parse_settings
+from graph.shared.errors import UserError
+from graph.shared.types import Evidence, LanguageModel, Mode
 from serve.http.encoding import Text
 from serve.http.errors import ApiError
 from serve.http.live_index import Generation, LiveIndex

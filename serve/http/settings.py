@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from graph.config import Settings
-from graph.types import DEFAULT_MODE, Mode
+from graph.shared.config import Settings
+from graph.shared.types import DEFAULT_MODE, Mode
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from graph.types import Excerpt
+from graph.shared.types import Excerpt
 from serve.http.encoding import DONE, event
 from serve.http.errors import ApiError
 from serve.http.metrics import Metrics, timed

@@ -1,4 +1,4 @@
-"""The spans of a request, for OpenTelemetry: what a route says of its work, sent by serve/http/otlp.py where a collector is named.
+"""The spans of a request, for OpenTelemetry: what a route says of its work, sent by otlp.py where a collector is named.
 
 Without one the same calls do nothing, and neither OpenTelemetry's SDK nor its exporter is imported.
 """
@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from fastapi import FastAPI
-
-from graph.errors import UserError
 
 Values = Mapping[str, str | int | bool]
 MODE, K = "modegraph.retrieval.mode", "modegraph.retrieval.k"
@@ -42,20 +40,6 @@ class Tracing:
 
     def close(self) -> None:
         """Send what is left; blocks until it is sent or given up."""
-
-
-def open_tracing(endpoint: str | None) -> Tracing:
-    """What sends spans to the collector at `endpoint` (None: nothing); UserError when OpenTelemetry is not installed."""
-    if endpoint is None:
-        return Tracing()
-    try:
-        from serve.http.otlp import OtlpTracing
-    except ModuleNotFoundError as problem:
-        found = f"--otlp-endpoint {endpoint}: {problem.name} is not installed"
-        raise UserError(
-            found, "OpenTelemetry's SDK, exporter and instrumentation", "pip install 'modegraph[otel]'"
-        ) from None
-    return OtlpTracing(endpoint)
 
 
 def usage_values(usage: object) -> Values:

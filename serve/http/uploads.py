@@ -14,11 +14,11 @@ from urllib.parse import unquote
 
 from fastapi import UploadFile
 
-from graph.errors import UserError
-from graph.parse.types import Limits
-from graph.parse.worker import ParseWorker
-from graph.read import SUFFIXES, read_bytes
-from graph.types import Document
+from graph.documents.parse.types import Limits
+from graph.documents.parse.worker import ParseWorker
+from graph.documents.read import SUFFIXES, read_bytes
+from graph.shared.errors import UserError
+from graph.shared.types import Document
 from serve.http.errors import ApiError
 
 MAX_SOURCE_CHARS = 500

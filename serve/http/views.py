@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from graph.arrays import Manifest
-from graph.types import Evidence
+from graph.shared.types import Evidence
+from graph.store.arrays import Manifest
 
 NodeKind = Literal["document", "passage", "proposition", "name", "summary"]
 EdgeKind = Literal["has", "next", "states", "names", "called", "synonym", "sums up", "similar"]

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from graph.control import defuse
-from graph.template import WITHOUT_THINKING, switches_thinking
+from graph.prompt.template import WITHOUT_THINKING, switches_thinking
+from graph.text.special_tokens import defuse
 from serve.engines.vllm import VllmChild, VllmSpec
 from serve.http.control import tokenizer_of
 from serve.http.errors import ApiError
@@ -41,7 +41,7 @@ class VllmBackend(OpenAIBackend):
 
 
 def as_trained(spec: VllmSpec, tokenizer: Any) -> VllmSpec:
-    """The spec with prompts as in training: thinking is off by default, where the template can turn it off (graph/template.py).
+    """The spec with prompts as in training: thinking is off by default, where the template can turn it off (graph/prompt/template.py).
 
     An option of the user's own comes later in the command line, and counts.
     """

@@ -1,6 +1,6 @@
 """Those who change the index wait for one turn and have it together: however many come, the index is derived anew once a turn.
 
-The turn is fair among servers and commands on the same index (graph/lock.py). It is waited for in a thread of its own.
+The turn is fair among servers and commands on the same index (graph/store/lock.py). It is waited for in a thread of its own.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from graph.edit import Edit, Edited, edit_index
-from graph.lock import IndexBusy
+from graph.build.edit import Edit, Edited, edit_index
+from graph.store.lock import IndexBusy
 from serve.engines import open_model
 from serve.http.errors import ApiError
 from serve.http.live_index import LiveIndex

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from graph.answer import answer_messages
-from graph.context import arranged, fit_excerpts, most
-from graph.errors import UserError
-from graph.prompting import read_prompt
-from graph.types import Evidence, Excerpt, LanguageModel, Message
+from graph.prompt.answer import answer_messages
+from graph.prompt.context import arranged, fit_excerpts, most
+from graph.shared.errors import UserError
+from graph.shared.types import Evidence, Excerpt, LanguageModel, Message
+from graph.text.prompting import read_prompt
 from serve.talk.intent import Intent
 from serve.talk.turns import Exchange
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from graph.context import most
 from graph.extract.names import find_names
-from graph.prompting import quote, read_prompt
-from graph.retrieve.caller import Caller
-from graph.structured import ReplyModel, Sentence
-from graph.types import LanguageModel, Message
+from graph.prompt.context import most
+from graph.retrieve.parts.caller import Caller
+from graph.shared.types import LanguageModel, Message
+from graph.text.prompting import quote, read_prompt
+from graph.text.structured import ReplyModel, Sentence
 from serve.talk.intent import Intent, intent
 from serve.talk.standing import is_short, standing
 from serve.talk.turns import Exchange
@@ -47,7 +47,7 @@ class Question:
 def read_turn(history: Sequence[Exchange], turn: str, model: LanguageModel) -> Question:
     """What the turn after `history` asks for; `model` is asked only for a question that may not stand by itself.
 
-    Raises ModelGone (graph/retrieve/caller.py) when the model does not answer.
+    Raises ModelGone (graph/retrieve/parts/caller.py) when the model does not answer.
     """
     kind = intent(turn) if history else "question"
     if kind == "remark":

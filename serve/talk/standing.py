@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from graph.scripts import unspaced_runs
+from graph.text.scripts import unspaced_runs
 from serve.talk import words as kinds
 
 Standing = Literal["alone", "leans", "unknown"]

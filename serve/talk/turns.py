@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from graph.answer import is_no_answer, parse_answer
-from graph.citations import check_citations
-from graph.types import Message
+from graph.prompt.answer import is_no_answer, parse_answer
+from graph.prompt.citations import check_citations
+from graph.shared.types import Message
 
 MAX_EXCHANGES, MAX_CHARACTERS = 20, 24_000
 """How far back a conversation is read, however large the window of the model."""

@@ -8,9 +8,9 @@ from typer.testing import CliRunner, Result
 
 from data_synth import reasons
 from data_synth.cli import register
-from graph.errors import UserError
-from graph.questions import read_questions
-from graph.types import CompletionRequest, LanguageModel
+from graph.documents.questions import read_questions
+from graph.shared.errors import UserError
+from graph.shared.types import CompletionRequest, LanguageModel
 from serve.ledger import Ledger
 from tests.fakes import ScriptedModel
 

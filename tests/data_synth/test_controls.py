@@ -16,10 +16,10 @@ from data_synth.controls import (
     wrong_control,
 )
 from data_synth.types import Draft
-from graph.answer import parse_answer
-from graph.citations import check_citations
-from graph.questions import Question
-from graph.types import Excerpt
+from graph.documents.questions import Question
+from graph.prompt.answer import parse_answer
+from graph.prompt.citations import check_citations
+from graph.shared.types import Excerpt
 
 A = Excerpt("a", "Yard", "Ada founded the yard in 1890. The yard built nine ferries. It burned in 1911.", "yard", 0, 80)
 B = Excerpt("b", "Bread", "Kelp bread keeps for nine days. The yard built nine ferries.", "bread", 0, 60)

@@ -14,9 +14,9 @@ from data_synth.preference_form import PREFERENCES
 from data_synth.types import PreferenceRow, preference_to_json
 from data_synth.validate import validate_file
 from data_synth.write import write_dataset
-from graph.errors import UserError
-from graph.questions import read_questions, split_by_hash
-from graph.types import Message
+from graph.documents.questions import read_questions, split_by_hash
+from graph.shared.errors import UserError
+from graph.shared.types import Message
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 

@@ -14,9 +14,9 @@ from data_synth.reasons import (
     tfidf_cosines,
 )
 from data_synth.types import Draft, Dropped
-from graph.answer import answer_messages
-from graph.questions import Question, Quote
-from graph.types import Completion, Excerpt, Passage
+from graph.documents.questions import Question, Quote
+from graph.prompt.answer import answer_messages
+from graph.shared.types import Completion, Excerpt, Passage
 from tests.fakes import ScriptedModel
 
 YARD = Excerpt("1", "Yard", "# Yard\nThe yard was founded by\nAda Marlow in 1880. It closed.", "yard.md", 0, 60)

@@ -12,8 +12,8 @@ from data_synth.rewards import answer_reward, citation_reward, format_reward, le
 from data_synth.support import Support
 from data_synth.types import Draft, Dropped, ResponseRow, Sampling, response_from_json, response_to_json
 from data_synth.write import write_dataset
-from graph.questions import Question
-from graph.types import CompletionRequest, Excerpt
+from graph.documents.questions import Question
+from graph.shared.types import CompletionRequest, Excerpt
 from serve.ledger import Ledger
 from tests.fakes import ScriptedModel
 

@@ -6,7 +6,7 @@ import pytest
 
 from data_synth.separation import length_alone, measure_separation
 from data_synth.types import PreferenceRow
-from graph.types import Message
+from graph.shared.types import Message
 
 
 def pair(number: int, chosen: str, rejected: str) -> PreferenceRow:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 import serve.engines.openai_api as engine
 from data_synth.cli import register
-from graph.errors import UserError
+from graph.shared.errors import UserError
 from serve.engines import open_model
 from tests.fakes import Reply, chat_server
 
@@ -140,11 +140,11 @@ RUN = """
 import sys
 from functools import partial
 import typer
-import graph.index
+import graph.index.index
 from data_synth.cli import register
 from serve.engines import open_model
 from tests.fakes import HashEncoder
-graph.index.open_index = partial(graph.index.open_index, open_by_spec=lambda spec: HashEncoder())
+graph.index.index.open_index = partial(graph.index.index.open_index, open_by_spec=lambda spec: HashEncoder())
 app = typer.Typer()
 register(app, open_model)
 app(sys.argv[1:])

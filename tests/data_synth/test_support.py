@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from data_synth.support import MIN_NAMED, MIN_NEARNESS, Support, SupportMeter, sentences_of, share_named
-from graph.build import build_index
-from graph.context import of_passage
-from graph.index import Index, open_index
-from graph.settings import IndexSettings
-from graph.types import Excerpt
+from graph.build.build import build_index
+from graph.index.index import Index, open_index
+from graph.prompt.context import of_passage
+from graph.shared.types import Excerpt
+from graph.store.settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 

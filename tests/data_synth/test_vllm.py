@@ -18,10 +18,10 @@ import pytest
 from typer.testing import CliRunner
 
 from data_synth.validate import validate_file
-from graph.build import build_index
-from graph.encoder import open_encoder
-from graph.jsonl import write_jsonl
-from graph.settings import IndexSettings
+from graph.build.build import build_index
+from graph.encode.encoder import open_encoder
+from graph.shared.jsonl import write_jsonl
+from graph.store.settings import IndexSettings
 from modegraph import build_app
 from tests.corpora import ISLES
 from tests.data_synth.test_server import QUESTIONS, ROOT

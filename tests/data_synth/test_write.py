@@ -17,8 +17,8 @@ from data_synth.types import (
     preference_to_json,
 )
 from data_synth.write import check_folder, write_dataset
-from graph.errors import UserError
-from graph.types import Message
+from graph.shared.errors import UserError
+from graph.shared.types import Message
 
 ORIGIN = {"Index": "idx", "Questions": "q.jsonl"}
 

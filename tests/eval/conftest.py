@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from data_synth.types import PreferenceRow, preference_to_json
-from graph.answer import answer_messages, format_answer
-from graph.jsonl import write_jsonl
-from graph.types import Excerpt
+from graph.prompt.answer import answer_messages, format_answer
+from graph.shared.jsonl import write_jsonl
+from graph.shared.types import Excerpt
 from train.settings import TinySettings
 from train.tiny import new_llama, train_tokenizer
 from train.types import RunRecord, write_run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graph.jsonl import read_jsonl
+from graph.shared.jsonl import read_jsonl
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("MODEGRAPH_DATA", ROOT.parent / "shared" / "data"))

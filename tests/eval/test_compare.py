@@ -14,8 +14,8 @@ from eval.cli import register
 from eval.cli_compare import read_context_size
 from eval.figures import draw_logps
 from eval.types import PairScore
-from graph.errors import UserError
-from graph.jsonl import write_jsonl
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
 from modegraph import build_app
 from serve.engines import open_model
 from tests.eval.conftest import BETA, EPSILON, HOSTILE, read_lines

@@ -8,8 +8,8 @@ import typer
 from eval import demo
 from eval.cli import register
 from eval.demo import MARKER, commands, demo_json, first_test_question, prepare_folder, run_demo, run_step
-from graph.errors import UserError
-from graph.questions import Question
+from graph.documents.questions import Question
+from graph.shared.errors import UserError
 
 
 @pytest.fixture

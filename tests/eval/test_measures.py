@@ -6,7 +6,7 @@ from eval.compare import score_answer
 from eval.measures import choice_scores, differences_of, measures_of
 from eval.rows import HeldOutRow
 from eval.types import Measure, PairScore, Policy, PolicyResult
-from graph.types import Completion, Message
+from graph.shared.types import Completion, Message
 from tests.eval.conftest import run_record
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eval.policies import policies_of, short_names, untuned_model
-from graph.errors import UserError
+from graph.shared.errors import UserError
 from tests.eval.conftest import run_record
 from train.types import write_run
 

@@ -14,9 +14,9 @@ from eval.retrieval import (
     write_retrieval,
 )
 from eval.tables import as_text
-from graph.errors import UserError
-from graph.questions import Question
-from graph.types import Evidence, Passage, Scored, Trace
+from graph.documents.questions import Question
+from graph.shared.errors import UserError
+from graph.shared.types import Evidence, Passage, Scored, Trace
 from tests.eval.conftest import read_lines
 
 

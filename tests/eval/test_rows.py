@@ -5,7 +5,7 @@ import json
 import pytest
 
 from eval.rows import read_rows, select_rows, unique_prompts
-from graph.errors import UserError
+from graph.shared.errors import UserError
 
 
 def test_rows_keep_what_a_comparison_needs(world):

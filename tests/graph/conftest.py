@@ -2,11 +2,11 @@
 
 import pytest
 
-from graph.build import build_index
-from graph.encoder import open_encoder
-from graph.index import Index, open_index
-from graph.settings import IndexSettings
-from graph.types import Encoder
+from graph.build.build import build_index
+from graph.encode.encoder import open_encoder
+from graph.index.index import Index, open_index
+from graph.shared.types import Encoder
+from graph.store.settings import IndexSettings
 from tests.corpora import ISLES
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from graph.build import build_index
-from graph.index import Index, open_index
-from graph.reading import no_model
-from graph.settings import IndexSettings
-from graph.types import Document, OpenModel
+from graph.build.build import build_index
+from graph.build.reading import no_model
+from graph.index.index import Index, open_index
+from graph.shared.types import Document, OpenModel
+from graph.store.settings import IndexSettings
 from tests.fakes import HashEncoder
 
 

@@ -12,15 +12,22 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graph.communities import find_communities
-from graph.context import build_context
-from graph.encoder import unit_rows
-from graph.retrieve import RetrieveSettings, paths, retrieve
-from graph.retrieve.rank import top_rows
-from graph.similarity import similarity_graph
-from graph.summarise import choose_sentences
-from graph.types import CompletionRequest, Document, Floats
-from graph.walk import personalised_pagerank, query_aware_transition, query_aware_walks, restart_at, row_normalised
+from graph.encode.encoder import unit_rows
+from graph.layers.communities import find_communities
+from graph.layers.similarity import similarity_graph
+from graph.layers.summarise import choose_sentences
+from graph.prompt.context import build_context
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.modes import paths
+from graph.retrieve.parts.rank import top_rows
+from graph.shared.types import CompletionRequest, Document, Floats
+from graph.walks.random_walk import (
+    personalised_pagerank,
+    query_aware_transition,
+    query_aware_walks,
+    restart_at,
+    row_normalised,
+)
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, ScriptedModel
 from tests.graph.hashed import build

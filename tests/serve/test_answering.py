@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from graph.answer import NOT_FOUND
-from graph.errors import UserError
+from graph.prompt.answer import NOT_FOUND
 from graph.retrieve import RetrieveSettings
-from graph.types import Completion, CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
+from graph.shared.errors import UserError
+from graph.shared.types import Completion, CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
 from serve.answering import answer_from, answer_question
 from serve.ledger import Ledger
 from serve.types import Cost
@@ -66,8 +66,8 @@ def test_of_an_answer_that_is_cut_the_reason_is_shown_and_its_citations_are_chec
 
 
 def test_the_prompt_is_the_one_of_training() -> None:
-    from graph.answer import answer_messages
-    from graph.context import build_context
+    from graph.prompt.answer import answer_messages
+    from graph.prompt.context import build_context
 
     _, asked = answer("x")
     assert asked == [CompletionRequest(answer_messages(FOUND.query, build_context(FOUND, 5)), 64)]

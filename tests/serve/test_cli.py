@@ -8,12 +8,12 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
-import graph.index
+import graph.index.index
 import graph.retrieve
-from graph.errors import UserError
-from graph.index import Index
+from graph.index.index import Index
 from graph.retrieve import RetrieveSettings
-from graph.types import Evidence, LanguageModel
+from graph.shared.errors import UserError
+from graph.shared.types import Evidence, LanguageModel
 from modegraph import build_app
 from serve.cli import register
 from tests.corpora import ISLES

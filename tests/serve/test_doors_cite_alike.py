@@ -12,7 +12,7 @@ import typer
 from mcp import Client
 from typer.testing import CliRunner
 
-from graph.index import open_index
+from graph.index.index import open_index
 from graph.retrieve import MODES, RetrieveSettings, retrieve
 from serve.answering import answer_from
 from serve.cli import register

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from graph.errors import UserError
-from graph.types import CompletionRequest, Message
+from graph.shared.errors import UserError
+from graph.shared.types import CompletionRequest, Message
 from serve.engines import open_model
 from serve.ledger import Counts, Ledger, call_key
 from tests.fakes import ScriptedModel, chat_server
@@ -122,7 +122,7 @@ def test_another_file_is_refused_and_left_alone(tmp_path: Path) -> None:
 CHILD = """
 import sys
 from pathlib import Path
-from graph.types import CompletionRequest, Message
+from graph.shared.types import CompletionRequest, Message
 from serve.engines import open_model
 ledger = open_model(sys.argv[1], Path(sys.argv[2]))
 for number in range(6):

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.ids import content_id
-from graph.seal import SET_ASIDE
-from graph.types import Completion, CompletionRequest, Message, Replay
+from graph.shared.ids import content_id
+from graph.shared.types import Completion, CompletionRequest, Message, Replay
+from graph.store.seal import SET_ASIDE
 from serve.ledger import Ledger, side_by_side
 from tests.fakes import ScriptedModel
 

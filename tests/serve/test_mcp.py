@@ -13,11 +13,11 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult
 
-from graph.build import build_index
-from graph.config import parse_settings
+from graph.build.build import build_index
 from graph.retrieve import RetrieveSettings
-from graph.settings import IndexSettings
-from graph.types import DEFAULT_MODE
+from graph.shared.config import parse_settings
+from graph.shared.types import DEFAULT_MODE
+from graph.store.settings import IndexSettings
 from modegraph import build_app
 from serve.http.settings import ServerSettings
 from serve.mcp import build_mcp
@@ -31,8 +31,8 @@ ROOT = Path(__file__).parents[2]
 START = """
 import sys
 from tests.fakes import HashEncoder
-import graph.encoder, modegraph
-graph.encoder.open_encoder = lambda spec: HashEncoder()
+import graph.encode.encoder, modegraph
+graph.encode.encoder.open_encoder = lambda spec: HashEncoder()
 print("noise before the protocol", file=sys.stderr)
 sys.argv[0] = "modegraph"
 modegraph.main()

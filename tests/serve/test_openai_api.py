@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import stamina
 
-from graph.errors import UserError
-from graph.types import CompletionRequest, Message
+from graph.shared.errors import UserError
+from graph.shared.types import CompletionRequest, Message
 from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, open_openai
 from tests.fakes import chat_server
 

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from graph.types import Evidence, Excerpt, Passage, Scored, Summary, Trace
+from graph.shared.types import Evidence, Excerpt, Passage, Scored, Summary, Trace
 from serve.answering import Answer
 from serve.show import show_answer, show_evidence, show_paths
 from serve.types import Cost

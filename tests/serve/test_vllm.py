@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from graph.index import Index, open_index
+from graph.index.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.types import Mode
+from graph.shared.types import Mode
 from modegraph import build_app
 from serve.engines.openai_api import open_openai
-from tests.graph.test_global import guild_documents
+from tests.graph.retrieve.modes.test_global import guild_documents
 from tests.vllm import Server, serving, with_vllm
 from train.settings import TinySettings
 from train.tiny import train_tiny
@@ -54,9 +54,9 @@ def server(tiny: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def guilds(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    from graph.build import build_index
-    from graph.encoder import open_encoder
-    from graph.settings import IndexSettings
+    from graph.build.build import build_index
+    from graph.encode.encoder import open_encoder
+    from graph.store.settings import IndexSettings
 
     folder = tmp_path_factory.mktemp("guilds") / "index"
     build_index(folder, guild_documents(), IndexSettings(), open_encoder)

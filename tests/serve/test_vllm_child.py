@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 from serve.engines import vllm
 from serve.engines.vllm import LEASH, VllmChild, command_of, lora_rank, max_lora_rank, read_spec
 

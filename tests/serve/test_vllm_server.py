@@ -18,13 +18,13 @@ import pytest
 from transformers import AutoTokenizer
 
 from data_synth.types import preference_to_json
-from graph.answer import answer_messages
-from graph.build import build_index
-from graph.context import build_context
-from graph.index import open_index
-from graph.jsonl import write_jsonl
+from graph.build.build import build_index
+from graph.index.index import open_index
+from graph.prompt.answer import answer_messages
+from graph.prompt.context import build_context
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.settings import IndexSettings
+from graph.shared.jsonl import write_jsonl
+from graph.store.settings import IndexSettings
 from serve.engines.vllm import VllmChild, command_of, max_lora_rank, read_spec
 from serve.http.chat import prepare
 from serve.http.chat_request import ChatRequest

@@ -11,7 +11,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 import torch
 
 from data_synth.types import preference_to_json
-from graph.jsonl import write_jsonl
+from graph.shared.jsonl import write_jsonl
 from tests.train.world import TEXTS, preference
 from train.settings import TinySettings
 from train.tiny import new_llama, train_tokenizer

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from graph.questions import SPLITS
+from graph.documents.questions import SPLITS
 
 ENCODER = "encoder-of-the-small-world"
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from transformers.utils import logging
 
-from graph.errors import UserError
-from graph.jsonl import read_jsonl
+from graph.shared.errors import UserError
+from graph.shared.jsonl import read_jsonl
 from tests.train.architectures import MODEL_TYPES, NOT_TINY, REFUSED, VOCABULARY, tiny_model
 from train.attention import use_shared_prefix_attention
 from train.dropout import without_dropout

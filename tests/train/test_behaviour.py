@@ -17,9 +17,9 @@ from torch import Tensor
 from transformers import LlamaForCausalLM, TrainerControl
 
 from data_synth.types import ResponseRow, preference_to_json, response_to_json
-from graph.errors import UserError
-from graph.jsonl import read_jsonl, write_jsonl
-from graph.types import Message
+from graph.shared.errors import UserError
+from graph.shared.jsonl import read_jsonl, write_jsonl
+from graph.shared.types import Message
 from serve.engines.hf import HfModel
 from tests.train.world import NAMES, preference, scored
 from train.choices import pair_choices

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 from serve.engines import open_model
 from train.cli import register
 from train.types import read_run

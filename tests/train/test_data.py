@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from data_synth.types import preference_to_json
-from graph.errors import UserError
+from graph.shared.errors import UserError
 from tests.train.world import preference
 from train.data import both_sides, check_lengths, chosen_side, read_preferences, read_splits
 from train.logps import tokenize_row

@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
 from data_synth.types import response_to_json
-from graph.errors import UserError
-from graph.jsonl import write_jsonl
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
 from tests.train.world import scored
 from train.card import model_card
 from train.cli_export import register

@@ -9,8 +9,8 @@ from datasets import Dataset
 from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 
 from data_synth.types import PreferenceRow
-from graph.errors import UserError
-from graph.types import Message
+from graph.shared.errors import UserError
+from graph.shared.types import Message
 from tests.train.world import preference
 from train.data import Splits, pair_dataset, sft_dataset
 from train.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row

@@ -8,7 +8,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 from train.models import adapter_base, check_source, is_adapter, load_model, load_policy, load_tokenizer
 
 

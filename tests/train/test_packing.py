@@ -24,7 +24,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 from train import attention, heads
 from train.attention import SHARED_PREFIX, place_group, use_shared_prefix_attention
 from train.heads import chunked_logps, without_head

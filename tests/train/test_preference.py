@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from data_synth.types import preference_to_json, response_to_json
-from graph.errors import UserError
-from graph.jsonl import write_jsonl
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
 from tests.train.world import preference, scored
 from train.choices import combine_rewards, deal, pair_choices, response_choices, standardise, tokenize_group
 from train.data import both_sides, read_responses

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from data_synth.types import preference_to_json
-from graph.errors import UserError
-from graph.jsonl import read_jsonl, write_jsonl
+from graph.shared.errors import UserError
+from graph.shared.jsonl import read_jsonl, write_jsonl
 from tests.train.world import preference
 from train.loop import Watch
 from train.preference import train_dpo

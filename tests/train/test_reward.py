@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from data_synth.response_form import COMPONENTS, response_problems
 from data_synth.types import response_to_json
-from graph.errors import UserError
-from graph.jsonl import read_jsonl, write_jsonl
+from graph.shared.errors import UserError
+from graph.shared.jsonl import read_jsonl, write_jsonl
 from serve.engines import open_model
 from tests.train.world import scored
 from train.choices import combine_rewards

@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 from tests.train.world import preference
 from train.data import both_sides, read_preferences
 from train.logps import completion_logps, pad_rows, tokenize_row

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase
 
 from data_synth.types import preference_to_json
-from graph.answer import answer_messages, format_answer, parse_answer
-from graph.errors import UserError
-from graph.jsonl import write_jsonl
-from graph.types import CompletionRequest, Excerpt, Message
+from graph.prompt.answer import answer_messages, format_answer, parse_answer
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
+from graph.shared.types import CompletionRequest, Excerpt, Message
 from serve.engines.hf import HfModel
 from serve.engines.hf_open import open_hf
 from serve.engines.vllm import VllmSpec, command_of

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from graph.answer import answer_messages, format_answer
-from graph.errors import UserError
-from graph.types import Message
+from graph.prompt.answer import answer_messages, format_answer
+from graph.shared.errors import UserError
+from graph.shared.types import Message
 from tests.train.world import TEXTS
 from train.logps import tokenize_row
 from train.models import load_policy, load_tokenizer

@@ -12,12 +12,12 @@ from statistics import median
 import numpy as np
 
 from data_synth.route.types import RouteRow, route_from_json, route_problems
-from graph.errors import UserError
-from graph.ids import content_id
-from graph.questions import SPLITS
-from graph.retrieve.query_features import QUERY_FEATURES
+from graph.documents.questions import SPLITS
+from graph.retrieve.learned.query_features import QUERY_FEATURES
 from graph.retrieve.strategies import DIRECT_STRATEGIES
-from graph.types import Mode
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.types import Mode
 from train import labelled
 from train.labelled import Labels, check_apart, read_folders
 from train.router.types import Questions

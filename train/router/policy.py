@@ -14,9 +14,9 @@ from statistics import median
 import numpy as np
 
 from graph.retrieve.auto import mode_by_rule
-from graph.retrieve.query_features import QUERY_FEATURES
-from graph.retrieve.router import Router, choose, costs, expected_recall, find_route
-from graph.types import Ints
+from graph.retrieve.learned.query_features import QUERY_FEATURES
+from graph.retrieve.learned.router import Router, choose, costs, expected_recall, find_route
+from graph.shared.types import Ints
 from train.router.types import Doubles, Point, Questions
 
 PRICES = (0.0, *np.geomspace(1e-4, 1.0, 81).tolist())

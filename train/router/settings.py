@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from graph.config import Settings
+from graph.shared.config import Settings
 from train.labelled import Folders
 
 

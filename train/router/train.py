@@ -12,13 +12,13 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from graph.console import say
-from graph.jsonl import write_json
-from graph.questions import SPLITS
-from graph.retrieve.query_features import QUERY_FEATURES
-from graph.retrieve.router import ModeModel, Router
-from graph.retrieve.router_file import save_router
-from graph.types import Ints
+from graph.documents.questions import SPLITS
+from graph.retrieve.learned.query_features import QUERY_FEATURES
+from graph.retrieve.learned.router import ModeModel, Router
+from graph.retrieve.learned.router_file import save_router
+from graph.shared.console import say
+from graph.shared.jsonl import write_json
+from graph.shared.types import Ints
 from train.router.card import router_card
 from train.router.data import Dataset, check_learnable, fingerprint, questions_of, read_datasets, shared_modes
 from train.router.policy import (

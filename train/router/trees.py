@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from graph.retrieve.forest import Forest, forest_logits
-from graph.types import Floats
+from graph.retrieve.learned.forest import Forest, forest_logits
+from graph.shared.types import Floats
 from train.router.settings import RouterSettings
 from train.router.types import Doubles
 from train.selector.trees import to_forest

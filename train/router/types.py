@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.types import Floats, Ints, Mode
+from graph.shared.types import Floats, Ints, Mode
 
 Doubles = NDArray[np.float64]
 

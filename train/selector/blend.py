@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from graph.retrieve.cross import Blend
-from graph.types import Ints
+from graph.retrieve.learned.cross import Blend
+from graph.shared.types import Ints
 from train.selector.calibrate import TEMPERATURES, log_loss
 
 Doubles = NDArray[np.float64]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from graph.types import Ints
+from graph.shared.types import Ints
 from train.selector.types import Bin
 
 Doubles = NDArray[np.float64]

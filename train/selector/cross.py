@@ -25,10 +25,10 @@ from sentence_transformers.util import batch_to_device
 from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, PrinterCallback, set_seed
 
-from graph.ids import content_id
-from graph.retrieve.maxsim import start_model
-from graph.types import Ints
-from graph.weights import model_name
+from graph.encode.weights import model_name
+from graph.retrieve.learned.maxsim import start_model
+from graph.shared.ids import content_id
+from graph.shared.types import Ints
 from train.loop import Watch, quiet_libraries
 from train.models import device
 from train.save import CHECKPOINTS, last_checkpoint

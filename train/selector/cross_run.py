@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 from sentence_transformers import CrossEncoder
 
-from graph.console import say
-from graph.encoder import encoder_folder
-from graph.retrieve.classifier import Classifier, probabilities
-from graph.retrieve.cross import CROSS_FOLDER, Blend, blended_log_odds, save_blend
-from graph.retrieve.forest import forest_logits
-from graph.retrieve.maxsim import save_model
-from graph.types import Ints
+from graph.encode.encoder import encoder_folder
+from graph.retrieve.learned.classifier import Classifier, probabilities
+from graph.retrieve.learned.cross import CROSS_FOLDER, Blend, blended_log_odds, save_blend
+from graph.retrieve.learned.forest import forest_logits
+from graph.retrieve.learned.maxsim import save_model
+from graph.shared.console import say
+from graph.shared.types import Ints
 from train.selector.blend import fit_blend
 from train.selector.calibrate import threshold_for
 from train.selector.cross import Pairs, PairSet, read_pairs, train_cross

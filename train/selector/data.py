@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from data_synth.relevance.types import SPLIT_BY, RelevanceRow, relevance_from_json, relevance_problems
-from graph.errors import UserError
-from graph.questions import SPLITS
-from graph.retrieve.features import FEATURES
+from graph.documents.questions import SPLITS
+from graph.retrieve.learned.features import FEATURES
+from graph.shared.errors import UserError
 from train import labelled
 from train.labelled import Labels, check_apart, read_folders
 from train.selector.types import Examples

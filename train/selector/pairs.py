@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.retrieve.cross import most_promising
-from graph.types import Ints
+from graph.retrieve.learned.cross import most_promising
+from graph.shared.types import Ints
 from train.selector.data import Dataset
 from train.selector.settings import CrossSettings
 from train.selector.types import Examples

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
-from graph.retrieve.features import FEATURES
+from graph.retrieve.learned.features import FEATURES
 from train.selector.types import Examples, Ranked
 
 Doubles = NDArray[np.float64]

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from graph.config import Settings
-from graph.encoder import MINILM
+from graph.encode.encoder import MINILM
+from graph.shared.config import Settings
 from train.labelled import Folders
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from graph.console import say
-from graph.jsonl import write_json
-from graph.questions import SPLITS
-from graph.retrieve.classifier import Classifier, probabilities, save_selector
-from graph.retrieve.features import FEATURES
-from graph.retrieve.forest import forest_logits
+from graph.documents.questions import SPLITS
+from graph.retrieve.learned.classifier import Classifier, probabilities, save_selector
+from graph.retrieve.learned.features import FEATURES
+from graph.retrieve.learned.forest import forest_logits
+from graph.shared.console import say
+from graph.shared.jsonl import write_json
 from train.save import fresh_folder
 from train.selector.calibrate import (
     calibration_error,

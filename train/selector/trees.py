@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from graph.retrieve.forest import Forest
+from graph.retrieve.learned.forest import Forest
 from train.selector.settings import SelectorSettings
 from train.selector.types import Examples
 

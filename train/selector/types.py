@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.retrieve.classifier import probabilities
-from graph.types import Floats, Ints
+from graph.retrieve.learned.classifier import probabilities
+from graph.shared.types import Floats, Ints
 
 Doubles = NDArray[np.float64]
 

@@ -12,11 +12,11 @@ from data_synth.questions.groups import MAX_ARTICLES, MIN_ARTICLES, article_grou
 from data_synth.questions.make import Asked, question_rows
 from data_synth.questions.types import QuestionRow, question_problems
 from data_synth.types import Dropped
-from graph.index import Index
-from graph.read import read_documents
+from graph.documents.read import read_documents
+from graph.index.index import Index
 from graph.retrieve import RetrieveSettings
-from graph.structured import strict_schema
-from graph.types import CompletionRequest, Document, Passage
+from graph.shared.types import CompletionRequest, Document, Passage
+from graph.text.structured import strict_schema
 from serve.ledger import Ledger
 from tests.fakes import ScriptedModel
 from tests.graph.hashed import build

@@ -21,10 +21,10 @@ from data_synth.questions.types import (
     question_problems,
     question_to_json,
 )
-from graph.index import Index
-from graph.questions import read_questions
-from graph.read import read_documents
-from graph.types import Document
+from graph.documents.questions import read_questions
+from graph.documents.read import read_documents
+from graph.index.index import Index
+from graph.shared.types import Document
 from tests.data_synth.questions.films import FILMS
 from tests.graph.hashed import build
 

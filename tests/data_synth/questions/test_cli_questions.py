@@ -7,13 +7,13 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import graph.index
+import graph.index.index
 from data_synth.cli_questions import register
-from graph.build import build_index
-from graph.errors import UserError
-from graph.questions import read_questions
-from graph.settings import IndexSettings
-from graph.types import CompletionRequest, Document, LanguageModel
+from graph.build.build import build_index
+from graph.documents.questions import read_questions
+from graph.shared.errors import UserError
+from graph.shared.types import CompletionRequest, Document, LanguageModel
+from graph.store.settings import IndexSettings
 from serve.ledger import Ledger
 from tests.data_synth.questions.films import FILMS
 from tests.fakes import HashEncoder, ScriptedModel
@@ -28,8 +28,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = partial(graph.index.open_index, open_by_spec=lambda spec: HashEncoder())
-    monkeypatch.setattr(graph.index, "open_index", opened)
+    opened = partial(graph.index.index.open_index, open_by_spec=lambda spec: HashEncoder())
+    monkeypatch.setattr(graph.index.index, "open_index", opened)
 
 
 def run(index: Path, *arguments: object, model: ScriptedModel | None = None) -> Result:

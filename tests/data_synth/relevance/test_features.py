@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph.index import Index
-from graph.retrieve.features import (
+from graph.index.index import Index
+from graph.retrieve.learned.features import (
     FEATURES,
     SEEDS,
     WALK,
@@ -20,9 +20,9 @@ from graph.retrieve.features import (
     look,
     measure,
 )
-from graph.retrieve.paths import path_score
-from graph.retrieve.query import Query
-from graph.retrieve.seed_ties import (
+from graph.retrieve.modes.paths import path_score
+from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.seed_ties import (
     FARTHEST_HOPS,
     called_by_seeds,
     hops_from,
@@ -31,8 +31,8 @@ from graph.retrieve.seed_ties import (
     shared_names,
     tied,
 )
-from graph.retrieve.suggest import suggest
-from graph.types import Document, Floats
+from graph.retrieve.parts.suggest import suggest
+from graph.shared.types import Document, Floats
 from tests.corpora import ISLES
 from tests.graph.hashed import build
 

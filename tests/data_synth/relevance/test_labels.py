@@ -21,12 +21,12 @@ from data_synth.relevance.labels import (
     rows_of_sources,
 )
 from data_synth.types import Dropped
-from graph.errors import UserError
-from graph.index import Index
-from graph.questions import Question, Quote
-from graph.retrieve.caller import Caller
-from graph.retrieve.query import Query
-from graph.types import CompletionRequest, Document, Passage
+from graph.documents.questions import Question, Quote
+from graph.index.index import Index
+from graph.retrieve.parts.caller import Caller
+from graph.retrieve.parts.query import Query
+from graph.shared.errors import UserError
+from graph.shared.types import CompletionRequest, Document, Passage
 from tests.corpora import ISLES
 from tests.fakes import ScriptedModel
 from tests.graph.hashed import build

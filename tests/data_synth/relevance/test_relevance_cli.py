@@ -9,8 +9,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from data_synth import cli_relevance, cli_route
-from graph.errors import UserError
-from graph.types import CompletionRequest, LanguageModel
+from graph.shared.errors import UserError
+from graph.shared.types import CompletionRequest, LanguageModel
 from serve.ledger import Ledger
 from tests.fakes import ScriptedModel
 

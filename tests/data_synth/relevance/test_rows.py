@@ -13,12 +13,12 @@ from data_synth.relevance.rows import LOST_GOLD, OTHER_SPLIT, relevance_rows
 from data_synth.relevance.split import Split, make_split
 from data_synth.relevance.types import FORM, Asked, RelevanceRow, relevance_from_json, relevance_to_json
 from data_synth.types import Dropped
-from graph.errors import UserError
-from graph.index import Index
-from graph.questions import SPLITS, Question, Quote
-from graph.retrieve.features import FEATURES, View, features
-from graph.retrieve.query import Query
-from graph.types import Completion, CompletionRequest
+from graph.documents.questions import SPLITS, Question, Quote
+from graph.index.index import Index
+from graph.retrieve.learned.features import FEATURES, View, features
+from graph.retrieve.parts.query import Query
+from graph.shared.errors import UserError
+from graph.shared.types import Completion, CompletionRequest
 from tests.corpora import ISLES
 from tests.fakes import ScriptedModel
 from tests.graph.hashed import build

@@ -19,9 +19,9 @@ from data_synth.relevance.split import (
     split_questions,
 )
 from data_synth.relevance.types import Asked, RelevanceRow
-from graph.index import Index
-from graph.questions import SPLITS, Question
-from graph.types import Document
+from graph.documents.questions import SPLITS, Question
+from graph.index.index import Index
+from graph.shared.types import Document
 from tests.graph.hashed import build
 
 HARBOURS = 24

@@ -15,13 +15,13 @@ from data_synth.route.rows import NO_GOLD_DOCUMENT, route_rows
 from data_synth.route.runs import best_mode, by_cost, measure_run, parse_modes, run_modes
 from data_synth.route.types import FORM, RouteRow, Run, route_from_json, route_to_json
 from data_synth.types import Dropped
-from graph.console import track
-from graph.errors import UserError
-from graph.index import Index
-from graph.questions import Question
-from graph.retrieve.query import Query
-from graph.retrieve.query_features import QUERY_FEATURES, query_features
-from graph.types import CompletionRequest, Evidence, Passage, Scored, Trace
+from graph.documents.questions import Question
+from graph.index.index import Index
+from graph.retrieve.learned.query_features import QUERY_FEATURES, query_features
+from graph.retrieve.parts.query import Query
+from graph.shared.console import track
+from graph.shared.errors import UserError
+from graph.shared.types import CompletionRequest, Evidence, Passage, Scored, Trace
 from tests.corpora import ISLES
 from tests.fakes import ScriptedModel
 from tests.graph.hashed import build

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from data_synth.types import ResponseRow, response_to_json
 from eval.alignment.measure import common_reference, common_weights, measure_runs, reward_of
 from eval.alignment.sample import Drawing, Samples, draw_samples, logps_of_samples
-from graph.errors import UserError
-from graph.jsonl import write_jsonl
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
 from modegraph import build_app
 from tests.train.world import TEXTS, scored
 from train.models import load_policy

@@ -15,9 +15,9 @@ from eval.judge.report import in_words, judge_json, judge_table, write_judgement
 from eval.judge.score import score_judgements
 from eval.judge.types import CRITERIA, AnswerPair
 from eval.tables import as_text
-from graph.errors import UserError
-from graph.jsonl import write_jsonl
-from graph.types import Completion
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
+from graph.shared.types import Completion
 from tests.eval.conftest import read_lines
 from tests.fakes import ScriptedModel
 

@@ -24,7 +24,7 @@ from eval.lab.modes import (
 from eval.lab.report import headline, make_folder, modes_json, modes_table, write_modes
 from eval.lab.types import DPO_PAIRS, FORWARD, OBJECTIVES, REVERSE, Method, Objective
 from eval.tables import as_text
-from graph.errors import UserError
+from graph.shared.errors import UserError
 
 
 def thirds() -> Line:

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from eval.matrix.door import run_matrix
-from graph.jsonl import write_jsonl
+from graph.shared.jsonl import write_jsonl
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 

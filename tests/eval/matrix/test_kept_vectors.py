@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from eval.matrix.kept_vectors import KeepingEncoder
-from graph.build import build_index
-from graph.data import IndexData
-from graph.index import open_index
-from graph.settings import IndexSettings
+from graph.build.build import build_index
+from graph.index.index import open_index
+from graph.store.data import IndexData
+from graph.store.settings import IndexSettings
 from tests.corpora import ISLES
 from tests.eval.matrix.conftest import run
 from tests.fakes import HashEncoder

@@ -9,8 +9,8 @@ import yaml
 from eval.matrix import code
 from eval.matrix.plan import make_plan
 from eval.matrix.settings import MatrixSettings
-from graph.config import load_settings
-from graph.jsonl import write_jsonl
+from graph.shared.config import load_settings
+from graph.shared.jsonl import write_jsonl
 from serve.ledger import Ledger
 from tests.eval.matrix.conftest import CONFIG, run
 from tests.fakes import HashEncoder, ScriptedModel
@@ -120,7 +120,7 @@ def test_an_index_of_other_code_is_made_again_from_the_same_calls(parts, monkeyp
     run(parts, **config)
     calls, made = len(model.asked), next((parts / "out/indexes").glob("*/manifest.json"))
     before = made.stat().st_mtime_ns
-    monkeypatch.setattr(code, "INDEX_CODE", ("graph.build",))
+    monkeypatch.setattr(code, "INDEX_CODE", ("graph.build.build",))
     assert run(parts, **config)[0].json["cells"]["found"] == 2, "finished cells need no index"
     monkeypatch.setattr(code, "CELL_CODE", ("eval.matrix.fill",))
     ended, _, _ = run(parts, **config)
@@ -158,7 +158,7 @@ def test_the_code_of_a_figure_is_what_has_a_part_in_it(tree, file, counts):
 def test_what_a_cell_is_filled_by_has_a_part_and_reports_have_none():
     files = {file.relative_to(code.HOME).as_posix() for file in code.sources_of(code.CELL_CODE, code.HOME)}
     assert {
-        "graph/retrieve/local.py",
+        "graph/retrieve/modes/local.py",
         "serve/engines/hf.py",
         "eval/metrics/grounding.py",
         "graph/prompts/select.txt",

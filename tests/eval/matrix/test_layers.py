@@ -7,9 +7,9 @@ import pytest
 from eval.matrix.figures import Scored as System
 from eval.matrix.layers import count_layers, layers_table, mean_shares
 from eval.matrix.types import Asked
-from graph.index import open_index
+from graph.index.index import open_index
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.types import Evidence, Passage, Scored, Summary
+from graph.shared.types import Evidence, Passage, Scored, Summary
 from tests.eval.matrix.conftest import QUESTIONS, run
 from tests.fakes import HashEncoder
 

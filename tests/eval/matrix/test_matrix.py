@@ -13,9 +13,9 @@ from eval.matrix.plan import make_plan
 from eval.matrix.run import run_steps
 from eval.matrix.settings import MatrixSettings, StepSettings
 from eval.metrics.registry import METRICS, Metric
-from graph.config import load_settings
-from graph.errors import UserError
-from graph.jsonl import write_jsonl
+from graph.shared.config import load_settings
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
 from tests.corpora import ISLES
 from tests.eval.conftest import read_lines
 from tests.eval.matrix.conftest import CONFIG, MODELS, QUESTIONS, answers, hashing, run

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from eval.cli import register
 from eval.matrix.ragas import write_ragas
-from graph.encoder import open_encoder
-from graph.errors import UserError
+from graph.encode.encoder import open_encoder
+from graph.shared.errors import UserError
 from tests.eval.conftest import read_lines
 from tests.eval.matrix.conftest import CONFIG, MODELS, QUESTIONS, answers, hashing, run
 from tests.fakes import HashEncoder, ScriptedModel

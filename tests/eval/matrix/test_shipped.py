@@ -14,7 +14,7 @@ from eval.matrix.plan import systems_of
 from eval.matrix.settings import MatrixSettings
 from eval.metrics.registry import find_metric
 from eval.tasks import find_task
-from graph.config import load_settings
+from graph.shared.config import load_settings
 from tests.eval.matrix.conftest import CONFIG
 from tests.eval.pairs import ROOT
 

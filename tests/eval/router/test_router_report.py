@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 from eval import cli_router
 from eval.router.measure import ORACLE, ROUTER, RULE, evaluate_router
 from eval.router.report import verdict
-from graph.errors import UserError
-from graph.retrieve.query_features import QUERY_FEATURES
+from graph.retrieve.learned.query_features import QUERY_FEATURES
+from graph.shared.errors import UserError
 from tests.train.labelled import write_rows
 from tests.train.router.rows import small_world
 from train.router.settings import RouterSettings

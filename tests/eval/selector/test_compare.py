@@ -11,13 +11,13 @@ from typer.testing import CliRunner, Result
 
 from eval import cli_selector
 from eval.selector.compare import CALLS, OFFERED, SELECTION, average_precision
-from graph.build import build_index
-from graph.encoder import open_encoder
-from graph.errors import UserError
-from graph.index import Index, open_index
-from graph.retrieve.classifier import Classifier, save_selector
-from graph.retrieve.forest import Forest
-from graph.settings import IndexSettings
+from graph.build.build import build_index
+from graph.encode.encoder import open_encoder
+from graph.index.index import Index, open_index
+from graph.retrieve.learned.classifier import Classifier, save_selector
+from graph.retrieve.learned.forest import Forest
+from graph.shared.errors import UserError
+from graph.store.settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import ScriptedModel
 

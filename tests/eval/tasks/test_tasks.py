@@ -9,9 +9,9 @@ from eval.metrics.registry import METRICS
 from eval.tasks import TASKS, find_task
 from eval.tasks.files import task_lines, write_task
 from eval.tasks.load import load_from_hub, load_task
-from graph.errors import UserError
-from graph.jsonl import write_jsonl
-from graph.questions import read_questions
+from graph.documents.questions import read_questions
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
 from tests.eval.pairs import DATA, ROOT
 
 PAPER = {

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx2
 import openai
 
-from graph.config import parse_settings
-from graph.types import OpenEncoder
+from graph.shared.config import parse_settings
+from graph.shared.types import OpenEncoder
 from serve.http.app import build_app, make_services
 from serve.http.engines import VllmOptions, open_backend
 from serve.http.run import server_of

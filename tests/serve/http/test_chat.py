@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from graph.answer import NOT_FOUND, answer_messages
-from graph.context import build_context
-from graph.index import open_index
+from graph.index.index import open_index
+from graph.prompt.answer import NOT_FOUND, answer_messages
+from graph.prompt.context import build_context
 from graph.retrieve import RetrieveSettings, retrieve
 from tests.fakes import HashEncoder
 from tests.serve.http.conftest import Stack

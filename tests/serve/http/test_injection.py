@@ -15,11 +15,11 @@ import httpx2
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from graph.build import build_index
+from graph.build.build import build_index
 from graph.retrieve import MODES
 from tests.corpora import ISLES
 from tests.fakes import ChatServer, HashEncoder, chat_server
-from tests.graph.test_citations import ANY_CITATION
+from tests.graph.prompt.test_citations import ANY_CITATION
 from tests.serve.http.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
 from tests.serve.injection import CONTROL_TOKENS, Case, cases

@@ -16,9 +16,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from graph.build import build_index
-from graph.store import read_settings
-from graph.types import Document
+from graph.build.build import build_index
+from graph.shared.types import Document
+from graph.store.store import read_settings
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.conftest import Stack
 from tests.serve.http.running import listening, serving
@@ -252,7 +252,7 @@ def test_an_index_that_cannot_be_read_leaves_the_old_one_in_use(isles: Path) -> 
 COMMAND = """
 import sys
 from pathlib import Path
-from graph.config import parse_settings
+from graph.shared.config import parse_settings
 from serve.http.app import build_app, make_services
 from serve.http.engines import VllmOptions, open_backend
 from serve.http.run import server_of

@@ -6,7 +6,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from graph.errors import UserError
+from graph.shared.errors import UserError
 from serve.http.engines import VllmOptions, open_backend
 from tests.serve.http.running import Running, serving
 

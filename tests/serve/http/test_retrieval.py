@@ -2,7 +2,7 @@
 
 import pytest
 
-from graph.index import open_index
+from graph.index.index import open_index
 from graph.retrieve import MODES, RetrieveSettings, retrieve
 from tests.fakes import HashEncoder
 from tests.serve.http.conftest import Stack

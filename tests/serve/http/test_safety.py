@@ -10,8 +10,8 @@ from pathlib import Path
 import openai
 import pytest
 
-from graph.config import parse_settings
-from graph.errors import UserError
+from graph.shared.config import parse_settings
+from graph.shared.errors import UserError
 from serve.http.settings import ServerSettings
 from tests.fakes import chat_server
 from tests.serve.http.conftest import Stack

@@ -41,7 +41,7 @@ OPERATIONS = [
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    from graph.build import build_index
+    from graph.build.build import build_index
     from tests.corpora import ISLES
     from tests.fakes import HashEncoder
     from tests.serve.http.conftest import SETTINGS

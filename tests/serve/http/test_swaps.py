@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import graph.index
-from graph.build import build_index
-from graph.index import open_index
+import graph.index.index
+from graph.build.build import build_index
+from graph.index.index import open_index
 from graph.retrieve import RetrieveSettings
-from graph.types import Document
+from graph.shared.types import Document
 from serve.http.live_index import LiveIndex
 from serve.http.metrics import Metrics
 from serve.mcp import FreshIndex
@@ -37,15 +37,15 @@ def live(folder: Path) -> LiveIndex:
 
 def built_after_the_first_opening(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer adds a document as soon as somebody has opened the arrays."""
-    true_load = graph.index.load_arrays
+    true_load = graph.index.index.load_arrays
 
     def load_and_write(*arguments: object) -> object:
-        monkeypatch.setattr(graph.index, "load_arrays", true_load)
+        monkeypatch.setattr(graph.index.index, "load_arrays", true_load)
         loaded = true_load(*arguments)  # type: ignore[arg-type]
         build(folder, [Document("gull", "Gull Rock", "Gull Rock is a lighthouse.")])
         return loaded
 
-    monkeypatch.setattr(graph.index, "load_arrays", load_and_write)
+    monkeypatch.setattr(graph.index.index, "load_arrays", load_and_write)
 
 
 def test_an_index_put_in_its_place_answers_at_once_though_its_number_is_the_same(isles: Path, tmp_path: Path) -> None:

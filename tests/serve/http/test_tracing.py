@@ -10,10 +10,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from typer.testing import CliRunner
 
 import modegraph
-from graph.config import parse_settings
-from graph.errors import UserError
+from graph.shared.config import parse_settings
+from graph.shared.errors import UserError
 from serve.http.settings import ServerSettings
-from serve.http.tracing import open_tracing
+from serve.http.collector import open_tracing
 from tests.fakes import chat_server
 from tests.serve.http.collector import Collector, collecting, said
 from tests.serve.http.running import Running, serving
@@ -143,7 +143,7 @@ def test_without_the_option_nothing_is_sent_nor_imported(isles_kept: Path, monke
             running.services.tracing.close()
     assert collector.paths == []
     code = (
-        "import sys; from serve.http import app, run; from serve.http.tracing import open_tracing; open_tracing(None); "
+        "import sys; from serve.http import app, run; from serve.http.collector import open_tracing; open_tracing(None); "
         "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter', "
         "'opentelemetry.instrumentation', 'serve.http.otlp'))])"
     )

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from benchmarks.hostile_files import forms
-from graph.lock import writer_lock
+from graph.store.lock import writer_lock
 from tests.fakes import chat_server
 from tests.processes import processes_below
 from tests.serve.http.running import Running, serving

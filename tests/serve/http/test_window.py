@@ -8,10 +8,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from graph.build import build_index
-from graph.questions import read_questions
-from graph.read import read_documents
-from graph.settings import IndexSettings
+from graph.build.build import build_index
+from graph.documents.questions import read_questions
+from graph.documents.read import read_documents
+from graph.store.settings import IndexSettings
 from tests.fakes import HashEncoder, words_of
 from tests.serve.http.conftest import Stack
 from tests.serve.http.running import serving

@@ -1,6 +1,6 @@
 """The page as a reader uses it: asks, follows citations, compares, browses; what documents and models say stays text."""
 
-from graph.index import open_index
+from graph.index.index import open_index
 from tests.fakes import HashEncoder
 from tests.serve.http.running import Running
 from tests.serve.page.conftest import HOSTILE, HOSTILE_TITLE, KEY, Talker, Visits

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.answer import answer_messages
-from graph.errors import UserError
-from graph.types import Evidence, Excerpt, Message
+from graph.prompt.answer import answer_messages
+from graph.shared.errors import UserError
+from graph.shared.types import Evidence, Excerpt, Message
 from serve.talk.prompt import ANSWER_SHARE, Prompt, fitted
 from serve.talk.turns import Exchange
 from tests.fakes import ScriptedModel

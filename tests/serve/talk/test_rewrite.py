@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from graph.types import CompletionRequest, Message
+from graph.shared.types import CompletionRequest, Message
 from serve.talk.rewrite import MAX_CARRIED_CHARS, Question, carry, read_turn
 from serve.talk.turns import MAX_CHARACTERS, Exchange, exchanges
 from tests.fakes import ScriptedModel

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graph.questions import read_questions
+from graph.documents.questions import read_questions
 from serve.talk.standing import LONG_CHARACTERS, standing
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"

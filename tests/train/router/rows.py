@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from data_synth.route.types import RouteRow, Run, route_to_json
-from graph.questions import SPLITS
-from graph.retrieve.query_features import QUERY_FEATURES
+from graph.documents.questions import SPLITS
+from graph.retrieve.learned.query_features import QUERY_FEATURES
 
 LINKS, BROAD = QUERY_FEATURES.index("links"), QUERY_FEATURES.index("broad")
 SIZES = {"train": 160, "dev": 40, "test": 60}

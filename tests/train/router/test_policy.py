@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as of_numpy
 
-from graph.retrieve.query_features import QUERY_FEATURES
+from graph.retrieve.learned.query_features import QUERY_FEATURES
 from train.router.policy import (
     BROAD,
     Policy,

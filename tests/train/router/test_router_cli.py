@@ -7,9 +7,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from graph.errors import UserError
-from graph.retrieve.router import find_route
-from graph.retrieve.router_file import ROUTER_FILE, open_router
+from graph.retrieve.learned.router import find_route
+from graph.retrieve.learned.router_file import ROUTER_FILE, open_router
+from graph.shared.errors import UserError
 from tests.train.labelled import ENCODER, write_rows
 from tests.train.router.rows import small_world
 from train import cli_router

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph.errors import UserError
-from graph.retrieve.query_features import QUERY_FEATURES
+from graph.retrieve.learned.query_features import QUERY_FEATURES
+from graph.shared.errors import UserError
 from tests.train.labelled import write_rows
 from tests.train.router.rows import small_world
 from train.router.data import check_learnable, questions_of, read_datasets, shared_modes

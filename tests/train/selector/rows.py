@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from data_synth.relevance.types import RelevanceRow, relevance_to_json
-from graph.questions import SPLITS
-from graph.retrieve.features import FEATURES
+from graph.documents.questions import SPLITS
+from graph.retrieve.learned.features import FEATURES
 
 COSINE, TITLE = FEATURES.index("cosine"), FEATURES.index("title_in_seeds")
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.retrieve.classifier import probabilities
-from graph.retrieve.features import FEATURES
+from graph.retrieve.learned.classifier import probabilities
+from graph.retrieve.learned.features import FEATURES
 from train.selector.calibrate import (
     calibration_error,
     fit_temperature,

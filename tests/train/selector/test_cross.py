@@ -11,10 +11,10 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.errors import UserError
-from graph.retrieve.classifier import open_selector, probabilities
-from graph.retrieve.cross import Cross, blended_log_odds, open_trained
-from graph.retrieve.forest import forest_logits
+from graph.retrieve.learned.classifier import open_selector, probabilities
+from graph.retrieve.learned.cross import Cross, blended_log_odds, open_trained
+from graph.retrieve.learned.forest import forest_logits
+from graph.shared.errors import UserError
 from tests.train.labelled import write_rows
 from tests.train.selector.encoders import tiny_encoder
 from tests.train.selector.rows import small_world

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from data_synth.relevance.types import SPLIT_BY
-from graph.errors import UserError
-from graph.retrieve.features import FEATURES
+from graph.retrieve.learned.features import FEATURES
+from graph.shared.errors import UserError
 from tests.train.labelled import write_rows
 from tests.train.selector.rows import small_world
 from train.selector.data import examples_of, read_datasets, shares_passages

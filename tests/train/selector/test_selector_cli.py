@@ -8,9 +8,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from graph.errors import UserError
-from graph.retrieve.classifier import open_selector, relevance
-from graph.retrieve.features import FEATURES
+from graph.retrieve.learned.classifier import open_selector, relevance
+from graph.retrieve.learned.features import FEATURES
+from graph.shared.errors import UserError
 from tests.train.labelled import ENCODER, write_rows
 from tests.train.selector.rows import small_world
 from train import cli_selector

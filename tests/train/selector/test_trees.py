@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graph.questions import SPLITS
-from graph.retrieve.forest import forest_logits
+from graph.documents.questions import SPLITS
+from graph.retrieve.learned.forest import forest_logits
 from tests.train.labelled import write_rows
 from tests.train.selector.rows import small_world
 from train.selector.calibrate import log_loss

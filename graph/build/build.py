@@ -1,0 +1,195 @@
+"""Documents to index, start to end: read → split and extract → encode and derive → save. Every step resumes where it stopped."""
+
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from graph.build.reading import (
+    Extractor,
+    ReadingFacts,
+    Split,
+    imported_hashes,
+    no_model,
+    open_extractor,
+    read_waiting,
+    reading_facts,
+)
+from graph.documents.split import split_passages
+from graph.encode.encoder import check_encoder
+from graph.layers.model_summaries import WriteSummaries, write_summaries
+from graph.shared.console import say
+from graph.shared.errors import UserError
+from graph.shared.types import Document, Encoder, OpenEncoder, OpenModel
+from graph.store.arrays import save_arrays
+from graph.store.data import IndexData
+from graph.store.lock import GiveUp, writer_lock
+from graph.store.own_settings import keep_settings
+from graph.store.seal import LEDGER, unsealed
+from graph.store.settings import IndexSettings
+from graph.store.store import FILE, FORMAT, Store
+from graph.store.vectors import VectorBook
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """What one run did: documents written, those that were there already, what the index holds now, and seconds by step.
+
+    `quarantined` passages could not be read; `dropped` parts of model replies had no support in their passage; `read_by`
+    counts passages by what read them ("rules", "llm", "import").
+    """
+
+    written: int
+    unchanged: int
+    documents: int
+    passages: int
+    propositions: int
+    names: int
+    summaries: int
+    quarantined: int
+    dropped: int
+    read_by: dict[str, int]
+    read_seconds: float
+    build_seconds: float
+
+
+def build_index(
+    folder: Path | str,
+    documents: Iterable[Document],
+    settings: IndexSettings,
+    open_encoder: OpenEncoder,
+    open_model: OpenModel = no_model,
+) -> BuildReport:
+    """Add `documents` to the index in `folder` (made if absent): new ones are added, changed ones replaced, others left.
+
+    Raises UserError, leaving the index as it was, when a document cannot be read, the settings, the encoder or the model
+    differ from the index's own; and when a model stops answering: then `resume` goes on.
+    """
+    folder = Path(folder)
+    made_here = _prepare_folder(folder)
+    started = time.perf_counter()
+    kept = False
+    try:
+        with open_for_writing(folder) as store:
+            with store.transaction():
+                keep_settings(store, settings)
+                counts = put_documents(store, documents, imported_hashes(settings))
+                tools = open_tools(folder, store, settings, open_encoder, open_model)
+            kept = True
+            read_done = time.perf_counter()
+            data = finish_build(folder, store, tools, settings)
+            facts = reading_facts(store)
+    except UserError:
+        if kept:
+            say(f"{folder}: not finished, nothing that was done is lost; go on with: modegraph resume {folder}")
+        elif made_here:
+            shutil.rmtree(folder)
+        raise
+    return report_of(data, facts, counts, (read_done - started, time.perf_counter() - read_done))
+
+
+def report_of(
+    data: IndexData, facts: ReadingFacts, counts: tuple[int, int], seconds: tuple[float, float]
+) -> BuildReport:
+    """The report of an index that was built: `counts` are documents written and unchanged, `seconds` of reading and of building."""
+    return BuildReport(
+        written=counts[0],
+        unchanged=counts[1],
+        documents=len(data.document_sources),
+        passages=len(data.passage_ids),
+        propositions=len(data.proposition_ids),
+        names=len(data.name_ids),
+        summaries=len(data.summary_ids),
+        quarantined=facts.quarantined,
+        dropped=facts.dropped,
+        read_by=facts.read_by,
+        read_seconds=seconds[0],
+        build_seconds=seconds[1],
+    )
+
+
+@contextmanager
+def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[Store]:
+    """The store of an index, alone: in turn with other writers (graph/store/lock.py), and sealed again (graph/store/seal.py) when all went well."""
+    with writer_lock(folder, give_up), unsealed(folder), closing(Store(folder)) as store:
+        yield store
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a build works with. The extractor is None when no document waits to be read; `write` when summaries are extractive."""
+
+    encoder: Encoder
+    split: Split
+    extractor: Extractor | None
+    write: WriteSummaries | None
+
+
+def open_tools(
+    folder: Path,
+    store: Store,
+    settings: IndexSettings,
+    open_encoder: OpenEncoder,
+    open_model: OpenModel,
+    again: bool = False,
+) -> Tools:
+    """The encoder, extractor and summariser that the settings name, checked to be those of the index; `again` if quarantine is to be read."""
+    encoder = open_encoder(settings.encoder)
+    check_encoder(store.get_meta("encoder"), encoder, folder)
+    split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)
+    needed = store.sources_to_extract() or (again and store.count("quarantine"))
+    extractor = open_extractor(folder, store, settings, split, open_model) if needed else None
+    write = None
+    if settings.summary_model:
+        model = open_model(settings.summary_model, ledger=folder / LEDGER)
+        write = partial(write_summaries, model, settings.max_summary_tokens)
+    return Tools(encoder, split, extractor, write)
+
+
+def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettings) -> IndexData:
+    """What is left to do once documents are in the store or out of it: extract, encode, derive, save the next generation."""
+    if tools.extractor is not None:
+        read_waiting(store, tools.extractor.read, tools.split)
+    # Imported here because it brings igraph and matplotlib, which the first call to a model need not wait for.
+    from graph.build.derive import derive_arrays
+
+    encoder = tools.encoder
+    data = derive_arrays(store, VectorBook(folder, store, encoder), encoder.count_tokens, settings, tools.write)
+    with store.transaction():
+        generation = store.next_generation()
+    facts = {"format": FORMAT, "settings": settings.model_dump(), "encoder": {"fingerprint": encoder.fingerprint}}
+    save_arrays(folder, generation, data, facts)
+    with store.transaction():
+        store.set_meta("encoder", encoder.fingerprint)
+        store.drop_pending_vectors()
+    return data
+
+
+def _prepare_folder(folder: Path) -> bool:
+    """Make the folder if absent (True); UserError when it holds anything but an index, or what is left of one: its ledger, its lock."""
+    if folder.exists() and (not folder.is_dir() or not ((folder / FILE).exists() or _only_ledger(folder))):
+        raise UserError(
+            f"{folder}: exists and is not an index", "a new or empty folder, or an index", "choose another --out"
+        )
+    made_here = not folder.exists() or not any(folder.iterdir())
+    folder.mkdir(parents=True, exist_ok=True)
+    return made_here
+
+
+def _only_ledger(folder: Path) -> bool:
+    return all(file.name.startswith((LEDGER, "writer")) for file in folder.iterdir())
+
+
+def put_documents(store: Store, documents: Iterable[Document], read_from: Mapping[str, str]) -> tuple[int, int]:
+    """Put all documents; (written, unchanged). The caller's transaction undoes all of it when one cannot be read."""
+    written = unchanged = 0
+    for document in documents:
+        if store.put_document(document, read_from.get(document.source, "")):
+            written += 1
+        else:
+            unchanged += 1
+    store.drop_orphans()
+    return written, unchanged

@@ -1,0 +1,179 @@
+"""What a run of `modegraph index` would do, before it does it: no model is called, no network used, nothing written.
+
+Counts of documents and passages are exact. For extractor llm the propositions, and so the texts to encode, are estimated by
+those that rules find; tokens are counted by the encoder's tokenizer, and the length of replies is a guess from the passage's.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from graph.build.reading import few_shot_examples
+from graph.documents.split import split_passages
+from graph.encode.encoder import check_encoder
+from graph.extract.domain import SAMPLED_PASSAGES, Domain, domain_request
+from graph.extract.imported import Row, load_extraction, read_imported
+from graph.extract.llm import Prompt
+from graph.extract.names import name_key
+from graph.extract.types import Waiting
+from graph.shared.ids import content_id
+from graph.shared.types import CompletionRequest, Document, OpenEncoder, Passage
+from graph.store.arrays import MANIFEST, load_arrays
+from graph.store.data import VECTOR_FIELDS, IndexData
+from graph.store.own_settings import check_settings
+from graph.store.settings import IndexSettings
+from graph.store.store import FILE, Store, document_hash
+
+REPLY_TOKENS_PER_PASSAGE_TOKEN = 4.0
+"""As in the shipped examples: a statement is written once, its entities up to three times, with JSON about them."""
+SUMMARY_CALLS = "the calls for summaries, one or more for each chunk and community that is new"
+"""Communities show only once all is encoded."""
+
+Kind = Literal["new", "changed", "unchanged", "waiting"]
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Money for a million tokens of prompts and of replies."""
+
+    prompt: float
+    reply: float
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What is to come: documents by kind, passages to read, texts to encode (summaries come on top), model calls and tokens.
+
+    `waiting` documents were put by a run that did not finish; calls that its ledger holds are counted all the same, so for
+    them calls, tokens and money are upper bounds. `money` is None without prices. `not_counted` says in words which calls are
+    in none of these figures, if any are.
+    """
+
+    new: int
+    changed: int
+    unchanged: int
+    waiting: int
+    passages: int
+    encoder_texts: int
+    model_calls: int
+    prompt_tokens: int
+    reply_tokens: int
+    money: float | None
+    not_counted: str
+
+
+def plan_build(
+    folder: Path | str,
+    documents: Iterable[Document],
+    settings: IndexSettings,
+    open_encoder: OpenEncoder,
+    prices: Prices | None = None,
+) -> BuildPlan:
+    """What `build_index` with the same arguments would do to `folder`, an index or nothing yet."""
+    folder = Path(folder)
+    encoder = open_encoder(settings.encoder)
+    rows = load_extraction(Path(settings.import_file)) if settings.extractor == "import" else {}
+    split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)
+    kinds: Counter[Kind] = Counter()
+    texts: set[str] = set()
+    calls = _Calls(encoder.count_tokens)
+    sample: list[Passage] = []
+    prompt = Prompt(few_shot_examples(settings), settings.max_reply_tokens)
+    passages = 0
+    with _open_if_there(folder) as store:
+        if store is not None:
+            check_settings(store, settings)
+            check_encoder(store.get_meta("encoder"), encoder, folder)
+        for kind, document in _classify(store, documents, rows):
+            kinds[kind] += 1
+            if kind == "unchanged":
+                continue
+            kept = store.passage_ids(document.source) if store is not None and kind == "waiting" else set()
+            to_read = tuple(passage for passage in split(document) if passage.id not in kept)
+            passages += len(to_read)
+            texts |= _text_ids(Waiting(document, to_read), rows)
+            for passage in to_read if settings.extractor == "llm" else ():
+                calls.add(prompt.request(passage, Domain(), 0, first=True), passage.text)
+                sample = [*sample, passage][:SAMPLED_PASSAGES]
+        if sample and settings.infer_domain and (store is None or store.get_meta("domain") is None):
+            calls.add(domain_request(sample), "")
+        texts -= _known_vectors(folder, store)
+    return BuildPlan(
+        new=kinds["new"],
+        changed=kinds["changed"],
+        unchanged=kinds["unchanged"],
+        waiting=kinds["waiting"],
+        passages=passages,
+        encoder_texts=len(texts),
+        model_calls=calls.count,
+        prompt_tokens=calls.prompt_tokens,
+        reply_tokens=calls.reply_tokens,
+        money=None if prices is None else calls.money(prices),
+        not_counted=SUMMARY_CALLS if settings.summary_model else "",
+    )
+
+
+class _Calls:
+    """Adds up model calls and their estimated tokens."""
+
+    def __init__(self, count_tokens: Callable[[str], int]) -> None:
+        self._count_tokens = count_tokens
+        self.count = self.prompt_tokens = self.reply_tokens = 0
+
+    def add(self, request: CompletionRequest, passage: str) -> None:
+        """Count a call whose reply tells what is in `passage`; without one, it is as long as it may be."""
+        self.count += 1
+        self.prompt_tokens += sum(self._count_tokens(message.content) for message in request.messages)
+        reply = int(self._count_tokens(passage) * REPLY_TOKENS_PER_PASSAGE_TOKEN) if passage else request.max_tokens
+        self.reply_tokens += min(reply, request.max_tokens)
+
+    def money(self, prices: Prices) -> float:
+        """What these tokens cost."""
+        return (self.prompt_tokens * prices.prompt + self.reply_tokens * prices.reply) / 1e6
+
+
+def _open_if_there(folder: Path) -> AbstractContextManager[Store | None]:
+    return closing(Store(folder, read_only=True)) if (folder / FILE).exists() else nullcontext()
+
+
+def _classify(
+    store: Store | None, documents: Iterable[Document], rows: Mapping[str, Row]
+) -> Iterator[tuple[Kind, Document]]:
+    """Every document that is given or waits in the index, and what a run would make of it."""
+    hashes = store.document_hashes() if store is not None else {}
+    waiting = set(store.sources_to_extract()) if store is not None else set()
+    for document in documents:
+        known = hashes.get(document.source)
+        read_from = rows[document.source].hash if document.source in rows else ""
+        if known != document_hash(document, read_from):
+            yield ("new" if known is None else "changed"), document
+        else:
+            yield ("waiting" if document.source in waiting else "unchanged"), document
+        waiting.discard(document.source)
+    if store is not None:
+        yield from (("waiting", store.document(source)) for source in sorted(waiting))
+
+
+def _text_ids(item: Waiting, rows: Mapping[str, Row]) -> set[str]:
+    """Ids of the texts that reading a document without a model gives the encoder."""
+    ids = {passage.id for passage in item.passages}
+    for reading in read_imported(item, rows):
+        for statement in reading.statements:
+            ids.add(content_id("proposition", statement.text))
+            ids |= {content_id("name", name_key(name)) for name in statement.names}
+    return ids
+
+
+def _known_vectors(folder: Path, store: Store | None) -> set[str]:
+    """Ids of texts that have been encoded already."""
+    known = set(store.pending_ids()) if store is not None else set()
+    if (folder / MANIFEST).exists():
+        last = load_arrays(folder, IndexData)
+        for ids, _ in VECTOR_FIELDS.values():
+            column = getattr(last, ids)
+            known |= {column[row] for row in range(len(column))}
+    return known

@@ -1,0 +1,244 @@
+"""The later life of an index: delete, resume, status, verify, repair, compact."""
+
+import difflib
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from graph.build.build import finish_build, open_for_writing, open_tools
+from graph.build.reading import no_model, read_quarantined, reading_facts
+from graph.shared.errors import UserError
+from graph.shared.types import Floats, OpenEncoder, OpenModel
+from graph.store.arrays import MANIFEST, Strings, checksum, files_of, load_field, read_manifest
+from graph.store.data import VECTOR_FIELDS, IndexData
+from graph.store.lock import writer_lock
+from graph.store.own_settings import keep_settings
+from graph.store.seal import AGAIN, LEDGER, check_seal, has_ledger, seal_of, set_ledger_aside
+from graph.store.settings import IndexSettings
+from graph.store.store import FILE, Store, read_settings
+
+COUNTED = ("documents", "passages", "propositions", "names", "statements", "mentions", "topics", "facts", "summaries")
+UNFINISHED = "the last run did not finish"
+
+
+@dataclass(frozen=True)
+class IndexStatus:
+    """How an index stands. `unfinished` is what a `resume` would still do, in words; `rows` counts every table.
+
+    `identity` is the manifest's (graph/store/arrays.py), "" without one; `quarantined`, `dropped` and `read_by` are those of a
+    BuildReport (graph/build/build.py).
+    """
+
+    folder: str
+    generation: int
+    identity: str
+    encoder: str
+    rows: dict[str, int]
+    disk_bytes: int
+    documents_to_extract: int
+    quarantined: int
+    dropped: int
+    read_by: dict[str, int]
+    vectors_kept: int
+    unfinished: str
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One file that is not as it was written, and the command that mends it."""
+
+    file: str
+    problem: str
+    repair: str
+
+
+def delete_documents(
+    folder: Path | str, sources: Sequence[str], open_encoder: OpenEncoder, open_model: OpenModel = no_model
+) -> IndexData:
+    """Remove documents by source, and everything that was read from them alone; UserError, changing nothing, if one is unknown."""
+    folder = Path(folder)
+    settings = read_settings(folder)
+    with open_for_writing(folder) as store:
+        with store.transaction():
+            for source in sources:
+                if not store.delete_document(source):
+                    known = [str(name) for (name,) in store.rows("SELECT source FROM documents")]
+                    near = difflib.get_close_matches(source, known, n=1, cutoff=0.0) or ["none: the index is empty"]
+                    raise UserError(
+                        f"{folder}: no document {source!r}", f"the nearest is {near[0]!r}", "nothing was deleted"
+                    )
+            store.drop_orphans()
+            tools = open_tools(folder, store, settings, open_encoder, open_model)
+        return finish_build(folder, store, tools, settings)
+
+
+def resume_build(
+    folder: Path | str,
+    open_encoder: OpenEncoder,
+    open_model: OpenModel = no_model,
+    settings: IndexSettings | None = None,
+) -> IndexData:
+    """Finish what an interrupted run left: documents not read, texts without vectors, arrays not saved.
+
+    `settings` are the index's own, but for those that may change (graph/store/settings.py); None leaves them.
+    """
+    return _go_on(Path(folder), open_encoder, open_model, settings, quarantined=False)[1]
+
+
+def retry_failed(
+    folder: Path | str,
+    open_encoder: OpenEncoder,
+    open_model: OpenModel = no_model,
+    settings: IndexSettings | None = None,
+) -> int:
+    """Ask again for the passages in quarantine, and for no others; returns how many were asked for. `settings` as for resume."""
+    return _go_on(Path(folder), open_encoder, open_model, settings, quarantined=True)[0]
+
+
+def _go_on(
+    folder: Path,
+    open_encoder: OpenEncoder,
+    open_model: OpenModel,
+    settings: IndexSettings | None,
+    quarantined: bool,
+) -> tuple[int, IndexData]:
+    """Finish the index, with the quarantined passages read again if asked for: their number, and the arrays."""
+    settings = settings or read_settings(folder)
+    with open_for_writing(folder) as store:
+        with store.transaction():
+            keep_settings(store, settings)
+            tools = open_tools(folder, store, settings, open_encoder, open_model, again=quarantined)
+        asked = read_quarantined(store, tools.extractor.read) if quarantined and tools.extractor is not None else 0
+        return asked, finish_build(folder, store, tools, settings)
+
+
+def lost_passages(folder: Path | str) -> str:
+    """What to say when more passages are in quarantine than the settings allow; "" when not."""
+    folder = Path(folder)
+    share = read_settings(folder).max_failed_share
+    with closing(Store(folder, read_only=True)) as store:
+        facts = reading_facts(store)
+    if facts.quarantined <= share * facts.passages:
+        return ""
+    return (
+        f"{folder}: {facts.quarantined:,} of {facts.passages:,} passages could not be read and are in quarantine "
+        f"(max_failed_share = {share:g}); ask again with: modegraph retry {folder} --failed"
+    )
+
+
+def index_status(folder: Path | str) -> IndexStatus:
+    """How the index stands; reads only, also while a writer is at work."""
+    folder = Path(folder)
+    settings = read_settings(folder)
+    with closing(Store(folder, read_only=True)) as store:
+        rows = {table: store.count(table) for table in COUNTED}
+        facts = reading_facts(store)
+        waiting, kept = len(store.sources_to_extract()), store.count("pending_vectors")
+    manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
+    finished = manifest is not None and check_seal(folder, FILE) != "unfinished"
+    return IndexStatus(
+        folder=str(folder),
+        generation=manifest.generation if manifest is not None else 0,
+        identity=manifest.identity if manifest is not None else "",
+        encoder=settings.encoder,
+        rows=rows,
+        disk_bytes=sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
+        documents_to_extract=waiting,
+        quarantined=facts.quarantined,
+        dropped=facts.dropped,
+        read_by=facts.read_by,
+        vectors_kept=kept,
+        unfinished="" if finished else f"the last run did not finish: modegraph resume {folder}",
+    )
+
+
+def verify_index(folder: Path | str) -> list[Damage]:
+    """Every file that is missing, cut short or has a changed byte; an empty list means that all is as it was written."""
+    folder = Path(folder)
+    repair = f"modegraph repair {folder}"
+    damage = _store_damage(folder)
+    try:
+        manifest = read_manifest(folder)
+    except UserError as error:
+        return [*damage, Damage(MANIFEST, str(error), repair)]
+    for name in files_of(IndexData, but=manifest.files):
+        damage.append(Damage(f"{manifest.arrays}/{name}", "never written (an index of an earlier version)", repair))
+    for name, facts in manifest.files.items():
+        file = folder / manifest.arrays / name
+        size = file.stat().st_size if file.exists() else 0
+        if size != facts["bytes"]:
+            damage.append(Damage(f"{manifest.arrays}/{name}", f"{size:,} bytes of {facts['bytes']:,}", repair))
+        elif checksum(file) != facts["checksum"]:
+            damage.append(Damage(f"{manifest.arrays}/{name}", "a changed byte", repair))
+    return damage
+
+
+def _store_damage(folder: Path) -> list[Damage]:
+    if not (folder / FILE).exists():
+        return [Damage(FILE, "missing", AGAIN)]
+    found = [_sealed_damage(folder, FILE, AGAIN)]
+    if has_ledger(folder):
+        found.append(_sealed_damage(folder, LEDGER, f"modegraph repair {folder}"))
+    return [damage for damage in found if damage is not None]
+
+
+def _sealed_damage(folder: Path, file: str, repair: str) -> Damage | None:
+    """What is wrong with a sealed file or with its seal."""
+    state = check_seal(folder, file)
+    if state == "unfinished":
+        return Damage(file, UNFINISHED, f"modegraph resume {folder}")
+    if state == "illegible":
+        return Damage(seal_of(file), "a changed byte", f"modegraph repair {folder}")
+    problem = "its bytes are not those of the last run" if (folder / file).exists() else "missing"
+    return Damage(file, problem, repair) if state == "damaged" else None
+
+
+def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
+    """Rebuild the arrays from index.sqlite when any of them is damaged; returns what was damaged.
+
+    Vectors in files whose checksum still holds are kept, others are encoded again. A damaged call ledger is set aside; the next
+    one takes over its sound calls. UserError when index.sqlite itself is damaged: nothing here can stand in for it.
+    """
+    folder = Path(folder)
+    damage = verify_index(folder)
+    for found in damage:
+        if found.repair == AGAIN:
+            raise UserError(f"{folder / FILE}: {found.problem}", "the source of truth intact", found.repair)
+    if not damage:
+        return []
+    settings = read_settings(folder)
+    if any(found.file == LEDGER and found.repair != f"modegraph resume {folder}" for found in damage):
+        with writer_lock(folder):
+            set_ledger_aside(folder)
+    with open_for_writing(folder) as store:
+        tools = open_tools(folder, store, settings, open_encoder, open_model)
+        _keep_sound_vectors(folder, store, {found.file for found in damage})
+        (folder / MANIFEST).unlink(missing_ok=True)
+        finish_build(folder, store, tools, settings)
+    return damage
+
+
+def _keep_sound_vectors(folder: Path, store: Store, damaged: set[str]) -> None:
+    """Put the vectors whose ids and values are both undamaged where the next build looks for them."""
+    for arrays in sorted(folder.glob("arrays-*")) if MANIFEST not in damaged else []:
+        for ids, vectors in VECTOR_FIELDS.values():
+            files = {f"{arrays.name}/{ids}.data.npy", f"{arrays.name}/{ids}.starts.npy", f"{arrays.name}/{vectors}.npy"}
+            if not files & damaged and all((folder / file).exists() for file in files):
+                names, values = load_field(arrays, ids, Strings), load_field(arrays, vectors, Floats)
+                with store.transaction():
+                    store.put_vectors([names[row] for row in range(len(names))], values)
+
+
+def compact_index(folder: Path | str) -> int:
+    """Give back the space of deleted rows and of the previous generation; returns the bytes freed."""
+    folder = Path(folder)
+    before = index_status(folder).disk_bytes
+    with open_for_writing(folder) as store:
+        store.vacuum()
+        current = read_manifest(folder).arrays
+        for old in folder.glob("arrays-*"):
+            if old.name != current:
+                shutil.rmtree(old)
+    return before - index_status(folder).disk_bytes

@@ -1,0 +1,190 @@
+"""Between store and extractors: chooses how documents are read, feeds what waits, and commits what was read.
+
+A group of readings and the status of its documents are one transaction, so a run that was killed goes on with the first
+passage that has no reading. A model's finished calls are in `LEDGER` besides, committed one by one, so none is made twice.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+from graph.extract.domain import SAMPLED_PASSAGES, Domain, infer_domain
+from graph.extract.imported import load_extraction, read_by_rules, read_imported
+from graph.extract.llm import Prompt, read_by_model
+from graph.extract.types import Read, Reading, Waiting
+from graph.shared.console import say, track
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.types import Document, LanguageModel, OpenModel, Passage
+from graph.store.seal import LEDGER
+from graph.store.settings import IndexSettings
+from graph.store.store import Store
+from graph.text.prompting import read_prompt
+
+GROUP_PASSAGES = 512
+"""Passages committed at once by extractors that need no model."""
+SAMPLED_DOCUMENTS = 5
+
+Split = Callable[[Document], Sequence[Passage]]
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """How documents are read. `version` names all that decides what comes of a text; it is kept in the index."""
+
+    version: str
+    read: Read
+
+
+def no_model(spec: str, ledger: Path | None = None) -> LanguageModel:
+    """The OpenModel of callers that have none."""
+    raise UserError(f"language model {spec!r}: none can be opened here", "", "use the command line")
+
+
+def open_extractor(
+    folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel
+) -> Extractor:
+    """The extractor of an index, and its version kept there; UserError when it is not the one that read the rest."""
+    extractor = _choose(folder, store, settings, split, open_model)
+    known = store.get_meta("extractor")
+    if known is not None and known != extractor.version and store.count("passages"):
+        raise UserError(
+            f"{folder}: its documents were read by {known}, not by {extractor.version}",
+            "the same model and prompts for all documents of an index",
+            "name that model with --extractor-model, or index into a new folder",
+        )
+    store.set_meta("extractor", extractor.version)
+    return extractor
+
+
+def _choose(folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel) -> Extractor:
+    if settings.extractor == "rules":
+        return Extractor("rules", partial(_read_each, read_by_rules))
+    if settings.extractor == "import":
+        rows = load_extraction(Path(settings.import_file))
+        return Extractor("an imported extraction, by sentence", partial(_read_each, partial(read_imported, rows=rows)))
+    prompt = Prompt(few_shot_examples(settings), settings.max_reply_tokens)
+    model = open_model(settings.extractor_model, ledger=folder / LEDGER)
+
+    @cache
+    def domain() -> Domain:
+        return _own_domain(store, model, split) if settings.infer_domain else Domain()
+
+    version = f"model {model.name}, prompts {prompt.version}"
+    return Extractor(version, partial(read_by_model, model=model, prompt=prompt, domain=domain))
+
+
+def imported_hashes(settings: IndexSettings) -> dict[str, str]:
+    """By document: the hash of its row in the imported extraction. Empty for other extractors."""
+    if settings.extractor != "import":
+        return {}
+    return {source: row.hash for source, row in load_extraction(Path(settings.import_file)).items()}
+
+
+def read_waiting(store: Store, read: Read, split: Split) -> None:
+    """Read every document that waits, and keep each group of readings as it comes."""
+    left: dict[str, int] = {}
+
+    def waiting() -> Iterator[Waiting]:
+        sources = store.sources_to_extract()
+        for source in track(sources, "Reading documents", len(sources)) if sources else ():
+            document = store.document(source)
+            kept = store.passage_ids(source)
+            passages = tuple(passage for passage in split(document) if passage.id not in kept)
+            left[source] = len(passages)
+            if passages:
+                yield Waiting(document, passages)
+            else:
+                with store.transaction():
+                    store.finish_document(source)
+
+    for readings in read(waiting()):
+        with store.transaction():
+            for reading in readings:
+                store.put_reading(reading)
+                left[reading.passage.source] -= 1
+                if not left[reading.passage.source]:
+                    store.finish_document(reading.passage.source)
+
+
+def read_quarantined(store: Store, read: Read) -> int:
+    """Ask again for every passage in quarantine; returns how many were asked for. What fails again stays there."""
+    failed = store.quarantined()
+    waiting = (
+        Waiting(store.document(passage.source), (passage,), attempts)
+        for passage, attempts in track(failed, "Asking again", len(failed))
+    )
+    for readings in read(waiting) if failed else ():
+        with store.transaction():
+            for reading in readings:
+                store.put_reading(reading)
+    return len(failed)
+
+
+@dataclass(frozen=True)
+class ReadingFacts:
+    """How the passages of an index were read: passages, those in quarantine, dropped parts of replies, passages by reader."""
+
+    passages: int
+    quarantined: int
+    dropped: int
+    read_by: dict[str, int]
+
+
+def reading_facts(store: Store) -> ReadingFacts:
+    """The facts as the store stands now."""
+    (dropped,) = next(store.rows("SELECT coalesce(sum(dropped), 0) FROM passages"))
+    by_reader = store.rows(
+        "SELECT reader, count(*) FROM passages WHERE row NOT IN (SELECT passage FROM quarantine) GROUP BY reader ORDER BY reader"
+    )
+    return ReadingFacts(
+        passages=store.count("passages"),
+        quarantined=store.count("quarantine"),
+        dropped=int(str(dropped)),
+        read_by={str(reader): int(str(count)) for reader, count in by_reader},
+    )
+
+
+def _read_each(read_one: Callable[[Waiting], list[Reading]], waiting: Iterable[Waiting]) -> Iterator[list[Reading]]:
+    """Readings of whole documents, in groups of at least `GROUP_PASSAGES` but the last. (A `Read` when bound.)"""
+    group: list[Reading] = []
+    for item in waiting:
+        group += read_one(item)
+        if len(group) >= GROUP_PASSAGES:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _own_domain(store: Store, model: LanguageModel, split: Split) -> Domain:
+    """The domain kept in the index; inferred and kept now if there is none."""
+    known = store.get_meta("domain")
+    if known is not None:
+        return Domain.model_validate_json(known)
+    domain, problem = infer_domain(model, sample_passages(store, split))
+    if problem:
+        say(f"No entity types and topics were inferred, so none are suggested to the model: {problem}")
+    with store.transaction():
+        store.set_meta("domain", domain.model_dump())
+    return domain
+
+
+def sample_passages(store: Store, split: Split) -> list[Passage]:
+    """Five passages of up to five waiting documents, chosen by their hashes: the same whatever the order of arrival."""
+    sources = sorted(store.sources_to_extract(), key=lambda source: content_id("sample", source))[:SAMPLED_DOCUMENTS]
+    by_document = [sorted(split(store.document(source)), key=lambda passage: passage.id) for source in sources]
+    rounds = [passages[turn] for turn in range(SAMPLED_PASSAGES) for passages in by_document if turn < len(passages)]
+    return rounds[:SAMPLED_PASSAGES]
+
+
+def few_shot_examples(settings: IndexSettings) -> str:
+    """The examples that the prompt shows: those of the settings, else our own."""
+    if not settings.extractor_examples:
+        return read_prompt("graph/extract_examples.txt")
+    file = Path(settings.extractor_examples)
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UserError(f"{file}: cannot be read ({problem})", "a text file of examples", "mend the path") from None

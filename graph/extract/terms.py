@@ -1,0 +1,132 @@
+"""Names in languages without casing: noun-like n-grams by corpus statistics, found when the arrays are derived.
+
+A text gives all its n-grams: of characters between particles where a script puts no space between words, of words elsewhere,
+with and without what is written onto a noun (Korean endings, Arabic and Hebrew prefixes). One is kept as a name if at least two
+propositions have it, if it is not as frequent as a function word, and if no longer one stands wherever it does. A document's
+title is a name wherever it stands. All of it follows from what the index holds, so the order in which documents came has no say.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from graph.extract.names import name_key
+from graph.text.scripts import MARKS, UNSPACED, is_caseless, unspaced_runs
+
+MAX_CHARACTERS, MAX_WORDS, MAX_TITLE_WORDS = 6, 3, 10
+MIN_PROPOSITIONS = 2
+MAX_SHARE, RARE = 0.1, 10
+"""A term in more than RARE propositions and more than this share of them is a function word."""
+_RUN = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?:(?![{UNSPACED}])[^\W\d_]|[{MARKS}])+")
+_TITLE_RUN = re.compile(rf"[\w{UNSPACED}{MARKS}]+")
+_CHARACTER = re.compile(
+    "[\u0e40-\u0e44\u0ec0-\u0ec4]?.[\u0e30-\u0e3a\u0e45-\u0e4e\u0eb0-\u0ebc\u0ec8-\u0ecd\u102b-\u103e\u17b6-\u17d3]*"
+)
+"""A character of an unspaced script with the vowels and signs that belong to it (Thai, Lao, Burmese, Khmer)."""
+_PARTICLES = re.compile(
+    "[のはがをにでともへやかなりるたてしれすられさせまでき的了是在也被把而于與与這这那它他她我你们們吗嗎呢个個]+"
+    "|ที่|และ|ของ|เป็น|ได้|จาก|โดย|ซึ่ง|เมื่อ|คือ|ใน|กับ|แต่|ไม่|นี้"
+)
+"""What mostly stands between nouns: cut there. The statistics would find most of it, given enough text."""
+_NOT_FIRST = frozenset("和及有为為由從从对對向")
+"""Characters before nouns that stand inside nouns too: no term begins with one."""
+_GRAMMATICAL = """
+على إلى الى عن هذا هذه ذلك التي الذي كان كانت قبل بعد هل
+של את על הוא היא הם זה עם אל לא גם אשר
+में और यह वह एक का की के को से पर ने है हैं था थी थे हुआ हुई इस उस
+اور میں ہے ہیں تھا تھی کے کی کا کو سے پر نے یہ وہ ایک
+그 이 저 및 등 수 것 있다 없다 이다 했다 한다
+"""
+_FUNCTION_WORDS = frozenset(_GRAMMATICAL.split())
+"""Words that no term begins or ends with."""
+_WRITTEN_ON = re.compile(
+    r"^[وفبك]{1,2}(?=ال\w{2})|^(?:ו[בלמשכה]?|[בלמשכה])(?=[א-ת]{3})"
+    r"|(?<=[가-힣]{2})(?:에서는|에서|에게|으로|까지|부터|이다|은|는|이|가|을|를|의|에|로|와|과|도|만)$"
+)
+"""Prefixes and endings of a noun that are no part of it."""
+
+
+def caseless_terms(texts: Sequence[str], known: Collection[str]) -> list[tuple[int, str]]:
+    """(row, term) for every term of every caseless text, by row, then term; `known` are the keys of documents' names."""
+    rows = [row for row, text in enumerate(texts) if is_caseless(text)]
+    called = frozenset(known if rows else ())
+    lengths = _title_lengths(called)
+
+    def terms_of(row: int) -> set[str]:
+        return {*candidates(texts[row]), *titles_within(texts[row], called, lengths)}
+
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts.update(terms_of(row))
+    most = max(RARE, MAX_SHARE * len(rows))
+    kept = {term for term, count in counts.items() if MIN_PROPOSITIONS <= count <= most}
+    kept -= {part for term in kept for part in _parts(term) if counts[part] <= counts[term]}
+    kept -= {term for term in kept if (bare := bare_form(term)) != term and counts[bare] > counts[term]}
+    kept |= counts.keys() & called
+    return [(row, term) for row in rows for term in sorted(terms_of(row) & kept)]
+
+
+def candidates(text: str) -> Iterator[str]:
+    """All n-grams of a text that may be names: 2 to 6 characters between particles, or 1 to 3 words.
+
+    >>> list(candidates("東京の塔と港")), list(candidates("برج المدينة"))
+    (['東京'], ['برج', 'المدينة', 'برج المدينة'])
+    """
+    for run in unspaced_runs(text):
+        for piece in _PARTICLES.split(run):
+            grams = _grams(_CHARACTER.findall(piece), "", 2, MAX_CHARACTERS)
+            yield from (term for term in grams if term[0] not in _NOT_FIRST)
+    for term in _grams(_words(text), " ", 1, MAX_WORDS):
+        if _FUNCTION_WORDS.isdisjoint((term.partition(" ")[0], term.rpartition(" ")[2])):
+            yield from filter(_long_enough, dict.fromkeys((term, bare_form(term))))
+
+
+def titles_within(text: str, called: Collection[str], lengths: Mapping[str, Collection[int]]) -> Iterator[str]:
+    """Keys of documents' names in a text, of any length; `lengths` are those of the keys that open with two characters."""
+    yield from (term for term in _grams(_words(text), " ", MAX_WORDS + 1, MAX_TITLE_WORDS) if term in called)
+    for run in _TITLE_RUN.findall(text.casefold()):
+        for start in range(len(run) - 1):
+            for length in lengths.get(run[start : start + 2], ()):
+                if run[start : start + length] in called:
+                    yield run[start : start + length]
+
+
+def bare_form(term: str) -> str:
+    """A term without what is written onto it: before its first word, after its last.
+
+    >>> bare_form("부산에서"), bare_form("والقاهرة"), bare_form("东京")
+    ('부산', 'القاهرة', '东京')
+    """
+    return _WRITTEN_ON.sub("", term)
+
+
+def _title_lengths(called: Collection[str]) -> dict[str, set[int]]:
+    """Of keys in unspaced scripts, the lengths by the first two characters."""
+    lengths: dict[str, set[int]] = defaultdict(set)
+    for key in called:
+        if unspaced_runs(key):
+            lengths[key[:2]].add(len(key))
+    return lengths
+
+
+def _words(text: str) -> list[str]:
+    return [name_key(match[0]) for match in _RUN.finditer(text) if match["unspaced"] is None]
+
+
+def _grams(units: Sequence[str], joint: str, shortest: int, longest: int) -> Iterator[str]:
+    for length in range(shortest, longest + 1):
+        for start in range(len(units) - length + 1):
+            yield joint.join(units[start : start + length])
+
+
+def _long_enough(term: str) -> bool:
+    """Two syllables of Korean or three letters of anything else."""
+    return len(term) > 2 or len(re.findall("[가-힣]", term)) == 2
+
+
+def _parts(term: str) -> tuple[str, ...]:
+    """What is left of a term without its first or its last unit, or without what is written onto it."""
+    if unspaced_runs(term):
+        units = _CHARACTER.findall(term)
+        return "".join(units[1:]), "".join(units[:-1])
+    return term.partition(" ")[2], term.rpartition(" ")[0], *({bare_form(term)} - {term})

@@ -1,0 +1,229 @@
+"""The reader's view of an index: arrays in memory, nouns on demand, and the encoder that its vectors came from.
+
+Nothing here is written to, so any number of threads may share one Index.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+import scipy.sparse as sp
+
+from graph.encode.encoder import check_encoder, open_encoder, unit_rows
+from graph.index.filters import Condition, allowed_documents
+from graph.index.restrict import arrays_of, own_arrays, restrict
+from graph.layers.communities import find_communities
+from graph.shared.config import parse_settings
+from graph.shared.types import Encoder, Floats, Ints, OpenEncoder, Passage, Proposition, Span, Summary
+from graph.store.arrays import MANIFEST, Manifest, load_arrays, read_manifest
+from graph.store.data import IndexData
+from graph.store.settings import IndexSettings
+from graph.walks.random_walk import Chain, bipartite_transition, make_chain, row_normalised
+
+MAX_CLIQUE_NAMES = 8
+LEIDEN_ITERATIONS = 2
+"""Of communities that a reader finds for itself: a tenth of the time, .004 less modularity than to the end (8k passages)."""
+MOST_RESTRICTED_BYTES = 256 << 20
+"""Of filtered indexes that are kept, what they copied and computed; the one that was used longest ago goes first."""
+
+
+@dataclass(frozen=True)
+class Index:
+    """One generation of an index, as `manifest` describes it. Rows are those of `data` (see graph/store/data.py for the legend)."""
+
+    folder: Path
+    manifest: Manifest
+    settings: IndexSettings
+    data: IndexData
+    encoder_source: "EncoderSource"
+    _restricted: "OrderedDict[tuple[Condition, ...], Index]" = field(
+        default_factory=OrderedDict, init=False, repr=False, compare=False
+    )
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """The unit vectors [Q, D] of queries, by the index's own encoder (loaded at the first call)."""
+        return unit_rows(self.encoder_source.get().encode(texts))
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text, as the index's encoder counts them."""
+        return self.encoder_source.get().count_tokens(text)
+
+    def where(self, conditions: tuple[Condition, ...]) -> "Index":
+        """The index of the documents that meet all conditions, and of nothing else; itself when there are none.
+
+        Those used last are kept, as many as fit MOST_RESTRICTED_BYTES. UserError as in graph/index/filters.py.
+        """
+        if not conditions:
+            return self
+        with self._lock:
+            part = self._restricted.pop(conditions, None)
+            if part is None:
+                part = replace(self, data=restrict(self.data, allowed_documents(self.data, conditions)))
+            self._restricted[conditions] = part
+            held = {key: each.own_bytes(self.data) for key, each in self._restricted.items()}
+            for key in held:
+                if sum(held[each] for each in self._restricted) > MOST_RESTRICTED_BYTES:
+                    del self._restricted[key]
+            return part
+
+    def own_bytes(self, whole: IndexData) -> int:
+        """What this index, a part of `whole`, takes in memory beside it: copies, and what was computed from them."""
+        computed = [value for name, value in list(self.__dict__.items()) if name != "data"]
+        arrays = own_arrays(self.data, whole) + [array for value in computed for array in arrays_of(value)]
+        return sum(array.nbytes for array in arrays)
+
+    def passage(self, row: int) -> Passage:
+        """The passage in a row."""
+        data, document = self.data, int(self.data.passage_document_P[row])
+        return Passage(
+            id=data.passage_ids[row],
+            source=data.document_sources[document],
+            title=data.document_titles[document],
+            order=int(data.passage_order_P[row]),
+            start=int(data.passage_start_P[row]),
+            end=int(data.passage_end_P[row]),
+            text=data.passage_texts[row],
+        )
+
+    def proposition(self, row: int) -> Proposition:
+        """The proposition in a row, with its names and every place it stands at."""
+        data = self.data
+        names = data.proposition_name_NE[[row], :].indices
+        first, last = np.searchsorted(data.statement_proposition_M, [row, row + 1])
+        return Proposition(
+            id=data.proposition_ids[row],
+            text=data.proposition_texts[row],
+            entities=tuple(sorted(data.name_texts[name] for name in names)),
+            spans=tuple(self._span(statement) for statement in range(first, last)),
+        )
+
+    def summary(self, row: int) -> Summary:
+        """The summary in a row, with the ids of all passages below it."""
+        data = self.data
+        below = sorted(self._passages_below(len(data.passage_ids) + row))
+        members = tuple(data.passage_ids[passage] for passage in below)
+        return Summary(data.summary_ids[row], int(data.summary_layer_S[row]), data.summary_texts[row], members)
+
+    def sources(self) -> tuple[str, ...]:
+        """The sources of all documents, sorted."""
+        return tuple(self.data.document_sources[row] for row in range(len(self.data.document_sources)))
+
+    def passages_of(self, source: str) -> tuple[Passage, ...]:
+        """The passages of one document in order; none if the index has no such document."""
+        document = self._document_rows.get(source)
+        if document is None:
+            return ()
+        return tuple(self.passage(int(row)) for row in np.flatnonzero(self.data.passage_document_P == document))
+
+    @cached_property
+    def name_rows(self) -> dict[str, int]:
+        """The row of each name, by its key."""
+        return {key: row for row, key in enumerate(self.data.name_texts)}
+
+    @cached_property
+    def name_proposition_EN(self) -> sp.csr_array:
+        """The propositions of each name."""
+        return sp.csr_array(self.data.proposition_name_NE.T)
+
+    @cached_property
+    def proposition_passage_NP(self) -> sp.csr_array:
+        """The passages of each proposition."""
+        return sp.csr_array(self.data.passage_proposition_PN.T)
+
+    @cached_property
+    def incidence_NB(self) -> sp.csr_array:
+        """ToPG's A: 1 where a proposition has a hub; hubs are names, then passages."""
+        incidence = sp.csr_array(sp.hstack([self.data.proposition_name_NE, self.proposition_passage_NP], format="csr"))
+        incidence.data = np.ones_like(incidence.data)
+        return incidence
+
+    @cached_property
+    def bipartite_chain(self) -> Chain:
+        """The walk between propositions and their hubs: N + B vertices, propositions first."""
+        return make_chain(bipartite_transition(self.incidence_NB))
+
+    @cached_property
+    def association_VV(self) -> sp.csr_array:
+        """PropRAG's graph as a walk: names that stand in one proposition or are synonyms, names and their passages.
+
+        Transition CSR[E + P, E + P], names first. Every edge weighs 1 before rows are scaled: what holds twice counts once,
+        and a proposition with more than MAX_CLIQUE_NAMES names ties them to its passage only.
+        """
+        data = self.data
+        names_N = np.diff(data.proposition_name_NE.indptr)
+        small_NE = sp.csr_array(data.proposition_name_NE[np.flatnonzero(names_N <= MAX_CLIQUE_NAMES), :])
+        together_EE = sp.csr_array(small_NE.T @ small_NE + data.synonym_EE)
+        together_EE.setdiag(0)
+        together_EE.eliminate_zeros()
+        stands_PE = sp.csr_array(data.passage_proposition_PN @ data.proposition_name_NE)
+        graph = sp.csr_array(sp.block_array([[together_EE, stands_PE.T], [stands_PE, None]], format="csr"))
+        graph.data[:] = 1
+        return row_normalised(graph)
+
+    @cached_property
+    def association_chain(self) -> Chain:
+        """The walk of `association_VV`."""
+        return make_chain(self.association_VV)
+
+    @cached_property
+    def hub_graph_VV(self) -> sp.csr_array:
+        """Propositions tied to their hubs: symmetric CSR[V, V] of ones, rows as those of `bipartite_chain`."""
+        incidence_NB = self.incidence_NB
+        return sp.csr_array(sp.block_array([[None, incidence_NB], [incidence_NB.T, None]], format="csr"))
+
+    @cached_property
+    def communities_V(self) -> Ints:
+        """The community of every vertex of `hub_graph_VV`: int64[V]."""
+        return find_communities(self.hub_graph_VV, "igraph", self.settings.seed, LEIDEN_ITERATIONS)
+
+    @cached_property
+    def _document_rows(self) -> dict[str, int]:
+        return {source: row for row, source in enumerate(self.sources())}
+
+    def _span(self, statement: int) -> Span:
+        data, passage = self.data, int(self.data.statement_passage_M[statement])
+        return Span(
+            passage_id=data.passage_ids[passage],
+            source=data.document_sources[int(data.passage_document_P[passage])],
+            start=int(data.statement_start_M[statement]),
+            end=int(data.statement_end_M[statement]),
+        )
+
+    def _passages_below(self, node: int) -> set[int]:
+        passages = len(self.data.passage_ids)
+        if node < passages:
+            return {node}
+        members: Sequence[int] = self.data.summary_member_SX[[node - passages], :].indices.tolist()
+        return set().union(*(self._passages_below(member) for member in members))
+
+
+class EncoderSource:
+    """Loads the encoder once, when it is first needed, and refuses one whose fingerprint is not the index's."""
+
+    def __init__(self, spec: str, fingerprint: str, folder: Path, open_by_spec: OpenEncoder) -> None:
+        self._spec, self.fingerprint, self._folder, self._open = spec, fingerprint, folder, open_by_spec
+        self._lock = Lock()
+        self._encoder: Encoder | None = None
+
+    def get(self) -> Encoder:
+        """The encoder; UserError when the one that the index names now has other weights."""
+        with self._lock:
+            if self._encoder is None:
+                encoder = self._open(self._spec)
+                check_encoder(self.fingerprint, encoder, self._folder)
+                self._encoder = encoder
+            return self._encoder
+
+
+def open_index(folder: Path | str, open_by_spec: OpenEncoder = open_encoder) -> Index:
+    """The current generation of the index in `folder`; UserError when there is none or a file of it is cut short."""
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    settings = parse_settings(IndexSettings, manifest.settings, str(folder / MANIFEST))
+    encoder_source = EncoderSource(settings.encoder, manifest.encoder, folder, open_by_spec)
+    return Index(folder, manifest, settings, load_arrays(folder, IndexData, manifest), encoder_source)

@@ -1,0 +1,71 @@
+"""One form of prompt and of answer for the whole suite: training, evaluation and serving all build it here.
+
+Form of the answer (GraphMPA, Appendix L): "###Reason: … ###Answer: …", with citations [n] of the numbered passages; graph/prompt/form.py takes it
+apart.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graph.prompt.form import ANSWER, REASON, split_form
+from graph.shared.types import Excerpt, Message
+from graph.text.prompting import quote, read_prompt
+
+NOT_FOUND = "not in the documents"
+_NO_ANSWERS = frozenset({"", NOT_FOUND, "not found", "unknown", "n/a", "i don't know"})
+
+
+@dataclass(frozen=True)
+class ParsedAnswer:
+    """An answer taken apart; without the form `answer` is the whole text. What the model thought before it is in neither."""
+
+    reason: str
+    answer: str
+    well_formed: bool
+
+
+def answer_messages(question: str, excerpts: Sequence[Excerpt]) -> tuple[Message, ...]:
+    """The chat that asks `question` over numbered excerpts (1-based); with none, the question stands alone."""
+    quoted = [numbered(number, excerpt) for number, excerpt in enumerate(excerpts, start=1)]
+    passages = "Passages:\n" + "\n".join(quoted) + "\n\n" if quoted else ""
+    user = f"{passages}Question: {quote(question)}"
+    return Message("system", read_prompt("graph/answer.txt")), Message("user", user)
+
+
+def numbered(number: int, excerpt: Excerpt) -> str:
+    """An excerpt as a prompt shows it: one line, its number in brackets."""
+    return f"[{number}] {quote(headed(excerpt))}"
+
+
+def is_no_answer(text: str) -> bool:
+    """Whether a reply, as one line, says that there is no answer, whatever words the prompt asked for.
+
+    >>> is_no_answer("Not in the documents."), is_no_answer("Unknown Pleasures")
+    (True, False)
+    """
+    return text.casefold().strip(" .") in _NO_ANSWERS
+
+
+def format_answer(reason: str, answer: str) -> str:
+    """The chosen form: reasoning, then the answer."""
+    return f"{REASON} {reason.strip()} {ANSWER} {answer.strip()}"
+
+
+def parse_answer(text: str) -> ParsedAnswer:
+    """Take "###Reason: … ###Answer: …" apart, as the server shows it to clients, a thinking block before it left out.
+
+    One of each marker, with a text behind each and an answer of one line, counts as well formed. Of a text that is cut before its
+    answer, the answer is empty; of one with several, it is the first.
+    """
+    parts = [part for part in split_form(text) if part.kind != "thinking"]
+    reason = "\n\n".join(part.text for part in parts if part.kind == "reason" and part.text)
+    answers = [part.text for kind in ("answer", "text") for part in parts if part.kind == kind]
+    answer = answers[0].strip() if answers else ""
+    in_form = [part.kind for part in parts] == ["reason", "answer"]
+    return ParsedAnswer(reason, answer, in_form and bool(reason and answer) and "\n" not in answer)
+
+
+def headed(excerpt: Excerpt) -> str:
+    """The excerpt's text after its title, unless it opens with it."""
+    title = excerpt.title.strip()
+    return excerpt.text if not title or excerpt.text.lstrip("# ").startswith(title) else f"{title}: {excerpt.text}"

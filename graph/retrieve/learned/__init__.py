@@ -1,0 +1,1 @@
+"""Rankings that were trained: features, selectors and rerankers, the router between the modes."""

@@ -1,0 +1,92 @@
+"""A cross-encoder after any mode: what the mode found, deeper than asked, is scored against the question anew; its order stands.
+
+Whatever the mode scored by (cosines, mass, ranks), the cross-encoder puts passages, propositions and summaries on one scale.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from threading import Lock
+from typing import Any, TypeVar
+
+import numpy as np
+
+from graph.encode.encoder import find_model
+from graph.prompt.answer import headed
+from graph.prompt.context import of_passage
+from graph.shared.errors import UserError
+from graph.shared.quiet import quiet_loading
+from graph.shared.types import Evidence, Floats, Scored
+
+ScoreTexts = Callable[[str, Sequence[str]], Floats]
+"""(question, N texts) -> float32[N], higher for a better match."""
+
+RERANK_DEPTH = 5
+"""How many times as many items are fetched as are asked for."""
+BATCH_SIZE = 32
+_loading = Lock()
+T = TypeVar("T")
+
+
+def rerank(evidence: Evidence, score: ScoreTexts, top_k: int) -> Evidence:
+    """The evidence in the order of `score`, ties as they were: its best `top_k` passages and summaries together, and propositions."""
+    texts = [headed(of_passage(found.item)) for found in evidence.passages]
+    texts += [found.item.text for found in evidence.summaries] + [found.item.text for found in evidence.propositions]
+    if not texts:
+        return evidence
+    scores = score(evidence.query, texts)
+    nodes = len(evidence.passages) + len(evidence.summaries)
+    best = np.argsort(-scores[:nodes], kind="stable")[:top_k]
+    passages = [int(place) for place in best if place < len(evidence.passages)]
+    summaries = [int(place) - len(evidence.passages) for place in best if place >= len(evidence.passages)]
+    propositions = [int(place) for place in np.argsort(-scores[nodes:], kind="stable")[:top_k]]
+    told = f"{len(texts)} found and reranked"
+    return replace(
+        evidence,
+        passages=_picked(evidence.passages, passages, scores),
+        summaries=_picked(evidence.summaries, summaries, scores[len(evidence.passages) :]),
+        propositions=_picked(evidence.propositions, propositions, scores[nodes:]),
+        paths=tuple(evidence.paths[place] for place in passages) if evidence.paths else (),
+        trace=replace(evidence.trace, steps=(*evidence.trace.steps, told)),
+    )
+
+
+def open_reranker(spec: str) -> ScoreTexts:
+    """The cross-encoder that `spec` (a folder or a hub name) names, loaded once in a process; UserError if there is none."""
+    with _loading:
+        return _open(spec)
+
+
+@cache
+def _open(spec: str) -> ScoreTexts:
+    model = _load(spec)
+
+    def score(question: str, texts: Sequence[str]) -> Floats:
+        pairs = [(question, text) for text in texts]
+        scores: Floats = model.predict(pairs, batch_size=BATCH_SIZE, show_progress_bar=False)
+        return np.asarray(scores, np.float32)
+
+    if model.num_labels != 1:
+        raise UserError(
+            f"reranker {spec!r}: {model.num_labels} labels", "a cross-encoder with one score", "name another"
+        )
+    return score
+
+
+def _load(spec: str) -> Any:
+    """The model, from safetensors only."""
+    folder = find_model(spec, "reranker")
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    quiet_loading()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return CrossEncoder(str(folder), device=device, model_kwargs={"use_safetensors": True})
+    except (OSError, ValueError) as problem:
+        found = f"reranker {spec!r}: cannot be loaded ({str(problem).splitlines()[0]})"
+        raise UserError(found, "the folder of a sentence-transformers CrossEncoder", "name another") from None
+
+
+def _picked(found: Sequence[Scored[T]], places: Sequence[int], scores: Floats) -> tuple[Scored[T], ...]:
+    return tuple(Scored(found[place].item, float(scores[place])) for place in places)

@@ -1,0 +1,68 @@
+"""`hierarchy` (GraphMPA Eq. 5–6): the nearest nodes of all layers together, passages and summaries alike, best first."""
+
+from collections import Counter
+from collections.abc import Collection
+
+import numpy as np
+
+from graph.index.index import Index
+from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.rank import top_rows
+from graph.retrieve.parts.settings import RetrieveSettings
+from graph.shared.errors import UserError
+from graph.shared.types import Evidence, Floats, Ints, Passage, Scored, Summary, Trace
+
+
+def retrieve_hierarchy(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
+    """Top k nodes over every layer, or over those that are set; the trace tells how many came from each."""
+    data = index.data
+    passages = len(data.passage_ids)
+    among = rows_in_layers(index, settings.layers)
+    scores_X = node_scores(index, query.vector_D)
+    rows = among[top_rows(scores_X[among], settings.top_k)]
+    kinds = Counter(
+        "passages" if row < passages else layer_name(int(data.summary_layer_S[row - passages])) for row in rows
+    )
+    found, summaries = nodes_in(index, rows, scores_X[rows])
+    return Evidence(
+        query=query.text,
+        passages=found,
+        summaries=summaries,
+        trace=Trace("hierarchy", tuple(f"{count} of {len(rows)} from {kind}" for kind, count in sorted(kinds.items()))),
+    )
+
+
+def rows_in_layers(index: Index, layers: Collection[int]) -> Ints:
+    """The nodes, passages and then summaries, that are in one of `layers` (none: all), ascending. UserError for one without nodes."""
+    layer_X = np.concatenate([np.zeros(len(index.data.passage_ids), np.int64), index.data.summary_layer_S])
+    if not layers:
+        return np.arange(len(layer_X))
+    found = np.unique(layer_X).tolist()
+    missing = sorted(set(layers) - set(found))
+    if missing:
+        told = f"layers = {sorted(set(layers))}: layer {missing[0]} has no nodes in this index"
+        raise UserError(told, f"some of {', '.join(map(str, found))}", "change the value, or index with more layers")
+    return np.flatnonzero(np.isin(layer_X, list(layers)))
+
+
+def node_scores(index: Index, query_D: Floats) -> Floats:
+    """The cosine of every node, passages and then summaries: float32[X]."""
+    data = index.data
+    return np.concatenate([data.passage_vectors_PD @ query_D, data.summary_vectors_SD @ query_D])
+
+
+def nodes_in(
+    index: Index, rows_k: Ints, scores_k: Floats
+) -> tuple[tuple[Scored[Passage], ...], tuple[Scored[Summary], ...]]:
+    """The passages and the summaries among the given nodes, each in the order given, with their scores."""
+    passages = len(index.data.passage_ids)
+    pairs = list(zip(rows_k.tolist(), scores_k.tolist(), strict=True))
+    return (
+        tuple(Scored(index.passage(row), score) for row, score in pairs if row < passages),
+        tuple(Scored(index.summary(row - passages), score) for row, score in pairs if row >= passages),
+    )
+
+
+def layer_name(layer: int) -> str:
+    """A summary layer in words."""
+    return "summaries of chunks" if layer == 0 else f"summaries of communities, layer {layer}"

@@ -1,0 +1,27 @@
+"""`naive` (ToPG §2.3.1): the propositions nearest to the question by cosine; the graph is not walked."""
+
+import numpy as np
+
+from graph.index.index import Index
+from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.rank import top_rows
+from graph.retrieve.parts.settings import RetrieveSettings
+from graph.shared.types import Evidence, Scored
+
+
+def retrieve_naive(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
+    """Top k propositions, and the passages they stand in, each passage ranked by the best of its propositions."""
+    data = index.data
+    scores_N = data.proposition_vectors_ND @ query.vector_D
+    rows = top_rows(scores_N, settings.top_k)
+    best: dict[int, int] = {}
+    for row in rows:
+        first, last = np.searchsorted(data.statement_proposition_M, [row, row + 1])
+        for passage in data.statement_passage_M[first:last]:
+            best.setdefault(int(passage), int(row))
+    return Evidence(
+        query=query.text,
+        passages=tuple(Scored(index.passage(passage), float(scores_N[row])) for passage, row in best.items()),
+        propositions=tuple(Scored(index.proposition(int(row)), float(scores_N[row])) for row in rows),
+        paths=tuple((f"“{data.proposition_texts[row]}” stands in it",) for row in best.values()),
+    )

@@ -1,0 +1,170 @@
+"""`paths` (PropRAG): explore widely by PageRank, search proposition paths with a beam, exploit what they name by PageRank again.
+
+No model is called. Where the published method embeds each candidate path's joined text anew, a path is scored here by the cosine
+of the question with the mean of its propositions' unit vectors, which needs no encoder and puts all lengths on one scale.
+
+Legend: P passages, N propositions, E names, V vertices (names, then passages), k a subset chosen for this query, B beam.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from graph.index.index import Index
+from graph.retrieve.parts.gather import expand_rows
+from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.rank import top_rows
+from graph.retrieve.parts.settings import RetrieveSettings
+from graph.shared.types import Evidence, Floats, Ints, Scored, Trace
+from graph.walks.random_walk import personalised_pagerank, row_normalised
+
+EXPLORE_PROPOSITIONS, EXPLORE_NAMES, EXPLORE_PASSAGES = 20, 40, 50
+EXPLORE_DAMPING, EXPLOIT_DAMPING = 0.75, 0.45
+EXPLORE_TOLERANCE = 0.03
+"""The first walk only chooses passages to look at; a rough answer chooses the same ones."""
+PRIOR_WEIGHT = 0.05
+BEAM_WIDTH, MAX_PATH, RESTARTS = 4, 3, 3
+BEST_PATHS, BEST_SINGLES = 5, 4
+
+
+@dataclass(frozen=True)
+class Path:
+    """Propositions (rows), each sharing a name with the one before it or starting afresh, and the path's score."""
+
+    propositions: tuple[int, ...]
+    score: float
+
+
+def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
+    """Top k passages, and the paths that they were ranked by."""
+    data = index.data
+    scores_N = data.proposition_vectors_ND @ query.vector_D
+    prior_P = min_max(data.passage_vectors_PD @ query.vector_D)
+    passages_k = explore(index, scores_N, prior_P, max(EXPLORE_PASSAGES, settings.top_k))
+    _, propositions_k = expand_rows(data.passage_proposition_PN, passages_k)
+    propositions_k = np.unique(propositions_k)
+    paths = beam_search(index, propositions_k, query.vector_D)
+    mass_k = exploit(index, passages_k, paths, scores_N, propositions_k, prior_P)
+    order = top_rows(mass_k, settings.top_k)
+    rows = [int(passages_k[place]) for place in order]
+    return Evidence(
+        query=query.text,
+        passages=tuple(
+            Scored(index.passage(row), float(mass_k[place])) for row, place in zip(rows, order, strict=True)
+        ),
+        paths=tuple(tell_path(index, row, paths[:BEST_PATHS]) for row in rows),
+        trace=Trace("paths", (f"{len(passages_k)} passages explored", f"{len(paths)} paths kept")),
+    )
+
+
+def explore(index: Index, scores_N: Floats, prior_P: Floats, keep: int) -> Ints:
+    """The `keep` passages with the most mass around the names of the best propositions, ascending; none of an empty index."""
+    names = len(index.data.name_ids)
+    best = top_rows(scores_N, EXPLORE_PROPOSITIONS)
+    from_R, name_R = expand_rows(index.data.proposition_name_NE, best)
+    weights_E = np.zeros(names, np.float32)
+    np.maximum.at(weights_E, name_R, scores_N[best[from_R]])
+    seeds = top_rows(weights_E, min(EXPLORE_NAMES, int((weights_E > 0).sum())))
+    restart_V = np.concatenate([np.zeros(names, np.float32), PRIOR_WEIGHT * prior_P])
+    restart_V[seeds] = 1
+    if not restart_V.any():
+        return np.zeros(0, np.int64)
+    mass_V = personalised_pagerank(index.association_chain, restart_V[:, None], EXPLORE_DAMPING, EXPLORE_TOLERANCE)[
+        :, 0
+    ]
+    return np.sort(top_rows(mass_V[names:], keep))
+
+
+def beam_search(index: Index, propositions_k: Ints, query_D: Floats) -> list[Path]:
+    """All paths of up to MAX_PATH propositions that the beam kept on its way, best first, ties by rows."""
+    vectors_kD = index.data.proposition_vectors_ND[propositions_k]
+    cosines_k = vectors_kD @ query_D
+    near_kk = neighbours(index, propositions_k)
+    starts = top_rows(cosines_k, BEAM_WIDTH).tolist()
+    beam = [Path((place,), float(cosines_k[place])) for place in starts]
+    kept = list(beam)
+    for _ in range(MAX_PATH - 1):
+        grown: dict[tuple[int, ...], Path] = {}
+        for path in beam:
+            ways = {
+                *near_kk.indices[
+                    near_kk.indptr[path.propositions[-1]] : near_kk.indptr[path.propositions[-1] + 1]
+                ].tolist()
+            }
+            for place in sorted((ways | set(starts[:RESTARTS])) - set(path.propositions)):
+                longer = (*path.propositions, place)
+                grown[longer] = Path(longer, path_score(vectors_kD[list(longer)], cosines_k[list(longer)]))
+        beam = sorted(grown.values(), key=lambda path: (-path.score, path.propositions))[:BEAM_WIDTH]
+        kept += beam
+    kept.sort(key=lambda path: (-path.score, path.propositions))
+    return [Path(tuple(int(propositions_k[place]) for place in path.propositions), path.score) for path in kept]
+
+
+def tell_path(index: Index, passage: int, paths: list[Path]) -> tuple[str, ...]:
+    """How a passage was reached, in words: the first of `paths` with a proposition that stands in it, up to there."""
+    _, standing = expand_rows(index.data.passage_proposition_PN, np.array([passage]))
+    for path in paths:
+        steps = [place for place, row in enumerate(path.propositions, start=1) if row in standing]
+        if steps:
+            return tuple(f"“{index.data.proposition_texts[row]}”" for row in path.propositions[: steps[0]])
+    return ("near the names that the best paths lead to",)
+
+
+def path_score(vectors_LD: Floats, cosines_L: Floats) -> float:
+    """Cosine of the question with the mean of a path's unit vectors (L propositions); 0 where they cancel out."""
+    length = float(np.linalg.norm(vectors_LD.sum(axis=0)))
+    return float(cosines_L.sum()) / length if length > 0 else 0.0
+
+
+def neighbours(index: Index, propositions_k: Ints) -> sp.csr_array:
+    """CSR[k, k]: which of the chosen propositions share a name, or a synonym of one."""
+    named_kE = sp.csr_array(index.data.proposition_name_NE[propositions_k, :])
+    widened_kE = named_kE + named_kE @ index.data.synonym_EE
+    shared_kk = sp.csr_array(widened_kE @ named_kE.T)
+    shared_kk.setdiag(0)
+    shared_kk.eliminate_zeros()
+    shared_kk.sort_indices()
+    return shared_kk
+
+
+def exploit(
+    index: Index, passages_k: Ints, paths: list[Path], scores_N: Floats, propositions_k: Ints, prior_P: Floats
+) -> Floats:
+    """PageRank mass of the explored passages around what the best paths and the best single propositions name: [k]."""
+    by_path = name_weights(index, [(row, path.score) for path in paths[:BEST_PATHS] for row in path.propositions])
+    singles = propositions_k[top_rows(scores_N[propositions_k], BEST_SINGLES)]
+    by_single = name_weights(index, [(int(row), float(scores_N[row])) for row in singles])
+    weights_E = np.maximum(by_path, by_single)
+    passage_name_kE = sp.csr_array(index.data.passage_proposition_PN[passages_k, :] @ index.data.proposition_name_NE)
+    names_m = np.unique(passage_name_kE.indices)
+    vertices = np.concatenate([names_m, len(index.data.name_ids) + passages_k])
+    local_VV = row_normalised(sp.csr_array(index.association_VV[vertices, :][:, vertices]))
+    restart_V = np.concatenate([weights_E[names_m], PRIOR_WEIGHT * prior_P[passages_k]])
+    if not restart_V.any():
+        return prior_P[passages_k]
+    return personalised_pagerank(local_VV, restart_V[:, None], EXPLOIT_DAMPING)[len(names_m) :, 0]
+
+
+def name_weights(index: Index, scored: list[tuple[int, float]]) -> Floats:
+    """Each name's best score among the propositions that mention it, min-max scaled over those names: float32[E]."""
+    weights_E = np.full(len(index.data.name_ids), -np.inf, np.float32)
+    if scored:
+        from_R, name_R = expand_rows(index.data.proposition_name_NE, np.array([row for row, _ in scored], np.int64))
+        np.maximum.at(weights_E, name_R, np.array([score for _, score in scored], np.float32)[from_R])
+    named = np.isfinite(weights_E)
+    scaled_E = np.zeros_like(weights_E)
+    scaled_E[named] = np.maximum(min_max(weights_E[named]), PRIOR_WEIGHT)
+    return scaled_E
+
+
+def min_max(values: Floats) -> Floats:
+    """Scaled to [0, 1]; a constant list becomes ones (all are the best).
+
+    >>> min_max(np.array([2.0, 4.0, 3.0])).tolist(), min_max(np.array([5.0, 5.0])).tolist()
+    ([0.0, 1.0, 0.5], [1.0, 1.0])
+    """
+    if len(values) == 0:
+        return values
+    low, high = values.min(), values.max()
+    return np.ones_like(values) if high == low else (values - low) / (high - low)

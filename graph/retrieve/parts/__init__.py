@@ -1,0 +1,1 @@
+"""What modes are made of: queries, settings, ranks, links, suggestions."""

@@ -1,0 +1,60 @@
+"""What a passage is worth by itself: its own cosine and its best proposition's, and more where the question calls its document by name.
+
+Legend: P passages, N propositions, D dimensions.
+"""
+
+import numpy as np
+
+from graph.index.index import Index
+from graph.retrieve.parts.gather import best_in_passage, expand_rows
+from graph.retrieve.parts.rank import top_rows
+from graph.shared.types import Floats, Ints
+
+NAMED_BONUS = 0.5
+OTHER_PASSAGES_SHARE = 0.25
+"""A named document's best passage gets the whole bonus, its others this share of it."""
+SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
+"""Up to so many propositions all are scored; in larger indexes those of so many passages, the nearest to the question."""
+UNSEEN = np.float32(-2)
+"""The score of a proposition that was not looked at."""
+
+
+def score_propositions(index: Index, cosines_P: Floats, query_D: Floats) -> Floats:
+    """The question's cosine to every proposition: float32[N].
+
+    In an index of more than SCAN_ALL only those of the nearest SCANNED_PASSAGES are looked at; others are UNSEEN.
+    """
+    data = index.data
+    if len(data.proposition_ids) <= SCAN_ALL:
+        return np.asarray(data.proposition_vectors_ND @ query_D, np.float32)
+    scores_N = np.full(len(data.proposition_ids), UNSEEN, np.float32)
+    look_at(
+        index, expand_rows(data.passage_proposition_PN, top_rows(cosines_P, SCANNED_PASSAGES))[1], scores_N, query_D
+    )
+    return scores_N
+
+
+def look_at(index: Index, rows: Ints, scores_N: Floats, query_D: Floats) -> None:
+    """Fill in the scores of those of the given propositions that are UNSEEN."""
+    unseen = np.unique(rows[scores_N[rows] == UNSEEN])
+    scores_N[unseen] = index.data.proposition_vectors_ND[unseen] @ query_D
+
+
+def own_scores(index: Index, cosines_P: Floats, scores_N: Floats, named: list[int]) -> Floats:
+    """What each passage is worth by itself: float32[P]."""
+    data = index.data
+    best_P = best_in_passage(scores_N, data.passage_proposition_PN, cosines_P)
+    own_P = (cosines_P + np.where(best_P == UNSEEN, cosines_P, best_P)) / 2
+    for document in dict.fromkeys(named):
+        first, last = passages_of(data.passage_document_P, document)
+        if first < last:
+            best = first + int(own_P[first:last].argmax())
+            own_P[first:last] += NAMED_BONUS * OTHER_PASSAGES_SHARE
+            own_P[best] += NAMED_BONUS * (1 - OTHER_PASSAGES_SHARE)
+    return np.asarray(own_P, np.float32)
+
+
+def passages_of(passage_document_P: Ints, document: int) -> tuple[int, int]:
+    """The rows of a document's passages: first, and one past the last."""
+    first, last = np.searchsorted(passage_document_P, [document, document + 1])
+    return int(first), int(last)

@@ -1,0 +1,1 @@
+"""Mode `plan`: sub-questions in a graph, answered level by level (PankRAG)."""

@@ -1,0 +1,178 @@
+"""Settings at the door: one YAML file and `key=value` flags become one frozen, validated settings object.
+
+Used by the command line of every folder; inner functions take the values they need, never the settings object's file.
+"""
+
+import difflib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+
+from graph.shared.errors import UserError
+
+_QUOTED = re.compile(r"'([^']*)'")
+
+
+class Settings(BaseModel):
+    """Base of all settings: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A value of `--set` that YAML reads as other than text, with the text: which of them is meant, the setting decides."""
+
+    text: str
+    value: Any
+
+
+def load_settings(kind: type[S], file: Path | None = None, overrides: Sequence[str] = ()) -> S:
+    """Read `file` (YAML mapping), lay `key=value` or `outer.inner=value` overrides over it, validate as `kind`.
+
+    Raises UserError naming the file, the key or value, and the nearest known key.
+    """
+    values = read_yaml(file) if file is not None else {}
+    where = str(file) if file is not None else "--set"
+    for override in overrides:
+        set_value(values, override)
+    return parse_settings(kind, values, where)
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; UserError when it is missing, unreadable or not a mapping."""
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{file}: no such file", "a YAML file of settings", "check the path") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as problem:
+        reason = " ".join(str(problem).split())
+        raise UserError(f"{file}: not valid YAML ({reason})", "a mapping of settings", "mend the file") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(f"{file}: holds a {type(values).__name__}", "a mapping of settings", "write `key: value` lines")
+    return values
+
+
+def set_value(values: dict[str, Any], override: str) -> None:
+    """Write one `outer.inner=value` (value read as YAML; see `Typed`) into the nested mapping `values`, in place."""
+    path, found, text = override.partition("=")
+    if not found or not path:
+        raise UserError(f"--set {override}", "key=value", "for example --set learning_rate=1e-5")
+    *outer, last = path.strip().split(".")
+    target = values
+    for key in outer:
+        inner = target.setdefault(key, {})
+        if not isinstance(inner, dict):
+            value = inner.value if isinstance(inner, Typed) else inner
+            raise UserError(f"--set {override}: {key} is the value {value!r}", "a group of settings", "drop the dot")
+        target = inner
+    value = read_scalar(text)
+    target[last] = value if isinstance(value, str | dict | list) else Typed(text.strip(), value)
+
+
+def read_scalar(text: str) -> Any:
+    """One YAML scalar; `1e-5` is a number here (YAML 1.1 would call it text), and what stands in quotes is text."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    if isinstance(value, str) and value == text.strip():
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def parse_settings(kind: type[S], values: Mapping[str, Any], where: str) -> S:
+    """Validate a mapping as `kind`; the first problem (unknown keys before others) becomes a UserError that names `where`."""
+    try:
+        return kind.model_validate(_settled(values))
+    except ValidationError as problems:
+        texts = {problem["loc"] for problem in problems.errors() if problem["type"] == "string_type"}
+    try:
+        return kind.model_validate(_settled(values, texts))
+    except ValidationError as problems:
+        problem = min(problems.errors(), key=lambda each: each["type"] != "extra_forbidden")
+    raise _told(kind, problem, where)
+
+
+def _settled(values: Mapping[str, Any], texts: Collection[tuple[int | str, ...]] = (), at: tuple[str, ...] = ()) -> Any:
+    """The values without `Typed`: what YAML makes of one, but its text at the places `texts`."""
+    settled: dict[str, Any] = {}
+    for key, value in values.items():
+        place = (*at, key)
+        if isinstance(value, Typed):
+            settled[key] = value.text if place in texts else value.value
+        else:
+            settled[key] = _settled(value, texts, place) if isinstance(value, Mapping) else value
+    return settled
+
+
+def _told(kind: type[Settings], problem: ErrorDetails, where: str) -> UserError:
+    """One problem in words: the key with its value (never a secret's, never a whole section), what was expected, what to do."""
+    places, given, expected = problem["loc"], problem["input"], problem["msg"]
+    if problem["type"] == "invalid_key" or places[-1:] == ("[key]",):
+        outer = ".".join(map(str, places[: -2 if places[-1] == "[key]" else -1]))
+        found = f"{where}: the key {given!r}{f' of {outer}' if outer else ''} is no text"
+        return UserError(found, "keys that are text", "write it in quotes")
+    path = ".".join(map(str, places))
+    if problem["type"] == "extra_forbidden":
+        known = known_keys(kind)
+        near = difflib.get_close_matches(path, known, n=1, cutoff=0.0)
+        return UserError(
+            f"{where}: unknown key '{path}'", f"did you mean '{near[0]}'?", f"known keys: {', '.join(known)}"
+        )
+    if problem["type"] == "missing":
+        return UserError(f"{where}: '{path}' is missing", "it has no default", f"add it or pass --set {path}=…")
+    if problem["type"] == "value_error":
+        expected = str(problem["ctx"]["error"])
+        if isinstance(given, Mapping):
+            return UserError(": ".join(part for part in (where, path, expected) if part), "", "")
+    if problem["type"] in ("model_type", "dict_type"):
+        expected = "a group of settings, `key: value`"
+    if problem["type"] == "literal_error":
+        near = difflib.get_close_matches(str(given), _QUOTED.findall(expected), n=1, cutoff=0.0)
+        expected = "".join(f"did you mean '{name}'? " for name in near) + expected
+    text_wanted = problem["type"] == "string_type" and not isinstance(given, Mapping | list)
+    remedy = "write it in quotes" if text_wanted and given is not None else "change the value"
+    shown = "(not shown)" if _is_secret(kind, places) else f"{given!r:.200}"
+    return UserError(f"{where}: {path} = {shown}", expected, remedy)
+
+
+def _is_secret(kind: type[BaseModel], places: Sequence[int | str]) -> bool:
+    """Whether the setting at `places` is a password or a key."""
+    for place in places:
+        field = kind.model_fields.get(str(place))
+        parts = (field.annotation, *getattr(field.annotation, "__args__", ())) if field else ()
+        if SecretStr in parts:
+            return True
+        inner = [part for part in parts if _is_settings(part)]
+        if not inner:
+            return False
+        kind = inner[0]
+    return False
+
+
+def known_keys(kind: type[BaseModel], prefix: str = "") -> list[str]:
+    """All keys of a settings class, nested ones with dots, in order of declaration."""
+    keys: list[str] = []
+    for name, field in kind.model_fields.items():
+        inner = [part for part in (field.annotation, *getattr(field.annotation, "__args__", ())) if _is_settings(part)]
+        keys += known_keys(inner[0], f"{prefix}{name}.") if inner else [f"{prefix}{name}"]
+    return keys
+
+
+def _is_settings(annotation: object) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Settings)

@@ -1,0 +1,57 @@
+"""JSON lines with errors that name the file and the line; files are written whole or not at all."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from graph.shared.errors import UserError
+
+
+def read_jsonl(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number from 1, object) for every non-empty line; UserError for anything that is not a JSON object."""
+    try:
+        lines = file.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        raise UserError(f"{file}: no such file", "a .jsonl file", "check the path") from None
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield number, _parse_object(line, f"{file} line {number}")
+
+
+def _parse_object(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as problem:
+        found = f"{where}: byte {line[problem.start]:#04x} at column {problem.start + 1} is not UTF-8"
+        raise UserError(found, "UTF-8 text", "convert the file") from None
+    except json.JSONDecodeError as problem:
+        found = f"{where}: not valid JSON ({problem.msg} at column {problem.colno})"
+        raise UserError(found, "one JSON object a line", "mend or remove the line") from None
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: a JSON {type(row).__name__}", "one JSON object a line", "mend or remove the line")
+    return row
+
+
+def write_jsonl(file: Path, rows: Iterable[dict[str, Any]]) -> int:
+    """Write `rows` to a temporary file beside `file`, then rename it into place; returns the number of rows."""
+    count = 0
+    partial = file.with_name(file.name + ".partial")
+    with partial.open("w", encoding="utf-8") as out:
+        for row in rows:
+            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+            count += 1
+    partial.replace(file)
+    return count
+
+
+def write_json(file: Path, value: Any) -> None:
+    """Write one JSON value, whole or not at all."""
+    write_text(file, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write `text` to a temporary file beside `file`, then rename it into place."""
+    partial = file.with_name(file.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(file)

@@ -1,0 +1,202 @@
+"""Derived arrays on disk: one folder a generation, a manifest with checksums written last and renamed into place.
+
+A reader opens what the manifest names and nothing else, so a build beside it never disturbs it. A folder of arrays is named after its
+contents: no other index has files of those names, so that one copied over it leaves open what a reader has opened.
+"""
+
+import json
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Strings:
+    """A column of texts: UTF-8 bytes end to end, and where each begins. `strings[3]` decodes one.
+
+    >>> Strings.of(["a", "né", ""])[1]
+    'né'
+    """
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, texts: list[str]) -> "Strings":
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        starts = np.zeros(len(texts) + 1, np.int64)
+        np.cumsum([len(text) for text in encoded], out=starts[1:])
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[row] for row in range(len(self)))
+
+    def take(self, rows: NDArray[np.int64]) -> "Strings":
+        """The texts of the given rows, in that order; rows that follow one another share the bytes of this column."""
+        if follow_one_another(rows):
+            return Strings(self.data, self.starts[rows[0] : rows[-1] + 2])
+        return Strings.of([self[int(row)] for row in rows])
+
+    def __getitem__(self, row: int) -> str:
+        return self.data[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "surrogatepass")
+
+
+def follow_one_another(rows: NDArray[np.int64]) -> bool:
+    """Whether the rows, in order, are a slice.
+
+    >>> follow_one_another(np.array([3, 4, 5])), follow_one_another(np.array([3, 5])), follow_one_another(np.array([], int))
+    (True, False, False)
+    """
+    return len(rows) > 0 and bool((np.diff(rows) == 1).all())
+
+
+D = TypeVar("D")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an index holds. `identity` is the hash of all of it: equal for the same arrays and settings, and for no others.
+
+    `generation` counts the times that this index was written; other indexes have the same numbers. `arrays` is the folder of the
+    `files`, each with its "bytes" and its "checksum"; `encoder` is the fingerprint of what made the vectors.
+    """
+
+    identity: str
+    generation: int
+    settings: dict[str, Any]
+    encoder: str
+    arrays: str
+    files: dict[str, dict[str, Any]]
+
+
+def save_arrays(folder: Path, generation: int, data: Any, facts: Mapping[str, Any]) -> None:
+    """Write every field of the dataclass `data` under `folder`, then the manifest that makes it the current generation.
+
+    Fields are arrays (.npy), Strings (two .npy) or CSR matrices (.npz). `facts` go into the manifest. Older generations
+    but the one just replaced are removed.
+    """
+    scratch = folder / f"arrays-{generation:06d}.partial"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    for field in fields(data):
+        _save_field(scratch, field.name, getattr(data, field.name))
+    files = {
+        file.name: {"bytes": file.stat().st_size, "checksum": checksum(file)} for file in sorted(scratch.iterdir())
+    }
+    name = f"arrays-{generation:06d}-{content_id(json.dumps(files))[:8]}"
+    shutil.rmtree(folder / name, ignore_errors=True)
+    scratch.rename(folder / name)
+    replaced = _arrays_in_use(folder)
+    body = json.dumps({"generation": generation, **facts, "arrays": name, "files": files}, indent=1)
+    partial = folder / (MANIFEST + ".partial")
+    partial.write_text(f"{body}\n{content_id(body)}", encoding="utf-8")
+    partial.replace(folder / MANIFEST)
+    for old in folder.glob("arrays-*"):
+        if old.name not in (name, replaced):
+            shutil.rmtree(old)
+
+
+def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None) -> D:
+    """The arrays of a manifest (None: the one that is there now) as `kind`, memory-mapped.
+
+    UserError naming the file when one is missing or cut short.
+    """
+    manifest = manifest or read_manifest(folder)
+    target = folder / manifest.arrays
+    for name in files_of(kind, but=manifest.files):
+        raise UserError(f"{target / name}: never written", "arrays of this version", f"run: modegraph repair {folder}")
+    for name, facts in manifest.files.items():
+        file = target / name
+        size = file.stat().st_size if file.exists() else 0
+        if size != facts["bytes"]:
+            raise UserError(f"{file}: {size:,} bytes", f"{facts['bytes']:,} bytes", f"run: modegraph repair {folder}")
+    hints = get_type_hints(kind)
+    return kind(**{field.name: load_field(target, field.name, hints[field.name]) for field in fields(kind)})  # type: ignore[arg-type]
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of an index: a JSON object, and under it the hash of its text. UserError when missing or changed."""
+    file = folder / MANIFEST
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder", "an index", f"make one with: modegraph index SRC --out {folder}")
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        remedy = f"run: modegraph index SRC --out {folder}"
+        raise UserError(f"{folder}: no {MANIFEST}", "a finished index", remedy) from None
+    body, _, hashed = text.rpartition("\n")
+    if content_id(body) != hashed:
+        raise UserError(f"{file}: a changed byte", "the manifest as it was written", f"run: modegraph repair {folder}")
+    facts = json.loads(body)
+    return Manifest(
+        identity=hashed,
+        generation=facts["generation"],
+        settings=facts["settings"],
+        encoder=facts["encoder"]["fingerprint"],
+        arrays=facts["arrays"],
+        files=facts["files"],
+    )
+
+
+def _arrays_in_use(folder: Path) -> str:
+    """The folder that the manifest names; "" without a sound one."""
+    try:
+        return read_manifest(folder).arrays
+    except UserError:
+        return ""
+
+
+def checksum(file: Path) -> str:
+    """128-bit hash of a file's bytes."""
+    digest = blake2b(digest_size=16)
+    with file.open("rb") as data:
+        while block := data.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def files_of(kind: type[Any], but: Collection[str] = ()) -> list[str]:
+    """The files that the fields of the dataclass `kind` are kept in, without those named in `but`."""
+    endings = {Strings: (".data.npy", ".starts.npy"), sp.csr_array: (".npz",)}
+    hints = get_type_hints(kind)
+    names = [field.name + ending for field in fields(kind) for ending in endings.get(hints[field.name], (".npy",))]
+    return [name for name in names if name not in but]
+
+
+def _save_field(target: Path, name: str, value: Any) -> None:
+    if isinstance(value, Strings):
+        np.save(target / f"{name}.data.npy", value.data)
+        np.save(target / f"{name}.starts.npy", value.starts)
+    elif sp.issparse(value):
+        sp.save_npz(target / f"{name}.npz", value, compressed=False)
+    else:
+        np.save(target / f"{name}.npy", value, allow_pickle=False)
+
+
+def load_field(target: Path, name: str, kind: Any) -> Any:
+    """One field of a generation's folder, memory-mapped where it can be."""
+    if kind is Strings:
+        return Strings(_load_array(target / f"{name}.data.npy"), _load_array(target / f"{name}.starts.npy"))
+    if kind is sp.csr_array:
+        return sp.csr_array(sp.load_npz(target / f"{name}.npz"))
+    return _load_array(target / f"{name}.npy")
+
+
+def _load_array(file: Path) -> Any:
+    """A memory map as a plain array: numpy's class for maps would make every slice three times as slow."""
+    return np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))

@@ -1,0 +1,94 @@
+"""What a reader of an index holds in memory: columns, vectors and typed graph blocks, all derived from index.sqlite.
+
+Legend: U documents, P passages, N propositions, E names (entities), T titles, K topics, M statements, S summaries, D dimensions,
+W terms.
+Rows are canonical: documents by source, passages by (source, order), propositions and names by id, so that an index has the
+same arrays whatever the order in which its documents came.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graph.shared.types import Floats, Ints
+from graph.store.arrays import Strings
+
+
+@dataclass(frozen=True)
+class IndexData:
+    """One generation of an index. CSR blocks hold one kind of edge each and are combined only at query time."""
+
+    document_sources: Strings
+    document_titles: Strings
+    document_metadata: Strings
+    """One JSON object a document."""
+    title_keys: Strings
+    """What documents are called (`name_key` of titles and their short forms), sorted, one entry for each document so called."""
+    title_document_T: Ints
+
+    passage_ids: Strings
+    passage_texts: Strings
+    passage_document_P: Ints
+    passage_order_P: Ints
+    passage_start_P: Ints
+    passage_end_P: Ints
+    passage_vectors_PD: Floats
+    passage_next_PP: sp.csr_array
+    """1 from each passage to the next one of its document."""
+    term_texts: Strings
+    """Every term of every passage (graph/text/bm25.py), sorted."""
+    term_passage_WP: sp.csr_array
+    """What each term adds to the BM25 score of each passage that has it, over the whole index."""
+
+    proposition_ids: Strings
+    proposition_texts: Strings
+    proposition_vectors_ND: Floats
+    statement_proposition_M: Ints
+    """Statements are sorted by proposition, then passage, then start."""
+    statement_passage_M: Ints
+    statement_start_M: Ints
+    statement_end_M: Ints
+    passage_proposition_PN: sp.csr_array
+    """How many times each proposition stands in each passage."""
+
+    name_ids: Strings
+    name_texts: Strings
+    name_vectors_ED: Floats
+    proposition_name_NE: sp.csr_array
+    """In how many statements of the proposition each name is mentioned."""
+    name_document_EU: sp.csr_array
+    """1 where a document is called by the name."""
+    synonym_EE: sp.csr_array
+    """Cosine between names that are synonyms; symmetric, zero diagonal."""
+
+    topic_ids: Strings
+    topic_texts: Strings
+    topic_proposition_KN: sp.csr_array
+    """In how many statements of the proposition each topic was read."""
+
+    summary_ids: Strings
+    summary_texts: Strings
+    summary_layer_S: Ints
+    """0 for the summary of a large chunk, ℓ ≥ 1 for the summary of a community of layer ℓ − 1."""
+    summary_vectors_SD: Floats
+    summary_member_SX: sp.csr_array
+    """1 where a node (passages, then summaries: X = P + S) is a direct member of the summary."""
+    similarity_XX: sp.csr_array
+    """Cosines of the similarity graph; edges run within one layer only."""
+
+
+VECTOR_FIELDS = {
+    "passages": ("passage_ids", "passage_vectors_PD"),
+    "propositions": ("proposition_ids", "proposition_vectors_ND"),
+    "names": ("name_ids", "name_vectors_ED"),
+    "summaries": ("summary_ids", "summary_vectors_SD"),
+}
+"""What has vectors: the column of ids, and the vectors that belong to them."""
+
+
+def block(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sp.csr_array:
+    """A CSR block that counts how many times each (row, column) is given."""
+    ones = np.ones(len(rows), np.float32)
+    return sp.csr_array(sp.coo_array((ones, (rows, columns)), shape=shape))

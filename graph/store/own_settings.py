@@ -1,0 +1,39 @@
+"""The settings that an index keeps: laid under those of a run, and compared with them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from graph.shared.config import parse_settings, read_yaml, set_value
+from graph.shared.errors import UserError
+from graph.store.settings import CHANGEABLE, IndexSettings
+from graph.store.store import FILE, Store, read_settings
+
+
+def settings_for(
+    folder: Path, file: Path | None, overrides: Sequence[str], flags: Mapping[str, object] | None = None
+) -> IndexSettings:
+    """Settings for a run on `folder`: its own if it is an index already, with `file`, `overrides` and `flags` laid over them."""
+    values = read_settings(folder).model_dump() if (folder / FILE).exists() else {}
+    given = read_yaml(file) if file is not None else {}
+    for override in overrides:
+        set_value(given, override)
+    return parse_settings(IndexSettings, {**values, **given, **(flags or {})}, str(file or "--set"))
+
+
+def keep_settings(store: Store, settings: IndexSettings) -> None:
+    """Keep the settings of a run in the index; UserError when one that must not change differs from its own."""
+    check_settings(store, settings)
+    store.set_meta("settings", settings.model_dump())
+
+
+def check_settings(store: Store, settings: IndexSettings) -> None:
+    """UserError naming the first setting that differs from the index's own and must not."""
+    known = json.loads(store.get_meta("settings") or "null")
+    for key, value in settings.model_dump(exclude=set(CHANGEABLE)).items() if known is not None else ():
+        if known.get(key) != value:
+            raise UserError(
+                f"{key} = {value!r}, but this index was made with {key} = {known.get(key)!r}",
+                "the settings it was made with",
+                "leave the setting out, or index into a new folder",
+            )

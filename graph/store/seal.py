@@ -1,0 +1,124 @@
+"""Seals: the checksums of index.sqlite and of its call ledger, as the last finished run left them.
+
+A missing seal means that a run did not finish (`modegraph resume` does); a seal that does not match means damage. A ledger
+that SQLite cannot read is damaged, sealed or not.
+"""
+
+import glob
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from graph.shared.errors import UserError
+from graph.store.arrays import checksum
+from graph.store.store import FILE
+
+LEDGER = "ledger.sqlite"
+SET_ASIDE = ".damaged"
+"""Added to the name of a damaged ledger, with a number from the second on; a new one in its place takes over what is sound in
+them (serve/ledger.py)."""
+AGAIN = "index the documents into a new folder: modegraph index SRC --out NEW"
+_WAL_FILES = ("-wal", "-shm")
+
+Seal = Literal["intact", "unfinished", "damaged", "illegible"]
+
+
+def seal_of(file: str) -> str:
+    """The name of a file's seal."""
+    return file + ".seal"
+
+
+@contextmanager
+def unsealed(folder: Path) -> Iterator[None]:
+    """Break the seals while an index is written; seal it again at the end, or when nothing was changed after all.
+
+    UserError when index.sqlite or the call ledger is not as the last run left it: a new seal would hide that.
+    """
+    seal = folder / seal_of(FILE)
+    untouched = _not_damaged(folder, FILE, AGAIN) == "intact"
+    if has_ledger(folder):
+        _not_damaged(folder, LEDGER, f"run: modegraph repair {folder} (what can be read of it is kept)")
+    before = seal.read_text().partition("\n")[0] if untouched else None
+    seal.unlink(missing_ok=True)
+    (folder / seal_of(LEDGER)).unlink(missing_ok=True)
+    try:
+        yield
+    except BaseException:
+        if before is not None and checksum(folder / FILE) == before:
+            _seal_ledger(folder)
+            _write(seal, before)
+        raise
+    _seal_ledger(folder)
+    _write(seal, checksum(folder / FILE))
+
+
+def _not_damaged(folder: Path, file: str, remedy: str) -> Seal:
+    """The state of a file's seal, UserError when it says damage."""
+    state = check_seal(folder, file)
+    if state == "damaged":
+        found = f"{folder / file}: its bytes are not those of the last run"
+        raise UserError(found, "the file as it was sealed", remedy)
+    return state
+
+
+def has_ledger(folder: Path) -> bool:
+    """Whether there is a call ledger, or was one when the index was sealed."""
+    return (folder / LEDGER).exists() or (folder / seal_of(LEDGER)).exists()
+
+
+def check_seal(folder: Path, file: str) -> Seal:
+    """Whether a file is as the last finished run left it; "illegible" when the seal itself has a changed byte."""
+    seal = folder / seal_of(file)
+    if not seal.exists():
+        return "damaged" if file == LEDGER and not _readable(folder / file) else "unfinished"
+    lines = seal.read_bytes().split(b"\n")
+    if len(lines) != 2 or lines[0] != lines[1]:
+        return "illegible"
+    return "intact" if (folder / file).exists() and checksum(folder / file).encode() == lines[0] else "damaged"
+
+
+def set_ledger_aside(folder: Path) -> None:
+    """Rename a damaged ledger, so that a new one is begun from its sound rows; earlier ones stay."""
+    (folder / seal_of(LEDGER)).unlink(missing_ok=True)
+    if not (folder / LEDGER).exists():
+        return
+    number = 1 + len(set_aside(folder / LEDGER))
+    target = LEDGER + SET_ASIDE + ("" if number == 1 else str(number))
+    for suffix in (*_WAL_FILES, ""):
+        if (folder / (LEDGER + suffix)).exists():
+            (folder / (LEDGER + suffix)).replace(folder / (target + suffix))
+
+
+def set_aside(ledger: Path) -> list[Path]:
+    """The damaged ledgers that were renamed to make room for this one."""
+    found = ledger.parent.glob(glob.escape(ledger.name + SET_ASIDE) + "*")
+    return sorted(file for file in found if not file.name.endswith(_WAL_FILES))
+
+
+def _readable(ledger: Path) -> bool:
+    """Whether SQLite finds its way through all of the file."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(ledger))}?mode=ro", uri=True)) as database:
+            (found,) = database.execute("PRAGMA quick_check").fetchone()
+            return bool(found == "ok")
+    except sqlite3.DatabaseError:
+        return False
+
+
+def _seal_ledger(folder: Path) -> None:
+    """Seal the ledger, if there is one, with all that its write-ahead log holds brought into it."""
+    if not (folder / LEDGER).exists():
+        return
+    with closing(sqlite3.connect(folder / LEDGER)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    _write(folder / seal_of(LEDGER), checksum(folder / LEDGER))
+
+
+def _write(seal: Path, found: str) -> None:
+    """The checksum twice, so that a changed byte in the seal is told from one in what it seals."""
+    partial = seal.with_name(seal.name + ".partial")
+    partial.write_text(f"{found}\n{found}")
+    partial.replace(seal)

@@ -1,0 +1,281 @@
+"""index.sqlite: the one source of truth of an index. Arrays, graph blocks and vectors are derived from it (graph/build/derive.py).
+
+Tables: documents → passages → statements (one proposition read at one place) → mentions (a name in a statement), its topics
+and its facts. A passage in `quarantine` could not be read. Propositions, names and topics are shared between places; when the
+last place goes, they go. Ids are content hashes (graph/shared/ids.py).
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+from graph.extract.names import name_key
+from graph.extract.types import Failure, Reading, Statement
+from graph.shared.config import parse_settings
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.types import Document, Floats, Passage
+from graph.store.settings import IndexSettings
+
+FORMAT = 3
+FILE = "index.sqlite"
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE documents (source TEXT PRIMARY KEY, title TEXT NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL,
+    hash TEXT NOT NULL, extracted INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE passages (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+    source TEXT NOT NULL REFERENCES documents ON DELETE CASCADE, "order" INTEGER NOT NULL, "start" INTEGER NOT NULL,
+    "end" INTEGER NOT NULL, reader TEXT NOT NULL, dropped INTEGER NOT NULL);
+CREATE INDEX passages_of_document ON passages (source);
+CREATE TABLE propositions (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL);
+CREATE TABLE names (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL);
+CREATE TABLE statements (row INTEGER PRIMARY KEY, proposition INTEGER NOT NULL REFERENCES propositions,
+    passage INTEGER NOT NULL REFERENCES passages ON DELETE CASCADE, "start" INTEGER NOT NULL, "end" INTEGER NOT NULL);
+CREATE INDEX statements_of_passage ON statements (passage);
+CREATE INDEX statements_of_proposition ON statements (proposition);
+CREATE TABLE mentions (statement INTEGER NOT NULL REFERENCES statements ON DELETE CASCADE,
+    name INTEGER NOT NULL REFERENCES names, spelling TEXT NOT NULL, PRIMARY KEY (statement, name)) WITHOUT ROWID;
+CREATE INDEX mentions_of_name ON mentions (name);
+CREATE TABLE topics (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL);
+CREATE TABLE statement_topics (statement INTEGER NOT NULL REFERENCES statements ON DELETE CASCADE,
+    topic INTEGER NOT NULL REFERENCES topics, PRIMARY KEY (statement, topic)) WITHOUT ROWID;
+CREATE INDEX statements_of_topic ON statement_topics (topic);
+CREATE TABLE facts (statement INTEGER NOT NULL REFERENCES statements ON DELETE CASCADE,
+    subject INTEGER NOT NULL REFERENCES names, relation TEXT NOT NULL, object INTEGER NOT NULL REFERENCES names,
+    PRIMARY KEY (statement, subject, relation, object)) WITHOUT ROWID;
+CREATE INDEX facts_of_subject ON facts (subject);
+CREATE INDEX facts_of_object ON facts (object);
+CREATE TABLE quarantine (passage INTEGER PRIMARY KEY REFERENCES passages ON DELETE CASCADE, problem TEXT NOT NULL,
+    reply TEXT NOT NULL, attempts INTEGER NOT NULL);
+CREATE TABLE summaries (id TEXT PRIMARY KEY, layer INTEGER NOT NULL, text TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE pending_vectors (id TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+
+def read_settings(folder: Path | str) -> IndexSettings:
+    """The settings an index was made with; UserError when `folder` holds none."""
+    folder = Path(folder)
+    if not (folder / FILE).is_file():
+        raise UserError(f"{folder}: no {FILE}", "an index", f"make one with: modegraph index SRC --out {folder}")
+    with closing(sqlite3.connect(f"file:{quote(str(folder / FILE))}?mode=ro", uri=True)) as connection:
+        try:
+            (text,) = connection.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
+        except (sqlite3.DatabaseError, TypeError) as problem:
+            found = f"{folder / FILE}: not readable ({problem})"
+            raise UserError(found, "an index", "index the documents into a new folder") from None
+    return parse_settings(IndexSettings, json.loads(text), str(folder / FILE))
+
+
+def document_hash(document: Document, read_from: str) -> str:
+    """What tells a changed document: all that it says and is said to be, and what else its statements depend on."""
+    parts = (document.source, document.title, document.text, metadata_text(document), read_from)
+    return content_id("document", *parts)
+
+
+def metadata_text(document: Document) -> str:
+    """A document's metadata as one line of JSON, the same whatever the order of its keys."""
+    return json.dumps(dict(document.metadata), sort_keys=True, ensure_ascii=False)
+
+
+class Store:
+    """A connection to one index.sqlite: the writer's, or with `read_only` one that changes nothing."""
+
+    def __init__(self, folder: Path, read_only: bool = False) -> None:
+        self._file = folder / FILE
+        mode = "ro" if read_only else "rwc"
+        self._connection = sqlite3.connect(f"file:{quote(str(self._file))}?mode={mode}", uri=True, isolation_level=None)
+        if not read_only:
+            self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        self._connection.execute("PRAGMA foreign_keys = ON")
+        if not read_only and self._format() == 0 and self.count("sqlite_master") == 0:
+            self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
+        if (version := self._format()) != FORMAT:
+            raise UserError(f"{self._file}: format {version}", f"format {FORMAT}", "index the documents again")
+
+        self._read_only = read_only
+
+    def close(self) -> None:
+        """Let the file go; a writer folds the write-ahead log into it first."""
+        if not self._read_only:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.close()
+
+    def _format(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def count(self, table: str) -> int:
+        """Rows of a table."""
+        return int(self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+    def vacuum(self) -> None:
+        """Give the space of deleted rows back."""
+        self._connection.execute("VACUUM")
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing: what is written inside is there after it, or none of it is."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def rows(self, query: str, parameters: Sequence[object] = ()) -> Iterator[tuple[object, ...]]:
+        """The rows of a SELECT, streamed."""
+        yield from self._connection.execute(query, parameters)
+
+    def get_meta(self, key: str) -> str | None:
+        """A value of the index itself ("settings", "encoder", "generation"), or None."""
+        row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def set_meta(self, key: str, value: Mapping[str, object] | str) -> None:
+        """Keep a value of the index itself; mappings as JSON."""
+        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        self._connection.execute(
+            "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, text)
+        )
+
+    def next_generation(self) -> int:
+        """The number of the generation that is about to be written: one more than at the last call, from 1."""
+        number = 1 + int(self.get_meta("generation") or 0)
+        self.set_meta("generation", str(number))
+        return number
+
+    def put_document(self, document: Document, read_from: str = "") -> bool:
+        """Add or replace a document, to be extracted; False when the very same one is there already.
+
+        `read_from` identifies what else its statements depend on (graph/build/reading.py).
+        """
+        content = document_hash(document, read_from)
+        known = self._connection.execute("SELECT hash FROM documents WHERE source = ?", (document.source,)).fetchone()
+        if known is not None and known[0] == content:
+            return False
+        self._connection.execute("DELETE FROM documents WHERE source = ?", (document.source,))
+        self._connection.execute(
+            "INSERT INTO documents (source, title, text, metadata, hash) VALUES (?, ?, ?, ?, ?)",
+            (document.source, document.title, document.text, metadata_text(document), content),
+        )
+        return True
+
+    def delete_document(self, source: str) -> bool:
+        """Remove a document and everything that was read from it alone; False when there is none."""
+        return self._connection.execute("DELETE FROM documents WHERE source = ?", (source,)).rowcount > 0
+
+    def document_hashes(self) -> dict[str, str]:
+        """The `document_hash` of every document, by source."""
+        return dict(self._connection.execute("SELECT source, hash FROM documents"))
+
+    def sources_to_extract(self) -> list[str]:
+        """Documents that have been put but whose statements are not there yet, in order."""
+        rows = self._connection.execute("SELECT source FROM documents WHERE NOT extracted ORDER BY source")
+        return [str(source) for (source,) in rows]
+
+    def document(self, source: str) -> Document:
+        """One document, whole."""
+        query = "SELECT source, title, text, metadata FROM documents WHERE source = ?"
+        source, title, text, metadata = self._connection.execute(query, (source,)).fetchone()
+        return Document(source, title, text, json.loads(metadata))
+
+    def passage_ids(self, source: str) -> set[str]:
+        """Ids of a document's passages that have been read, or quarantined."""
+        rows = self._connection.execute("SELECT id FROM passages WHERE source = ?", (source,))
+        return {str(identity) for (identity,) in rows}
+
+    def put_reading(self, reading: Reading) -> None:
+        """Keep what came of a passage: its statements, or why it is in quarantine. The passage is new or quarantined."""
+        passage = reading.passage
+        row = self._connection.execute(
+            """INSERT INTO passages (id, source, "order", "start", "end", reader, dropped) VALUES (?, ?, ?, ?, ?, ?, ?)
+            ON CONFLICT (id) DO UPDATE SET reader = excluded.reader, dropped = excluded.dropped RETURNING row""",
+            (passage.id, passage.source, passage.order, passage.start, passage.end, reading.reader, reading.dropped),
+        ).fetchone()[0]
+        self._connection.execute("DELETE FROM quarantine WHERE passage = ?", (row,))
+        if reading.failure is not None:
+            self._put_failure(row, reading.failure)
+        for statement in reading.statements:
+            self._put_statement(row, statement)
+
+    def finish_document(self, source: str) -> None:
+        """All passages of a document have been put."""
+        self._connection.execute("UPDATE documents SET extracted = 1 WHERE source = ?", (source,))
+
+    def quarantined(self) -> list[tuple[Passage, int]]:
+        """Passages that could not be read, in order, and how many times each was tried."""
+        rows = self._connection.execute(
+            """SELECT p.id, p.source, d.title, p."order", p."start", p."end",
+            substr(d.text, p."start" + 1, p."end" - p."start"), q.attempts
+            FROM quarantine q JOIN passages p ON p.row = q.passage JOIN documents d USING (source)
+            ORDER BY p.source, p."order" """
+        )
+        return [(Passage(*row[:7]), int(row[7])) for row in rows]
+
+    def _put_failure(self, passage_row: int, failure: Failure) -> None:
+        values = (passage_row, failure.problem, failure.reply, failure.attempts)
+        self._connection.execute("INSERT INTO quarantine VALUES (?, ?, ?, ?)", values)
+
+    def _put_statement(self, passage_row: int, statement: Statement) -> None:
+        proposition = self._row_of("propositions", "text", content_id("proposition", statement.text), statement.text)
+        row = self._connection.execute(
+            'INSERT INTO statements (proposition, passage, "start", "end") VALUES (?, ?, ?, ?) RETURNING row',
+            (proposition, passage_row, statement.start, statement.end),
+        ).fetchone()[0]
+        names: dict[str, int] = {}
+        for spelling in statement.names:
+            key = name_key(spelling)
+            names[key] = self._row_of("names", "key", content_id("name", key), key)
+            self._connection.execute("INSERT OR IGNORE INTO mentions VALUES (?, ?, ?)", (row, names[key], spelling))
+        for topic in statement.topics:
+            topic_row = self._row_of("topics", "text", content_id("topic", topic), topic)
+            self._connection.execute("INSERT OR IGNORE INTO statement_topics VALUES (?, ?)", (row, topic_row))
+        for fact in statement.facts:
+            ends = names[name_key(fact.subject)], names[name_key(fact.object)]
+            values = (row, ends[0], fact.relation, ends[1])
+            self._connection.execute("INSERT OR IGNORE INTO facts VALUES (?, ?, ?, ?)", values)
+
+    def _row_of(self, table: str, column: str, identity: str, value: str) -> int:
+        found = self._connection.execute(f"SELECT row FROM {table} WHERE id = ?", (identity,)).fetchone()
+        if found is None:
+            insert = f"INSERT INTO {table} (id, {column}) VALUES (?, ?) RETURNING row"
+            found = self._connection.execute(insert, (identity, value)).fetchone()
+        return int(found[0])
+
+    def drop_orphans(self) -> None:
+        """Remove propositions, names and topics that no place holds any more."""
+        self._connection.execute("DELETE FROM propositions WHERE row NOT IN (SELECT proposition FROM statements)")
+        self._connection.execute("DELETE FROM names WHERE row NOT IN (SELECT name FROM mentions)")
+        self._connection.execute("DELETE FROM topics WHERE row NOT IN (SELECT topic FROM statement_topics)")
+
+    def put_summaries(self, summaries: Iterable[tuple[str, int, str]]) -> None:
+        """Replace all (id, layer, text) of summaries."""
+        self._connection.execute("DELETE FROM summaries")
+        self._connection.executemany("INSERT INTO summaries VALUES (?, ?, ?)", summaries)
+
+    def put_vectors(self, ids: Sequence[str], vectors_ND: Floats) -> None:
+        """Keep vectors that were just computed, until the derived arrays hold them: no text is encoded twice."""
+        rows = ((identity, vector.tobytes()) for identity, vector in zip(ids, vectors_ND, strict=True))
+        self._connection.executemany("INSERT OR REPLACE INTO pending_vectors VALUES (?, ?)", rows)
+
+    def pending_ids(self) -> Iterator[str]:
+        """The ids of the vectors kept by `put_vectors`."""
+        for (identity,) in self._connection.execute("SELECT id FROM pending_vectors"):
+            yield str(identity)
+
+    def vectors(self, ids: Iterable[str]) -> Iterator[Floats]:
+        """The vectors [D] kept by `put_vectors` under these ids, in their order; all of them must be there."""
+        for identity in ids:
+            query = "SELECT vector FROM pending_vectors WHERE id = ?"
+            (vector,) = self._connection.execute(query, (identity,)).fetchone()
+            yield np.frombuffer(vector, np.float32)
+
+    def drop_pending_vectors(self) -> None:
+        """Forget them: the arrays have been saved."""
+        self._connection.execute("DELETE FROM pending_vectors")

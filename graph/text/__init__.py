@@ -1,0 +1,1 @@
+"""Text as text: scripts and words, BM25 terms, prompts and structured replies, special tokens."""

@@ -1,0 +1,1 @@
+"""Random walks over sparse blocks, batched."""

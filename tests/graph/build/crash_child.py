@@ -1,0 +1,91 @@
+"""A nursery of indexers to kill: loads everything once, then forks one indexer for every line on standard input.
+
+A line is JSON: {"folder", "url", "event": "" | "commit" | "before commit" | "kept call", "nth", "kill_after_s"}. The indexer
+kills itself (SIGKILL) at the nth such event, or is killed after so many seconds. Printed for each, when it is gone: its status.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import graph.build.derive  # loaded before the fork
+import graph.extract.llm
+from graph.build.build import build_index
+from graph.shared.types import Document
+from graph.store.settings import IndexSettings
+from graph.store.store import Store
+from modegraph import open_model
+from serve.engines import openai_api  # noqa: F401
+from serve.ledger import Ledger
+from tests.fakes import HashEncoder
+
+DOCUMENTS = [
+    Document(f"d{n:02}", f"Ship {n}", f"Ship {n} was built in {1800 + n}. It sailed to Tarn at 10:{n:02}.")
+    for n in range(11)
+]
+WAVE_CALLS = 3
+
+
+def build(folder: Path, url: str) -> None:
+    graph.extract.llm.WAVE_CALLS = WAVE_CALLS
+    settings = IndexSettings(
+        extractor="llm", extractor_model=f"openai:m@{url}", max_passage_tokens=30, max_chunk_tokens=60
+    )
+    build_index(folder, DOCUMENTS, settings, lambda spec: HashEncoder(), open_model)
+
+
+def kill_at(event: str, nth: int) -> None:
+    """From now on, the nth `event` is the last thing that happens."""
+    left = nth
+
+    def happen(what: str) -> None:
+        nonlocal left
+        left -= what == event
+        if what == event and left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    transaction, keep = Store.transaction, Ledger._keep
+
+    @contextmanager
+    def watched(self: Store) -> Iterator[None]:
+        with transaction(self):
+            yield
+            happen("before commit")
+        happen("commit")
+
+    def keeping(self: Ledger, *arguments: Any) -> Any:
+        kept = keep(self, *arguments)
+        happen("kept call")
+        return kept
+
+    Store.transaction = watched  # type: ignore[method-assign]
+    Ledger._keep = keeping  # type: ignore[method-assign]
+
+
+def main() -> None:
+    for line in sys.stdin:
+        job = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            try:
+                kill_at(job["event"], job["nth"])
+                build(Path(job["folder"]), job["url"])
+                os._exit(0)
+            finally:
+                traceback.print_exc()
+                os._exit(3)
+        if job["kill_after_s"] is not None:
+            time.sleep(job["kill_after_s"])
+            os.kill(child, signal.SIGKILL)
+        print(os.waitpid(child, 0)[1], flush=True)
+
+
+if __name__ == "__main__":
+    main()

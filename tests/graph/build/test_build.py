@@ -1,0 +1,213 @@
+"""The life of an index: order of arrival, repetition, replacement and bad input never show in what it holds."""
+
+import os
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from graph.build.build import build_index
+from graph.build.edit import Edit, edit_index
+from graph.documents.read import read_documents
+from graph.index.index import open_index
+from graph.shared.errors import UserError
+from graph.shared.types import Document, Encoder
+from graph.store.arrays import load_arrays, read_manifest
+from graph.store.data import IndexData
+from graph.store.lock import writer_lock
+from graph.store.own_settings import settings_for
+from graph.store.settings import IndexSettings
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+from tests.graph.same import assert_same_index
+
+SETTINGS = IndexSettings(max_passage_tokens=30, max_chunk_tokens=60, max_summary_tokens=20)
+
+
+def build(folder: Path, documents: list[Document], encoder: Encoder | None = None) -> IndexData:
+    build_index(folder, documents, SETTINGS, lambda spec: encoder or HashEncoder())
+    return load_arrays(folder, IndexData)
+
+
+documents = st.lists(
+    st.builds(
+        Document,
+        st.sampled_from("abcdef"),
+        st.sampled_from(["", "Lantern", "Port Ellery"]),
+        st.lists(
+            st.sampled_from(["The Lantern sails.", "Port Ellery is old.", "It rains in Tarn.", "No. 5 was lost."]),
+            min_size=1,
+        ).map(" ".join),
+    ),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda document: document.source,
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(given_documents=documents, extra=documents, order=st.randoms(use_true_random=False))
+def test_order_repetition_and_replacement_do_not_show(
+    given_documents: list[Document], extra: list[Document], order: object, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("life")
+    whole = build(folder / "whole", given_documents)
+    shuffled = list(given_documents)
+    order.shuffle(shuffled)  # type: ignore[attr-defined]
+    for document in shuffled:
+        one_by_one = build(folder / "single", [document])
+    assert_same_index(whole, one_by_one)
+    assert_same_index(whole, build(folder / "whole", given_documents))
+    build(folder / "detour", extra)
+    changed = {document.source for document in extra} - {document.source for document in given_documents}
+    if not changed:
+        assert_same_index(whole, build(folder / "detour", given_documents))
+
+
+def test_counts_spans_and_shared_propositions(tmp_path: Path) -> None:
+    shared = "Tarn is a village. "
+    data = build(tmp_path / "i", [Document("a", "", shared + shared), Document("b", "", "It is so. " + shared)])
+    row = [data.proposition_texts[i] for i in range(len(data.proposition_texts))].index("Tarn is a village.")
+    assert data.passage_proposition_PN[:, [row]].toarray().ravel().tolist() == [2, 1]
+    proposition = open_index(tmp_path / "i").proposition(row)
+    assert [(span.source, span.start, span.end) for span in proposition.spans] == [
+        ("a", 0, 18),
+        ("a", 19, 37),
+        ("b", 10, 28),
+    ]
+    after = build(tmp_path / "i", [Document("a", "", "Nothing here.")])
+    assert sum(after.passage_proposition_PN.data) == 3 and after.passage_proposition_PN.shape[1] == 3
+
+
+def test_no_text_is_encoded_twice_even_after_a_crash(tmp_path: Path) -> None:
+    class Dying(HashEncoder):
+        left = 2
+
+        def encode(self, texts):  # type: ignore[no-untyped-def]
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left -= 1
+            return super().encode(texts)
+
+    dying, healthy = Dying(), HashEncoder()
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "i", ISLES, dying)
+    data = build(tmp_path / "i", ISLES, healthy)
+    assert dying.seen and healthy.seen and not set(dying.seen) & set(healthy.seen)
+    fresh = HashEncoder()
+    assert_same_index(data, build(tmp_path / "fresh", ISLES, fresh))
+    assert sorted(dying.seen + healthy.seen) == sorted(fresh.seen)
+    again = HashEncoder()
+    build(tmp_path / "i", ISLES, again)
+    assert again.seen == []
+
+
+def test_offsets_of_passages_slice_the_files_themselves(tmp_path: Path, minilm: Encoder) -> None:
+    folder = Path(__file__).parents[2] / "examples/documents"
+    some = [
+        d for d in read_documents(folder, print) if d.source in ("pomfret-code.md", "corrow-tram-timetable-2022.md")
+    ]
+    build_index(tmp_path / "i", some, IndexSettings(max_passage_tokens=40), lambda spec: minilm)
+    index = open_index(tmp_path / "i", lambda spec: minilm)
+    for document in some:
+        text = (folder / document.source).read_text(encoding="utf-8")
+        passages = index.passages_of(document.source)
+        assert len(passages) > 1
+        assert all(text[p.start : p.end] == p.text and minilm.count_tokens(p.text) <= 40 for p in passages)
+    assert "<|endoftext|>" in " ".join(p.text for p in index.passages_of("pomfret-code.md"))
+
+
+def test_bad_input_leaves_nothing_behind_and_an_index_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "c.jsonl"
+    file.write_text('{"id": "a", "text": "x y."}\n{"id": "b"}\n')
+    with pytest.raises(UserError, match="line 2"):
+        build_index(tmp_path / "new", read_documents(file, print), SETTINGS, lambda spec: HashEncoder())
+    assert not (tmp_path / "new").exists()
+    before = build(tmp_path / "old", ISLES)
+    with pytest.raises(UserError, match="line 2"):
+        build_index(tmp_path / "old", read_documents(file, print), SETTINGS, lambda spec: HashEncoder())
+    assert_same_index(before, build(tmp_path / "old", ISLES))
+
+
+def test_another_encoder_other_settings_and_foreign_folders_are_refused(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    with pytest.raises(UserError, match="made with encoder"):
+        build(tmp_path / "i", ISLES, HashEncoder("another"))
+    with pytest.raises(UserError, match="made with encoder"):
+        open_index(tmp_path / "i", lambda spec: HashEncoder("another")).encode_queries(["x"])
+    with pytest.raises(UserError, match=r"min_similarity = 0\.7, but this index was made with min_similarity = 0\.5"):
+        build_index(
+            tmp_path / "i",
+            ISLES,
+            settings_for(tmp_path / "i", None, ["min_similarity=0.7"]),
+            lambda spec: HashEncoder(),
+        )
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/letter.txt").write_text("dear")
+    with pytest.raises(UserError, match="exists and is not an index"):
+        build(tmp_path / "home", ISLES)
+
+
+def test_a_run_without_flags_takes_the_settings_of_the_index(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    assert settings_for(tmp_path / "i", None, []) == SETTINGS
+
+
+def test_a_second_writer_waits_says_so_and_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    build(tmp_path / "i", ISLES)
+    second = Thread(target=build, args=(tmp_path / "i", [Document("new", "New", "A new ferry came.")]))
+    with writer_lock(tmp_path / "i"):
+        second.start()
+        second.join(0.5)
+        assert second.is_alive() and "new" not in open_index(tmp_path / "i").sources()
+    second.join(60)
+    assert "new" in open_index(tmp_path / "i").sources()
+    assert f"being written by process {os.getpid()}; waiting until it is done" in capfd.readouterr().err
+
+
+def test_edits_of_one_turn_are_one_generation_with_counts_of_their_own(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    before = read_manifest(tmp_path / "i").generation
+    edits = [
+        Edit(add=[Document("new", "New", "A new ferry came."), ISLES[0]]),
+        Edit(delete="tarn"),
+        Edit(delete="nowhere"),
+        Edit(add=[Document("new", "New", "It left again.")]),
+    ]
+    done = edit_index(tmp_path / "i", lambda: edits, lambda spec: HashEncoder())
+    assert [(each.deleted, each.report.written, each.report.unchanged) for each in done] == [
+        (False, 1, 1),
+        (True, 0, 0),
+        (False, 0, 0),
+        (False, 1, 0),
+    ]
+    index = open_index(tmp_path / "i")
+    assert index.sources() == ("ada", "bread", "lantern", "marlow", "new")
+    assert index.passages_of("new")[0].text == "It left again."
+    assert read_manifest(tmp_path / "i").generation == before + 1 and done[0].report.documents == 5
+
+
+def test_a_file_cut_short_is_named(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    (file,) = tmp_path.glob("i/arrays-000001-*/passage_vectors_PD.npy")
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(UserError, match=r"passage_vectors_PD\.npy"):
+        open_index(tmp_path / "i")
+
+
+def test_a_reader_keeps_its_generation_while_the_next_is_written(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    index = open_index(tmp_path / "i", lambda spec: HashEncoder())
+    build(tmp_path / "i", [Document("new", "New", "A new ferry came.")])
+    assert index.sources() == ("ada", "bread", "lantern", "marlow", "tarn")
+    assert index.passages_of("tarn")[0].text == ISLES[3].text
+    assert open_index(tmp_path / "i").passages_of("new")[0].text == "A new ferry came."
+
+
+def test_the_manifest_names_every_file_with_its_checksum(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    manifest = read_manifest(tmp_path / "i")
+    assert set(manifest.files) == {file.name for file in (tmp_path / "i" / manifest.arrays).iterdir()}
+    assert manifest.settings == SETTINGS.model_dump()

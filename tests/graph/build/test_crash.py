@@ -1,0 +1,144 @@
+"""An indexer with a model, killed (SIGKILL) at every commit, after every kept call and at random moments: no completed call is
+made again, and the index in the end is that of an undisturbed run."""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graph.build.lifecycle import index_status, verify_index
+from graph.store.arrays import load_arrays
+from graph.store.data import IndexData
+from tests.fakes import ChatServer, asked_passage, chat_server, extraction_reply, is_extraction
+from tests.graph.build.crash_child import DOCUMENTS
+from tests.graph.same import assert_same_index
+
+BAD_ONCE, BAD_ALWAYS = {"Ship 1", "Ship 6"}, {"Ship 6"}
+CALLS = 1 + len(DOCUMENTS) + len(BAD_ONCE)
+ROOT = Path(__file__).parents[2]
+
+
+def say(body: dict[str, Any], number: int) -> str:
+    """The same reply to the same question, whichever run asks it; every reply is unlike all others."""
+    if is_extraction(body):
+        title, _ = asked_passage(body)
+        again = len(body["messages"]) == 4
+        if title in BAD_ALWAYS or (title in BAD_ONCE and not again):
+            return f"sorry, {title}{' again' * again}"
+    return extraction_reply(body)
+
+
+class Nursery:
+    """Indexers on request (crash_child.py)."""
+
+    def __init__(self, server: ChatServer) -> None:
+        self.server = server
+        self._process = subprocess.Popen(
+            [sys.executable, str(ROOT / "tests/graph/build/crash_child.py")],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, folder: Path, event: str = "", nth: int = 0, kill_after_s: float | None = None) -> bool:
+        """Run an indexer; True when it was killed. Asserts that it made no call that the ledger already holds."""
+        completed = kept_replies(folder)
+        self.server.asked.clear()
+        assert self._process.stdin and self._process.stdout
+        job = {"folder": str(folder), "url": self.server.url, "event": event, "nth": nth, "kill_after_s": kill_after_s}
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        status = int(self._process.stdout.readline())
+        assert status in (0, signal.SIGKILL)
+        assert not completed & {say(body, 0) for body in self.server.asked}, "a completed call was made again"
+        return status != 0
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def kept_replies(folder: Path) -> set[str]:
+    """What the ledger holds."""
+    if not (folder / "ledger.sqlite").exists():
+        return set()
+    ledger = sqlite3.connect(folder / "ledger.sqlite")
+    try:
+        return {text for (text,) in ledger.execute("SELECT text FROM calls")}
+    except sqlite3.OperationalError:  # killed before the table was made
+        return set()
+    finally:
+        ledger.close()
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with chat_server(say) as server:
+        nursery = Nursery(server)
+        yield nursery
+        nursery.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed") / "i"
+    assert not nursery.run(folder)
+    assert len(nursery.server.asked) == CALLS == len(kept_replies(folder))
+    return folder
+
+
+def assert_as_undisturbed(folder: Path, undisturbed: Path) -> None:
+    assert_same_index(load_arrays(folder, IndexData), load_arrays(undisturbed, IndexData))
+    assert index_status(folder).rows == index_status(undisturbed).rows
+    assert index_status(folder).quarantined == 1 and verify_index(folder) == []
+
+
+KILLS: Counter[str] = Counter()
+
+
+@pytest.mark.slow
+def test_killed_at_each_commit_of_a_run(nursery: Nursery, undisturbed: Path, tmp_path: Path) -> None:
+    while nursery.run(folder := tmp_path / str(KILLS["commit"]), "commit", KILLS["commit"] + 1):
+        KILLS["commit"] += 1
+        assert not nursery.run(folder)
+        assert_as_undisturbed(folder, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("event", "turns"), [("kept call", 1), ("kept call", 2), ("before commit", 6), ("before commit", 7)]
+)
+def test_killed_again_and_again(nursery: Nursery, undisturbed: Path, tmp_path: Path, event: str, turns: int) -> None:
+    while nursery.run(tmp_path / "i", event, nth=1 + KILLS[event] % turns):
+        KILLS[event] += 1
+        assert KILLS[event] <= 60, "no progress between kills"
+    assert_as_undisturbed(tmp_path / "i", undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_at_random_moments(nursery: Nursery, undisturbed: Path, tmp_path: Path, seed: int) -> None:
+    started = time.monotonic()
+    nursery.run(tmp_path / "timed")
+    whole_s = time.monotonic() - started
+    moments = random.Random(seed)
+    while nursery.run(tmp_path / "i", kill_after_s=moments.uniform(0, whole_s)):
+        KILLS["random"] += 1
+    assert_as_undisturbed(tmp_path / "i", undisturbed)
+
+
+@pytest.mark.slow
+def test_there_were_enough_moments() -> None:
+    assert sum(KILLS.values()) >= 40 and all(
+        KILLS[event] for event in ("commit", "kept call", "before commit", "random")
+    )

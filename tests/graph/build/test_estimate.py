@@ -1,0 +1,59 @@
+"""A plan says what a run then does, and touches neither network nor index."""
+
+from pathlib import Path
+
+import pytest
+
+from graph.build.build import build_index
+from graph.build.estimate import Prices, plan_build
+from graph.build.lifecycle import delete_documents
+from graph.shared.errors import UserError
+from graph.shared.types import Document
+from graph.store.settings import IndexSettings
+from modegraph import open_model
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, chat_server, extraction_reply
+
+RULES = IndexSettings(max_passage_tokens=30, min_similarity=0.2)
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+def test_documents_passages_and_texts_of_a_run_by_rules_are_exact(tmp_path: Path) -> None:
+    plan = plan_build(tmp_path / "i", ISLES, RULES, encoder)
+    assert (plan.new, plan.changed, plan.unchanged, plan.waiting) == (5, 0, 0, 0) and not (tmp_path / "i").exists()
+    working = HashEncoder()
+    report = build_index(tmp_path / "i", ISLES, RULES, lambda spec: working)
+    assert plan.passages == report.passages and plan.encoder_texts == len(working.seen) - report.summaries
+    assert (plan.model_calls, plan.prompt_tokens, plan.money, plan.not_counted) == (0, 0, None, "")
+    files = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*") if file.is_file()}
+    edited = [Document("tarn", "Tarn", "Tarn is a town of 400 people."), *ISLES[:3], Document("new", "", "Rain fell.")]
+    plan = plan_build(tmp_path / "i", edited, RULES, encoder)
+    assert (plan.new, plan.changed, plan.unchanged, plan.passages) == (1, 1, 3, 2)
+    assert {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*") if f.is_file() and f in files} == files
+    again = HashEncoder()
+    build_index(tmp_path / "i", edited, RULES, lambda spec: again)
+    assert plan.encoder_texts == 4 and again.seen[:4].count("Rain fell.") == 2
+    assert sum("town" in text for text in again.seen[:4]) == 2
+    told = RULES.model_copy(update={"summary_model": "openai:m@http://127.0.0.1:9/v1"})
+    assert "the calls for summaries" in plan_build(tmp_path / "i", ISLES, told, encoder).not_counted
+
+
+def test_calls_are_those_that_the_run_makes_and_money_is_their_tokens(tmp_path: Path) -> None:
+    with chat_server(lambda body, number: extraction_reply(body)) as server:
+        settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{server.url}", max_passage_tokens=30)
+        plan = plan_build(tmp_path / "i", ISLES, settings, encoder, Prices(prompt=2.0, reply=10.0))
+        assert server.asked == []
+        build_index(tmp_path / "i", ISLES, settings, encoder, open_model)
+        assert plan.model_calls == len(server.asked) == 6
+        words = sum(len(m["content"].split()) for body in server.asked[1:] for m in body["messages"])
+        assert 0.9 * words < plan.prompt_tokens < 1.3 * words
+        assert plan.reply_tokens == 400 + 4 * sum(len(document.text.split()) for document in ISLES)
+        assert plan.money == (2 * plan.prompt_tokens + 10 * plan.reply_tokens) / 1e6
+        with pytest.raises(UserError, match="made with extractor = 'llm'"):
+            plan_build(tmp_path / "i", ISLES, IndexSettings(max_passage_tokens=30), encoder)
+        delete_documents(tmp_path / "i", ["tarn"], encoder)
+        plan = plan_build(tmp_path / "i", ISLES, settings, encoder)
+        assert (plan.new, plan.unchanged, plan.model_calls) == (1, 4, 1)

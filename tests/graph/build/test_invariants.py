@@ -1,0 +1,166 @@
+"""The invariants of an index (DESIGN §4) over random small corpora: what it holds follows from its documents, not from its life.
+
+Compared are the arrays, their files byte by byte, and the rows of index.sqlite by content (its own row numbers may differ).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from graph.build.build import build_index
+from graph.build.lifecycle import delete_documents
+from graph.shared.types import Document
+from graph.store.arrays import load_arrays, read_manifest
+from graph.store.data import IndexData
+from graph.store.settings import IndexSettings
+from graph.store.store import Store
+from tests.fakes import HashEncoder
+from tests.graph.same import assert_same_index
+
+SETTINGS = IndexSettings(
+    max_passage_tokens=16, max_chunk_tokens=40, max_summary_tokens=12, min_similarity=0.1, layers=3, neighbours=3
+)
+SENTENCES = (
+    "The Lantern sails to Tarn.",
+    "Port Ellery is old and the Lantern is new.",
+    "It rains in Tarn.",
+    "She was built by Ada Marlow in 1911 at a cost of 312 crowns.",
+    "A. Marlow kept bees in Tarn.",
+    "The bell rings at 10:30.",
+    "灯台は港にある。",
+    "古い灯台の鐘が鳴る。",
+    "\n\n| Stop | Fare |\n|---|---:|\n| Quill | 3 |\n\n",
+    "\n- Kelp bread of Port Ellery\n",
+    "Hm.",
+)
+TABLES = {
+    "documents": "SELECT * FROM documents",
+    "passages": 'SELECT id, source, "order", "start", "end", reader, dropped FROM passages',
+    "propositions": "SELECT id, text FROM propositions",
+    "names": "SELECT id, key FROM names",
+    "statements": """SELECT n.id, p.id, s."start", s."end" FROM statements s JOIN propositions n ON n.row = s.proposition
+        JOIN passages p ON p.row = s.passage""",
+    "mentions": """SELECT n.id, p.id, s."start", e.key, m.spelling FROM mentions m JOIN statements s ON s.row = m.statement
+        JOIN propositions n ON n.row = s.proposition JOIN passages p ON p.row = s.passage JOIN names e ON e.row = m.name""",
+    "summaries": "SELECT id, layer, text FROM summaries",
+    "vectors that wait": "SELECT id FROM pending_vectors",
+}
+
+
+titles = st.sampled_from(["", "Lantern (ferry)", "Tarn", "Ada Marlow", "灯台"])
+texts = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=6).map(" ".join)
+metadata = st.sampled_from([{}, {"year": 1911}, {"tags": ["sea", "ship"], "open": True}])
+
+
+def corpora(min_size: int = 1, sources: str = "abcde") -> st.SearchStrategy[list[Document]]:
+    """Lists of documents that share sentences, titles and names; each source once."""
+    document = st.builds(Document, st.sampled_from(sources), titles, texts, metadata)
+    return st.lists(document, min_size=min_size, max_size=len(sources), unique_by=lambda each: each.source)
+
+
+@dataclass(frozen=True)
+class Held:
+    """All that an index holds."""
+
+    data: IndexData
+    checksums: dict[str, Any]
+    rows: dict[str, Counter[tuple[object, ...]]]
+
+
+def held(folder: Path) -> Held:
+    with closing(Store(folder, read_only=True)) as store:
+        rows = {name: Counter(store.rows(query)) for name, query in TABLES.items()}
+    return Held(load_arrays(folder, IndexData), read_manifest(folder).files, rows)
+
+
+def assert_same(a: Held, b: Held) -> None:
+    assert_same_index(a.data, b.data)
+    assert a.rows == b.rows
+    assert a.checksums == b.checksums
+
+
+def put(folder: Path, documents: Sequence[Document]) -> Held:
+    build_index(folder, documents, SETTINGS, lambda spec: HashEncoder())
+    return held(folder)
+
+
+def delete(folder: Path, sources: Sequence[str]) -> Held:
+    delete_documents(folder, sources, lambda spec: HashEncoder())
+    return held(folder)
+
+
+def quick(examples: int) -> settings:
+    return settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@quick(8)
+@given(documents=corpora(min_size=2), data=st.data())
+def test_one_by_one_equals_in_bulk(
+    documents: list[Document], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("invariant")
+    shuffled = data.draw(st.permutations(documents))
+    for document in shuffled:
+        single = put(folder / "single", [document])
+    assert_same(put(folder / "bulk", documents), single)
+
+
+@quick(8)
+@given(documents=corpora(), data=st.data())
+def test_inserting_twice_equals_once(
+    documents: list[Document], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("invariant") / "i"
+    once, again = put(folder, documents), HashEncoder()
+    report = build_index(folder, data.draw(st.permutations(documents)), SETTINGS, lambda spec: again)
+    assert_same(once, held(folder))
+    assert (report.written, report.unchanged) == (0, len(documents))
+    assert again.seen == [], "nothing is encoded a second time"
+
+
+@quick(8)
+@given(before=corpora(), inserted=corpora(sources="vwxyz"))
+def test_delete_undoes_insert(
+    before: list[Document], inserted: list[Document], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("invariant") / "i"
+    first, with_more = put(folder, before), put(folder, inserted)
+    assert len(with_more.data.document_sources) == len(before) + len(inserted)
+    assert_same(first, delete(folder, [document.source for document in inserted]))
+
+
+changes = (
+    st.fixed_dictionaries({"title": titles})
+    | st.fixed_dictionaries({"text": texts})
+    | st.fixed_dictionaries({"metadata": metadata})
+)
+steps = st.lists(st.tuples(st.sampled_from("abc"), st.none() | changes), min_size=2, max_size=5)
+"""What happens to an index, in order: a source, and what of its document changes; None: it is deleted."""
+
+
+@quick(12)
+@given(start=corpora(min_size=2, sources="abc"), steps=steps)
+@example(
+    start=[Document("a", "", SENTENCES[0]), Document("b", "", SENTENCES[1])],
+    steps=[("a", {"text": SENTENCES[2]}), ("a", {"metadata": {"year": 1911}}), ("b", {"title": "Tarn"})],
+)
+def test_from_scratch_equals_incremental(
+    start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("invariant")
+    there = {document.source: document for document in start}
+    grown = put(folder / "grown", start)
+    for source, change in steps:
+        if change is not None:
+            there[source] = replace(there.get(source, Document(source, "", "It is so.")), **change)
+            grown = put(folder / "grown", [there[source]])
+        elif there.pop(source, None) is not None:
+            grown = delete(folder / "grown", [source])
+    assert_same(put(folder / "scratch", list(there.values())), grown)

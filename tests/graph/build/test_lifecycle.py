@@ -1,0 +1,198 @@
+"""Deleting, resuming, verifying and repairing: faults are injected into real files, and every one must be found and mended."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from graph.build.build import build_index
+from graph.build.lifecycle import (
+    compact_index,
+    delete_documents,
+    index_status,
+    repair_index,
+    resume_build,
+    verify_index,
+)
+from graph.shared.errors import UserError
+from graph.shared.types import Document
+from graph.store.arrays import load_arrays
+from graph.store.data import IndexData
+from graph.store.settings import IndexSettings
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+from tests.graph.same import assert_same_index
+
+SETTINGS = IndexSettings(max_passage_tokens=30, max_chunk_tokens=60, max_summary_tokens=20, min_similarity=0.2)
+EXTRA = Document("gull", "Gull (ferry)", "The Gull is a ferry of Quill. She was built by the Marlow Yard. Tarn is far.")
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    build_index(tmp_path / "i", ISLES, SETTINGS, encoder)
+    return tmp_path / "i"
+
+
+def test_delete_undoes_insert(index: Path) -> None:
+    before, rows = load_arrays(index, IndexData), index_status(index).rows
+    build_index(index, [EXTRA], SETTINGS, encoder)
+    assert len(load_arrays(index, IndexData).document_sources) == len(ISLES) + 1
+    delete_documents(index, ["gull"], encoder)
+    assert_same_index(before, load_arrays(index, IndexData))
+    assert index_status(index).rows == rows
+
+
+def test_a_shared_proposition_stays_until_its_last_place_goes(tmp_path: Path) -> None:
+    twins = [Document(name, "", "Tarn is a village. It rains.") for name in ("a", "b")]
+    build_index(tmp_path / "i", [*twins, EXTRA], SETTINGS, encoder)
+    propositions = index_status(tmp_path / "i").rows["propositions"]
+    delete_documents(tmp_path / "i", ["a"], encoder)
+    assert index_status(tmp_path / "i").rows["propositions"] == propositions
+    delete_documents(tmp_path / "i", ["b"], encoder)
+    assert index_status(tmp_path / "i").rows["propositions"] == propositions - 2
+
+
+def test_an_unknown_source_is_refused_with_the_nearest_and_nothing_is_deleted(index: Path) -> None:
+    with pytest.raises(UserError, match="no document 'lantrn'; the nearest is 'lantern'"):
+        delete_documents(index, ["tarn", "lantrn"], encoder)
+    assert index_status(index).rows["documents"] == len(ISLES) and verify_index(index) == []
+
+
+def test_every_flipped_byte_and_every_cut_is_found_and_named(index: Path) -> None:
+    files = [file for file in index.rglob("*") if file.is_file() and file.name != "writer.lock"]
+    assert len(files) > 40
+    for file in files:
+        data = file.read_bytes()
+        for place in {0, len(data) // 2, len(data) - 1}:
+            flipped = bytearray(data)
+            flipped[place] ^= 0x10
+            file.write_bytes(flipped)
+            assert file.name in [Path(found.file).name for found in verify_index(index)], f"{file} at {place}"
+        file.write_bytes(data[:-1])
+        assert file.name in [Path(found.file).name for found in verify_index(index)], f"{file} cut"
+        file.write_bytes(data)
+    assert verify_index(index) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["proposition_vectors_ND.npy", "passage_ids.starts.npy", "similarity_XX.npz", "manifest.json"]
+)
+def test_repair_restores_the_arrays_and_keeps_sound_vectors(index: Path, name: str) -> None:
+    build_index(index.parent / "twin", ISLES, SETTINGS, encoder)
+    twin = load_arrays(index.parent / "twin", IndexData)
+    whole = {
+        field: len(getattr(twin, field)) for field in ("passage_ids", "proposition_ids", "name_ids", "summary_ids")
+    }
+    (file,) = index.rglob(name)
+    file.write_bytes(file.read_bytes()[:-9])
+    working = HashEncoder()
+    assert [Path(found.file).name for found in repair_index(index, lambda spec: working)] == [name]
+    assert verify_index(index) == [] and repair_index(index, encoder) == []
+    assert_same_index(twin, load_arrays(index, IndexData))
+    lost = {"proposition_vectors_ND.npy": whole["proposition_ids"], "passage_ids.starts.npy": whole["passage_ids"]}
+    assert len(working.seen) == lost.get(name, sum(whole.values()) if name == "manifest.json" else 0)
+
+
+def test_damage_to_the_source_of_truth_is_refused(index: Path) -> None:
+    file = index / "index.sqlite"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(UserError, match=r"index\.sqlite: its bytes are not those of the last run"):
+        repair_index(index, encoder)
+
+
+def test_an_interrupted_run_is_said_and_resumed(index: Path) -> None:
+    class Dying(HashEncoder):
+        def encode(self, texts):  # type: ignore[no-untyped-def]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_index(index, [EXTRA], SETTINGS, lambda spec: Dying())
+    assert "modegraph resume" in index_status(index).unfinished
+    assert [found.repair for found in verify_index(index)] == [f"modegraph resume {index}"]
+    resume_build(index, encoder)
+    assert index_status(index).unfinished == "" and verify_index(index) == []
+    build_index(index.parent / "whole", [*ISLES, EXTRA], SETTINGS, encoder)
+    assert_same_index(load_arrays(index, IndexData), load_arrays(index.parent / "whole", IndexData))
+
+
+def test_compact_gives_back_space_and_changes_nothing(index: Path) -> None:
+    build_index(index, [EXTRA], SETTINGS, encoder)
+    before = load_arrays(index, IndexData)
+    assert compact_index(index) > 0
+    assert len(list(index.glob("arrays-*"))) == 1 and verify_index(index) == []
+    assert_same_index(before, load_arrays(index, IndexData))
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from graph.build.build import build_index
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+from tests.graph.build.test_lifecycle import SETTINGS
+class Slow(HashEncoder):
+    def encode(self, texts):
+        time.sleep(.02)
+        return super().encode(texts)
+build_index(Path({folder!r}), ISLES, SETTINGS, lambda spec: Slow())
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_resumes_to_the_same_index(tmp_path: Path) -> None:
+    root = str(Path(__file__).parents[2])
+    build_index(tmp_path / "whole", ISLES, SETTINGS, encoder)
+    whole = load_arrays(tmp_path / "whole", IndexData)
+    folder = tmp_path / "killed"
+    ended = False
+    for attempt in range(12):
+        child = subprocess.Popen([sys.executable, "-P", "-c", WRITER.format(root=root, folder=str(folder))])
+        started = time.monotonic()
+        while not (folder / "index.sqlite").exists() and child.poll() is None and time.monotonic() - started < 60:
+            time.sleep(0.005)
+        time.sleep(0.03 * attempt)
+        if child.poll() is None:
+            os.kill(child.pid, signal.SIGKILL)
+        ended = child.wait() == 0 or ended
+        if ended:
+            break
+    build_index(folder, ISLES, SETTINGS, encoder)
+    assert_same_index(whole, load_arrays(folder, IndexData))
+    assert verify_index(folder) == []
+
+
+@pytest.mark.parametrize("lost", ["manifest.json", "all derived files"])
+def test_no_generation_has_a_number_that_was_there_before(index: Path, lost: str) -> None:
+    build_index(index, [EXTRA], SETTINGS, encoder)
+    assert index_status(index).generation == 2
+    (index / "manifest.json").unlink()
+    if lost != "manifest.json":
+        for arrays in index.glob("arrays-*"):
+            shutil.rmtree(arrays)
+    repair_index(index, encoder)
+    repaired = index_status(index)
+    assert repaired.generation == 3
+    (file,) = index.rglob("similarity_XX.npz")
+    file.write_bytes(file.read_bytes()[:-9])
+    repair_index(index, encoder)
+    assert index_status(index).generation == 4 and index_status(index).identity != repaired.identity
+
+
+def test_equal_indexes_have_one_identity_and_others_have_their_own(index: Path) -> None:
+    build_index(index.parent / "twin", ISLES, SETTINGS, encoder)
+    build_index(index.parent / "other", [EXTRA], SETTINGS, encoder)
+    first, twin, other = (index_status(index.parent / name) for name in ("i", "twin", "other"))
+    assert first.generation == twin.generation == other.generation == 1
+    assert first.identity == twin.identity != other.identity

@@ -1,0 +1,221 @@
+"""Foreign files: HTML in linear time with every text once, PDF within limits, all of it in a process that can be killed."""
+
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from random import Random
+from threading import Thread
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.hostile_files import HTML, PDF, bomb, forms, hostile_file, pages, stream
+from graph.documents.parse.html_text import html_text
+from graph.documents.parse.markup import tokens
+from graph.documents.parse.types import Limits
+from graph.documents.parse.worker import ParseWorker
+from graph.documents.read import read_bytes, read_documents
+from graph.shared.errors import UserError
+from tests.processes import processes_below, runs
+
+
+def text_of(file: Path, content: str) -> str:
+    file.write_text(content, encoding="utf-8")
+    (document,) = read_documents(file, print)
+    return document.text
+
+
+def work_s() -> float:
+    """Processor seconds of this process and of those that it waited for."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(resource.getrusage(kind).ru_utime for kind in kinds)
+
+
+def test_nested_tables_say_their_text_once(tmp_path: Path) -> None:
+    assert text_of(tmp_path / "a.html", "<table><tr><td>" * 3 + "Deep text.") == "| Deep text. |"
+    markup = "<table><tr><td>before<td><table><tr><th>in<td>side</table>after<td>last</table>end"
+    lines = [line for line in text_of(tmp_path / "b.html", markup).splitlines() if line]
+    assert lines == ["| before | |", "| in | side |", "after", "| last |", "end"]
+
+
+@pytest.mark.parametrize("markup", ["<table><tr><td>" * 500, "<br>" * 16_000, "<!--" * 16_000, "<b></i>" * 9_000])
+def test_an_html_file_costs_no_more_than_its_size(tmp_path: Path, markup: str) -> None:
+    before = work_s()
+    assert "Deep text." in text_of(tmp_path / "a.html", markup + "Deep text.")
+    assert work_s() - before < 2
+
+
+@pytest.mark.parametrize("kind", HTML)
+def test_html_is_read_in_linear_time(kind: str) -> None:
+    """Eight times the size: work grows by eight, not by sixty-four."""
+
+    def work(size: int) -> float:
+        markup = HTML[kind](Random(1), size).decode()
+        began = time.process_time()
+        html_text(markup)
+        return time.process_time() - began
+
+    assert work(160_000) < max(24 * min(work(20_000) for _ in range(3)), 0.2)
+
+
+def test_blocks_cells_and_titles() -> None:
+    page = html_text(
+        "one<p>two <b>bo</b>ld<br>three<li>four H<sub>2</sub>O</p><h1>Not the title</h1><title>A &amp; B</title>"
+    )
+    assert page.title == "A & B"
+    assert page.text.split("\n") == ["one", "", "two bold", "three", "four H2O", "", "Not the title"]
+    assert html_text("<h1>First <i>one</i></h1><h1>Second</h1>").title == "First one"
+    assert (
+        html_text("<script>a<b</script>b<style>c</style><noscript>d</noscript><template><p>e</template>f").text == "bf"
+    )
+    assert html_text("<script src='x'/>seen<title/>").text == "seen"
+    assert html_text("<![if !vml]>a<![endif]><!-- b -->c<!doctype d>e</ f>g<?h?>i&#xD800;").text == "acegi\ufffd"
+    assert html_text("1 < 2 <3 and <b title='a>b'>c</b> &lt;d&gt; <e").text == "1 < 2 <3 and c <d> <e"
+
+
+TAGS = st.sampled_from(["p", "B", "td", "tr", "table", "li", "a", "div", "section", "title", "h1"])
+ATTRIBUTES = st.sampled_from(["", " a", ' b="x>y"', " c='\"'", " d=e", ' f = "g"', ' h=""'])
+PIECES = st.one_of(
+    st.builds("<{}{}>".format, TAGS, ATTRIBUTES),
+    st.builds("</{}>".format, TAGS),
+    st.text(st.characters(codec="utf-8", exclude_characters="<&\0\r"), max_size=9),
+    st.sampled_from(["&amp;", "&lt;", "&#65;", "&nbsp;", "<br/>", "<!-- <p> -->"]),
+)
+
+
+class Twin(HTMLParser):
+    """The standard library's, which is right where nothing is broken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.found.append(("start", tag))
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        self.found.append(("start", tag))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.found.append(("end", tag))
+
+    def handle_data(self, data: str) -> None:
+        self.found.append(("text", data))
+
+
+def joined(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Neighbouring texts as one."""
+    made: list[tuple[str, str]] = []
+    for kind, value in found:
+        if kind == "text" and made and made[-1][0] == "text":
+            value = made.pop()[1] + value
+        made.append((kind, value))
+    return made
+
+
+@given(st.lists(PIECES, max_size=20))
+@settings(max_examples=300, deadline=None)
+def test_sound_markup_is_read_as_the_standard_library_reads_it(pieces: list[str]) -> None:
+    markup = "".join(piece for piece in pieces if not re.match(r"</?title", piece))
+    twin = Twin()
+    twin.feed(markup)
+    twin.close()
+    assert joined(list(tokens(markup))) == joined(twin.found)
+
+
+@given(st.text(st.sampled_from("<>!-/'\"= abtd&#;1\n"), max_size=60))
+@settings(max_examples=500, deadline=None)
+def test_no_markup_makes_it_fail(markup: str) -> None:
+    html_text(markup)
+    assert (
+        html_text(markup.replace("<", "")).text.split()
+        == html_text(markup.replace("<", "&lt;")).text.replace("<", "").split()
+    )
+
+
+def test_a_sample_of_the_fuzz() -> None:
+    """Each kind of hostile file is read or refused by name, within its limits; benchmarks/uploads.py takes 300 of up to 1 MB."""
+    limits, parsed = Limits(seconds=0.5, memory_mb=256), []
+    with ParseWorker(limits) as worker:
+        for number in range(len(HTML) + len(PDF)):
+            name, data = hostile_file(number, seed=1, largest=30_000)
+            try:
+                read_bytes(data, name, name, worker)
+                parsed.append(name)
+            except UserError as problem:
+                assert name in str(problem)
+            assert worker.last.cpu_s < 0.7 and worker.last.peak_mb <= 256, (name, worker.last)
+    assert len([name for name in parsed if name.endswith(".html")]) == len(HTML)
+    assert "021-sound.pdf" in parsed and "022-much-text.pdf" in parsed
+
+
+def test_what_is_too_much_is_named_with_the_remedy(tmp_path: Path) -> None:
+    slow, large = tmp_path / "slow.pdf", tmp_path / "large.pdf"
+    slow.write_bytes(forms(14, 10)(Random(0), 0))
+    with pytest.raises(UserError, match=r"slow\.pdf: not read in 0\.3 s of work.*--file-seconds"):
+        list(read_documents(slow, print, Limits(seconds=0.3)))
+    large.write_bytes(bomb(b"BT (salt) Tj ET\n", 70)(Random(0), 1 << 20))
+    with pytest.raises(UserError, match=r"large\.pdf: more than 128 MiB of memory.*--file-memory-mb"):
+        list(read_documents(large, print, Limits(seconds=30, memory_mb=128)))
+
+
+def test_one_process_reads_many_files_none_reads_plain_text_and_a_lost_one_is_replaced() -> None:
+    with ParseWorker(Limits()) as worker:
+        assert read_bytes(b"# A\n", "a.md", "a.md", worker).title == "A" and worker._process is None
+        read_bytes(b"<p>a", "a.html", "a.html", worker)
+        first = worker._process
+        read_bytes(pages([stream(b"BT /F1 9 Tf (b) Tj ET")]), "b.pdf", "b.pdf", worker)
+        assert first is not None and worker._process is first
+        os.kill(first.pid, 9)
+        first.wait()
+        assert read_bytes(b"<p>c", "c.html", "c.html", worker).text == "c" and worker._process is not first
+        last = worker._process
+    assert last is not None and last.returncode is not None
+
+
+def test_the_end_of_the_worker_ends_what_it_reads() -> None:
+    endless, problems = forms(14, 10)(Random(0), 0), list[UserError]()
+
+    def read(worker: ParseWorker) -> None:
+        try:
+            worker.parse(endless, ".pdf", "endless.pdf")
+        except UserError as problem:
+            problems.append(problem)
+
+    with ParseWorker(Limits(seconds=60)) as worker:
+        thread = Thread(target=read, args=(worker,))
+        thread.start()
+        while worker._process is None or not processes_below(worker._process.pid):
+            time.sleep(0.01)
+        forks = processes_below(worker._process.pid)
+    thread.join(20)
+    assert not thread.is_alive() and problems
+    while any(runs(fork) for fork in forks):
+        time.sleep(0.01)
+
+
+def test_the_worker_brings_nothing_heavy_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    heavy = "import sys, graph.documents.parse.child, pypdf; print([m for m in ('torch', 'numpy', 'faiss') if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+    monkeypatch.setenv("MODEGRAPH_API_KEY", "secret")
+    with ParseWorker(Limits()) as worker:
+        worker.parse(b"x", ".html", "x.html")
+        assert worker._process is not None
+        assert b"secret" not in Path(f"/proc/{worker._process.pid}/environ").read_bytes()
+
+
+def test_what_no_text_can_hold_is_replaced() -> None:
+    content = stream(b"BT /F2 9 Tf 72 720 Td <0001> Tj ET")
+    cmap = stream(b"1 begincodespacerange <0000> <ffff> endcodespacerange 1 beginbfchar <0001> <0041D800> endbfchar")
+    font = b"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /ToUnicode 7 0 R >>"
+    with ParseWorker(Limits()) as worker:
+        text = worker.parse(pages([content], more=[font, cmap], fonts=b"/F2 6 0 R"), ".pdf", "a.pdf").text
+    text.encode()
+    assert text.startswith("A")

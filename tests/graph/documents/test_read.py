@@ -1,0 +1,107 @@
+"""Reading documents: every kind of file as it stands, and every kind of bad input as one line with file, value, remedy."""
+
+from pathlib import Path
+
+import pytest
+
+from graph.documents.read import read_documents
+from graph.shared.errors import UserError
+
+
+def read(source: Path) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    notes: list[str] = []
+    return {d.source: (d.title, d.text) for d in read_documents(source, notes.append)}, notes
+
+
+def test_a_folder_gives_every_kind_of_file_with_its_title(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/a.md").write_text("# Tide mill\n\nIt turns.\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_bytes("Über Salz\n\nSalz ist weiß.\r\n".encode())
+    (tmp_path / "c.html").write_text(
+        "<html><head><title>Fares</title><style>p{}</style></head><body><h1>Fares</h1><p>One &amp; two.</p>"
+        "<table><tr><th>Stop</th><th>Fare</th></tr><tr><td>Quill</td><td>3</td></tr></table></body></html>",
+        encoding="utf-8",
+    )
+    (tmp_path / "notes.docx").write_text("x")
+    (tmp_path / ".hidden.txt").write_text("never")
+    found, notes = read(tmp_path)
+    assert list(found) == ["b.txt", "c.html", "sub/a.md"]
+    assert found["sub/a.md"] == ("Tide mill", "# Tide mill\n\nIt turns.\n")
+    assert found["b.txt"] == ("Über Salz", "Über Salz\n\nSalz ist weiß.\r\n")
+    assert found["c.html"][0] == "Fares"
+    assert (
+        "One & two." in found["c.html"][1] and "| Quill | 3 |" in found["c.html"][1] and "p{}" not in found["c.html"][1]
+    )
+    assert notes == ["notes.docx: passed over, its ending is not one of .txt, .md, .html, .htm, .pdf"]
+
+
+def test_a_pdf_gives_its_text_layer(tmp_path: Path) -> None:
+    (tmp_path / "tide.pdf").write_bytes(one_page_pdf("High tide at noon."))
+    found, _ = read(tmp_path / "tide.pdf")
+    assert found["tide.pdf"][1] == "High tide at noon."
+
+
+def test_a_link_out_of_the_folder_is_passed_over_and_said(tmp_path: Path) -> None:
+    outside = tmp_path / "secret.txt"
+    outside.write_text("secret")
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "in.txt").write_text("inside")
+    (folder / "link.txt").symlink_to(outside)
+    found, notes = read(folder)
+    assert list(found) == ["in.txt"] and "link" in notes[0]
+
+
+def test_empty_documents_are_passed_over_and_said(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text(" \n")
+    (tmp_path / "full.txt").write_text("full")
+    found, notes = read(tmp_path)
+    assert list(found) == ["full.txt"] and notes == ["empty.txt: empty, passed over"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.jsonl", b'{"id": "1", "text": "x"}\n{"id": "2"}\n', "a.jsonl line 2: 'text' is None"),
+        ("a.jsonl", b'{"id": "1", "text": "x"}\n\n{"id": \n', "a.jsonl line 3: not valid JSON"),
+        ("a.jsonl", b'{"id": "1", "text": "x"}\n[1]\n', "a.jsonl line 2: a JSON list"),
+        ("a.jsonl", b'{"id": "1", "text": "x"}\n{"id": "1", "text": "y"}\n', "line 2: id '1' stands on line 1 too"),
+        ("a.jsonl", b'{"id": "1", "text": "\xff"}\n', "a.jsonl line 1: byte 0xff"),
+        ("a.jsonl", b"", "no documents"),
+        ("a.txt", b"caf\xe9", "byte 0xe9 at offset 3 is not UTF-8"),
+        ("a.md", b"PK\x03\x04\x00\x00", "byte 0x00 at offset 4 (a binary file)"),
+        ("a.pdf", b"not a pdf at all", "not a readable PDF"),
+        ("a.docx", b"x", "ending '.docx'"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError) as problem:
+        read(tmp_path / name)
+    assert told in str(problem.value) and name in str(problem.value) and "\n" not in str(problem.value)
+
+
+def test_missing_path_and_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file or folder"):
+        read(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"no documents.*\.pdf"):
+        read(tmp_path)
+
+
+def one_page_pdf(text: str) -> bytes:
+    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    out = b"%PDF-1.4\n"
+    starts = []
+    for number, body in enumerate(objects, start=1):
+        starts.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    table = len(out)
+    out += b"xref\n0 6\n0000000000 65535 f \n" + b"".join(b"%010d 00000 n \n" % start for start in starts)
+    return out + b"trailer << /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % table

@@ -1,0 +1,358 @@
+"""Exports are read back by the tools that they are for, and equal the index."""
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import igraph
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+from datasets import Dataset
+from typer.testing import CliRunner
+
+from graph.build.build import build_index
+from graph.export.graphml import write_graphml
+from graph.export.page import page_data, take_turns, write_page
+from graph.export.parquet import TABLES, write_parquet
+from graph.export.parts import NODE_KINDS, edges, nodes, statements
+from graph.index.index import Index, open_index
+from graph.shared.errors import UserError
+from graph.shared.types import Document
+from graph.store.arrays import Strings
+from graph.store.lock import writer_lock
+from graph.store.settings import IndexSettings
+from modegraph import build_app
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+
+ODD = Document(
+    "odd\x0bsource",
+    'Odd & "Sons" <Ltd>',
+    "Odd & Sons opened at 10:30 in Tarn. </script><script>alert(1)</script> stood\u2028on its sign </script >. "
+    "The \x0c form feed and the \ufffe mark came from Quill.",
+)
+
+LONG = Document(
+    "long", "Log of Quill", " ".join(f"On day {day} the Quill took {day + 7} barrels." for day in range(60))
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    folder = tmp_path_factory.mktemp("export") / "index"
+    settings = IndexSettings(min_similarity=0.1, min_synonym_similarity=0.3)
+    build_index(folder, [*ISLES, ODD, LONG], settings, lambda spec: HashEncoder())
+    return open_index(folder, lambda spec: HashEncoder())
+
+
+def test_graphml_is_read_back_whole(index: Index, tmp_path: Path) -> None:
+    counts = write_graphml(index, tmp_path / "g.graphml")
+    graph = igraph.Graph.Read_GraphML(str(tmp_path / "g.graphml"))
+    assert (graph.vcount(), graph.ecount()) == (counts["nodes"], counts["edges"]) and graph.is_directed()
+    kinds = {kind: sum(1 for _ in nodes(index, kind)) for kind in NODE_KINDS}
+    assert {kind: graph.vs["kind"].count(kind) for kind in NODE_KINDS} == kinds
+    place = {key: row for row, key in enumerate(graph.vs["id"])}
+    lantern, marlow = place["name:" + name_id(index, "lantern")], place["name:" + name_id(index, "marlow yard")]
+    near = set(graph.neighbors(lantern, "in")) & set(graph.neighbors(marlow, "in"))
+    assert [graph.vs[row]["text"] for row in near] == ["Lantern was built in 1911 by the Marlow Yard."]
+    keys = graph.vs["id"]
+    read = {(e["kind"], keys[e.source], keys[e.target]): round(e["weight"], 5) for e in graph.es}
+    written = {(edge.kind, edge.source, edge.target): round(edge.weight, 5) for edge in edges(renamed(index))}
+    assert read == written and len(read) == counts["edges"]
+    similar = [edge for edge in graph.es if edge["kind"] == "similar"]
+    assert len(similar) == index.data.similarity_XX.nnz // 2 > 0
+    assert {round(edge["weight"], 5) for edge in similar} == {round(float(w), 5) for w in index.data.similarity_XX.data}
+
+
+def renamed(index: Index) -> Index:
+    """The index with the one source that XML cannot hold as it is written there."""
+    sources = [source.replace("\x0b", "\ufffdb;") for source in index.sources()]
+    return replace(index, data=replace(index.data, document_sources=Strings.of(sources)))
+
+
+def name_id(index: Index, text: str) -> str:
+    return next(node.values["id"] for node in nodes(index, "name") if node.values["text"] == text)  # type: ignore[return-value]
+
+
+def test_edges_are_those_of_the_blocks(index: Index) -> None:
+    propositions = len(index.data.proposition_ids)
+    about = sp.csr_array(([1, 3, 1], ([0, 1, 1], [propositions - 1, 0, 2])), shape=(2, propositions), dtype=np.float32)
+    topics = Strings.of(["t1", "t2"])
+    index = replace(index, data=replace(index.data, topic_ids=topics, topic_texts=topics, topic_proposition_KN=about))
+    data = index.data
+    similarity, synonyms = data.similarity_XX.toarray(), data.synonym_EE.toarray()
+    document = [f"document:{source}" for source in data.document_sources]
+    passage, name = [f"passage:{key}" for key in data.passage_ids], [f"name:{key}" for key in data.name_ids]
+    proposition, topic = [f"proposition:{key}" for key in data.proposition_ids], [f"topic:{k}" for k in data.topic_ids]
+    either = passage + [f"summary:{key}" for key in data.summary_ids]
+    summary = either[len(passage) :]
+    blocks: dict[str, tuple[list[str], list[str], Any]] = {
+        "has": (document, passage, np.equal.outer(np.arange(len(document)), data.passage_document_P)),
+        "next": (passage, passage, data.passage_next_PP.toarray()),
+        "states": (passage, proposition, data.passage_proposition_PN.toarray()),
+        "names": (proposition, name, data.proposition_name_NE.toarray()),
+        "called": (document, name, data.name_document_EU.toarray().T),
+        "synonym": (name, name, np.triu(synonyms)),
+        "about": (proposition, topic, data.topic_proposition_KN.toarray().T),
+        "sums up": (summary, either, data.summary_member_SX.toarray()),
+        "similar": (either, either, np.triu(similarity)),
+    }
+    expected = {
+        (kind, rows[row], columns[column]): float(block[row, column])
+        for kind, (rows, columns, block) in blocks.items()
+        for row, column in zip(*np.nonzero(block), strict=True)
+    }
+    assert {(edge.kind, edge.source, edge.target): edge.weight for edge in edges(index)} == expected
+    assert {kind for kind, _, _ in expected} == set(blocks)
+
+
+def test_what_xml_cannot_hold_is_replaced_and_the_rest_kept(index: Index, tmp_path: Path) -> None:
+    write_graphml(index, tmp_path / "g.graphml")
+    graph = igraph.Graph.Read_GraphML(str(tmp_path / "g.graphml"))
+    (odd,) = [v for v in graph.vs if v["kind"] == "document" and v["title"] == ODD.title]
+    assert odd["own_id"] == "odd\ufffdsource"
+    (passage,) = [v for v in graph.vs if v["kind"] == "passage" and "10:30 in Tarn" in v["text"]]
+    assert "</script><script>alert(1)</script>" in passage["text"] and "\ufffd form feed" in passage["text"]
+
+
+def test_sources_that_xml_cannot_tell_apart_stay_apart(tmp_path: Path) -> None:
+    twins = [
+        Document(source, "Lantern", "Lantern was built\r\nin Quill.") for source in ("a\x0b", "a\x0c", "a\ufffdb;")
+    ]
+    build_index(tmp_path / "i", twins, IndexSettings(), lambda spec: HashEncoder())
+    built = open_index(tmp_path / "i", lambda spec: HashEncoder())
+    counts = write_graphml(built, tmp_path / "g.graphml")
+    graph = igraph.Graph.Read_GraphML(str(tmp_path / "g.graphml"))
+    assert graph.vcount() == counts["nodes"] and graph.vs["kind"].count("document") == 3
+    texts = [v["text"] for v in graph.vs if v["kind"] == "passage"]
+    assert texts == list(built.data.passage_texts) and "\r\n" in texts[0]
+
+
+def test_parquet_tables_hold_every_row_and_vector(index: Index, tmp_path: Path) -> None:
+    counts = write_parquet(index, tmp_path / "tables")
+    tables = {file.stem: pq.read_table(file) for file in (tmp_path / "tables").iterdir()}
+    assert sorted(tables) == sorted([*TABLES.values(), "statements", "edges"])
+    assert sum(len(tables[name]) for name in TABLES.values()) == counts["nodes"]
+    assert (len(tables["statements"]), len(tables["edges"])) == (counts["statements"], counts["edges"])
+    passages = tables["passages"].to_pylist()
+    for row, passage in enumerate(passages):
+        found = index.passage(row)
+        assert (passage["id"], passage["text"], passage["start"]) == (found.id, found.text, found.start)
+    vectors = np.array(tables["propositions"]["vector"].to_pylist(), np.float32)
+    assert np.array_equal(vectors, index.data.proposition_vectors_ND)
+    assert tables["documents"]["id"].to_pylist() == list(index.sources())
+    text_of = {row["id"]: row["text"] for row in tables["passages"].to_pylist()}
+    starts_at = {row["id"]: row["start"] for row in tables["passages"].to_pylist()}
+    for stated in tables["statements"].to_pylist():
+        start = stated["start"] - starts_at[stated["passage"]]
+        assert 0 <= start < stated["end"] - starts_at[stated["passage"]] <= len(text_of[stated["passage"]])
+    assert [tuple(row.values()) for row in tables["statements"].to_pylist()] == [
+        (found.proposition, found.passage, found.start, found.end) for found in statements(index)
+    ]
+    stored = [(edge.kind, edge.source, edge.target, edge.weight) for edge in edges(index)]
+    assert [tuple(row.values()) for row in tables["edges"].to_pylist()] == stored
+
+
+def test_tables_are_written_in_parts(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, _ = write_parquet(index, tmp_path / "whole"), monkeypatch.setattr("graph.export.parquet.ROWS_AT_ONCE", 4)
+    assert write_parquet(index, tmp_path / "parts") == whole
+    for name in (*TABLES.values(), "statements", "edges"):
+        read = pq.read_table(tmp_path / "parts" / f"{name}.parquet")
+        assert read.equals(pq.read_table(tmp_path / "whole" / f"{name}.parquet"))
+
+
+def test_datasets_reads_the_tables(index: Index, tmp_path: Path) -> None:
+    write_parquet(index, tmp_path / "tables")
+    read = Dataset.from_parquet(str(tmp_path / "tables" / "passages.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert read["text"][:] == list(index.data.passage_texts)
+    assert np.array_equal(np.array(read["vector"][:], np.float32), index.data.passage_vectors_PD)
+
+
+def test_an_empty_index_exports(tmp_path: Path) -> None:
+    build_index(tmp_path / "i", [Document("a", "", "Hm.")], IndexSettings(), lambda spec: HashEncoder())
+    empty = open_index(tmp_path / "i", lambda spec: HashEncoder())
+    assert write_graphml(empty, tmp_path / "g")["nodes"] == write_parquet(empty, tmp_path / "p")["nodes"]
+    write_page(empty, tmp_path / "page.html", 10)
+
+
+def embedded(file: Path) -> Any:
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', file.read_text(), re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_the_page_holds_document_text_as_data_only(index: Index, tmp_path: Path) -> None:
+    counts = write_page(index, tmp_path / "page.html", 2000)
+    page = (tmp_path / "page.html").read_text()
+    assert "alert(1)" in page and "<script>alert(1)" not in page and page.count("</script>") == 2
+    opening, closing = '<script id="data" type="application/json">', "</script>\n<script>"
+    raw = page[page.index(opening) + len(opening) : page.index(closing)]
+    assert raw.isascii() and not set(raw) & set("<>&") and "\\u2028" in raw
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "") and "https://" not in page
+    held = embedded(tmp_path / "page.html")
+    assert held == json.loads(json.dumps(page_data(index, 2000))) and counts["names"] == len(held["names"])
+    assert ODD.text in [passage["text"] for passage in held["passages"]]
+
+
+def test_the_page_holds_the_most_mentioned_names_and_what_belongs_to_them(index: Index) -> None:
+    whole, named = page_data(index, 2000), np.flatnonzero(np.diff(index.data.proposition_name_NE.indptr))
+    assert {kind: len(whole[kind]) for kind in whole["totals"]} == {
+        "names": len(index.data.name_ids),
+        "propositions": len(named),
+        "passages": len(index.data.passage_ids),
+        "summaries": len(index.data.summary_ids),
+    }
+    passage_ids, mentions = list(index.data.passage_ids), {name["text"]: 0 for name in whole["names"]}
+    for row, proposition in zip(named.tolist(), whole["propositions"], strict=True):
+        texts = [whole["names"][name]["text"] for name in proposition["names"]]
+        mentions.update({text: mentions[text] + 1 for text in texts})
+        found = index.proposition(row)
+        assert (proposition["text"], tuple(sorted(texts))) == (found.text, found.entities)
+        shown = [passage_ids[passage] for passage in proposition["passages"]]
+        assert sorted(shown) == sorted({span.passage_id for span in found.spans})
+    assert mentions == {name["text"]: name["mentions"] for name in whole["names"]}
+    for row, summary in enumerate(whole["summaries"]):
+        below = index.data.summary_member_SX[[row], :].indices.tolist()
+        assert summary["parts"] == len(summary["members"]) == len(below)
+        texts = [
+            whole["passages" if kind == "passage" else "summaries"][place]["text"] for kind, place in summary["members"]
+        ]
+        every = [*index.data.passage_texts, *index.data.summary_texts]
+        assert texts == [every[member] for member in below]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_a_page_is_bounded_and_tells_what_it_leaves_out(index: Index, tmp_path: Path, limit: int) -> None:
+    counts = write_page(index, tmp_path / "page.html", limit)
+    held, whole = embedded(tmp_path / "page.html"), page_data(index, 2000)
+    for kind, total in whole["totals"].items():
+        assert (
+            len(held[kind]) == counts[kind] == min(limit, total) and counts[f"{kind}_left_out"] == total - counts[kind]
+        )
+    mentions = sorted((name["mentions"] for name in whole["names"]), reverse=True)
+    assert sorted((name["mentions"] for name in held["names"]), reverse=True) == mentions[:limit]
+    assert all(proposition["names"] for proposition in held["propositions"])
+    assert max(s["layer"] for s in held["summaries"]) == max(s["layer"] for s in whole["summaries"])
+    for proposition in held["propositions"]:
+        assert all(place < limit for place in proposition["names"] + proposition["passages"])
+    for summary in held["summaries"]:
+        assert all(place < limit for _, place in summary["members"]) and len(summary["members"]) <= summary["parts"]
+
+
+def test_rows_take_turns() -> None:
+    block = sp.csr_array(np.array([[1, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0], [1, 0, 0, 0, 1]]))
+    rows = np.array([0, 1, 2])
+    assert [take_turns(block, rows, limit).tolist() for limit in (1, 2, 3, 9)] == [[0], [0, 3], [0, 1, 3], [0, 1, 2, 3]]
+    assert take_turns(block, np.array([3]), 9).tolist() == [0, 4]
+    assert take_turns(block, np.array([2]), 9).tolist() == take_turns(block, rows[:0], 9).tolist() == []
+
+
+VISIT = """
+<script>
+const told = {};
+const settled = () => new Promise((done) => setTimeout(done, 60));
+(async () => {
+  told.counts = document.getElementById("counts").textContent;
+  told.opened = document.querySelector("#around h2").textContent;
+  const listed = () => document.querySelectorAll("#around details").length;
+  told.first = listed(); document.querySelector("#around button").click(); told.then = listed();
+  told.focused = document.activeElement === document.querySelectorAll("#around summary")[told.first];
+  const search = document.getElementById("search");
+  search.value = "MARLOW Y"; search.dispatchEvent(new Event("input"));
+  told.found = [...document.querySelectorAll("#found a")].map((each) => each.textContent);
+  search.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" })); await settled();
+  told.shown = document.activeElement.textContent;
+  const said = document.querySelectorAll("#around details");
+  told.said = [...said].map((each) => each.querySelector("summary").textContent);
+  for (const each of said) each.open = true;
+  await settled();
+  told.quoted = document.querySelector("#around blockquote").textContent;
+  told.beside = [...document.querySelectorAll("#around svg a")].map((each) => each.querySelector("text").textContent).sort();
+  document.querySelector("#around svg a").dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true })); await settled();
+  told.second = document.activeElement.textContent;
+  history.back(); await settled(); await settled();
+  told.back = document.querySelector("#around h2").textContent;
+  for (let depth = 0; depth < 4; depth++) { for (const each of document.querySelectorAll("#tops details")) each.open = true; await settled(); }
+  told.layers = [...document.querySelectorAll("#tops blockquote")].map((each) => each.textContent);
+  told.scripts = document.scripts.length;
+  const out = document.createElement("pre"); out.id = "told"; out.textContent = JSON.stringify(told); document.body.append(out);
+})();
+</script>
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+@pytest.mark.parametrize("fragment", ["", "#name=%zz"])
+def test_a_browser_shows_the_page(index: Index, tmp_path: Path, fragment: str) -> None:
+    write_page(index, tmp_path / "page.html", 2000)
+    page = (tmp_path / "page.html").read_text()
+    (tmp_path / "visit.html").write_text(page.replace("</body>", VISIT + "</body>"))
+    url = (tmp_path / "visit.html").as_uri() + fragment
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    command = [str(CHROMIUM), *flags, "--virtual-time-budget=5000", "--dump-dom", url]
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    found = re.search(r'<pre id="told">(.*?)</pre>', dom, re.DOTALL)
+    assert found is not None, dom[-2000:]
+    told = json.loads(unescape(found[1]))
+    held = page_data(index, 2000)
+    assert told["counts"].startswith(f"{len(held['names'])} names, ")
+    assert told["opened"] == max(held["names"], key=lambda name: name["mentions"])["text"]
+    assert (told["first"], told["then"], told["focused"]) == (30, 60, True)
+    row = [name["text"] for name in held["names"]].index("marlow yard")
+    said = [proposition for proposition in held["propositions"] if row in proposition["names"]]
+    assert told["found"][0] == told["shown"] == told["back"] == "marlow yard"
+    assert told["said"] == [proposition["text"] for proposition in said]
+    assert told["quoted"] == held["passages"][said[0]["passages"][0]]["text"]
+    beside = {name for proposition in said for name in proposition["names"]} | set(held["names"][row]["synonyms"])
+    assert (
+        told["beside"] == sorted(held["names"][name]["text"] for name in beside - {row})
+        and told["second"] in told["beside"]
+    )
+    assert ODD.text in told["layers"] and told["scripts"] == 3
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(build_app(), ["export", *map(str, arguments)])
+
+
+def test_the_command_writes_one_format_whole(index: Index, tmp_path: Path) -> None:
+    for flag, name in (("--graphml", "g.graphml"), ("--parquet", "tables"), ("--html", "page.html")):
+        result = run(index.folder, flag, tmp_path / name, "--json")
+        assert result.exit_code == 0, result.exception
+        assert json.loads(result.stdout)["file"] == str(tmp_path / name) and (tmp_path / name).exists()
+    assert len(list(tmp_path.iterdir())) == 3
+    assert isinstance(again := run(index.folder, "--html", tmp_path / "page.html").exception, UserError)
+    assert "exists already" in str(again)
+    for wrong in ([], ["--html", tmp_path / "a", "--parquet", tmp_path / "b"]):
+        assert "--graphml, --parquet, --html" in str(run(index.folder, *wrong).exception)
+    assert "no folder to put it in" in str(run(index.folder, "--html", tmp_path / "none" / "a.html").exception)
+
+
+def test_an_index_that_is_written_to_can_be_exported(index: Index, tmp_path: Path) -> None:
+    with writer_lock(index.folder):
+        assert run(index.folder, "--graphml", tmp_path / "g.graphml").exit_code == 0
+
+
+def test_a_limit_is_for_pages(index: Index, tmp_path: Path) -> None:
+    assert "a limit with --html only" in str(run(index.folder, "--graphml", tmp_path / "g", "--limit", 3).exception)
+    result = run(index.folder, "--html", tmp_path / "page.html", "--limit", 3)
+    assert result.exit_code == 0 and "3 names" in result.stdout and "names left out" in result.stdout
+    assert len(embedded(tmp_path / "page.html")["names"]) == 3
+
+
+def test_a_failure_half_way_leaves_nothing(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("graph.export.parquet.statements", fail)
+    failed = run(index.folder, "--parquet", tmp_path / "tables").exception
+    assert isinstance(failed, UserError) and "disk full" in str(failed)
+    assert list(tmp_path.iterdir()) == []

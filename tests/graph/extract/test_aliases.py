@@ -1,0 +1,169 @@
+"""Spellings of one person: initials against the whole index, bare surnames within one document."""
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graph.build.build import build_index
+from graph.build.lifecycle import delete_documents
+from graph.extract.aliases import full_names, people_by_surname
+from graph.extract.rules import extract_by_rules
+from graph.index.index import Index, open_index
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.shared.types import Document, Passage
+from graph.store.arrays import load_arrays
+from graph.store.data import IndexData
+from graph.store.settings import IndexSettings
+from tests.fakes import HashEncoder
+from tests.graph.same import assert_same_index
+
+LETTER = Document("letter", "The letter", "The letter from J. Brandt lies in the museum of Tarn. It is short.")
+FULL = Document(
+    "johanna", "The yard", "Work on the slip was led by Johanna Brandt until 1911. Later Brandt sold the slip."
+)
+OTHER = Document("jonas", "The mill", "The mill was bought by Jonas Brandt in 1920.")
+
+
+def build(folder: Path, *documents: Document) -> Index:
+    build_index(folder, documents, IndexSettings(), lambda spec: HashEncoder())
+    return open_index(folder, lambda spec: HashEncoder())
+
+
+def names_of(index: Index, start: str) -> set[str]:
+    rows = [row for row in range(len(index.data.proposition_ids)) if start in index.data.proposition_texts[row]]
+    assert len(rows) == 1
+    return {index.data.name_texts[name] for name in index.data.proposition_name_NE[rows, :].indices}
+
+
+@pytest.mark.parametrize(
+    ("keys", "pairs"),
+    [
+        (["j. smith", "john smith"], [(0, 1)]),
+        (["john smith", "j. smith", "jane smith"], []),
+        (["j. r. smith", "john ronald smith", "john smith"], [(0, 1)]),
+        (["j.r. smith", "john ronald smith"], [(0, 1)]),
+        (["j. smith", "john smith", "j. smythe", "k. smith"], [(0, 1)]),
+        (["j. van der berg", "jan van der berg"], []),
+        (["a. 1911", "may 1911", "st. mary", "smith"], []),
+        (["é. durand", "élodie durand"], [(0, 1)]),
+        (["j. smith", "dr. john smith", "john smith"], [(0, 2)]),
+        (["dr. j. smith", "john smith", "prof. james smith"], []),
+        (["dr. j. smith", "john smith"], [(0, 1)]),
+        (["j. smith", "john smith", "john r. smith"], []),
+        (["j.-p. o'neill", "j. o'neill", "jean-paul o'neill"], [(1, 2)]),
+        (["n. york", "new york", "l. ellery", "lantern of port ellery"], []),
+    ],
+)
+def test_initials_fit_one_full_name_or_none(keys: list[str], pairs: list[tuple[int, int]]) -> None:
+    assert full_names(keys) == pairs
+
+
+@given(st.permutations(["j. smith", "john smith", "jane jones", "j. jones", "jack jones", "a. b. lee", "ann beth lee"]))
+def test_the_order_of_names_has_no_say(keys: list[str]) -> None:
+    assert {(keys[a], keys[b]) for a, b in full_names(keys)} == {
+        ("j. smith", "john smith"),
+        ("a. b. lee", "ann beth lee"),
+    }
+
+
+@given(
+    st.lists(
+        st.builds("{} {}".format, *map(st.sampled_from, (["a.", "a. b.", "ada", "ada bea", "al"], ["lee", "ray"])))
+    )
+)
+def test_full_names_are_those_of_a_search_through_all_pairs(keys: list[str]) -> None:
+    keys = list(dict.fromkeys(keys))
+    expected = []
+    for row, key in enumerate(keys):
+        *initials, surname = key.split()
+        fitting = [
+            other
+            for other, (*given_names, last) in enumerate(name.split() for name in keys)
+            if last == surname and "." not in given_names[0] and len(given_names) >= len(initials)
+            if all(name[0] == initial[0] for name, initial in zip(given_names, initials, strict=False))
+        ]
+        if "." in key and len(fitting) == 1:
+            expected.append((row, fitting[0]))
+    assert full_names(keys) == expected
+
+
+def test_thirty_thousand_names_take_no_time_to_speak_of() -> None:
+    keys = [f"{chr(97 + n % 26)}. {name}" for n, name in enumerate(f"{'abc' * 2}{chr(97 + n % 7)}" for n in range(500))]
+    keys += [f"{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}x {'abc' * 2}{chr(97 + n % 7)}" for n in range(30_000)]
+    started = time.perf_counter()
+    full_names(keys)
+    assert time.perf_counter() - started < 2
+
+
+def test_an_alias_is_a_mention_of_the_full_name(tmp_path: Path) -> None:
+    index = build(tmp_path / "i", LETTER, FULL)
+    assert {"j. brandt", "johanna brandt"} <= names_of(index, "J. Brandt lies")
+    assert "j. brandt" not in names_of(index, "Johanna Brandt until")
+    found = retrieve(index, "Where was the writer of The letter at work?", RetrieveSettings(mode="walk", top_k=2))
+    assert {passage.item.source for passage in found.passages} == {"letter", "johanna"}
+
+
+def test_a_second_candidate_ends_the_alias_and_its_going_brings_it_back(tmp_path: Path) -> None:
+    before = load_arrays(build(tmp_path / "i", LETTER, FULL).folder, IndexData)
+    both = build(tmp_path / "i", OTHER)
+    assert names_of(both, "J. Brandt lies") & {"johanna brandt", "jonas brandt"} == set()
+    delete_documents(tmp_path / "i", ["jonas"], lambda spec: HashEncoder())
+    assert_same_index(before, load_arrays(tmp_path / "i", IndexData))
+    build(tmp_path / "other order", FULL)
+    assert_same_index(before, load_arrays(build(tmp_path / "other order", LETTER).folder, IndexData))
+
+
+def test_a_bare_surname_is_the_document_s_own_person(tmp_path: Path) -> None:
+    index = build(tmp_path / "i", FULL, OTHER)
+    assert "johanna brandt" in names_of(index, "sold the slip")
+    two = Document(
+        "two", "Two", "The ship was built by Ada Marlow. The sails came from Ben Marlow. Later Marlow died in Tarn."
+    )
+    assert names_of(build(tmp_path / "two", two), "Later Marlow died") & {"ada marlow", "ben marlow"} == set()
+
+
+def test_places_and_single_words_are_nobody_s_surname() -> None:
+    assert people_by_surname(["New York", "Great Orrin", "Quill", "Port Ellery", "The Hague", "Salt Row 3"]) == {}
+    assert people_by_surname(["Ada Marlow", "ada marlow", "Ada Marlow"]) == {"marlow": "Ada Marlow"}
+    assert people_by_surname(["Theresa May", "Battle of Tarn", "Lantern of Ellery"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("rival", "ambiguous"),
+    [
+        ("Ben Marlow", True),
+        ("Dr. Ben Marlow", True),
+        ("B. Marlow", True),
+        ("A. Marlow", False),
+        ("Dr. Ada Marlow", False),
+    ],
+)
+def test_whoever_else_has_the_surname_makes_it_ambiguous(rival: str, ambiguous: bool) -> None:
+    assert people_by_surname(["Ada Marlow", rival]) == ({} if ambiguous else {"marlow": "Ada Marlow"})
+
+
+def names_read(*texts: str, title: str = "The yard") -> list[tuple[str, ...]]:
+    document = Document("d", title, "".join(texts))
+    starts = [sum(map(len, texts[:place])) for place in range(len(texts))]
+    passages = [
+        Passage(str(n), "d", title, n, start, start + len(texts[n]), texts[n]) for n, start in enumerate(starts)
+    ]
+    return [statement.names for statements in extract_by_rules(document, passages) for statement in statements]
+
+
+def test_a_surname_is_known_where_it_opens_a_sentence_and_in_other_passages() -> None:
+    assert names_read("It was built by Ada Marlow. ", "Marlow sold it.")[1] == ("The yard", "Marlow", "Ada Marlow")
+    assert names_read("Marlow was a builder.", title="Ada Marlow (builder)") == [("Marlow", "Ada Marlow")]
+
+
+def test_a_place_of_that_name_makes_the_surname_ambiguous() -> None:
+    assert (
+        "Ada Marlow" not in names_read("It was built by Ada Marlow. The mill in Marlow burned. Later Marlow slept.")[2]
+    )
+    assert (
+        "Ada Marlow"
+        in names_read("It was built by Ada Marlow. The mill in Marlow's yard burned. Later Marlow slept.")[2]
+    )

@@ -1,0 +1,129 @@
+"""Units, names and propositions by rules, on sentences that a careless version gets wrong (NOTES behaviour 13)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graph.documents.split import split_passages
+from graph.extract.names import find_names, name_key, title_keys
+from graph.extract.rules import extract_by_rules
+from graph.extract.units import split_units
+from graph.shared.types import Document, Passage
+
+TABLE = "Fares rose.\n\n| Stop | Fare |\n|---|---:|\n| Quill | 3 |\n| Tarn | |\n\n- Kelp bread\n- Salt. And tea."
+
+
+def statements(text: str, title: str = "") -> list[str]:
+    document = Document("d", title, text)
+    passage = Passage("p", "d", title, 0, 0, len(text), text)
+    return [statement.text for statement in extract_by_rules(document, [passage])[0]]
+
+
+def test_units_are_sentences_items_and_rows_with_their_header() -> None:
+    units = list(split_units(TABLE))
+    assert [unit.text for unit in units] == [
+        "Fares rose.",
+        "| Quill | 3 |",
+        "| Tarn | |",
+        "Kelp bread",
+        "Salt.",
+        "And tea.",
+    ]
+    assert units[1].cells == (("Stop", "Quill"), ("Fare", "3")) and units[2].cells == (("Stop", "Tarn"),)
+
+
+@given(st.text(st.sampled_from("ab .!?\n|-#*é😀1"), max_size=80))
+def test_unit_offsets_slice_back(text: str) -> None:
+    last = 0
+    for unit in split_units(text):
+        assert text[unit.start : unit.end] == unit.text == unit.text.strip()
+        assert unit.start >= last, "units overlap"
+        last = unit.end
+
+
+@given(st.text(st.sampled_from("abc déf. \n#|東。؟"), min_size=1, max_size=400), st.integers(3, 30))
+def test_passages_slice_back_and_lose_only_white_space(text: str, max_tokens: int) -> None:
+    document = Document("d", "", text)
+    passages = split_passages(document, max_tokens, len)
+    assert all(text[p.start : p.end] == p.text and 0 < len(p.text) <= max_tokens for p in passages)
+    covered = {i for p in passages for i in range(p.start, p.end)}
+    assert all(text[i].isspace() for i in range(len(text)) if i not in covered)
+    assert sum(len(p.text) for p in passages) == len(covered), "passages overlap"
+
+
+def test_passages_are_cut_at_sentence_ends_of_any_script() -> None:
+    text = "塔由林建国，设计。塔高三百米！它何时建成？旧塔已毁，无人记得。"
+    (*passages,) = split_passages(Document("d", "", text), 16, len)
+    assert [passage.text for passage in passages] == [
+        "塔由林建国，设计。塔高三百米！",
+        "它何时建成？旧塔已毁，无人记得。",
+    ]
+    costly = split_passages(Document("d", "", text), 16, lambda piece: len(piece) + 8 * piece.count("。"))
+    assert all(len(passage.text) + 8 * passage.text.count("。") <= 16 for passage in costly)
+    assert "".join(passage.text for passage in costly) == text
+
+
+@pytest.mark.parametrize(
+    ("sentence", "names"),
+    [
+        ("In 1911 the ferry Lantern of Port Ellery carried J. Brandt.", ("Lantern of Port Ellery", "J. Brandt")),
+        ('Dr. Jan van der Berg wrote "The Long Way".', ("Dr. Jan van der Berg", "The Long Way")),
+        ("He was born on 2 November 1932 in St. Petersburg, Russia.", ("2 November 1932", "St. Petersburg", "Russia")),
+        ("Apollo 11 landed; NASA cheered.", ("Apollo 11", "NASA")),
+        ("The mill's wheel weighs 3.5 tonnes and turns at −3.5 °C.", ("3.5 tonnes", "−3.5 °C")),
+        ("Bread is baked.", ()),
+        ("《红楼梦》是曹雪芹的小说，他说“石头记”。", ("红楼梦", "石头记")),
+        ("Sonyは東京のIBMと「夢の塔」を造った。", ("Sony", "IBM", "夢の塔")),
+        ("「行こう。」と言った。", ()),
+        ("高さは333メートルで、1958年12月23日に完成した。", ("333メートル", "1958年12月23日")),
+        ("탑은 1958년 12월 23일에 섰고 높이는 12 km이다.", ("1958년 12월 23일",)),
+        ("يبلغ ارتفاع البرج 300 متر في Cairo.", ("300 متر", "Cairo")),
+        ("Ada Marlow's yard launched her.", ("Ada Marlow",)),
+    ],
+)
+def test_names(sentence: str, names: tuple[str, ...]) -> None:
+    assert find_names(sentence) == names
+
+
+def test_brackets_and_quotation_marks_of_any_script_are_no_part_of_a_name() -> None:
+    assert name_key("红楼梦（电影）") == name_key("《红楼梦》") == "红楼梦"
+    assert title_keys("东京（城市）") == ("东京",) and title_keys("서울") == ("서울",) and title_keys("IT") == ()
+
+
+def test_a_sentence_that_opens_with_a_lone_name_needs_the_document_to_know_it() -> None:
+    assert find_names("Lantern sailed.") == ()
+    assert find_names("Lantern sailed.", {name_key("The Lantern (ferry)")}) == ("Lantern",)
+
+
+def test_pronouns_become_the_subject_and_bare_sentences_are_headed() -> None:
+    assert statements("She was built in 1911. Her funnel is cream. Repairs cost much.", "Lantern (ferry)") == [
+        "Lantern was built in 1911.",
+        "Lantern's funnel is cream.",
+        "Lantern: Repairs cost much.",
+    ]
+
+
+def test_a_table_row_is_told_with_headers_and_subject() -> None:
+    assert "Tram fares: Stop: Quill; Fare: 3" in statements(TABLE, "Tram fares")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The bell rings at 10:30 daily.",
+        "See https://example.org/a_b?c=1 for more.",
+        "The field snake_case_name (old (nested) form) is kept.",
+        "The code ends in <|endoftext|> and nothing more.",
+        "Silence is golden.",
+    ],
+)
+def test_awkward_text_survives_whole(text: str) -> None:
+    assert statements(text) == [text]
+
+
+def test_offsets_point_at_the_original_wording() -> None:
+    text = "Lantern is a ferry.  She was\nbuilt in 1911."
+    document = Document("d", "Lantern", text)
+    (found,) = extract_by_rules(document, [Passage("p", "d", "Lantern", 0, 0, len(text), text)])
+    assert [text[s.start : s.end] for s in found] == ["Lantern is a ferry.", "She was\nbuilt in 1911."]
+    assert found[1].text == "Lantern was built in 1911." and found[1].names == ("Lantern",)

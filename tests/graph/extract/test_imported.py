@@ -1,0 +1,108 @@
+"""An extraction made elsewhere: triples become propositions at their passages, and bad rows are named."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from graph.build.build import BuildReport, build_index
+from graph.build.lifecycle import index_status
+from graph.extract.imported import Row, load_extraction, place_triples
+from graph.extract.types import Fact
+from graph.index.index import open_index
+from graph.shared.errors import UserError
+from graph.shared.types import Document, Passage
+from graph.store.arrays import load_arrays
+from graph.store.data import IndexData
+from graph.store.settings import IndexSettings
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+from tests.graph.same import assert_same_index
+
+ROWS = [
+    {
+        "id": "lantern",
+        "entities": ["Lantern", "Port Ellery", "Marlow Yard", "1911"],
+        "triples": [["Lantern", "is a ferry of", "Port Ellery"], ["Lantern", "built in 1911 by", "Marlow Yard"]],
+    },
+    {"id": "ada", "entities": [], "triples": []},
+]
+
+
+def write(file: Path, rows: list[object]) -> Path:
+    file.write_text("\n".join(json.dumps(row) for row in rows))
+    return file
+
+
+def build(folder: Path, file: Path, documents: list[Document] = ISLES) -> BuildReport:
+    settings = IndexSettings(extractor="import", import_file=str(file), max_passage_tokens=30)
+    return build_index(folder, documents, settings, lambda spec: HashEncoder())
+
+
+def test_triples_name_what_their_sentences_are_about_and_the_rest_is_read_by_rules(tmp_path: Path) -> None:
+    report = build(tmp_path / "i", write(tmp_path / "x.jsonl", ROWS))
+    assert report.read_by == {"import": 2, "rules": 3} and report.quarantined == 0
+    index = open_index(tmp_path / "i")
+    found = {p.text: p for p in map(index.proposition, range(report.propositions))}
+    built = found["Lantern was built in 1911 by the Marlow Yard."]
+    assert built.entities == ("lantern", "marlow yard")
+    (span,) = built.spans
+    assert ISLES[0].text[span.start : span.end] == "She was built in 1911 by the Marlow Yard."
+    of_ada = [p for p in found.values() if any(span.source == "ada" for span in p.spans)]
+    assert of_ada and not any(p.entities for p in of_ada)
+    assert any(p.entities for p in found.values() if any(span.source == "tarn" for span in p.spans))
+    assert index_status(tmp_path / "i").rows["facts"] == 2
+
+
+def test_a_triple_belongs_to_the_sentence_that_holds_most_of_it() -> None:
+    texts = ("Tarn is a village of Quill. Ada Marlow lives there. ", "The bell of Tarn rings at 10:30.")
+    passages = [Passage("p0", "tarn", "Tarn", 0, 0, 52, texts[0]), Passage("p1", "tarn", "Tarn", 1, 52, 84, texts[1])]
+    triples = (
+        ("the bell", "rings at", "10:30"),
+        ("Tarn", "is village of", "Quill"),
+        ("Ada Marlow", "lives in", "Tarn"),
+        ("Xa", "yy", "Zo"),
+        ("Xa", "yy", "Zo"),
+    )
+    document = Document("tarn", "Tarn", "".join(texts))
+    first, second = place_triples(Row(("Tarn", "a place", "Zo"), triples), document, passages)
+    assert [(s.text, s.names) for s in first] == [
+        ("Tarn is a village of Quill.", ("Tarn", "Quill")),
+        ("Tarn: Ada Marlow lives there.", ("Ada Marlow", "Tarn")),
+        ("Xa yy Zo", ("Xa", "Zo")),
+    ]
+    assert [(s.start, s.end) for s in first] == [(0, 27), (28, 51), (0, 52)]
+    assert [s.facts for s in first] == [(Fact(*triples[1]),), (Fact(*triples[2]),), (Fact(*triples[3]),)]
+    assert [(s.text, s.names, s.facts) for s in second] == [(texts[1], ("Tarn",), ())]
+
+
+def test_only_documents_whose_row_changed_are_read_again(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.jsonl", ROWS)
+    build(tmp_path / "i", file)
+    assert build(tmp_path / "i", file).unchanged == len(ISLES)
+    more = [*ROWS, {"id": "tarn", "triples": [["Tarn", "has", "312 people"]]}]
+    moved = write(tmp_path / "y.jsonl", more)
+    assert build(tmp_path / "i", moved).written == 1
+    build(tmp_path / "whole", moved)
+    assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "whole", IndexData))
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"id": 7, "triples": []}, "line 2: 'id' is 7"),
+        ({"id": "b"}, "line 2: 'triples' is None"),
+        ({"id": "b", "triples": [["s", "p"]]}, "line 2: a triple of 2 parts"),
+        ({"id": "b", "triples": [["s", "p", " "]]}, "line 2: a triple is"),
+        ({"id": "b", "triples": [["s", "p", 3]]}, "line 2: a triple is"),
+        ({"id": "b", "entities": "x", "triples": []}, "line 2: 'entities'"),
+        ({"id": "a", "triples": []}, "line 2: id 'a' stands above too"),
+        ([], "line 2: a JSON list"),
+    ],
+)
+def test_a_malformed_row_is_named_with_its_line(tmp_path: Path, row: object, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        load_extraction(write(tmp_path / "x.jsonl", [{"id": "a", "triples": []}, row]))
+    with pytest.raises(UserError, match=told):
+        build(tmp_path / "i", tmp_path / "x.jsonl")
+    assert not (tmp_path / "i").exists()

@@ -1,0 +1,283 @@
+"""Extraction by a model behind a real HTTP server: one call a passage, bounded failure, quarantine, retry, exit status."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stamina
+from typer.testing import CliRunner
+
+from graph.build.build import BuildReport, build_index
+from graph.build.lifecycle import delete_documents, index_status, lost_passages, resume_build, retry_failed
+from graph.extract.domain import Domain
+from graph.extract.llm import WAVE_CALLS, WAVES_IN_FLIGHT, Prompt, read_by_model
+from graph.extract.types import Waiting
+from graph.index.index import open_index
+from graph.shared.errors import UserError
+from graph.shared.types import Document, Passage
+from graph.store.arrays import load_arrays
+from graph.store.data import IndexData
+from graph.store.settings import IndexSettings
+from graph.store.store import Store
+from modegraph import build_app, open_model
+from tests.corpora import ISLES
+from tests.fakes import ChatServer, HashEncoder, asked_passage, chat_server, extraction_reply, is_extraction
+from tests.graph.same import assert_same_index
+
+MANY = [
+    Document(f"d{n:03}", f"Ship {n}", f"Ship {n} was built in {1800 + n}. It sailed to Tarn at 10:{n:02}.")
+    for n in range(60)
+]
+Say = Callable[[dict[str, Any], int], Any]
+
+
+@pytest.fixture(autouse=True)
+def no_waiting() -> Iterator[None]:
+    with stamina.set_testing(True, attempts=1):
+        yield
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+def settings(server: ChatServer, **more: Any) -> IndexSettings:
+    model = {"extractor": "llm", "extractor_model": f"openai:m@{server.url}"}
+    return IndexSettings(**{**model, "max_passage_tokens": 30, "infer_domain": False, **more})
+
+
+def build(folder: Path, documents: list[Document], server: ChatServer, **more: Any) -> BuildReport:
+    return build_index(folder, documents, settings(server, **more), encoder, open_model)
+
+
+def asked_titles(server: ChatServer) -> list[str]:
+    return [asked_passage(body)[0] for body in server.asked if is_extraction(body)]
+
+
+def test_one_call_a_passage_and_what_it_said_is_in_the_index(tmp_path: Path) -> None:
+    document = Document(
+        "odd", "Odd", "It opens at 10:30. See https://e.org/a_b. Use snake_case. End <|endoftext|> here."
+    )
+    with chat_server(lambda body, number: extraction_reply(body)) as server:
+        report = build(tmp_path / "i", [*ISLES, document], server)
+        assert Counter(asked_titles(server)) == Counter(d.title for d in [*ISLES, document])
+        body = server.asked[-1]
+        assert not any("<|" in asked["messages"][1]["content"] for asked in server.asked)
+        assert body["response_format"]["json_schema"]["strict"] and body["temperature"] == 0
+        again = build(tmp_path / "i", [*ISLES, document], server)
+    assert len(server.asked) == 6 and (report.written, again.unchanged) == (6, 6)
+    assert report.read_by == {"llm": 6} and report.quarantined == report.dropped == 0
+    index = open_index(tmp_path / "i", encoder)
+    texts = {index.proposition(row).text: index.proposition(row) for row in range(len(index.data.proposition_ids))}
+    for told in ("It opens at 10:30.", "See https://e.org/a_b.", "Use snake_case.", "End <|endoftext|> here."):
+        (span,) = texts[told].spans
+        assert document.text[span.start : span.end] == told
+    data = index.data
+    on_odd = data.topic_proposition_KN[[[data.topic_texts[k] for k in range(len(data.topic_ids))].index("Odd")], :]
+    assert {data.proposition_texts[row] for row in on_odd.indices} == {text for text in texts if text in document.text}
+
+
+def test_a_fifth_of_bad_replies_costs_only_the_passages_that_fail_twice(tmp_path: Path) -> None:
+    bad_once = {f"Ship {n}" for n in range(0, 60, 5)}
+    bad_always = {"Ship 10", "Ship 35"}
+    seen: Counter[str] = Counter()
+
+    def say(body: dict[str, Any], number: int) -> str:
+        title = asked_passage(body)[0]
+        seen[title] += 1
+        if title in bad_always or (title in bad_once and seen[title] == 1):
+            return "no JSON" if int(title.split()[1]) % 10 else "word " * 5000  # cut: finish_reason is "length"
+        return extraction_reply(body)
+
+    with chat_server(say) as server:
+        report = build(tmp_path / "i", MANY, server)
+        assert seen == {d.title: 2 if d.title in bad_once else 1 for d in MANY}
+        told = {asked_passage(b)[0]: b["messages"][-1]["content"] for b in server.asked if len(b["messages"]) == 4}
+    assert set(told) == bad_once and "cut at 2,048 tokens" in told["Ship 10"] and "not a JSON object" in told["Ship 35"]
+    assert (report.quarantined, report.passages, report.read_by) == (2, 60, {"llm": 58})
+    rows = Store(tmp_path / "i", read_only=True).rows(
+        "SELECT p.source, q.problem, q.reply, q.attempts FROM quarantine q JOIN passages p ON p.row = q.passage ORDER BY 1"
+    )
+    (cut, prose) = rows
+    assert cut[0] == "d010" and "cut at" in str(cut[1]) and len(str(cut[2])) == 2000 and cut[3] == 2
+    assert prose == ("d035", "it is not a JSON object", "no JSON", 2)
+    index = open_index(tmp_path / "i", encoder)
+    stated = {span.source for n in range(report.propositions) for span in index.proposition(n).spans}
+    assert stated == {d.source for d in MANY} - {"d010", "d035"}
+    assert index.passages_of("d010"), "a passage in quarantine can still be found by its own text"
+
+
+def test_retry_asks_for_failed_passages_alone_and_really_asks(tmp_path: Path) -> None:
+    broken = {"Ship 3", "Ship 7"}
+
+    def say(body: dict[str, Any], number: int) -> str:
+        return "?" if asked_passage(body)[0] in broken else extraction_reply(body)
+
+    with chat_server(say) as server:
+        build(tmp_path / "i", MANY[:9], server)
+        assert index_status(tmp_path / "i").quarantined == 2 and "2 of 9 passages" in lost_passages(tmp_path / "i")
+        server.asked.clear()
+        broken.discard("Ship 3")
+        assert retry_failed(tmp_path / "i", encoder, open_model) == 2
+        assert Counter(asked_titles(server)) == {"Ship 3": 1, "Ship 7": 2}
+        assert len({(body["seed"], len(body["messages"])) for body in server.asked if "Ship 7" in str(body)}) == 2
+        server.asked.clear()
+        broken.clear()
+        assert retry_failed(tmp_path / "i", encoder, open_model) == 1
+        assert len(server.asked[0]["messages"]) == 2, "the ledger must not answer with the old reply"
+        assert asked_titles(server) == ["Ship 7"] and lost_passages(tmp_path / "i") == ""
+        assert retry_failed(tmp_path / "i", encoder, open_model) == 0 and len(server.asked) == 1
+        whole = tmp_path / "whole"
+        build(whole, MANY[:9], server)
+    assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(whole, IndexData))
+
+
+def test_a_server_that_stops_loses_nothing_and_resume_goes_on(tmp_path: Path, capsys: Any) -> None:
+    up = 25
+
+    def say(body: dict[str, Any], number: int) -> Any:
+        return extraction_reply(body) if number <= up else (401, "{}")
+
+    with chat_server(say) as server:
+        with pytest.raises(UserError, match="status 401"):
+            build(tmp_path / "i", MANY, server)
+        assert f"go on with: modegraph resume {tmp_path / 'i'}" in capsys.readouterr().err
+        answered = asked_titles(server)[:25]
+        assert "modegraph resume" in index_status(tmp_path / "i").unfinished
+        server.asked.clear()
+        up = 1000
+        resume_build(tmp_path / "i", encoder, open_model)
+        assert set(asked_titles(server)) & set(answered) == set() and len(server.asked) == 35
+        build(tmp_path / "whole", MANY, server)
+    assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "whole", IndexData))
+
+
+def test_a_document_half_read_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    text = " ".join(f"Ship {n} was built in {1800 + n} by the yard of Quill and sailed to Tarn." for n in range(90))
+    up = 40
+
+    def say(body: dict[str, Any], number: int) -> Any:
+        return extraction_reply(body) if number <= up else (401, "{}")
+
+    with chat_server(say) as server:
+        with pytest.raises(UserError, match="status 401"):
+            build(tmp_path / "i", [Document("long", "Long", text)], server)
+        rows = index_status(tmp_path / "i").rows
+        assert 0 < rows["passages"] < 45 and index_status(tmp_path / "i").documents_to_extract == 1
+        up = 1000
+        resume_build(tmp_path / "i", encoder, open_model)
+        build(tmp_path / "whole", [Document("long", "Long", text)], server)
+    assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "whole", IndexData))
+
+
+def test_calls_run_together_and_no_more_is_read_than_two_waves() -> None:
+    read: list[str] = []
+    answered = 0
+
+    def documents() -> Iterator[Waiting]:
+        for document in MANY * 3:
+            read.append(document.source)
+            yield Waiting(document, (Passage(document.source, document.source, "", 0, 0, 9, document.text),))
+
+    def say(body: dict[str, Any], number: int) -> str:
+        time.sleep(0.01)
+        return extraction_reply(body)
+
+    with chat_server(say) as server:
+        model = open_model(f"openai:m@{server.url}")
+        for readings in read_by_model(documents(), model, Prompt("", 999), Domain):
+            answered += len(readings)
+            assert len(read) - answered <= WAVE_CALLS * (WAVES_IN_FLIGHT - 1), "read on before a wave had come back"
+    assert answered == len(server.asked) == len(read) == 180 and 4 < server.most_running
+
+
+def test_order_of_arrival_and_deleting_do_not_show(tmp_path: Path) -> None:
+    with chat_server(lambda body, number: extraction_reply(body)) as server:
+        for name, order in (("a", [0, 1]), ("b", [1, 0]), ("c", [1, 0, 2])):
+            for n in order:
+                build(tmp_path / name, [ISLES[n]], server)
+        delete_documents(tmp_path / "c", [ISLES[2].source], encoder, open_model)
+        build(tmp_path / "d", ISLES[:2], server)
+    first = load_arrays(tmp_path / "a", IndexData)
+    for name in "bcd":
+        assert_same_index(first, load_arrays(tmp_path / name, IndexData))
+        assert index_status(tmp_path / name).rows == index_status(tmp_path / "a").rows
+
+
+def test_the_domain_is_inferred_once_and_told_to_every_call(tmp_path: Path) -> None:
+    with chat_server(lambda body, number: extraction_reply(body)) as server:
+        build(tmp_path / "i", MANY[:8], server, infer_domain=True)
+        build(tmp_path / "i", MANY[8:10], server, infer_domain=True)
+    domains = [body for body in server.asked if not is_extraction(body)]
+    assert len(domains) == 1 and domains[0] is server.asked[0] and len(server.asked) == 11
+    assert domains[0]["messages"][1]["content"].count("Passage: ") == 5
+    for body in server.asked[1:]:
+        assert "(above all: ship, village)" in body["messages"][0]["content"]
+        assert "(such as: island life)" in body["messages"][0]["content"]
+
+
+def test_without_a_usable_domain_the_passages_are_read_all_the_same(tmp_path: Path, capsys: Any) -> None:
+    say: Say = lambda body, number: extraction_reply(body) if is_extraction(body) else '{"entity_types": 3}'
+    with chat_server(say) as server:
+        report = build(tmp_path / "i", MANY[:3], server, infer_domain=True)
+    assert report.read_by == {"llm": 3} and "No entity types and topics were inferred" in capsys.readouterr().err
+    assert "above all" not in server.asked[-1]["messages"][0]["content"]
+
+
+def test_examples_can_be_replaced_and_another_model_or_prompt_is_refused(tmp_path: Path) -> None:
+    examples = tmp_path / "mine.txt"
+    examples.write_text("Passage: $5 for {tea}.")
+    with chat_server(lambda body, number: extraction_reply(body)) as server:
+        build(tmp_path / "i", ISLES[:1], server, extractor_examples=str(examples))
+        assert "Passage: $5 for {tea}." in server.asked[0]["messages"][0]["content"]
+        with pytest.raises(UserError, match="read by model m, prompts"):
+            build(tmp_path / "i", ISLES[:2], server)
+        other = settings(server, extractor_model=f"openai:other@{server.url}", extractor_examples=str(examples))
+        with pytest.raises(UserError, match=r"not by model other.*--extractor-model"):
+            build_index(tmp_path / "i", ISLES[:2], other, encoder, open_model)
+        with pytest.raises(UserError, match="extractor = 'rules', but this index was made with extractor = 'llm'"):
+            build_index(tmp_path / "i", ISLES[:2], IndexSettings(max_passage_tokens=30), encoder)
+        assert len(server.asked) == 1
+    with chat_server(lambda body, number: extraction_reply(body)) as moved:
+        assert build(tmp_path / "i", ISLES[:2], moved, extractor_examples=str(examples)).documents == 2
+        assert len(moved.asked) == 1, "the same model at another address reads on"
+
+
+def test_exit_status_and_messages_of_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graph.encode.encoder.open_encoder", encoder)
+    corpus = tmp_path / "c.jsonl"
+    corpus.write_text("\n".join(json.dumps({"id": d.source, "title": d.title, "text": d.text}) for d in MANY[:10]))
+    broken = {"Ship 1"}
+
+    def say(body: dict[str, Any], number: int) -> str:
+        return "?" if is_extraction(body) and asked_passage(body)[0] in broken else extraction_reply(body)
+
+    with chat_server(say) as server:
+        run = lambda *words: CliRunner().invoke(build_app(), [str(word) for word in words])
+        model = ("--extractor-model", f"openai:m@{server.url}")
+        lost = run("index", corpus, "--out", tmp_path / "i", *model)
+        assert lost.exit_code == 1 and "10 documents" in lost.stdout and "1 in quarantine" in lost.stdout
+        assert f"modegraph retry {tmp_path / 'i'} --failed" in lost.stderr
+        assert run("index", corpus, "--out", tmp_path / "i", "--set", "max_failed_share=0.1").exit_code == 0
+        assert json.loads(run("status", tmp_path / "i", "--json").stdout)["quarantined"] == 1
+        chosen = run("retry", tmp_path / "i")
+        assert isinstance(chosen.exception, UserError) and "--failed" in str(chosen.exception)
+        broken.clear()
+        assert json.loads(run("retry", tmp_path / "i", "--failed", "--json").stdout) == {
+            "index": str(tmp_path / "i"),
+            "asked": 1,
+            "quarantined": 0,
+        }
+        both = run("index", corpus, "--out", tmp_path / "j", *model, "--import", corpus)
+        assert isinstance(both.exception, UserError)
+    wrong = run("index", corpus, "--out", tmp_path / "w", "--extractor-model", "openai:typo@http://127.0.0.1:9/v1")
+    assert isinstance(wrong.exception, UserError) and "no answer" in str(wrong.exception)
+    with chat_server(say) as server:
+        model = ("--extractor-model", f"openai:m@{server.url}")
+        assert run("index", corpus, "--out", tmp_path / "w", *model).exit_code == 0, "nothing had been read yet"
+    unnamed = run("index", corpus, "--out", tmp_path / "k", "--set", "extractor=llm")
+    assert isinstance(unnamed.exception, UserError) and "extractor = llm needs it" in str(unnamed.exception)

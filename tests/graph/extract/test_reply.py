@@ -1,0 +1,160 @@
+"""A model's reply, however bad, ends in supported statements or in one typed error."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph.extract.reply import Reply, read_reply
+from graph.extract.support import best_span, names_within, share_supported
+from graph.shared.types import Passage
+from graph.text.structured import BadReply, plain, strict_schema
+
+TEXT = (
+    "The Lantern left at 10:30 for https://example.org/a_b?c=1. It uses snake_case and (nested (round) brackets). "
+    "The file ends with <|endoftext|>. It rains. Ada Marlow built her in 1911, and she cost 312 crowns."
+)
+PASSAGE = Passage("p", "lantern", "Lantern (ferry)", 0, 100, 100 + len(TEXT), TEXT)
+
+
+def reply(*propositions: object, **more: object) -> str:
+    return json.dumps({"entities": [], "propositions": propositions, **more})
+
+
+def proposition(text: str, entities: list[object] | None = None, **more: object) -> dict[str, object]:
+    return {"text": text, "entities": entities or [], "topic": "", "facts": [], **more}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("The Lantern left at 10:30.", "10:30"),
+        ("The Lantern left for https://example.org/a_b?c=1.", "https://example.org/a_b?c=1"),
+        ("The Lantern uses snake_case.", "snake_case"),
+        ("The Lantern uses (nested (round) brackets).", "(nested (round) brackets)"),
+        ("The file ends with < |endoftext| >.", "<|endoftext|>"),
+        ("It rains.", "It rains."),
+    ],
+)
+def test_what_line_parsers_lose_survives(text: str, told: str) -> None:
+    (statement,), dropped = read_reply(reply(proposition(text)), PASSAGE)
+    assert told in statement.text and dropped == 0 and statement.names == ()
+    assert told.rstrip(".") in TEXT[statement.start - 100 : statement.end - 100]
+
+
+def test_a_statement_stands_at_the_sentence_it_shares_most_words_with() -> None:
+    (statement,), _ = read_reply(reply(proposition("The Lantern (ferry) was built by Ada Marlow in 1911.")), PASSAGE)
+    assert TEXT[statement.start - 100 : statement.end - 100].startswith("Ada Marlow built her")
+    two = "Tarn is small. Ada Marlow was born there. She died of fever in Quill in 1931. It rains."
+    start, end = best_span("Ada Marlow died of fever in Quill in 1931.", two)
+    assert two[start:end] == "Ada Marlow was born there. She died of fever in Quill in 1931."
+    assert best_span("xyz", two) == (0, len(two))
+
+
+def test_parts_without_support_are_dropped_and_counted() -> None:
+    good = proposition(
+        "Ada Marlow built the Lantern in 1911.",
+        ["Ada Marlow", "Lantern", "Port Ellery", 7],
+        topic="ships",
+        facts=[
+            {"subject": "Ada Marlow", "relation": "built", "object": "Lantern"},
+            {"subject": "Ada Marlow", "relation": "built", "object": "Gull"},
+            ["Ada Marlow", "built"],
+        ],
+    )
+    text = reply(good, proposition("Vikings discovered Greenland centuries earlier."), {"text": 5}, "x")
+    (statement,), dropped = read_reply(text, PASSAGE)
+    assert statement.names == ("Ada Marlow", "Lantern") and statement.topics == ("ships",)
+    assert [(fact.subject, fact.relation, fact.object) for fact in statement.facts] == [
+        ("Ada Marlow", "built", "Lantern")
+    ]
+    assert dropped == 7  # Port Ellery, 7, the Gull's fact, the pair, the Vikings, the number, the bare string
+
+
+def test_an_entity_of_the_passage_counts_where_it_is_named() -> None:
+    text = json.dumps(
+        {"entities": ["Ada Marlow", "Quill"], "propositions": [proposition("Ada Marlow built her in 1911.")]}
+    )
+    ((statement,), dropped) = read_reply(text, PASSAGE)
+    assert statement.names == ("Ada Marlow",) and dropped == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "empty"),
+        ("I cannot help with that.", "not a JSON object"),
+        ("[" * 5000, "not a JSON object"),
+        ('{"entities": []}', "propositions"),
+        ('{"propositions": "none"}', "propositions"),
+        (reply(proposition("Vikings discovered Greenland centuries earlier.")), "supported"),
+        (reply({"text": None}), "well formed"),
+    ],
+)
+def test_an_unusable_reply_is_a_typed_error_that_says_why(text: str, told: str) -> None:
+    with pytest.raises(BadReply, match=told):
+        read_reply(text, PASSAGE)
+
+
+def test_fenced_and_slightly_broken_json_is_repaired() -> None:
+    broken = '```json\n{"entities": [], "propositions": [{"text": "It rains.", "entities": [],}]\n```'
+    (statement,), dropped = read_reply(broken, PASSAGE)
+    assert statement.text == "It rains." and dropped == 0
+
+
+def test_no_proposition_is_an_answer() -> None:
+    assert read_reply(reply(), PASSAGE) == ((), 0)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["text", "entities", "propositions", "facts", "topic", "x"]), inner, max_size=4
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(value=values, cut=st.integers(0, 200))
+def test_any_reply_ends_in_statements_or_in_the_typed_error(value: object, cut: int) -> None:
+    for text in (json.dumps(value), json.dumps({"propositions": value}), json.dumps({"propositions": [value]})[:cut]):
+        try:
+            statements, dropped = read_reply(text, PASSAGE)
+        except BadReply:
+            continue
+        assert dropped >= 0
+        for statement in statements:
+            assert statement.text.encode() and 100 <= statement.start < statement.end <= 100 + len(TEXT)
+
+
+def test_text_is_cleaned_of_what_no_database_or_terminal_takes() -> None:
+    assert plain("a\ud800b\x00c\nd") == "a b c d"
+
+
+def test_support_is_counted_in_every_script() -> None:
+    assert share_supported("東京は日本の首都", "日本の首都は東京です") == 1.0
+    assert share_supported("大阪", "日本の首都は東京です") == 0.0
+    assert share_supported("...", "x") == 0.0
+    assert names_within("The York of New", ["New York"], ["New York"]) == (("New York",), 0)
+    assert names_within("Newer York", (), ["New York"]) == ((), 0)
+
+
+def test_the_schema_is_one_that_strict_servers_take() -> None:
+    def check(node: object) -> None:
+        if isinstance(node, dict):
+            if node.get("type") == "object":
+                assert node["additionalProperties"] is False and set(node["required"]) == set(node["properties"])
+            for inner in node.values():
+                check(inner)
+        elif isinstance(node, list):
+            for inner in node:
+                check(inner)
+
+    schema = strict_schema(Reply)
+    check(schema)
+    assert set(schema["properties"]) == {"entities", "propositions"}

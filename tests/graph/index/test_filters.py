@@ -1,0 +1,158 @@
+"""Filters: what a condition means, and that nothing of a filtered-out document reaches any mode (NOTES behaviour 23)."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graph.build.build import build_index
+from graph.build.estimate import plan_build
+from graph.build.lifecycle import (
+    compact_index,
+    delete_documents,
+    index_status,
+    lost_passages,
+    repair_index,
+    resume_build,
+    retry_failed,
+    verify_index,
+)
+from graph.index.filters import parse_condition
+from graph.index.index import Index, open_index
+from graph.retrieve import MODES, RetrieveSettings, retrieve
+from graph.shared.errors import UserError
+from graph.store.settings import IndexSettings
+from graph.store.store import read_settings
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+
+YEARS = {"lantern": 1911, "marlow": 1880, "ada": 1931, "bread": 2001}
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "holds"),
+    [
+        ("year>=1990", 1990, True),
+        ("year>1990", 1990, False),
+        ("year=1990", "1990.0", True),
+        ("when<2020-05", "2020-04-30", True),
+        ("lang=EN", "en", True),
+        ("lang!=en", "de", True),
+        ("lang!=en", None, True),
+        ("lang=en", None, False),
+        ("source=reports/*", "reports/2020/a.md", True),
+        ("tag=sea", ["ship", "sea"], True),
+        ("tag!=sea", ["ship", "sea"], False),
+        ("open=true", True, True),
+    ],
+)
+def test_a_condition_compares_numbers_as_numbers_and_text_as_text(text: str, found: object, holds: bool) -> None:
+    assert parse_condition(text).holds(found) is holds
+
+
+def test_bad_conditions_are_named(dated: Index) -> None:
+    with pytest.raises(UserError, match="did you mean 'year'"):
+        retrieve(dated, "x", _settings("dense", "yaer=1911"))
+    with pytest.raises(UserError, match="year>3000: no document of 5"):
+        retrieve(dated, "x", _settings("dense", "year>3000"))
+    with pytest.raises(UserError, match="key=value"):
+        parse_condition("recent")
+
+
+@pytest.fixture(scope="module")
+def dated(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    folder: Path = tmp_path_factory.mktemp("dated") / "index"
+    documents = [replace(each, metadata={"year": YEARS[each.source]} if each.source in YEARS else {}) for each in ISLES]
+    build_index(folder, documents, IndexSettings(), lambda spec: HashEncoder())
+    return open_index(folder, lambda spec: HashEncoder())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_neighbours_obey_the_filter_as_seeds_do(dated: Index, mode: str) -> None:
+    allowed = {source for source, year in YEARS.items() if year >= 1900}
+    question = "Who founded the Marlow Yard that built the Lantern?"
+    unfiltered = retrieve(dated, question, _settings(mode))
+    assert not {found.item.source for found in unfiltered.passages} <= allowed, "without the filter, others are found"
+    found = retrieve(dated, question, _settings(mode, "year>=1900"))
+    assert found.passages and {each.item.source for each in found.passages} <= allowed
+    passages = {each.id for source in allowed for each in dated.passages_of(source)}
+    assert all({span.source for span in each.item.spans} <= allowed for each in found.propositions)
+    assert all(set(each.item.members) <= passages for each in found.summaries)
+    text = " ".join(step for path in found.paths for step in path)
+    assert "founded in 1880" not in text
+
+
+def test_a_filter_that_lets_all_through_changes_nothing(dated: Index) -> None:
+    for mode in MODES:
+        whole = retrieve(dated, "When was the Lantern built?", _settings(mode))
+        same = retrieve(dated, "When was the Lantern built?", _settings(mode, "source=*"))
+        assert (whole.passages, whole.propositions, whole.summaries) == (
+            same.passages,
+            same.propositions,
+            same.summaries,
+        )
+
+
+def test_a_filtered_index_is_the_index_of_those_documents_alone(dated: Index, tmp_path: Path) -> None:
+    """Passages, propositions, statements and vectors equal those of an index that never had the other documents."""
+    part = dated.where((parse_condition("year>=1900"),)).data
+    documents = [
+        replace(each, metadata={"year": YEARS[each.source]}) for each in ISLES if YEARS.get(each.source, 0) >= 1900
+    ]
+    build_index(tmp_path / "index", documents, IndexSettings(), lambda spec: HashEncoder())
+    alone = open_index(tmp_path / "index", lambda spec: HashEncoder()).data
+    for field in ("document_sources", "document_metadata", "title_keys", "passage_ids", "proposition_ids"):
+        ours, theirs = getattr(part, field), getattr(alone, field)
+        assert [ours[row] for row in range(len(ours))] == [theirs[row] for row in range(len(theirs))], field
+    for field in ("title_document_T", "passage_document_P", "statement_proposition_M", "statement_passage_M"):
+        assert np.array_equal(getattr(part, field), getattr(alone, field)), field
+    for field in ("passage_vectors_PD", "proposition_vectors_ND"):
+        assert np.array_equal(getattr(part, field), getattr(alone, field)), field
+    for field in ("passage_next_PP", "passage_proposition_PN"):
+        assert np.array_equal(getattr(part, field).toarray(), getattr(alone, field).toarray()), field
+
+
+def _settings(mode: str, *where: str) -> RetrieveSettings:
+    return RetrieveSettings(mode=mode, top_k=5, where=where)  # type: ignore[arg-type]
+
+
+def test_what_is_kept_of_filters_is_bounded_by_bytes(dated: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = replace(dated)
+    sources = [f"source={source}" for source in index.sources()]
+    parts = [index.where(_settings("dense", source).conditions) for source in sources]
+    assert index.where(_settings("dense", sources[0]).conditions) is parts[0], "kept"
+    retrieve(index, "When was the Lantern built?", _settings("paths", sources[0]))
+    one = parts[0].own_bytes(index.data)
+    monkeypatch.setattr("graph.index.index.MOST_RESTRICTED_BYTES", one)
+    assert index.where(_settings("dense", sources[0]).conditions) is parts[0]
+    assert list(index._restricted.values()) == [parts[0]], "the others went, the one in use stayed"
+    monkeypatch.setattr("graph.index.index.MOST_RESTRICTED_BYTES", one - 1)
+    assert index.where(_settings("dense", sources[0]).conditions) is parts[0] and not index._restricted
+
+
+def test_a_part_shares_what_lies_together_and_the_rest_is_counted(dated: Index) -> None:
+    index = replace(dated)
+    whole = index.where(_settings("dense", "source=*").conditions)
+    assert whole.data is index.data and whole.own_bytes(index.data) == 0
+    part = index.where(_settings("dense", "source=lantern").conditions)
+    assert np.shares_memory(part.data.passage_vectors_PD, index.data.passage_vectors_PD)
+    assert np.shares_memory(part.data.passage_texts.data, index.data.passage_texts.data)
+    before = part.own_bytes(index.data)
+    assert before >= part.data.proposition_vectors_ND.nbytes
+    assert part.bipartite_chain.pull_VV.nnz and part.own_bytes(index.data) > before
+
+
+def test_a_folder_may_be_given_as_text(tmp_path: Path) -> None:
+    folder = str(tmp_path / "index")
+    encoder = HashEncoder()
+    build_index(folder, ISLES, IndexSettings(), lambda spec: encoder)
+    assert open_index(folder, lambda spec: encoder).folder == tmp_path / "index"
+    assert index_status(folder).rows["documents"] == len(ISLES) and verify_index(folder) == []
+    assert plan_build(folder, ISLES, IndexSettings(), lambda spec: encoder).unchanged == len(ISLES)
+    assert read_settings(folder) == IndexSettings() and lost_passages(folder) == ""
+    assert repair_index(folder, lambda spec: encoder) == [] and compact_index(folder) >= 0
+    resume_build(folder, lambda spec: encoder)
+    assert retry_failed(folder, lambda spec: encoder) == 0
+    delete_documents(folder, ["tarn"], lambda spec: encoder)
+    assert len(open_index(folder).sources()) == len(ISLES) - 1

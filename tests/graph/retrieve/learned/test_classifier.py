@@ -1,0 +1,231 @@
+"""A trained selector at query time: its trees against a slow twin, its file against every way of being wrong, and `local` with it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from graph.index.index import Index
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.learned.classifier import HEADER, SELECTOR_FILE, Classifier, open_selector, relevance, save_selector
+from graph.retrieve.learned.features import FEATURES, features
+from graph.retrieve.learned.forest import Forest, forest_logits
+from graph.retrieve.learned.judged import GAIN, STEER
+from graph.retrieve.parts.query import Query
+from graph.retrieve.selection.select import find_selector
+from graph.shared.errors import UserError
+from tests.fakes import ScriptedModel
+
+COSINE = FEATURES.index("cosine")
+QUESTION = "Where was the shipwright of the ferry born?"
+
+
+def one_stump(encoder: str = "any", threshold: float = 0.5, cut: float = 0.25) -> Classifier:
+    """Relevant with .9 where the cosine is above `cut`, with .1 elsewhere."""
+    forest = Forest(
+        feature_V=np.array([COSINE, 0, 0]),
+        threshold_V=np.array([cut, 0, 0]),
+        left_V=np.array([1, 1, 2]),
+        right_V=np.array([2, 1, 2]),
+        value_V=np.array([0, -2 * np.log(9), 0]),
+        root_T=np.array([0]),
+        base=float(np.log(9)),
+        depth=1,
+    )
+    return Classifier(forest, 1.0, threshold, encoder)
+
+
+def test_a_stump_by_hand() -> None:
+    features_nF = np.zeros((3, len(FEATURES)), np.float32)
+    features_nF[:, COSINE] = [0.24, 0.25, 0.26]
+    assert relevance(one_stump(), features_nF) == pytest.approx([0.1, 0.1, 0.9])
+
+
+def test_a_temperature_above_one_draws_towards_a_half() -> None:
+    forest = one_stump().forest
+    warm = Classifier(forest, 2.0, 0.5, "any")
+    odds = np.exp(np.log(9) / 2)
+    assert relevance(warm, np.ones((1, len(FEATURES)), np.float32)) == pytest.approx([odds / (1 + odds)])
+
+
+@st.composite
+def forests(draw: st.DrawFn) -> Forest:
+    """One to four random trees of depth at most four."""
+    columns: list[tuple[int, float, int, int, float]] = []
+
+    def grow(depth: int) -> int:
+        here = len(columns)
+        columns.append((0, 0.0, here, here, draw(st.floats(-3, 3))))
+        if depth and draw(st.booleans()):
+            feature, cut = draw(st.integers(0, len(FEATURES) - 1)), draw(st.integers(-2, 2))
+            columns[here] = (feature, float(cut), grow(depth - 1), grow(depth - 1), 0.0)
+        return here
+
+    roots = [grow(4) for _ in range(draw(st.integers(1, 4)))]
+    feature, cut, left, right, value = (np.array(column) for column in zip(*columns, strict=True))
+    return Forest(feature, cut, left, right, value, np.array(roots), draw(st.floats(-1, 1)), 4)
+
+
+def slow_logit(forest: Forest, features_F: list[float]) -> float:
+    """One example down one tree after the other."""
+    total = forest.base
+    for node in forest.root_T.tolist():
+        while forest.left_V[node] != node:
+            lower = features_F[forest.feature_V[node]] <= forest.threshold_V[node]
+            node = int(forest.left_V[node] if lower else forest.right_V[node])
+        total += forest.value_V[node]
+    return total
+
+
+@settings(max_examples=60, deadline=None)
+@given(forests(), st.integers(0, 1000))
+def test_the_forest_is_a_twin_of_walking_down_each_tree(forest: Forest, seed: int) -> None:
+    features_nF = np.random.default_rng(seed).integers(-2, 3, (6, len(FEATURES))).astype(np.float32)
+    slow = [slow_logit(forest, row) for row in features_nF.tolist()]
+    np.testing.assert_allclose(forest_logits(forest, features_nF), slow, atol=1e-12)
+    assert forest_logits(forest, features_nF[:0]).shape == (0,)
+
+
+def test_a_saved_selector_is_read_as_it_was(tmp_path: Path) -> None:
+    saved = one_stump("the encoder", threshold=0.1 + 0.2)
+    save_selector(tmp_path, saved)
+    found = open_selector(str(tmp_path))
+    assert (found.temperature, found.threshold, found.encoder) == (1.0, 0.1 + 0.2, "the encoder")
+    for name, column in vars(saved.forest).items():
+        assert np.array_equal(getattr(found.forest, name), column), name
+
+
+def test_a_selector_that_was_trained_again_is_read_again(tmp_path: Path) -> None:
+    save_selector(tmp_path, one_stump(threshold=0.5))
+    first = open_selector(str(tmp_path))
+    assert open_selector(str(tmp_path)) is first
+    (tmp_path / SELECTOR_FILE).unlink()
+    save_selector(tmp_path, one_stump(threshold=0.7))
+    assert open_selector(str(tmp_path)).threshold == 0.7
+
+
+def spoilt(folder: Path, header: dict[str, Any], **columns: Any) -> str:
+    """A saved selector with other columns or header lines; None leaves a column out."""
+    save_selector(folder, one_stump())
+    file = folder / SELECTOR_FILE
+    with safe_open(file, framework="numpy") as opened:
+        whole = json.loads(opened.metadata()[HEADER]) | header
+    arrays = {name: value for name, value in (load_file(file) | columns).items() if value is not None}
+    save_file(arrays, file, {HEADER: json.dumps(whole)})
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "told"),
+    [
+        ({"format": "something else"}, {}, "its format is 'something else'"),
+        ({"features": FEATURES[1:]}, {}, "trained on other features .without 'cosine'"),
+        ({"features": [*FEATURES, "colour"]}, {}, "other features .with 'colour'"),
+        ({"features": FEATURES[::-1]}, {}, "other features .in another order"),
+        ({"temperature": "warm"}, {}, "no selector .could not convert"),
+        ({"depth": 1_000_000_000}, {}, "trees without end"),
+        ({}, {"left_V": np.array([1, 1, 99])}, "left_V points outside"),
+        ({}, {"root_T": np.array([-1])}, "root_T points outside"),
+        ({}, {"feature_V": np.array([15, 0, 0])}, "feature_V points outside"),
+        ({}, {"feature_V": np.array([0.0, 0, 0])}, "feature_V points outside"),
+        ({}, {"threshold_V": np.array([0.5])}, "columns of different lengths"),
+        ({}, {"value_V": None}, "no selector"),
+        ({"features": 15}, {}, "no selector"),
+    ],
+)
+def test_a_file_that_is_no_selector_is_refused(
+    tmp_path: Path, header: dict[str, Any], columns: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(UserError, match=told):
+        open_selector(spoilt(tmp_path, header, **columns))
+
+
+def test_a_folder_without_a_selector_and_a_file_of_rubbish_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"no {SELECTOR_FILE}; the folder that `modegraph train selector` made"):
+        open_selector(str(tmp_path))
+    (tmp_path / SELECTOR_FILE).write_bytes(b"\x80\x04rubbish, or a pickle")
+    with pytest.raises(UserError, match="no selector"):
+        open_selector(str(tmp_path))
+    with pytest.raises(UserError, match="no such folder"):
+        open_selector(str(tmp_path / "nowhere"))
+    save_file({"weights": np.zeros(3)}, tmp_path / SELECTOR_FILE)
+    with pytest.raises(UserError, match=r"no selector .'selector'"):
+        open_selector(str(tmp_path))
+
+
+def encoded(index: Index, text: str = QUESTION) -> Query:
+    return Query(text, index.encode_queries([text])[0])
+
+
+def saved_for(index: Index, folder: Path, cut: float = 0.25, threshold: float = 0.5) -> str:
+    save_selector(folder, one_stump(index.encoder_source.fingerprint, threshold, cut))
+    return str(folder)
+
+
+def test_it_keeps_what_reaches_the_threshold_most_probable_first_each_once(isles: Index, tmp_path: Path) -> None:
+    query, rows = encoded(isles), np.arange(len(isles.data.proposition_ids))
+    cosines = features(isles, query, rows)[:, COSINE]
+    cut = float(np.median(cosines))
+    select = find_selector(saved_for(isles, tmp_path, cut), query)
+    assert select(isles, query, np.concatenate([rows[::-1], rows])).tolist() == np.flatnonzero(cosines > cut).tolist()
+    assert select(isles, query, rows[:0]).tolist() == []
+
+
+def test_what_it_knows_of_one_question_is_not_used_for_another(isles: Index, tmp_path: Path) -> None:
+    rows, spec = np.arange(len(isles.data.proposition_ids)), saved_for(isles, tmp_path, cut=0.4)
+    first, second = encoded(isles), encoded(isles, "How long does kelp bread keep?")
+    select = find_selector(spec, first)
+    shared = [select(isles, query, rows).tolist() for query in (first, second, first)]
+    alone = [find_selector(spec, query)(isles, query, rows).tolist() for query in (first, second, first)]
+    assert shared == alone and shared[0] != shared[1]
+
+
+@pytest.mark.parametrize("mode", ["local", "global"])
+def test_a_selector_of_another_encoder_is_refused(isles: Index, tmp_path: Path, mode: Any) -> None:
+    save_selector(tmp_path, one_stump("another encoder"))
+    with pytest.raises(UserError, match=r"trained with encoder another enco.*a selector for the encoder of the index"):
+        retrieve(isles, QUESTION, RetrieveSettings(mode=mode, selector=str(tmp_path)))
+
+
+def test_local_ranks_by_what_the_selector_says(isles: Index, tmp_path: Path) -> None:
+    """With a selector that finds nothing relevant the ranking is the walk's own; what it likes rises by what it is worth."""
+    walk = retrieve(isles, QUESTION, RetrieveSettings(mode="walk", top_k=5))
+    (tmp_path / "none").mkdir()
+    (tmp_path / "some").mkdir()
+    nothing = saved_for(isles, tmp_path / "none", cut=2.0)
+    same = retrieve(isles, QUESTION, RetrieveSettings(mode="local", top_k=5, selector=nothing))
+    assert [found.item.id for found in same.passages] == [found.item.id for found in walk.passages]
+    some = saved_for(isles, tmp_path / "some", cut=0.4)
+    found = retrieve(isles, QUESTION, RetrieveSettings(mode="local", top_k=5, selector=some))
+    assert found.trace.model_calls == 0 and "propositions judged" in found.trace.steps[0]
+    assert found.paths[0][-1] == "judged relevant with 0.90"
+    gains = found.passages[0].score - same.passages[0].score
+    assert gains == pytest.approx((0.9 - 0.1) * (STEER + GAIN), abs=0.02)
+    assert retrieve(isles, QUESTION, RetrieveSettings(mode="local", top_k=5, selector=some)).passages == found.passages
+
+
+def test_with_a_model_local_asks_it_for_no_choice(isles: Index, tmp_path: Path) -> None:
+    model = ScriptedModel(lambda request: json.dumps({"answer": "Tarn", "next_questions": []}))
+    settings_ = RetrieveSettings(mode="local", selector=saved_for(isles, tmp_path))
+    found = retrieve(isles, QUESTION, settings_, model)
+    assert found.findings[0].answer == "Tarn" and len(model.asked) == 1
+
+
+def test_a_filter_holds_with_a_trained_selector(isles: Index, tmp_path: Path) -> None:
+    source = isles.sources()[0]
+    settings_ = RetrieveSettings(mode="local", selector=saved_for(isles, tmp_path), where=(f"source={source}",))
+    assert {found.item.source for found in retrieve(isles, QUESTION, settings_).passages} == {source}
+
+
+def test_a_word_that_is_no_selector_names_the_nearest() -> None:
+    from graph.shared.config import parse_settings
+
+    with pytest.raises(UserError, match=r"selector = 'treshold'; did you mean 'threshold'\?.*trained selector"):
+        parse_settings(RetrieveSettings, {"selector": "treshold"}, "ask")
+    assert RetrieveSettings(selector="owner/name").selector == "owner/name"

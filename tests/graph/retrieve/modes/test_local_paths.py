@@ -1,0 +1,68 @@
+"""`paths` and `local`: declared edges, hand-worked scores, and no trace of one query in the next (NOTES behaviours 18, 20, 22)."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from graph.index.index import Index
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.modes.paths import beam_search, min_max, neighbours, path_score
+from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.rank import top_rows
+from graph.retrieve.parts.settings import SuggestSettings
+from graph.retrieve.parts.suggest import suggest
+from graph.retrieve.selection.select import select_by_threshold
+
+
+def test_min_max_of_a_constant_list_is_defined() -> None:
+    assert min_max(np.array([2.0, 2.0], np.float32)).tolist() == [1, 1]
+    assert min_max(np.array([1.0, 3.0, 2.0], np.float32)).tolist() == [0, 1, 0.5]
+
+
+def test_a_path_of_one_scores_its_cosine_and_lengths_share_one_scale() -> None:
+    vectors = np.array([[1, 0], [0, 1]], np.float32)
+    query = np.array([0.6, 0.8], np.float32)
+    assert path_score(vectors[:1], vectors[:1] @ query) == pytest.approx(0.6)
+    assert path_score(vectors, vectors @ query) == pytest.approx(1.4 / np.sqrt(2))
+
+
+def test_every_hop_of_a_path_is_a_declared_edge_or_a_fresh_start(isles: Index) -> None:
+    rows = np.arange(len(isles.data.proposition_ids))
+    near = neighbours(isles, rows).toarray() > 0
+    assert near.any() and not near.diagonal().any()
+    questions = ["Who founded the yard that built the Lantern?", *isles.data.proposition_texts]
+    for query in isles.encode_queries(questions):
+        found = beam_search(isles, rows, query)
+        starts = set(top_rows(isles.data.proposition_vectors_ND @ query, 3).tolist())
+        assert any(len(path.propositions) == 3 for path in found)
+        for path in found:
+            assert len(set(path.propositions)) == len(path.propositions)
+            assert all(near[a, b] or b in starts for a, b in pairwise(path.propositions))
+        assert [path.score for path in found] == sorted((path.score for path in found), reverse=True)
+
+
+def test_selection_keeps_what_is_near_in_order_and_once(isles: Index) -> None:
+    cosines = isles.data.proposition_vectors_ND @ (query_D := isles.data.proposition_vectors_ND[0])
+    rows = np.argsort(-cosines, kind="stable")
+    kept = select_by_threshold(isles, Query("", query_D), np.concatenate([rows, rows[:2]]))
+    assert kept.tolist() == [row for row in rows if cosines[row] >= 0.6] and 0 < len(kept) < len(rows)
+    assert select_by_threshold(isles, Query("", query_D), np.array([], np.int64)).tolist() == []
+
+
+def test_suggestions_are_new_and_reach_over_shared_names(isles: Index) -> None:
+    texts = [isles.data.proposition_texts[row] for row in range(len(isles.data.proposition_ids))]
+    held = np.array([texts.index("Lantern was built in 1911 by the Marlow Yard.")])
+    cosines = isles.data.proposition_vectors_ND @ isles.encode_queries(["Who founded the Marlow Yard?"])[0]
+    found = suggest(isles, cosines, held, 3, SuggestSettings())
+    assert held[0] not in found.rows and found.mass.min() > 0
+    assert any("Marlow Yard" in texts[row] for row in found.rows)
+    assert len(suggest(isles, cosines, np.array([], np.int64), 3, SuggestSettings()).rows) == 0
+
+
+@pytest.mark.parametrize("mode", ["paths", "local"])
+def test_plain_questions_find_their_passage(isles: Index, mode: str) -> None:
+    settings = RetrieveSettings(mode=mode, top_k=5)  # type: ignore[arg-type]
+    found = retrieve(isles, "From what is kelp bread baked?", settings)
+    assert found.passages[0].item.source == "bread"
+    assert len({passage.item.id for passage in found.passages}) == len(found.passages)

@@ -1,0 +1,223 @@
+"""`statements` and `topics`: keywords, paths over declared edges only, each score against its slow twin (NOTES behaviour 22)."""
+
+import itertools
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph.build.build import build_index
+from graph.index.index import Index, open_index
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.modes.statements import STEP_LOSS, judge_by_meaning, longer_path_scores, tell_path
+from graph.retrieve.modes.topics import judge_by_worth, topic_blocks
+from graph.retrieve.parts.beam import MAX_MENTIONS, RARITY_LOSS, Frontier, best_paths, search_paths, ways_on
+from graph.retrieve.parts.keywords import count_keywords, keyword_propositions, keywords_of
+from graph.retrieve.parts.rank import top_rows
+from graph.shared.types import Document, Mode
+from graph.store.settings import IndexSettings
+from tests.fakes import HashEncoder
+
+QUESTION = "Who founded the Marlow Yard that built the ferry Lantern?"
+
+
+def names_of(index: Index, row: int) -> set[int]:
+    return set(index.data.proposition_name_NE[[row], :].indices.tolist())
+
+
+def slow_score(index: Index, rows: list[int], query_D: np.ndarray) -> float:
+    """Eq. 6–7 as printed."""
+    vectors = index.data.proposition_vectors_ND[rows].astype(np.float64)
+    weights = np.exp(vectors @ query_D)
+    path = (weights / weights.sum()) @ vectors
+    return float(path @ query_D / np.linalg.norm(path))
+
+
+def test_keywords_are_the_names_in_the_question_and_their_synonyms_count(isles: Index) -> None:
+    names = {isles.data.name_texts[row] for row in keywords_of(isles, QUESTION)}
+    assert names == {"marlow yard", "lantern"}
+    assert keywords_of(isles, "what is it?").tolist() == []
+    counts = count_keywords(isles, keywords_of(isles, QUESTION))
+    wanted = set(keywords_of(isles, QUESTION).tolist())
+    assert counts.tolist() == [len(names_of(isles, row) & wanted) for row in range(len(counts))] and counts.max() == 2
+
+
+def test_propositions_with_more_keywords_come_first_ties_by_cosine(isles: Index) -> None:
+    query_D = isles.encode_queries([QUESTION])[0]
+    cosines = isles.data.proposition_vectors_ND @ query_D
+    counts = count_keywords(isles, keywords_of(isles, QUESTION))
+    rows = keyword_propositions(isles, keywords_of(isles, QUESTION), cosines, 100)
+    assert rows.tolist() == sorted(np.flatnonzero(counts), key=lambda row: (-counts[row], -cosines[row]))
+    assert keyword_propositions(isles, keywords_of(isles, QUESTION), cosines, 2).tolist() == rows[:2].tolist()
+
+
+def slow_loss(index: Index, row: int, other: int) -> float:
+    """What the cheapest step from one proposition to another loses; infinite without a name in common that leads anywhere."""
+    data, losses = index.data, [float("inf")]
+    standing = documents_of(index, other)
+    for name in names_of(index, row) & names_of(index, other):
+        mentions = np.flatnonzero(data.proposition_name_NE[:, [name]].toarray().ravel()).tolist()
+        about = set(data.name_document_EU[[name], :].indices.tolist())
+        told = set().union(*(documents_of(index, mention) for mention in mentions))
+        if len(mentions) <= MAX_MENTIONS:
+            losses.append(0.0 if about & standing else RARITY_LOSS * float(np.log(len(told))))
+    return min(losses)
+
+
+def documents_of(index: Index, row: int) -> set[int]:
+    return {int(index.data.passage_document_P[p]) for p in index.proposition_passage_NP[[row], :].indices}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 100), st.integers(1, 6), st.integers(1, 4), st.booleans())
+def test_every_hop_is_a_shared_name_and_every_worth_is_its_slow_twins(
+    isles: Index, seed: int, width: int, depth: int, by_meaning: bool
+) -> None:
+    draw = np.random.default_rng(seed)
+    vectors, count = isles.data.proposition_vectors_ND, len(isles.data.proposition_ids)
+    query_D = vectors[seed % count]
+    cosines, worth = vectors @ query_D, draw.uniform(-1, 1, count).astype(np.float32)
+    starts = draw.choice(count, size=int(draw.integers(1, count)), replace=False)
+    judge = partial(judge_by_meaning, vectors, cosines, worth) if by_meaning else partial(judge_by_worth, worth)
+    frontiers = search_paths(isles, starts, worth, judge, width, depth)
+    assert frontiers[0].steps_FL[:, 0].tolist() == sorted(starts.tolist(), key=lambda row: (-worth[row], row))[:width]
+    assert len(frontiers) <= depth
+    for length, frontier in enumerate(frontiers[1:], start=2):
+        assert frontier.steps_FL.shape[0] <= width and frontier.steps_FL.shape[1] == length
+        assert (np.diff(frontier.worth_F) <= 0).all()
+        for steps, found in zip(frontier.steps_FL.tolist(), frontier.worth_F.tolist(), strict=True):
+            assert len(set(steps)) == length and steps[0] in starts
+            assert all(names_of(isles, a) & names_of(isles, b) for a, b in itertools.pairwise(steps))
+            loss = sum(slow_loss(isles, a, b) for a, b in itertools.pairwise(steps))
+            meant = (slow_score(isles, steps, query_D) + worth[steps[0]]) / 2 - STEP_LOSS * (length - 1)
+            assert found == pytest.approx((meant if by_meaning else worth[steps].mean()) - loss, abs=1e-4)
+
+
+def test_equation_6_and_7_by_hand() -> None:
+    vectors = np.array([[1, 0], [0, 1], [0, 1]], np.float32)
+    cosines = vectors @ np.array([0.6, 0.8], np.float32)
+    # α = e^.6, e^.8 over their sum: (.450, .550); cosine of (.450, .550) with (.6, .8): .7100 / .7106
+    one, same = longer_path_scores(vectors, cosines, np.array([[0], [1]]), np.array([0, 1]), np.array([1, 2]))
+    assert one == pytest.approx((np.exp(0.6) * 0.6 + np.exp(0.8) * 0.8) / np.hypot(np.exp(0.6), np.exp(0.8)))
+    assert one == pytest.approx(0.9991, abs=1e-4) and same == pytest.approx(0.8)
+
+
+def test_paths_of_one_are_the_dense_top_k(isles: Index) -> None:
+    query_D = isles.encode_queries([QUESTION])[0]
+    cosines = isles.data.proposition_vectors_ND @ query_D
+    judge = partial(judge_by_meaning, isles.data.proposition_vectors_ND, cosines, cosines)
+    (only,) = search_paths(isles, np.arange(len(cosines))[::-1], cosines, judge, width=4, depth=1)
+    assert only.steps_FL[:, 0].tolist() == top_rows(cosines, 4).tolist()
+    assert np.array_equal(only.worth_F, np.sort(cosines)[::-1][:4])
+    assert list(best_paths([only])) == top_rows(cosines, 4).tolist()
+    (tied,) = search_paths(isles, np.arange(len(cosines))[::-1], np.ones_like(cosines), judge, width=4, depth=1)
+    assert tied.steps_FL[:, 0].tolist() == [0, 1, 2, 3]
+
+
+def test_of_paths_to_one_proposition_the_best_counts_and_the_shorter_of_two_equals() -> None:
+    one = Frontier(np.array([[3], [1]]), np.zeros(2, np.float32), np.array([0.5, 0.4], np.float32))
+    two = Frontier(np.array([[3, 1], [1, 3]]), np.zeros(2, np.float32), np.array([0.6, 0.5], np.float32))
+    assert best_paths([one, two]) == {3: (0.5, (3,)), 1: (pytest.approx(0.6), (3, 1))}
+
+
+def test_neighbours_equal_their_slow_twin(isles: Index) -> None:
+    rows = np.array([3, 0, 5, 3], np.int64)
+    ways = ways_on(isles, rows)
+    slow = {
+        (position, other): loss
+        for position, row in enumerate(rows.tolist())
+        for other in range(len(isles.data.proposition_ids))
+        if other != row and (loss := slow_loss(isles, row, other)) < float("inf")
+    }
+    found = dict(zip(zip(ways.path_X.tolist(), ways.next_X.tolist(), strict=True), ways.loss_X.tolist(), strict=True))
+    assert list(found) == list(slow) and found == pytest.approx(slow, abs=1e-6) and len(ways.path_X) == len(slow)
+    assert len(ways_on(isles, np.array([], np.int64)).path_X) == 0
+
+
+def test_a_step_into_the_document_called_so_loses_nothing_and_one_to_a_mention_does(isles: Index) -> None:
+    texts = list(isles.data.proposition_texts)
+    built = next(row for row, text in enumerate(texts) if "built in 1911" in text)
+    founded = next(row for row, text in enumerate(texts) if "founded by Ada Marlow" in text)
+    for row, other, loss in ((built, founded, 0.0), (founded, built, RARITY_LOSS * np.log(2))):
+        ways = ways_on(isles, np.array([row]))
+        assert ways.loss_X[ways.next_X == other].tolist() == [pytest.approx(loss)]
+
+
+def test_of_two_shared_names_the_rarer_counts_and_of_the_documents_each_once(tmp_path: Path) -> None:
+    texts = [
+        "At noon the Lantern left Quill.",
+        "Then the Lantern saw Quill. Again the Lantern left Tarn.",
+        "Here is Quill.",
+    ]
+    documents = [Document(f"d{row}", "", text) for row, text in enumerate(texts)]
+    build_index(tmp_path / "i", documents, IndexSettings(), lambda spec: HashEncoder())
+    index = open_index(tmp_path / "i", lambda spec: HashEncoder())
+    left, saw, here = (
+        list(index.data.proposition_texts).index(text.split(". ")[0].rstrip(".") + ".") for text in texts
+    )
+    ways = ways_on(index, np.array([left]))
+    loss = dict(zip(ways.next_X.tolist(), ways.loss_X.tolist(), strict=True))
+    assert loss[saw] == pytest.approx(RARITY_LOSS * np.log(2)) and loss[here] == pytest.approx(RARITY_LOSS * np.log(3))
+
+
+@pytest.mark.parametrize("mode", ["statements", "topics"])
+def test_a_second_hop_is_found_and_told(isles: Index, mode: Mode) -> None:
+    found = retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=3))
+    assert "marlow" in [passage.item.source for passage in found.passages[:2]]
+    assert len(found.paths) == len(found.passages) == 3 and any(len(path) > 1 for path in found.paths)
+    assert [p.score for p in found.passages] == sorted((p.score for p in found.passages), reverse=True)
+
+
+@pytest.mark.parametrize("mode", ["statements", "topics"])
+def test_propositions_are_returned_when_asked_for(isles: Index, mode: Mode) -> None:
+    found = retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=3, unit="propositions"))
+    assert len(found.propositions) == 3
+    spans = {span.passage_id for scored in found.propositions for span in scored.item.spans}
+    assert {passage.item.id for passage in found.passages} == spans and len(found.paths) == len(found.passages)
+    scores = [scored.score for scored in found.propositions]
+    assert scores == sorted(scores, reverse=True)
+    assert not retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=3)).propositions
+
+
+def test_a_path_is_told_only_where_it_is_worth_more_than_its_end(isles: Index) -> None:
+    texts = [f"“{isles.data.proposition_texts[row]}”" for row in range(2)]
+    led = {1: (0.5, (0, 1))}
+    assert tell_path(isles, 1, 0.5, led) == (texts[0], texts[1])
+    assert tell_path(isles, 1, 0.6, led) == (texts[1],) and tell_path(isles, 0, 0.1, led) == (texts[0],)
+
+
+@pytest.mark.parametrize("mode", ["statements", "topics"])
+def test_a_path_is_told_from_its_first_statement_to_the_passage(isles: Index, mode: Mode) -> None:
+    found = retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=5))
+    row_of = {f"“{text}”": row for row, text in enumerate(isles.data.proposition_texts)}
+    for scored, path in zip(found.passages, found.paths, strict=True):
+        rows = [row_of[step] for step in path]
+        assert all(names_of(isles, a) & names_of(isles, b) for a, b in itertools.pairwise(rows))
+        standing = {isles.passage(p).id for p in isles.proposition_passage_NP[[rows[-1]], :].indices}
+        assert scored.item.id in standing
+
+
+def test_twins_are_dropped(tmp_path: Path) -> None:
+    same = "The Lantern was built in 1911 by the Marlow Yard."
+    documents = [Document(f"d{n}", "", f"{same} {'It is old. ' * n}") for n in range(2)]
+    documents.append(Document("other", "", "The Lantern was not built in 1911 by the Marlow Yard."))
+    documents.append(Document("punctuated", "", "The Lantern was built in 1911, by the Marlow Yard!"))
+    build_index(tmp_path / "i", documents, IndexSettings(), lambda spec: HashEncoder())
+    index = open_index(tmp_path / "i", lambda spec: HashEncoder())
+    found = retrieve(
+        index, "When was the Lantern built?", RetrieveSettings(mode="statements", unit="propositions", top_k=9)
+    )
+    texts = [scored.item.text for scored in found.propositions]
+    assert sum("not built" in text for text in texts) == 1 and sum("was built" in text for text in texts) == 1
+    assert found.trace.steps[1].endswith("1 twins dropped")
+
+
+def test_a_document_is_a_topic_where_no_model_named_any(isles: Index) -> None:
+    block = topic_blocks(isles).toarray()
+    for row, source in enumerate(isles.sources()):
+        rows = {p for p in range(len(isles.data.passage_ids)) if isles.passage(p).source == source}
+        standing = set(isles.data.passage_proposition_PN[sorted(rows), :].indices.tolist())
+        assert set(np.flatnonzero(block[row]).tolist()) == standing and set(block[row].tolist()) <= {0, 1}

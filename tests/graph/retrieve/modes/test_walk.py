@@ -1,0 +1,93 @@
+"""`walk`: it reaches what a question does not name, tells how, and leaves plain questions as they were."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graph.index.index import Index
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.parts import passage_scores
+from graph.retrieve.parts.gather import best_in_passage, expand_rows
+from graph.retrieve.parts.titles import named_documents
+
+WALK = RetrieveSettings(mode="walk", top_k=5)
+
+
+def ranked(index: Index, question: str, mode: str) -> list[str]:
+    settings = RetrieveSettings(mode=mode, top_k=5)  # type: ignore[arg-type]
+    return [found.item.source for found in retrieve(index, question, settings).passages]
+
+
+@given(st.integers(0, 5000), st.lists(st.integers(0, 7), max_size=6))
+def test_expand_rows_equals_its_slow_twin(seed: int, rows: list[int]) -> None:
+    block = sp.csr_array((np.random.default_rng(seed).random((8, 5)) < 0.4).astype(np.float32))
+    expected = [(place, int(column)) for place, row in enumerate(rows) for column in block[[row], :].indices]
+    position_X, column_X = expand_rows(block, np.array(rows, np.int64))
+    assert list(zip(position_X.tolist(), column_X.tolist(), strict=True)) == expected
+
+
+def test_best_proposition_of_each_passage_and_passages_without_any() -> None:
+    block = sp.csr_array(np.array([[1, 1, 0], [0, 0, 0], [0, 2, 1], [0, 0, 0]], np.float32))
+    best = best_in_passage(np.array([0.1, 0.5, 0.9], np.float32), block, np.array([9, 8, 7, 6], np.float32))
+    assert best == pytest.approx([0.5, 8, 0.9, 6])
+
+
+def test_a_question_names_documents_by_title_and_by_short_form(isles: Index) -> None:
+    sources = isles.sources()
+
+    def named(question: str) -> list[tuple[str, str]]:
+        return [(name, sources[document]) for name, document in named_documents(isles, question)]
+
+    assert named("Is the Lantern older than Ada Marlow?") == [("Ada Marlow", "ada"), ("Lantern", "lantern")]
+    assert named("Who baked kelp bread?") == [("kelp bread", "bread")]
+    assert named("Tarn is where?") == [], "a single first word may be any word"
+    assert named("Which lantern is it?") == [], "a single lower-case word is no name"
+    assert named("") == []
+
+
+def test_two_hops_reach_what_the_question_does_not_name(isles: Index) -> None:
+    question = "In which village was the founder of the yard that built the Lantern born?"
+    found = retrieve(isles, question, WALK)
+    sources = [passage.item.source for passage in found.passages]
+    assert sources[0] == "lantern" and "marlow" in sources[:3] and "ada" in sources[:4]
+    path = found.paths[sources.index("marlow")]
+    assert path == (
+        "“Lantern was built in 1911 by the Marlow Yard.”",
+        "names “marlow yard”",
+        "and this is the document called so",
+    )
+    assert found.paths[0] == ("the question names “Lantern”",)
+    assert len(found.paths) == len(found.passages)
+
+
+def test_a_plain_question_keeps_its_passage_first(isles: Index) -> None:
+    assert ranked(isles, "How long does the bread keep?", "walk")[0] == "bread"
+
+
+def test_the_order_of_documents_does_not_matter_and_scores_fall(isles: Index) -> None:
+    found = retrieve(isles, "Who founded the Marlow Yard?", WALK)
+    scores = [passage.score for passage in found.passages]
+    assert scores == sorted(scores, reverse=True) and len({p.item.id for p in found.passages}) == len(scores)
+    again = retrieve(isles, "Who founded the Marlow Yard?", WALK)
+    assert found.passages == again.passages and found.paths == again.paths
+
+
+@pytest.mark.parametrize("scanned", [1, 2, 5])
+def test_a_large_index_is_scanned_in_part_and_still_follows_links(
+    isles: Index, monkeypatch: pytest.MonkeyPatch, scanned: int
+) -> None:
+    question = "Who founded the yard that built the ferry Lantern?"
+    whole = retrieve(isles, question, RetrieveSettings(mode="walk", top_k=3))
+    monkeypatch.setattr(passage_scores, "SCAN_ALL", 0)
+    monkeypatch.setattr(passage_scores, "SCANNED_PASSAGES", scanned)
+    query_D = isles.encode_queries([question])[0]
+    scores_N = passage_scores.score_propositions(isles, isles.data.passage_vectors_PD @ query_D, query_D)
+    exact_N = isles.data.proposition_vectors_ND @ query_D
+    seen = scores_N != passage_scores.UNSEEN
+    assert np.allclose(scores_N[seen], exact_N[seen], atol=1e-6) and seen.any() and (seen.all() == (scanned == 5))
+    part = retrieve(isles, question, RetrieveSettings(mode="walk", top_k=3))
+    assert [found.item.id for found in part.passages[:2]] == [found.item.id for found in whole.passages[:2]]
+    if scanned == 5:
+        assert part.passages == whole.passages

@@ -1,0 +1,60 @@
+"""Diversity drops the same words said twice, and never what differs in a number, a negation, a name or a role (NOTES behaviour 21)."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph.retrieve.parts.diversity import diverse_rows, telling_words
+
+LONG = "the harbour board met in the long room above the rope store and talked about the price of salt for the winter "
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Amazon did acquire the firm.", "Amazon did not acquire the firm."),
+        ("He can sail to the island.", "He can't sail to the island."),
+        ("Vitamin C helps the crew.", "Vitamin D helps the crew."),
+        ("Exports fell by −3.5 % in May.", "Exports fell by −3.7 % in May."),
+        ("Exports changed by 3.5 % in May.", "Exports changed by −3.5 % in May."),
+        ("Ada bought the yard from Ben.", "Ben bought the yard from Ada."),
+        ("The yard costs $5 in all.", "The yard costs €5 in all."),
+        ("The bell rings at 10:30.", "The bell rings at 10:35."),
+        ("Port Ellery is old.", "Port Ellory is old."),
+    ],
+)
+def test_near_names_numbers_negations_and_roles_are_kept_apart(one: str, other: str) -> None:
+    for prefix in ("", LONG * 8):
+        assert diverse_rows([prefix + one, prefix + other]).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The Lantern was built in 1911.", "The Lantern was built in 1911."),
+        ("The Lantern was built in 1911.", "The Lantern was built in 1911!"),
+        ("The ferry sails at noon", "the  ferry sails at noon."),
+    ],
+)
+def test_the_same_words_are_said_once_and_the_first_stays(one: str, other: str) -> None:
+    if telling_words(one) == telling_words(other):
+        assert diverse_rows([one, other, "Tarn is a village."]).tolist() == [0, 2]
+    else:
+        assert diverse_rows([one, other]).tolist() == [0, 1]
+
+
+def test_telling_words() -> None:
+    assert telling_words("The Lantern didn't reach Tarn at 10:30, nor by 4 May.") == (
+        ("The", "Lantern", "didn't", "Tarn", "10:30", "nor", "4", "May")
+    )
+
+
+def test_nothing_and_one_thing() -> None:
+    assert diverse_rows([]).tolist() == [] and diverse_rows(["a"]).tolist() == [0]
+    assert diverse_rows(["…", "…", "?"]).tolist() == [0, 2]
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["A sails.", "B sails.", "A rests.", "A sails not."]), max_size=8))
+def test_the_first_of_each_stays_and_no_other(texts: list[str]) -> None:
+    assert diverse_rows(texts).tolist() == [texts.index(text) for text in dict.fromkeys(texts)]

@@ -1,0 +1,140 @@
+"""What `suggestions` sets: the walk of `local` and `global` and nothing else, the same at its defaults as with none set."""
+
+import numpy as np
+import pytest
+
+from graph.index.index import Index
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.learned.features import WALK
+from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.settings import SuggestSettings
+from graph.retrieve.parts.suggest import TEMPERATURE, THRESHOLD, extract_subgraph, suggest
+from graph.retrieve.selection.rounds import run_rounds
+from graph.shared.config import parse_settings
+from graph.shared.errors import UserError
+from graph.shared.types import Floats, Ints
+from tests.corpora import guild_documents
+from tests.graph.hashed import build
+
+QUESTION = "Who taught Member Netmakers3 of the Netmakers Guild?"
+
+
+@pytest.fixture(scope="module")
+def guilds(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return build(tmp_path_factory.mktemp("guilds") / "index", guild_documents())
+
+
+def asked(index: Index, text: str = QUESTION) -> Query:
+    return Query(text, index.encode_queries([text])[0])
+
+
+def mass_by_hand(index: Index, cosines_N: Floats, held: Ints, damping: float, structure_weight: float) -> Floats:
+    """Eq. 3–8 with dense matrices in double precision, the walk's distribution from the linear system itself: float64[N]."""
+    rows_l = extract_subgraph(index, held, 500)
+    incidence = index.incidence_NB[rows_l, :].toarray().astype(float)
+    forth = incidence / np.maximum(incidence.sum(axis=1, keepdims=True), 1e-12)
+    back = incidence.T / np.maximum(incidence.T.sum(axis=1, keepdims=True), 1e-12)
+    structure = forth @ back
+    np.fill_diagonal(structure, 0)
+    sums = structure.sum(axis=1, keepdims=True)
+    structure = np.divide(structure, sums, out=np.zeros_like(structure), where=sums > 1e-9)
+    drawn = np.where(cosines_N[rows_l] >= THRESHOLD, np.exp(cosines_N[rows_l] / TEMPERATURE), 0)
+    nearby = (structure > 0) * drawn
+    sums = nearby.sum(axis=1, keepdims=True)
+    nearby = np.divide(nearby, sums, out=np.zeros_like(nearby), where=sums > 0)
+    moves = structure_weight * structure + (1 - structure_weight) * nearby
+    restart = np.isin(rows_l, held) / len(held)
+    moves += np.outer(1 - moves.sum(axis=1), restart)
+    mass_l = (1 - damping) * np.linalg.solve(np.eye(len(rows_l)) - damping * moves.T, restart)
+    mass_N = np.zeros(len(cosines_N))
+    mass_N[rows_l] = np.where(restart > 0, 0, mass_l)
+    return mass_N
+
+
+@pytest.mark.parametrize("damping", [0.1, 0.5, 0.85, 0.95])
+@pytest.mark.parametrize("structure_weight", [0.0, 0.25, 0.5, 1.0])
+def test_the_walk_is_the_one_that_is_set(guilds: Index, damping: float, structure_weight: float) -> None:
+    cosines_N = guilds.data.proposition_vectors_ND @ asked(guilds).vector_D
+    held = np.argsort(-cosines_N, kind="stable")[:2]
+    walk = SuggestSettings(damping=damping, structure_weight=structure_weight)
+    found = suggest(guilds, cosines_N, held, 100, walk)
+    expected_N = mass_by_hand(guilds, cosines_N, held, damping, structure_weight)
+    mass_N = np.zeros(len(cosines_N))
+    mass_N[found.rows] = found.mass
+    assert len(found.rows) and np.allclose(mass_N, expected_N, atol=2e-5)
+
+
+def test_at_lambda_1_the_question_has_no_say(guilds: Index) -> None:
+    cosines = [guilds.data.proposition_vectors_ND @ asked(guilds, text).vector_D for text in (QUESTION, "the islands")]
+    held = np.array([0])
+    by_graph = [suggest(guilds, each, held, 100, SuggestSettings(structure_weight=1)) for each in cosines]
+    drawn = [suggest(guilds, each, held, 100, SuggestSettings()) for each in cosines]
+    assert by_graph[0].rows.tolist() == by_graph[1].rows.tolist() and np.array_equal(*(f.mass for f in by_graph))
+    assert drawn[0].mass.tolist() != drawn[1].mass.tolist()
+
+
+def steps(index: Index, mode: str, **values: object) -> tuple[str, ...]:
+    settings = RetrieveSettings.model_validate({"mode": mode, "top_k": 5, **values})
+    return retrieve(index, QUESTION, settings).trace.steps
+
+
+def test_local_and_global_walk_as_set(guilds: Index) -> None:
+    """A walk that starts again at every step goes nowhere: nothing is suggested, and no anchor is added."""
+    here = {"suggestions": {"damping": 0}}
+    assert steps(guilds, "local")[1] != steps(guilds, "local", **here)[1] == "0 suggested by the walk"
+    first = len(asked_anchors(steps(guilds, "global")))
+    assert first > 2 and asked_anchors(steps(guilds, "global", **here))[1:] == ["0"]
+    nothing_set = {"suggestions": {}}
+    for mode in ("local", "global"):
+        plain, same = (
+            retrieve(guilds, QUESTION, RetrieveSettings.model_validate({"mode": mode, **values}))
+            for values in ({}, nothing_set)
+        )
+        assert plain.passages == same.passages
+
+
+def asked_anchors(told: tuple[str, ...]) -> list[str]:
+    """The anchors of each round, from "12 anchors (8 + 4)"."""
+    return told[0].partition("(")[2].rstrip(")").split(" + ")
+
+
+def test_rounds_walk_as_set(guilds: Index) -> None:
+    """What the first round offers its selector: with a walk that goes nowhere, the propositions nearest to the question alone."""
+    query = asked(guilds)
+    cosines_N = guilds.data.proposition_vectors_ND @ query.vector_D
+    nearest = np.argsort(-cosines_N, kind="stable")
+
+    def offered(damping: float) -> list[int]:
+        seen: list[Ints] = []
+
+        def select(index: Index, query: Query, rows: Ints) -> Ints:
+            seen.append(rows)
+            return rows[:1]
+
+        run_rounds(guilds, query, nearest[-2:], cosines_N, select, 6, SuggestSettings(damping=damping))
+        return seen[1].tolist()
+
+    known = int(nearest[-2])
+    assert offered(0) == [row for row in nearest[:6].tolist() if row != known]
+    walked = suggest(guilds, cosines_N, nearest[-2:-1], 7, SuggestSettings()).rows.tolist()
+    assert walked[0] not in nearest[:5] and offered(0.85)[: len(walked)] == walked
+
+
+def test_trained_selectors_see_the_walk_that_they_learned_from() -> None:
+    assert SuggestSettings() == WALK == SuggestSettings(damping=0.85, structure_weight=0.5)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"damping": 1}, r"x: suggestions.damping = 1; .*less than or equal to 0.99"),
+        ({"damping": -0.1}, r"suggestions.damping = -0.1; .*greater than or equal to 0"),
+        ({"damping": float("nan")}, r"suggestions.damping = nan"),
+        ({"structure_weight": 1.01}, r"suggestions.structure_weight = 1.01; .*less than or equal to 1"),
+        ({"structure_weight": -1}, r"suggestions.structure_weight = -1"),
+        ({"dampin": 0.5}, r"unknown key 'suggestions.dampin'; did you mean 'suggestions.damping'\?"),
+    ],
+)
+def test_a_wrong_walk_is_told(values: dict[str, float], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        parse_settings(RetrieveSettings, {"suggestions": values}, "x")

@@ -1,0 +1,101 @@
+"""What a careless version gets wrong, in every retrieval mode (NOTES behaviours 7, 12, 18, 24, 26)."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graph.build.build import build_index
+from graph.index.index import Index, open_index
+from graph.retrieve import MODES, RetrieveSettings, retrieve
+from graph.shared.types import Document, Evidence, Floats, Mode
+from graph.store.settings import IndexSettings
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+
+A, B = "Who founded the yard that built the Lantern?", "From what is kelp bread baked?"
+
+
+class Stretched(HashEncoder):
+    """Vectors in the same directions, of every length."""
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        vectors_ND = super().encode(texts)
+        return vectors_ND * np.array([[3 + len(text) % 5] for text in texts], np.float32).reshape(-1, 1)
+
+
+def build(folder: Path, documents: Sequence[Document], encoder: HashEncoder) -> Index:
+    build_index(folder, documents, IndexSettings(min_similarity=0.1), lambda spec: encoder)
+    return open_index(folder, lambda spec: encoder)
+
+
+def ask(index: Index, question: str, mode: Mode) -> Evidence:
+    found = retrieve(index, question, RetrieveSettings(mode=mode, top_k=4))
+    return replace(found, trace=replace(found.trace, seconds=0, encoder_seconds=0))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_vectors_of_any_length_give_the_same_answers(tmp_path: Path, mode: Mode) -> None:
+    unit, stretched = (build(tmp_path / e.__name__, ISLES, e()) for e in (HashEncoder, Stretched))
+    assert np.allclose(np.linalg.norm(stretched.data.proposition_vectors_ND, axis=1), 1, atol=1e-5)
+    one, other = ask(unit, A, mode), ask(stretched, A, mode)
+    assert [found.item for found in one.passages] == [found.item for found in other.passages]
+    scores = [[found.score for found in evidence.passages] for evidence in (one, other)]
+    assert np.allclose(scores[0], scores[1], atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_of_one_query_reaches_the_next(isles: Index, mode: Mode) -> None:
+    first = ask(isles, A, mode)
+    ask(isles, B, mode)
+    assert ask(isles, A, mode) == first
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_readers_at_the_same_time_see_what_one_sees(isles: Index, mode: Mode) -> None:
+    fresh = open_index(isles.folder, lambda spec: isles.encoder_source.get())
+    questions = [A, B, A, "Where does the church bell ring?"] * 4
+    with ThreadPoolExecutor(8) as threads:
+        together = list(threads.map(lambda question: ask(fresh, question, mode), questions))
+    assert together == [ask(isles, question, mode) for question in questions]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_order_in_which_documents_came_does_not_show(tmp_path: Path, mode: Mode) -> None:
+    there = build(tmp_path / "a", ISLES, HashEncoder())
+    for document in ISLES[::-1]:
+        back = build(tmp_path / "b", [document], HashEncoder())
+    for question in (A, B):
+        assert ask(there, question, mode) == ask(back, question, mode)
+
+
+def test_a_pair_that_is_told_twice_and_a_synonym_is_one_edge(tmp_path: Path) -> None:
+    documents = [
+        Document("a", "A", "The ferry Lantern passed the ferry Lanterns at noon."),
+        Document("b", "B", "In Tarn the Lantern met the Lanterns again."),
+    ]
+
+    class Near(HashEncoder):
+        def encode(self, texts: Sequence[str]) -> Floats:
+            return super().encode(["lantern" if text.casefold().startswith("lantern") else text for text in texts])
+
+    index = build(tmp_path / "i", documents, Near())
+    names = list(index.data.name_texts)
+    lantern, lanterns = names.index("lantern"), names.index("lanterns")
+    assert index.data.synonym_EE[lantern, lanterns] == pytest.approx(1)
+    near = index.association_VV[[lantern], :]
+    weights = near.toarray()[0]
+    assert weights[lanterns] == pytest.approx(1 / near.nnz) and set(weights[weights > 0]) == {weights[lanterns]}
+
+
+def test_what_only_a_summary_says_is_found_best_first(isles: Index) -> None:
+    (row, *_) = range(len(isles.data.summary_ids))
+    text = isles.data.summary_texts[row]
+    found = retrieve(isles, text, RetrieveSettings(mode="hierarchy", top_k=6))
+    assert found.summaries[0].item.text == text and found.summaries[0].score == pytest.approx(1, abs=1e-3)
+    assert found.summaries[0].score > max(passage.score for passage in found.passages)
+    for scored in (found.summaries, found.passages):
+        assert [each.score for each in scored] == sorted((each.score for each in scored), reverse=True)

@@ -1,0 +1,176 @@
+"""Every mode at its edges: nothing to find, zero vectors, equal scores, filters, a model that goes (NOTES behaviours 4, 5, 7, 14, 18, 23)."""
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fnmatch import fnmatch
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graph.build.lifecycle import delete_documents
+from graph.index.index import Index, open_index
+from graph.retrieve import MODES, RetrieveSettings, retrieve
+from graph.retrieve.parts.caller import Caller, ModelGone
+from graph.retrieve.selection.rounds import Verdict
+from graph.shared.errors import UserError
+from graph.shared.types import Completion, CompletionRequest, Document, Evidence, Floats, Mode
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, ScriptedModel
+from tests.graph.hashed import build
+
+QUESTIONS = ("Who founded the yard that built the Lantern?", "From what is kelp bread baked in Tarn?", "zzz", "?!")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("edges")
+
+
+@pytest.fixture(scope="module")
+def hashed(folder: Path) -> Index:
+    return build(folder / "hashed", ISLES)
+
+
+@pytest.fixture(scope="module")
+def emptied(folder: Path) -> Index:
+    build(folder / "emptied", ISLES[:2])
+    delete_documents(folder / "emptied", [each.source for each in ISLES[:2]], lambda spec: HashEncoder())
+    return open_index(folder / "emptied", lambda spec: HashEncoder())
+
+
+@pytest.fixture(scope="module")
+def without_propositions(folder: Path) -> Index:
+    return build(folder / "bare", [Document("a", "", "Hm."), Document("b", "", "Oh.")])
+
+
+@pytest.fixture(scope="module")
+def blank(folder: Path) -> Index:
+    return build(folder / "blank", ISLES, Blank())
+
+
+@pytest.fixture(scope="module")
+def twins(folder: Path) -> Index:
+    documents = [Document(f"t{n:02}", "Notes", "The Lantern is a ferry of Port Ellery.") for n in range(24)]
+    return build(folder / "twins", documents[::-1])
+
+
+def ask(index: Index, question: str, mode: Mode, model: ScriptedModel | None = None) -> Evidence:
+    """What is found, without what the clock said."""
+    wanted = RetrieveSettings(mode=mode, top_k=4, selector="threshold" if model is None else "llm")
+    found = retrieve(index, question, wanted, model)
+    return replace(found, trace=replace(found.trace, seconds=0, encoder_seconds=0, model_seconds=0))
+
+
+def scores(found: Evidence) -> list[float]:
+    return [each.score for each in (*found.passages, *found.propositions, *found.summaries)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_where_there_is_nothing_every_mode_finds_nothing(
+    emptied: Index, without_propositions: Index, mode: Mode
+) -> None:
+    for question in QUESTIONS:
+        nothing = ask(emptied, question, mode)
+        assert (nothing.passages, nothing.propositions, nothing.summaries) == ((), (), ())
+        little = ask(without_propositions, question, mode)
+        assert little.propositions == () and len(little.passages) <= 2
+
+
+class Blank(HashEncoder):
+    """Knows nothing of some texts (a row of zeros), and finds some the very opposite of others."""
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        vectors_ND = super().encode(texts)
+        known = [0 if "Tarn" in text else -1 if "Marlow" in text and len(text) % 2 else 1 for text in texts]
+        return vectors_ND * np.array(known, np.float32).reshape(-1, 1)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("mode", MODES)
+def test_zero_and_opposite_vectors_give_numbers(blank: Index, mode: Mode) -> None:
+    for question in QUESTIONS:
+        assert np.isfinite(scores(ask(blank, question, mode))).all()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_equal_scores_go_by_source(twins: Index, mode: Mode) -> None:
+    found = retrieve(twins, "What is the Lantern of Port Ellery?", RetrieveSettings(mode=mode, top_k=24)).passages
+    places = [(-each.score, each.item.source) for each in found]
+    assert len(places) == 24 and places == sorted(places)
+
+
+@pytest.fixture(scope="module")
+def shared(folder: Path) -> Index:
+    """The isles, and a document that says a sentence of another's; asked in every mode, so that it keeps all that it can."""
+    index = build(folder / "shared", [*ISLES, Document("notes", "", "Tarn is a village of 312 people. It snows.")])
+    for mode in MODES:
+        ask(index, QUESTIONS[0], mode)
+    return index
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_whatever_a_filter_leaves_all_that_is_found_stands_in_it_alone(shared: Index, mode: Mode) -> None:
+    whole = [shared.summary(row) for row in range(len(shared.data.summary_ids))]
+    members = {summary.id: set(summary.members) for summary in whole}
+    for pattern in ("tarn", "notes", "[lm]*", "[!t]*"):
+        wanted = RetrieveSettings(mode=mode, top_k=100, where=(f"source={pattern}",))
+        allowed = {source for source in shared.sources() if fnmatch(source, pattern)}
+        passages = {each.id for source in allowed for each in shared.passages_of(source)}
+        for question in (*QUESTIONS, "Is Tarn a village of 312 people?"):
+            found = retrieve(shared, question, wanted)
+            assert {each.item.id for each in found.passages} <= passages
+            assert {span.passage_id for each in found.propositions for span in each.item.spans} <= passages
+            assert all(members[each.item.id] <= passages for each in found.summaries)
+
+
+def scripted(request: CompletionRequest) -> str:
+    """A reply that depends on the request alone."""
+    assert request.schema is not None
+    known = {
+        "selected": [2, 1],
+        "answer": "",
+        "next_questions": ["Where was Ada Marlow born?"],
+        "questions": ["Who built the Lantern?", "Who founded the yard?"],
+        "score": 50,
+    }
+    return json.dumps({name: known.get(name) for name in request.schema["properties"]})
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_queries_with_a_model_do_not_meet(hashed: Index, mode: Mode) -> None:
+    model = ScriptedModel(scripted)
+    a, b, again = (ask(hashed, QUESTIONS[n], mode, model) for n in (0, 1, 0))
+    assert again == a and b != a
+    with ThreadPoolExecutor(6) as threads:
+        together = list(threads.map(lambda n: ask(hashed, QUESTIONS[n], mode, model), [0, 1] * 4))
+    assert together == [a, b] * 4
+
+
+class Going(ScriptedModel):
+    """Answers `calls` batches, then no more."""
+
+    left = 1
+
+    def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
+        self.left -= 1
+        if self.left < 0:
+            raise UserError("no answer", "a model server", "start it")
+        return super().complete(requests)
+
+
+def test_replies_that_came_stand_when_the_model_goes_before_another_is_asked_for_again() -> None:
+    good = json.dumps({"answer": "Ada", "next_questions": []})
+    caller = Caller(Going(lambda request: good if request.messages[1].content == "one" else "hm"))
+    one, two = caller.ask(Verdict, "system", ["one", "two"], 9)
+    assert one == Verdict(answer="Ada") and two is None and caller.spent.calls == 2
+    with pytest.raises(ModelGone, match="start it"):
+        Caller(Going(lambda request: "hm")).ask(Verdict, "system", ["one", "two"], 9)
+
+
+def test_a_usable_reply_costs_one_call() -> None:
+    model = ScriptedModel(lambda request: json.dumps({"answer": "Ada", "next_questions": []}))
+    assert Caller(model).ask(Verdict, "system", ["one", "two", "three"], 9) == [Verdict(answer="Ada")] * 3
+    assert len(model.asked) == 3

@@ -1,0 +1,66 @@
+"""Retrieval on real vectors: order, provenance, layers, and the answer form that every prompt takes."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graph.index.index import Index
+from graph.prompt.context import build_context
+from graph.retrieve import MODES, RetrieveSettings, retrieve
+from graph.retrieve.parts.rank import top_rows
+from graph.shared.errors import UserError
+
+
+@given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.3, 0.9]), max_size=30), st.integers(0, 40))
+def test_top_rows_equals_a_stable_sort(scores: list[float], count: int) -> None:
+    expected = sorted(range(len(scores)), key=lambda row: (-scores[row], row))[:count]
+    assert top_rows(np.array(scores, np.float32), count).tolist() == expected
+
+
+def test_dense_ranks_by_cosine(isles: Index) -> None:
+    evidence = retrieve(isles, "Where is kelp bread made?", RetrieveSettings(mode="dense", top_k=3))
+    assert evidence.passages[0].item.source == "bread" and len(evidence.passages) == 3
+    query_D = isles.encode_queries(["Where is kelp bread made?"])[0]
+    cosines = sorted((float(v @ query_D) for v in isles.data.passage_vectors_PD), reverse=True)
+    assert [found.score for found in evidence.passages] == pytest.approx(cosines[:3])
+
+
+def test_naive_ranks_propositions_and_traces_them_to_their_passages(isles: Index) -> None:
+    evidence = retrieve(isles, "When was the Lantern built?", RetrieveSettings(mode="naive", top_k=2))
+    best = evidence.propositions[0].item
+    assert best.text == "Lantern was built in 1911 by the Marlow Yard." and "marlow yard" in best.entities
+    (span,) = best.spans
+    assert evidence.passages[0].item.source == span.source == "lantern"
+    assert evidence.passages[0].item.text[span.start : span.end] == "She was built in 1911 by the Marlow Yard."
+    assert build_context(evidence, 5)[0].text == best.text
+
+
+def test_hierarchy_ranks_all_layers_together_best_first(isles: Index) -> None:
+    evidence = retrieve(isles, "villages, yards and shipwrights", RetrieveSettings(mode="hierarchy", top_k=100))
+    assert len(evidence.passages) == 5 and evidence.summaries, "every node of a small index is ranked"
+    for ranked in (evidence.passages, evidence.summaries):
+        assert [found.score for found in ranked] == sorted((found.score for found in ranked), reverse=True)
+    excerpts = build_context(evidence, 100)
+    assert len(excerpts) == len(evidence.passages) + len(evidence.summaries)
+    members = {passage.item.id for passage in evidence.passages}
+    assert all(set(found.item.members) <= members and len(found.item.members) > 1 for found in evidence.summaries)
+    assert evidence.trace.steps == ("5 of 6 from passages", "1 of 6 from summaries of communities, layer 1")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_queries_never_leak_into_each_other(isles: Index, mode: str) -> None:
+    settings = RetrieveSettings(mode=mode, top_k=3)  # type: ignore[arg-type]
+    first = retrieve(isles, "Who founded the yard?", settings)
+    retrieve(isles, "What does the bread keep?", settings)
+    second = retrieve(isles, "Who founded the yard?", settings)
+    assert (first.passages, first.propositions, first.summaries) == (
+        second.passages,
+        second.propositions,
+        second.summaries,
+    )
+
+
+def test_an_empty_question_is_refused(isles: Index) -> None:
+    with pytest.raises(UserError, match="question is empty"):
+        retrieve(isles, "  ", RetrieveSettings())

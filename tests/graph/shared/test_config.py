@@ -1,0 +1,138 @@
+"""Settings: unknown keys name the nearest, overrides are typed, bad values name themselves."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import Field, SecretStr, model_validator
+
+from graph.shared.config import Settings, known_keys, load_settings
+from graph.shared.errors import UserError
+
+
+class Inner(Settings):
+    rank: int = 8
+    key: SecretStr | None = None
+
+
+class Named(Settings):
+    model: str
+    flat: bool = False
+    rank: int = 0
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Named":
+        if self.flat and self.rank:
+            raise ValueError("flat has no rank")
+        return self
+
+
+class Outer(Settings):
+    learning_rate: float = 1e-5
+    model: str
+    lora: Inner | None = None
+    named: dict[str, Named] = Field(default={})
+    key: SecretStr | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "Outer":
+        if self.model == "both":
+            raise ValueError("both is two models")
+        return self
+
+
+def test_file_then_overrides(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("model: a\nlora: {rank: 4}\n")
+    loaded = load_settings(Outer, file, ["learning_rate=1e-6", "lora.rank=16", "model=b"])
+    assert (loaded.learning_rate, loaded.model, loaded.lora) == (1e-6, "b", Inner(rank=16))
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "told"),
+    [
+        ("model: a\nlearning_rat: 1", [], "unknown key 'learning_rat'; did you mean 'learning_rate'?"),
+        ("model: a\nlora: {rnk: 1}", [], "unknown key 'lora.rnk'; did you mean 'lora.rank'?"),
+        ("model: a", ["learning_rate=fast"], "learning_rate = 'fast'"),
+        ("learning_rate: 1", [], "'model' is missing"),
+        ("modle: a", [], "unknown key 'modle'; did you mean 'model'?"),
+        ("- a", [], "holds a list"),
+        ("a: [", [], "not valid YAML"),
+        ("model: a", ["nonsense"], "--set nonsense"),
+        ("model: a", ["model.size=1"], "model is the value 'a'"),
+    ],
+)
+def test_bad_settings_are_told_in_one_line(tmp_path: Path, text: str, overrides: list[str], told: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    with pytest.raises(UserError) as problem:
+        load_settings(Outer, file, overrides)
+    assert told in str(problem.value) and "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize("text", ["2024", "1e5", "007", "on", "nan", "2024-01-02", "1_000", "null"])
+def test_a_setting_that_wants_text_gets_what_was_typed(text: str) -> None:
+    """What YAML would call a number, a date, a truth value or nothing; as typed, in quotes, and below another setting."""
+    assert load_settings(Outer, None, [f"model={text}"]).model == text
+    assert load_settings(Outer, None, [f'model="{text}"']).model == text
+    assert load_settings(Outer, None, ["model=a", f"named.x.model={text}"]).named["x"].model == text
+
+
+def test_other_settings_get_what_yaml_makes_of_it() -> None:
+    given = load_settings(
+        Outer, None, ["model=a", "learning_rate=1e5", "lora=null", "named.x.model=b", "named.x.flat=yes"]
+    )
+    assert (given.learning_rate, given.lora, given.named["x"].flat) == (1e5, None, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "told"),
+    [
+        ("model: 2024", [], "c.yaml: model = 2024; Input should be a valid string; write it in quotes"),
+        ("model: a\n5: x", [], "c.yaml: the key 5 is no text; keys that are text; write it in quotes"),
+        (
+            "model: a\nnamed: {5: {model: b}}",
+            [],
+            "c.yaml: the key 5 of named is no text; keys that are text; write it in quotes",
+        ),
+        ("model: a\nlora: 5", [], "c.yaml: lora = 5; a group of settings, `key: value`; change the value"),
+        ("model: a\nnamed: {x: {model: b, flat: true, rank: 9}}", [], "c.yaml: named.x: flat has no rank"),
+        ("model: both", [], "c.yaml: both is two models"),
+        ("model: a\nkey: 12345", [], "c.yaml: key = (not shown); Input should be a valid string; write it in quotes"),
+        (
+            "model: a\nlora: {key: [1, 2]}",
+            [],
+            "c.yaml: lora.key = (not shown); Input should be a valid string; change the value",
+        ),
+        (
+            "model: a",
+            ["lora=5", "lora.rank=3"],
+            "--set lora.rank=3: lora is the value 5; a group of settings; drop the dot",
+        ),
+    ],
+)
+def test_a_problem_is_told_without_sections_secrets_or_insides(
+    tmp_path: Path, text: str, overrides: list[str], told: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    with pytest.raises(UserError) as problem:
+        load_settings(Outer, file, overrides)
+    assert str(problem.value).removeprefix(f"{tmp_path}/") == told
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nowhere"):
+        load_settings(Outer, tmp_path / "nowhere.yaml")
+
+
+def test_known_keys_are_flat() -> None:
+    assert known_keys(Outer) == [
+        "learning_rate",
+        "model",
+        "lora.rank",
+        "lora.key",
+        "named.model",
+        "named.flat",
+        "named.rank",
+        "key",
+    ]

@@ -1,0 +1,67 @@
+"""A name of the hub is asked for once: what is not there, and a hub that does not answer, are told at once."""
+
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+
+from graph.shared.errors import UserError
+from graph.shared.hub import only_in_cache
+from tests.hub import go_online, hub, put_into_cache
+
+NO_HUB = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("status", "told"), [(401, "has no model of that name"), (404, "has no model"), (503, "does not answer")]
+)
+def test_a_wrong_name_is_told_after_one_request(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int, told: str
+) -> None:
+    with hub(status) as (address, asked):
+        go_online(monkeypatch, address, tmp_path)
+        with pytest.raises(UserError, match=f"^model 'x': .*{told}.*check the name") as problem:
+            only_in_cache("owner/wrong", "model 'x'")
+    assert asked == ["/api/models/owner/wrong"] and "\n" not in str(problem.value)
+
+
+def test_a_hub_that_has_it_is_asked_by_whoever_loads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with hub(200) as (address, _):
+        go_online(monkeypatch, address, tmp_path)
+        assert only_in_cache("owner/there", "model") is False
+
+
+def test_without_a_network_the_cache_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path) -> None:
+    go_online(monkeypatch, NO_HUB, tmp_path)
+    with pytest.raises(
+        UserError, match=r"not in the hub's cache, and the hub does not answer.*check the name and the n"
+    ):
+        only_in_cache("owner/name", "model")
+    put_into_cache(tmp_path, "owner/name", model)
+    assert only_in_cache("owner/name", "model") is True
+
+
+def test_offline_no_hub_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path) -> None:
+    with hub(200) as (address, asked):
+        go_online(monkeypatch, address, tmp_path)
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+        with pytest.raises(UserError, match="HF_HUB_OFFLINE"):
+            only_in_cache("owner/name", "model")
+        put_into_cache(tmp_path, "owner/name", model)
+        assert only_in_cache("owner/name", "model") is True
+    assert asked == []
+
+
+@pytest.mark.parametrize("name", ["a b", "x/y/z", "-name"])
+def test_no_name_of_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    go_online(monkeypatch, NO_HUB, tmp_path)
+    with pytest.raises(UserError, match="no model of that name"):
+        only_in_cache(name, name)

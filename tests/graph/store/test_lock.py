@@ -1,0 +1,93 @@
+"""Writers come one at a time and in the order in which they came, from whatever process; one that dies keeps nobody waiting."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from graph.shared.errors import UserError
+from graph.store.lock import IndexBusy, writer_lock
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from graph.store.lock import writer_lock
+folder, name = Path(sys.argv[1]), sys.argv[2]
+with writer_lock(folder):
+    log = folder / "log"
+    log.write_text((log.read_text() if log.exists() else "") + name + " ")
+    time.sleep(float(sys.argv[3]))
+"""
+
+
+def writer(folder: Path, name: str, seconds: float = 0.0) -> "subprocess.Popen[bytes]":
+    """A process that has drawn its ticket, and writes its name when its turn comes."""
+    tickets = len(list(folder.glob("*.ticket")))
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(folder), name, str(seconds)], stderr=subprocess.DEVNULL
+    )
+    wait_for(lambda: len(list(folder.glob("*.ticket"))) > tickets)
+    return process
+
+
+def wait_for(true: Callable[[], object]) -> None:
+    for _ in range(6000):
+        if true():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come to pass")
+
+
+def test_writers_of_several_processes_go_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    with writer_lock(tmp_path):
+        waiting = [writer(tmp_path, str(number)) for number in range(5)]
+        assert not (tmp_path / "log").exists()
+    assert [process.wait() for process in waiting] == [0] * 5
+    assert (tmp_path / "log").read_text() == "0 1 2 3 4 "
+    assert [file.name for file in tmp_path.iterdir() if file.name != "log"] == ["writer.lock"]
+
+
+def test_a_writer_that_dies_writing_or_waiting_keeps_nobody_waiting(tmp_path: Path) -> None:
+    first, second = writer(tmp_path, "first", 600), writer(tmp_path, "second")
+    third = writer(tmp_path, "third")
+    wait_for((tmp_path / "log").exists)
+    second.kill()
+    second.wait()
+    first.kill()
+    first.wait()
+    assert third.wait(60) == 0 and (tmp_path / "log").read_text() == "first third "
+    assert not list(tmp_path.glob("*.ticket"))
+
+
+def test_threads_of_one_process_write_one_at_a_time(tmp_path: Path) -> None:
+    inside, most = list[int](), list[int]()
+
+    def write(number: int) -> None:
+        with writer_lock(tmp_path):
+            inside.append(number)
+            most.append(len(inside))
+            time.sleep(0.01)
+            inside.remove(number)
+
+    threads = [Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert most == [1] * 8
+
+
+def test_who_gives_up_is_told_who_writes_and_leaves_the_line(tmp_path: Path) -> None:
+    with writer_lock(tmp_path):
+        with (
+            pytest.raises(IndexBusy, match=f"being written by process {os.getpid()}; one writer"),
+            writer_lock(tmp_path, give_up=lambda: True),
+        ):
+            pass
+        assert len(list(tmp_path.glob("*.ticket"))) == 1
+    assert issubclass(IndexBusy, UserError)

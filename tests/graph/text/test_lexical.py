@@ -1,0 +1,104 @@
+"""`lexical` and `hybrid`: equal to bm25s's own retrieval and to the formula of rank fusion, and nothing cut but the question."""
+
+import numpy as np
+import pytest
+from bm25s import BM25
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graph.index.index import Index
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.modes.hybrid import fuse_ranks
+from graph.retrieve.parts.rank import top_rows
+from graph.text.bm25 import K1, B, bm25_scores, sum_of_terms, terms_of
+from tests.corpora import ISLES
+
+WORDS = ["ferry", "ferry,", "the", "Quill", "1911", "10:30", "東京都", "สวัสดี", "kelp", "…"]
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("The Lantern, built in 1911", ["the", "lantern", "built", "in", "1911"]),
+        ("snake_case at 10:30", ["snake", "case", "at", "10", "30"]),
+        ("café CAFE\u0301 STRASSE straße", ["café", "café", "strasse", "strasse"]),
+        ("東京都は2020年", ["東京", "京都", "都は", "2020", "年"]),
+        ("ｶﾀｶﾅ", ["カタ", "タカ", "カナ"]),
+        ("ไทยดี", ["ไท", "ทย", "ยด", "ดี"]),
+        ("हिन्दी में।", ["हिन्दी", "में"]),
+        ("— … !", []),
+    ],
+)
+def test_words_numbers_and_pairs_of_characters_are_terms(text: str, terms: list[str]) -> None:
+    assert terms_of(text) == terms
+
+
+def test_a_score_by_hand() -> None:
+    """Lucene's BM25: ln(1 + (N − n + ½)/(n + ½)) · f/(f + k1(1 − b + b·|d|/avg)); two texts, "b" in both, "a" in one."""
+    terms, scores_WP = bm25_scores(["a b", "b b c d"])
+    assert terms == ["a", "b", "c", "d"]
+    short, long = K1 * (1 - B + B * 2 / 3), K1 * (1 - B + B * 4 / 3)
+    rare, common = np.log(1 + 1.5 / 1.5), np.log(1 + 0.5 / 2.5)
+    assert scores_WP.toarray()[:2] == pytest.approx(
+        np.array([[rare / (1 + short), 0], [common / (1 + short), common * 2 / (2 + long)]]), rel=1e-6
+    )
+
+
+@given(st.lists(st.lists(st.sampled_from(WORDS), max_size=8), min_size=1, max_size=8), st.lists(st.sampled_from(WORDS)))
+def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], asked: list[str]) -> None:
+    texts, question = [" ".join(words) for words in corpus], " ".join(asked)
+    terms, scores_WP = bm25_scores(texts)
+    known = [terms.index(term) for term in terms_of(question) if term in terms]
+    scores_P = sum_of_terms(scores_WP, known)
+    if not terms:
+        assert not scores_P.any()
+        return
+    rival = BM25(k1=K1, b=B, method="lucene")
+    rival.index([terms_of(text) for text in texts], show_progress=False)
+    wanted = [term for term in terms_of(question) if term in terms]
+    found, scored = rival.retrieve([wanted], k=len(texts), show_progress=False)
+    assert scores_P[found[0]].tolist() == scored[0].tolist()
+    assert scores_P[top_rows(scores_P, len(texts))].tolist() == scored[0].tolist()
+
+
+def test_the_mode_ranks_as_bm25s_does_titles_included(isles: Index) -> None:
+    question = "Who founded the Marlow Yard that built the Lantern?"
+    documents = sorted(ISLES, key=lambda document: document.source)
+    titled = {"lantern": f"Lantern (ferry)\n{documents[2].text}", "marlow": f"Marlow Yard\n{documents[3].text}"}
+    rival = BM25(k1=K1, b=B, method="lucene")
+    rival.index([terms_of(titled.get(each.source, each.text)) for each in documents], show_progress=False)
+    wanted = [term for term in terms_of(question) if term in rival.vocab_dict]
+    found, scored = rival.retrieve([wanted], k=3, show_progress=False)
+    evidence = retrieve(isles, question, RetrieveSettings(mode="lexical", top_k=3))
+    assert [each.item.source for each in evidence.passages] == [documents[place].source for place in found[0]]
+    assert [each.score for each in evidence.passages] == scored[0].tolist()
+
+
+def test_passages_without_a_word_of_the_question_are_not_found(isles: Index) -> None:
+    assert [p.item.source for p in retrieve(isles, "nine barley", RetrieveSettings(mode="lexical")).passages] == [
+        "bread"
+    ]
+    nothing = retrieve(isles, "xylophone 東京", RetrieveSettings(mode="lexical"))
+    assert nothing.passages == () and nothing.trace.steps == ("0 of 2 terms of the question are in the index",)
+    found = retrieve(isles, "Is the kelp dried in Tarn?", RetrieveSettings(mode="lexical", top_k=1))
+    assert found.paths == (("has the question's “kelp”, “dried”, “is”, “tarn”, “in”",),)
+
+
+def test_ranks_are_fused_by_their_reciprocals() -> None:
+    """Cormack et al. 2009 with k = 60: row 1 is second and first, row 0 first and third, row 2 in one ranking only."""
+    fused = fuse_ranks([np.array([0, 1]), np.array([1, 2, 0])], 4)
+    assert fused.tolist() == pytest.approx([1 / 61 + 1 / 63, 1 / 62 + 1 / 61, 1 / 62, 0], rel=1e-6)
+
+
+def test_hybrid_is_the_fusion_of_dense_and_lexical(isles: Index) -> None:
+    question = "Who founded the yard in Quill?"
+    places: dict[str, float] = {}
+    for mode in ("dense", "lexical"):
+        ranked = retrieve(isles, question, RetrieveSettings(mode=mode, top_k=100)).passages  # type: ignore[arg-type]
+        for rank, found in enumerate(ranked, start=1):
+            places[found.item.source] = places.get(found.item.source, 0) + 1 / (60 + rank)
+    hybrid = retrieve(isles, question, RetrieveSettings(mode="hybrid", top_k=100))
+    assert {found.item.source: found.score for found in hybrid.passages} == pytest.approx(places, rel=1e-6)
+    scores = [found.score for found in hybrid.passages]
+    assert scores == pytest.approx(sorted(places.values(), reverse=True), rel=1e-6)
+    assert hybrid.paths[0] == ("by meaning no. 1", "by words no. 1")

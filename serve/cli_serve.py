@@ -77,9 +77,9 @@ def serve_command(
     from graph.shared.config import parse_settings, read_yaml, set_value
     from graph.store.arrays import read_manifest
     from serve.http.app import build_app, make_services
-    from serve.http.engines import VllmOptions, open_backend
+    from serve.http.backends.engines import VllmOptions, open_backend
     from serve.http.run import log_to_stderr, server_of
-    from serve.http.settings import ServerSettings
+    from serve.http.shared.settings import ServerSettings
 
     flags = {
         "host": host,

@@ -27,9 +27,9 @@ from graph.shared.errors import UserError
 from graph.shared.types import DEFAULT_MODE, Evidence, LanguageModel, Mode, OpenEncoder
 from graph.store.arrays import read_manifest
 from serve.answering import Answer, answer_from
-from serve.http.citations import citation
-from serve.http.live_index import warm_up
-from serve.http.views import Retrieved, retrieved
+from serve.live_index import warm_up
+from serve.views.citations import citation
+from serve.views.evidence import Retrieved, retrieved
 
 MAX_K = 100
 READ_ONLY = ToolAnnotations(read_only_hint=True, open_world_hint=False)

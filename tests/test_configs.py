@@ -9,7 +9,7 @@ import pytest
 
 from eval.matrix.settings import MatrixSettings
 from graph.shared.config import Settings, load_settings
-from serve.http.settings import ServerSettings
+from serve.http.shared.settings import ServerSettings
 from train.selector.settings import SelectorSettings
 from train.settings import DpoSettings, MsSettings, PreferenceSettings, RewardSettings, SftSettings, TinySettings
 

@@ -2,20 +2,22 @@
 
 import difflib
 
-from eval.tasks import abstract
-from eval.tasks import examples
-from eval.tasks import graphragbench
-from eval.tasks import hotpotqa
-from eval.tasks import medmcqa
-from eval.tasks import medqa
-from eval.tasks import multihoprag
-from eval.tasks import musique
-from eval.tasks import popqa
-from eval.tasks import pubmedqa
-from eval.tasks import qasper
-from eval.tasks import quality
-from eval.tasks import riddlesense
-from eval.tasks import twowiki
+from eval.tasks import (
+    abstract,
+    examples,
+    graphragbench,
+    hotpotqa,
+    medmcqa,
+    medqa,
+    multihoprag,
+    musique,
+    popqa,
+    pubmedqa,
+    qasper,
+    quality,
+    riddlesense,
+    twowiki,
+)
 from eval.tasks.types import Task
 from graph.shared.errors import UserError
 

@@ -12,26 +12,26 @@ from fastapi.telemetry import TelemetryConfig
 
 from graph.encode.encoder import open_encoder
 from graph.shared.types import OpenEncoder
-from serve.http.access_log import AccessLog
-from serve.http.admission import Admission
-from serve.http.auth import Guard
-from serve.http.backend import ChatBackend
-from serve.http.chat import chat_router
-from serve.http.description import describe_key
-from serve.http.documents import documents_router
-from serve.http.encoding import AsciiJSON
-from serve.http.errors import ErrorBody, add_error_handlers
-from serve.http.framing import Framing
-from serve.http.health import health_router
-from serve.http.live_index import LiveIndex
-from serve.http.metrics import Metrics
-from serve.http.overflow import Overflow
-from serve.http.responses import responses_router
-from serve.http.retrieval import retrieval_router
-from serve.http.retriever import Retriever
-from serve.http.services import Services
-from serve.http.settings import ServerSettings
-from serve.http.collector import open_tracing
+from serve.http.backends.backend import ChatBackend
+from serve.http.guard.admission import Admission
+from serve.http.guard.auth import Guard
+from serve.http.guard.framing import Framing
+from serve.http.guard.overflow import Overflow
+from serve.http.routes.chat import chat_router
+from serve.http.routes.description import describe_key
+from serve.http.routes.documents import documents_router
+from serve.http.routes.health import health_router
+from serve.http.routes.responses import responses_router
+from serve.http.routes.retrieval import retrieval_router
+from serve.http.routes.retriever import Retriever
+from serve.http.routes.services import Services
+from serve.http.shared.encoding import AsciiJSON
+from serve.http.shared.errors import ErrorBody, add_error_handlers
+from serve.http.shared.settings import ServerSettings
+from serve.http.telemetry.access_log import AccessLog
+from serve.http.telemetry.collector import open_tracing
+from serve.http.telemetry.metrics import Metrics
+from serve.live_index import LiveIndex
 from serve.page.shell import Shell, page_router
 
 ABOUT = "Answers from an index of documents, by an OpenAI-compatible interface; citations are checked by program."

@@ -8,9 +8,9 @@ import resource
 
 import uvicorn
 
-from serve.http.connections import protocol_of
-from serve.http.overflow import Overflow
-from serve.http.settings import ServerSettings
+from serve.http.guard.connections import protocol_of
+from serve.http.guard.overflow import Overflow
+from serve.http.shared.settings import ServerSettings
 
 OTHER_FILES = 256
 """Open files that are no connections of clients: the index, the store, those to the model's server."""

@@ -11,7 +11,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import modegraph
-from serve.http.settings import ServerSettings
+from serve.http.shared.settings import ServerSettings
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())

@@ -19,7 +19,7 @@ from graph.shared.config import parse_settings
 from graph.shared.types import DEFAULT_MODE
 from graph.store.settings import IndexSettings
 from modegraph import build_app
-from serve.http.settings import ServerSettings
+from serve.http.shared.settings import ServerSettings
 from serve.mcp import build_mcp
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, ScriptedModel, chat_server

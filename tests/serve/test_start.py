@@ -37,7 +37,7 @@ print("a fetch shows no progress" if are_progress_bars_disabled() else "a fetch 
 WRONG = """
 import sys
 from graph.shared.errors import UserError
-from serve.http.engines import VllmOptions, open_backend
+from serve.http.backends.engines import VllmOptions, open_backend
 from serve.engines import open_model
 for attempt in (open_model, lambda spec: open_backend(spec, (), VllmOptions())):
     try:

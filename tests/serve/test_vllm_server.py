@@ -26,8 +26,8 @@ from graph.retrieve import RetrieveSettings, retrieve
 from graph.shared.jsonl import write_jsonl
 from graph.store.settings import IndexSettings
 from serve.engines.vllm import VllmChild, command_of, max_lora_rank, read_spec
-from serve.http.chat import prepare
-from serve.http.chat_request import ChatRequest
+from serve.http.routes.chat import prepare
+from serve.http.routes.chat_request import ChatRequest
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.serve.http.running import Running, serving
@@ -75,7 +75,7 @@ def vllm_serving(world: Path) -> Any:
     """The server, its application's services and the child, once the child answers."""
     from contextlib import contextmanager
 
-    from serve.http.engines import VllmOptions
+    from serve.http.backends.engines import VllmOptions
 
     @contextmanager
     def begun() -> Iterator[tuple[Running, Any, VllmChild]]:

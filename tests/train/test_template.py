@@ -17,7 +17,7 @@ from graph.shared.types import CompletionRequest, Excerpt, Message
 from serve.engines.hf import HfModel
 from serve.engines.hf_open import open_hf
 from serve.engines.vllm import VllmSpec, command_of
-from serve.http.vllm_backend import as_trained
+from serve.http.backends.vllm_backend import as_trained
 from tests.train.templates import NO_SYSTEM, STYLES, tokenizer_of
 from tests.train.world import preference
 from train.choices import pair_choices

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from data_synth.reasons import plain
 from data_synth.rewards import citation_reward
 from graph.prompt.citations import CLOSERS, MAX_HELD_CHARS, OPENERS, CitationGate, check_citations
-from serve.http.control import break_known
+from serve.http.backends.control import break_known
 
 PASSAGES = 3
 WRITTEN = [

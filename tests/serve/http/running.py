@@ -14,10 +14,10 @@ import openai
 from graph.shared.config import parse_settings
 from graph.shared.types import OpenEncoder
 from serve.http.app import build_app, make_services
-from serve.http.engines import VllmOptions, open_backend
+from serve.http.backends.engines import VllmOptions, open_backend
+from serve.http.routes.services import Services
 from serve.http.run import server_of
-from serve.http.services import Services
-from serve.http.settings import ServerSettings
+from serve.http.shared.settings import ServerSettings
 from tests.fakes import HashEncoder
 
 ENCODER = HashEncoder()

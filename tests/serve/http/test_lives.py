@@ -254,9 +254,9 @@ import sys
 from pathlib import Path
 from graph.shared.config import parse_settings
 from serve.http.app import build_app, make_services
-from serve.http.engines import VllmOptions, open_backend
+from serve.http.backends.engines import VllmOptions, open_backend
 from serve.http.run import server_of
-from serve.http.settings import ServerSettings
+from serve.http.shared.settings import ServerSettings
 from tests.fakes import HashEncoder
 settings = parse_settings(ServerSettings, {"port": int(sys.argv[3]), "drain_s": float(sys.argv[4])}, "test")
 backend = open_backend(sys.argv[2], (), VllmOptions())

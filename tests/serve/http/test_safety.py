@@ -12,7 +12,7 @@ import pytest
 
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
-from serve.http.settings import ServerSettings
+from serve.http.shared.settings import ServerSettings
 from tests.fakes import chat_server
 from tests.serve.http.conftest import Stack
 from tests.serve.http.running import Running, serving

@@ -14,8 +14,8 @@ from graph.build.build import build_index
 from graph.index.index import open_index
 from graph.retrieve import RetrieveSettings
 from graph.shared.types import Document
-from serve.http.live_index import LiveIndex
-from serve.http.metrics import Metrics
+from serve.http.telemetry.metrics import Metrics
+from serve.live_index import LiveIndex
 from serve.mcp import FreshIndex
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server

@@ -1,0 +1,1 @@
+"""Models behind the server: vLLM, an OpenAI-compatible URL, transformers, or none."""

@@ -1,0 +1,95 @@
+"""A model SPEC and its adapters to the backend of a server; what an engine needs is imported only for that engine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graph.shared.errors import UserError
+from graph.shared.hub import only_in_cache
+from serve.http.backends.backend import ChatBackend
+
+FORMS = "vllm:PATH_OR_NAME, openai:NAME@URL, hf:PATH_OR_NAME"
+
+
+@dataclass(frozen=True)
+class VllmOptions:
+    """How vLLM is started: the Python of its environment ("": this one) and further options of its command line."""
+
+    python: str = ""
+    extra: tuple[str, ...] = ()
+
+
+def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -> ChatBackend:
+    """The backend for `spec`, with `adapters` as further models; UserError for a spec or adapter of another form.
+
+    An adapter is NAME=FOLDER, and for openai: the NAME of a model that the same server has. Without a spec there is no model.
+    """
+    if spec is None:
+        return _none(adapters)
+    kind, _, target = spec.partition(":")
+    if not target or kind not in ("vllm", "openai", "hf"):
+        raise UserError(f"model {spec!r}", f"one of {FORMS}", "for example vllm:Qwen/Qwen3-0.6B")
+    if kind == "openai":
+        return _openai(target, adapters)
+    folders = read_adapters(adapters)
+    return _hf(target, folders) if kind == "hf" else _vllm(target, folders, vllm)
+
+
+def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
+    """NAME=FOLDER, or FOLDER alone, which is called as the folder is; UserError for a folder that is not there."""
+    found: dict[str, Path] = {}
+    for text in adapters:
+        name, sign, folder = text.partition("=")
+        path = Path(folder if sign else text).expanduser()
+        called = name if sign else path.resolve().name
+        if not path.is_dir() or not called:
+            raise UserError(f"--adapter {text}: no such folder", "NAME=FOLDER of a LoRA adapter", "check the path")
+        if called in found:
+            raise UserError(f"--adapter {text}", f"a name but {called!r}, which is taken", "give NAME=FOLDER")
+        found[called] = path
+    return found
+
+
+def _none(adapters: Sequence[str]) -> ChatBackend:
+    from serve.http.backends.no_model import NoModel
+
+    if adapters:
+        raise UserError(f"--adapter {adapters[0]} without --model", "the model that it belongs to", "give --model SPEC")
+    return NoModel()
+
+
+def _openai(target: str, adapters: Sequence[str]) -> ChatBackend:
+    from serve.engines.openai_api import key_of_environment, split_target
+    from serve.http.backends.control import break_known
+    from serve.http.backends.openai_backend import OpenAIBackend
+
+    name, url = split_target(target)
+    if any("=" in adapter for adapter in adapters):
+        raise UserError(
+            f"--adapter {adapters[0]}", "the name under which the server at the URL has it", "leave out =FOLDER"
+        )
+    return OpenAIBackend(url, key_of_environment(), {each: each for each in (name, *adapters)}, break_known)
+
+
+def _hf(target: str, adapters: dict[str, Path]) -> ChatBackend:
+    from serve.engines.hf_open import open_hf
+
+    path = Path(target).expanduser()
+    name = path.resolve().name if path.is_dir() else target
+    opened = {name: open_hf(target)}
+    from serve.http.backends.hf_backend import HfBackend
+
+    return HfBackend(opened | {called: open_hf(str(folder)) for called, folder in adapters.items()})
+
+
+def _vllm(target: str, adapters: dict[str, Path], options: VllmOptions) -> ChatBackend:
+    from serve.engines.vllm import read_spec
+    from serve.http.backends.vllm_backend import VllmBackend
+
+    spec = read_spec(target, adapters, options.python or sys.executable, options.extra)
+    if not Path(spec.model).is_dir():
+        only_in_cache(spec.model, f"vllm:{target}")
+    return VllmBackend(spec)

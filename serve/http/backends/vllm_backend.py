@@ -1,0 +1,51 @@
+"""The engine that this server starts by itself: vLLM as a child process, asked as any other server."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from graph.prompt.template import WITHOUT_THINKING, switches_thinking
+from graph.text.special_tokens import defuse
+from serve.engines.vllm import VllmChild, VllmSpec
+from serve.http.backends.control import tokenizer_of
+from serve.http.backends.openai_backend import OpenAIBackend
+from serve.http.shared.errors import ApiError
+
+
+class VllmBackend(OpenAIBackend):
+    """As OpenAIBackend, over a child that starts and stops with the server."""
+
+    def __init__(self, spec: VllmSpec) -> None:
+        tokenizer = tokenizer_of(spec.model)
+        self.child = VllmChild(as_trained(spec, tokenizer))
+        names = (spec.name, *spec.adapters)
+        breaker = partial(defuse, tokenizer=tokenizer)
+        super().__init__(self.child.url, self.child.key, {name: name for name in names}, breaker)
+
+    async def start(self) -> None:
+        await self.child.start()
+
+    async def close(self) -> None:
+        await super().close()
+        await self.child.stop()
+
+    async def check(self) -> None:
+        """As OpenAIBackend; 503 without asking while the child is not ready."""
+        if not self.child.ready.is_set():
+            message = "the model is being loaded; /v1/retrieve works already"
+            raise ApiError(503, "model_starting", message, headers={"Retry-After": "10"})
+        await super().check()
+
+
+def as_trained(spec: VllmSpec, tokenizer: Any) -> VllmSpec:
+    """The spec with prompts as in training: thinking is off by default, where the template can turn it off (graph/prompt/template.py).
+
+    An option of the user's own comes later in the command line, and counts.
+    """
+    if not switches_thinking(tokenizer):
+        return spec
+    option = f"--default-chat-template-kwargs={json.dumps(WITHOUT_THINKING)}"
+    return replace(spec, extra=(option, *spec.extra))

@@ -1,0 +1,1 @@
+"""Who and how much is let in: keys, origins, a queue, limits, silent connections."""

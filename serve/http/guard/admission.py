@@ -1,0 +1,197 @@
+"""How much is let in: so many requests at work, so many waiting, the rest told 429 before their body is read.
+
+A request that is let in has its body read here, within limits of size and time, then waits for its turn; it is cancelled, wherever it
+is, when its client goes away or its time is up, and with it whatever it asked of the model's server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serve.http.shared.encoding import DONE, event
+from serve.http.shared.errors import ApiError, error_response
+from serve.http.shared.settings import ServerSettings
+from serve.http.telemetry.metrics import Metrics
+
+LIMITED, FREE, UPLOADS = "/v1/", "/v1/models", "/v1/documents"
+STREAM = "text/event-stream"
+LAST_EVENT_S = 1.0
+"""How long the reader of a stream that is cut may take for the event that says so."""
+
+
+class Admission:
+    """ASGI layer over everything below /v1/ but the list of models."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
+        self.app = app
+        self._settings, self._errors = settings, metrics.errors
+        self._requests = _Places(settings.capacity + settings.queue, settings.capacity)
+        self._writes = _Places(settings.write_queue, settings.write_queue) if settings.writable else self._requests
+        both = {self._requests, self._writes}
+        metrics.waiting.set_function(lambda: sum(each.inside - each.at_work for each in both))
+        metrics.running.set_function(lambda: sum(each.at_work for each in both))
+
+    def full(self, method: str, path: str) -> bool:
+        """Whether there is no room for another such request, at work or waiting."""
+        return is_limited_path(path) and self._places(method, path).full
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room for a request of any kind."""
+        return not self._requests.full and not self._writes.full
+
+    def _places(self, method: str, path: str) -> _Places:
+        """Those who change the index wait for each other, not for answers, and keep nobody from asking."""
+        return self._writes if path.startswith(UPLOADS) and method not in ("GET", "HEAD") else self._requests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not is_limited(scope):
+            await self.app(scope, receive, send)
+            return
+        places = self._places(scope["method"], scope["path"])
+        places.inside += 1
+        try:
+            body = await self._read_body(scope, receive)
+            if body is not None:
+                await self._work(scope, body, receive, send, places)
+        except ApiError as problem:
+            await error_response(problem)(scope, receive, send)
+        finally:
+            places.inside -= 1
+
+    async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The whole body; None when the client went away. ApiError 413 when too long, 408 when too slow."""
+        upload = scope["path"].startswith(UPLOADS)
+        limit = self._settings.max_upload_bytes if upload else self._settings.max_body_bytes
+        try:
+            async with asyncio.timeout(self._settings.body_timeout_s):
+                return await read_body(scope, receive, limit)
+        except TimeoutError:
+            told = f"the body did not come within {self._settings.body_timeout_s:g} s"
+            raise ApiError(408, "slow_body", told, headers={"Connection": "close"}) from None
+
+    async def _work(self, scope: Scope, body: bytes, receive: Receive, send: Send, places: _Places) -> None:
+        """Run the request when its turn comes, until it is done, its client is gone, its time is up or the server stops."""
+        answer = _Answer(send)
+        gone: Future[Message] = asyncio.ensure_future(receive())
+        work: Future[None] = asyncio.ensure_future(self._in_turn(scope, body, gone, answer, places))
+        limit = None if scope["path"].startswith(UPLOADS) else self._settings.request_timeout_s
+        cut: ApiError | None = None
+        try:
+            await asyncio.wait([work, gone], timeout=limit, return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
+            if not work.done() and not gone.done():
+                cut = ApiError(504, "too_long", f"no answer within {self._settings.request_timeout_s:g} s")
+        except asyncio.CancelledError:
+            # uvicorn cancels what still runs when a stopping server's patience ends.
+            cut = ApiError(503, "stopping", "the server stops before the answer is done", headers={"Retry-After": "5"})
+        try:
+            if not work.done() and not answer.complete:
+                work.cancel()
+                # Before anything is waited for: a server that stops does not wait for this.
+                if cut is not None and await answer.end(cut):
+                    self._errors.labels(cut.code).inc()
+                await asyncio.wait({work})
+            if cut is not None and not answer.started:
+                raise cut
+            if not work.cancelled():
+                await work
+        finally:
+            gone.cancel()
+            work.cancel()
+
+    async def _in_turn(
+        self, scope: Scope, body: bytes, gone: Future[Message], answer: _Answer, places: _Places
+    ) -> None:
+        async def replay() -> Message:
+            if not replayed:
+                replayed.append(True)
+                return {"type": "http.request", "body": body, "more_body": False}
+            return await asyncio.shield(gone)
+
+        replayed: list[bool] = []
+        async with places.turns:
+            places.at_work += 1
+            try:
+                await self.app(scope, replay, answer.send)
+            finally:
+                places.at_work -= 1
+
+
+class _Places:
+    """Room for `limit` requests, of which `at_once` are worked on."""
+
+    def __init__(self, limit: int, at_once: int) -> None:
+        self.turns = asyncio.Semaphore(at_once)
+        self.inside = self.at_work = 0
+        self._limit = limit
+
+    @property
+    def full(self) -> bool:
+        return self.inside >= self._limit
+
+
+class _Answer:
+    """What has been sent of an answer."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = self.complete = False
+        self._streams = False
+        self._last = b""
+
+    async def send(self, message: Message) -> None:
+        self.started = True
+        if message["type"] == "http.response.start":
+            self._streams = Headers(raw=message.get("headers", [])).get("content-type", "").startswith(STREAM)
+        elif message["type"] == "http.response.body":
+            self.complete = self.complete or not message.get("more_body", False)
+            self._last = message.get("body", b"") or self._last
+        await self._send(message)
+
+    async def end(self, problem: ApiError) -> bool:
+        """Tell the reader of a stream why it ends here; whether there is one that takes it."""
+        if not self._streams or self.complete:
+            return False
+        gap = b"" if self._last.endswith(b"\n\n") else b"\n\n"
+        try:
+            async with asyncio.timeout(LAST_EVENT_S):
+                await self.send({"type": "http.response.body", "body": gap + event(problem.body()) + DONE})
+        except TimeoutError:
+            return False
+        return True
+
+
+def is_limited(scope: Scope) -> bool:
+    """Whether a request is one of those that are counted."""
+    return scope["type"] == "http" and is_limited_path(scope["path"])
+
+
+def is_limited_path(path: str) -> bool:
+    """Whether requests for a path are counted."""
+    return path.startswith(LIMITED) and not path.startswith(FREE)
+
+
+async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
+    """A body of at most `limit` bytes; None when the client went away. ApiError 413 as soon as it is known to be longer."""
+    told = Headers(scope=scope).get("content-length", "0")
+    too_long = ApiError(
+        413, "too_long_body", f"the body is longer than {limit:,} bytes", headers={"Connection": "close"}
+    )
+    if told.isdecimal() and int(told[:20]) > limit:
+        raise too_long
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limit:
+            raise too_long
+        if not message.get("more_body", False):
+            return b"".join(parts)

@@ -1,0 +1,1 @@
+"""The routes, what they read and what they answer."""

@@ -1,0 +1,116 @@
+"""/v1/chat/completions: prepare the prompt (prepare.py), have the model write, check what it cites."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from fastapi import APIRouter
+from starlette.responses import Response, StreamingResponse
+
+from serve.http.backends.backend import TOO_LONG, Body
+from serve.http.backends.canned import not_found
+from serve.http.routes.chat_request import ChatRequest
+from serve.http.routes.description import STREAMED
+from serve.http.routes.parts import REASONING, THOUGHTS, MessageParts, takes_form
+from serve.http.routes.prepare import Prepared, prepare
+from serve.http.routes.services import Services
+from serve.http.routes.streaming import CitedStream
+from serve.http.shared.encoding import AsciiJSON
+from serve.http.shared.errors import ApiError, unknown_model
+from serve.http.telemetry.metrics import timed
+from serve.http.telemetry.tracing import MODEL, usage_values
+
+T = TypeVar("T")
+SSE = "text/event-stream"
+
+
+def chat_router(services: Services) -> APIRouter:
+    """The route over `services`."""
+    router = APIRouter(prefix="/v1", tags=["chat"])
+
+    @router.post("/chat/completions", response_model=None, responses=STREAMED)
+    async def chat_completions(request: ChatRequest) -> Response:
+        """A chat completion from the passages of the index.
+
+        The message has extra fields: `reasoning_content` (what the model wrote on the way to the answer), `citations` (number, title,
+        source, start, end, text of each passage that it cites) and `removed` (cited numbers that no passage had); the completion has
+        `retrieval`. In a stream, reasoning and answer come as they are written, the citations in the delta of a last chunk.
+        """
+        arrived_s = time.perf_counter()
+        if request.model not in services.backend.models:
+            raise unknown_model(request.model, services.backend.models)
+        prepared = await prepare(services, request)
+        if request.stream:
+            usage = request.stream_options is not None and bool(request.stream_options.include_usage)
+            prepared, chunks = await _open_stream(services, prepared)
+            form = takes_form(prepared.body)
+            stream = CitedStream(services.metrics, prepared.excerpts, prepared.retrieval, form, usage, arrived_s)
+            return StreamingResponse(stream.events(chunks, request.model), media_type=SSE)
+        return AsciiJSON(await _complete(services, prepared))
+
+    return router
+
+
+async def _open_stream(services: Services, prepared: Prepared) -> tuple[Prepared, AsyncIterator[dict[str, Any]]]:
+    if prepared.is_empty_handed:
+        return prepared, not_found(prepared.body).chunks()
+    prepared, chunks = await _asked(prepared, services.backend.stream)
+    return prepared, _traced(services, chunks, prepared.body["model"])
+
+
+async def _asked(prepared: Prepared, ask: Callable[[Body], Awaitable[T]]) -> tuple[Prepared, T]:
+    """What the engine answers, and to what: where it finds the prompt too long, it is asked again with less of it."""
+    while True:
+        try:
+            return prepared, await ask(prepared.body)
+        except ApiError as problem:
+            less = prepared.shorter() if problem.code == TOO_LONG else None
+            if less is None:
+                raise
+            prepared = less
+
+
+async def _traced(
+    services: Services, chunks: AsyncIterator[dict[str, Any]], model: str
+) -> AsyncIterator[dict[str, Any]]:
+    """The engine's chunks as they are, the time and the tokens that they take as a span."""
+    with services.tracing.span("generate", {MODEL: model}) as span:
+        async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
+            async for chunk in open_chunks:
+                span.set(usage_values(chunk.get("usage")))
+                yield chunk
+
+
+async def _complete(services: Services, prepared: Prepared) -> dict[str, Any]:
+    """The engine's completion, its choices checked and the extra fields added."""
+    model = prepared.body["model"]
+    if prepared.is_empty_handed:
+        made = not_found(prepared.body).completion()
+    else:
+        with (
+            timed(services.metrics.generation.labels(model)),
+            services.tracing.span("generate", {MODEL: model}) as span,
+        ):
+            prepared, made = await _asked(prepared, services.backend.complete)
+            span.set(usage_values(made.get("usage")))
+    services.metrics.count_tokens(model, made.get("usage"))
+    if prepared.retrieval is None:
+        return made
+    choices = [_checked(services, choice, prepared) for choice in made["choices"]]
+    return {**made, "choices": choices, "retrieval": prepared.retrieval}
+
+
+def _checked(services: Services, choice: Body, prepared: Prepared) -> dict[str, Any]:
+    """A choice with answer and reasoning apart; where the model calls a tool and says nothing, its content stays null."""
+    said: Mapping[str, Any] = choice.get("message") or {}
+    parts = MessageParts(prepared.excerpts, takes_form(prepared.body))
+    begun, rest = parts.feed(said), parts.finish()
+    content = begun.content + rest.content
+    services.metrics.removed.inc(len(parts.removed))
+    message = {name: value for name, value in said.items() if name not in THOUGHTS}
+    message |= {"content": content if content or not said.get("tool_calls") else None}
+    message |= {REASONING: begun.reasoning + rest.reasoning, **parts.fields()}
+    return {**choice, "message": message}

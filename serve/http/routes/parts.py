@@ -1,0 +1,95 @@
+"""A model's text as a message has it: the answer is `content`, the reasoning stands beside it, the citations of both are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from graph.prompt.citations import CitationGate
+from graph.prompt.form import FormSplitter, Part
+from graph.shared.types import Excerpt
+from serve.views.citations import citation
+
+REASONING = "reasoning_content"
+THOUGHTS = (REASONING, "reasoning")
+"""What engines call the thinking that they took out of a text themselves."""
+_BETWEEN = "\n\n"
+_BY_ENGINE = -1
+
+
+class Shown(NamedTuple):
+    """What can be shown now."""
+
+    reasoning: str
+    content: str
+
+
+class MessageParts:
+    """Takes the text of one choice piece by piece. Without `form` all of it is content: a client's own format."""
+
+    def __init__(self, excerpts: Sequence[Excerpt], form: bool) -> None:
+        self._excerpts = excerpts
+        self._splitter = FormSplitter() if form else None
+        self._reasoning, self._content = _Field(len(excerpts)), _Field(len(excerpts))
+
+    @property
+    def removed(self) -> tuple[int, ...]:
+        """The numbers that the text cited and no passage has, in order of first use."""
+        return _union(self._reasoning.gate.removed, self._content.gate.removed)
+
+    def fields(self) -> dict[str, Any]:
+        """The extra fields of a message: its citations with their places, and what was removed."""
+        cited = _union(self._reasoning.gate.cited, self._content.gate.cited)
+        return {
+            "citations": [citation(number, self._excerpts[number - 1]) for number in cited],
+            "removed": list(self.removed),
+        }
+
+    def feed(self, said: Mapping[str, Any]) -> Shown:
+        """What can be shown of the text up to the next piece: a message or a delta as the engine gave it."""
+        thought, text = next((said[name] for name in THOUGHTS if said.get(name)), ""), said.get("content")
+        parts = [Part(_BY_ENGINE, "thinking", thought)] if isinstance(thought, str) and thought else []
+        if isinstance(text, str) and text:
+            parts += self._splitter.feed(text) if self._splitter is not None else [Part(0, "text", text)]
+        return self._show(parts)
+
+    def finish(self) -> Shown:
+        """The rest, at the end of the text."""
+        shown = self._show(self._splitter.finish() if self._splitter is not None else [])
+        return Shown(shown.reasoning + self._reasoning.gate.finish(), shown.content + self._content.gate.finish())
+
+    def _show(self, parts: Sequence[Part]) -> Shown:
+        reasoning, content = "", ""
+        for part in parts:
+            if part.is_reasoning:
+                content += self._content.gate.finish()
+                reasoning += self._reasoning.feed(part)
+            else:
+                reasoning += self._reasoning.gate.finish()
+                content += self._content.feed(part)
+        return Shown(reasoning, content)
+
+
+def takes_form(body: Mapping[str, Any]) -> bool:
+    """Whether a request leaves the form of the answer to us: it asks for no format of its own."""
+    wanted = body.get("response_format") or {}
+    return wanted.get("type", "text") == "text" and not body.get("structured_outputs")
+
+
+class _Field:
+    """One field of a message: the sections that go to it, an empty line between two, through one gate."""
+
+    def __init__(self, passages: int) -> None:
+        self.gate = CitationGate(passages)
+        self._section: int | None = None
+
+    def feed(self, part: Part) -> str:
+        if not part.text:
+            return ""
+        first = self._section in (None, part.section)
+        self._section = part.section
+        return self.gate.feed(part.text if first else _BETWEEN + part.text)
+
+
+def _union(*numbers: Sequence[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(number for each in numbers for number in each))

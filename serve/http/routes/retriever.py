@@ -1,0 +1,137 @@
+"""Retrieval for the routes: settings of a request made whole, run in a thread on the index in use, kept for a while, measured."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field, StringConstraints
+
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.shared.config import Settings, parse_settings
+from graph.shared.errors import UserError
+from graph.shared.types import Evidence, LanguageModel, Mode
+from serve.http.shared.encoding import Text
+from serve.http.shared.errors import ApiError
+from serve.http.shared.settings import ServerSettings
+from serve.http.telemetry.metrics import Metrics
+from serve.http.telemetry.tracing import CACHED, GENERATION, MODE, PASSAGES, K, Tracing
+from serve.live_index import Generation, LiveIndex
+
+T = TypeVar("T")
+KEPT = 256
+MAX_K = 100
+Condition = Annotated[Text, StringConstraints(min_length=1, max_length=300)]
+
+
+class RetrievalOptions(Settings):
+    """How evidence is looked for; what is left out is as the server was started."""
+
+    mode: Mode | None = Field(None, description="strategy")
+    k: int | None = Field(None, ge=1, le=MAX_K, description="passages to find")
+    where: tuple[Condition, ...] = Field(
+        (), max_length=16, description="conditions on documents, such as year>=1990 or source=reports/*"
+    )
+    selector: Literal["threshold", "llm", "trained"] = Field(
+        "threshold", description="what chooses among propositions, where a mode does"
+    )
+    reranker: bool = Field(False, description="whether the server's cross-encoder orders what the mode found")
+    max_context_tokens: int | None = Field(None, ge=1, le=1_000_000, description="longest context of an answer")
+    use_model: bool = Field(
+        False, description="whether the model may be asked while searching (local, global, plan, auto): slower"
+    )
+
+
+class Retriever:
+    """Finds evidence. What needs no model is kept for the last `KEPT` questions, each with the identity of its index."""
+
+    def __init__(self, live: LiveIndex, settings: ServerSettings, metrics: Metrics, tracing: Tracing) -> None:
+        self._live, self._settings, self._metrics, self._tracing = live, settings, metrics, tracing
+        self._threads = ThreadPoolExecutor(settings.capacity, thread_name_prefix="retrieve")
+        self._kept: OrderedDict[tuple[str, str, RetrieveSettings], Evidence] = OrderedDict()
+
+    def settings_of(self, options: RetrievalOptions) -> RetrieveSettings:
+        """The options with the server's defaults; ApiError (or UserError) 400 for what cannot be had."""
+        given = self._settings
+        if options.selector == "trained" and not given.selector:
+            raise ApiError(400, "no_selector", "retrieval.selector: the server was started without --selector")
+        if options.selector == "llm" and not options.use_model:
+            raise ApiError(400, "bad_value", "retrieval.selector: llm asks the model, so set use_model too")
+        if options.reranker and not given.reranker:
+            raise ApiError(400, "no_reranker", "retrieval.reranker: the server was started without --reranker")
+        values = {
+            "mode": options.mode or given.mode,
+            "top_k": options.k or given.k,
+            "where": options.where,
+            "selector": given.selector if options.selector == "trained" else options.selector,
+            "router": given.router,
+            "reranker": given.reranker if options.reranker else "",
+            "max_context_tokens": options.max_context_tokens or given.max_context_tokens,
+        }
+        return parse_settings(RetrieveSettings, values, "retrieval")
+
+    def check_question(self, question: str) -> str:
+        """The question without outer white space; ApiError 400 for an empty one and for one that is too long."""
+        if not question.strip():
+            raise ApiError(400, "empty_question", "the question is empty: ask in some words")
+        if len(question) > self._settings.max_question_chars:
+            limit = self._settings.max_question_chars
+            raise ApiError(400, "long_question", f"the question has {len(question):,} characters, of {limit:,} at most")
+        return question.strip()
+
+    async def find(
+        self,
+        question: str,
+        settings: RetrieveSettings,
+        model: LanguageModel | None,
+        generation: Generation | None = None,
+    ) -> Evidence:
+        """The evidence for a question, in the current generation unless another is given; `model` is asked by the modes that can.
+
+        ApiError 503 when it goes away half-way, 400 for a filter that no document meets.
+        """
+        generation = generation or self._live.current
+        asked = {MODE: settings.mode, K: settings.top_k, GENERATION: generation.number}
+        with self._tracing.span("retrieve", asked) as span:
+            evidence, cached = await self._find(generation, question, settings, model)
+            span.set({CACHED: cached, PASSAGES: len(evidence.passages)})
+        return evidence
+
+    async def _find(
+        self, generation: Generation, question: str, settings: RetrieveSettings, model: LanguageModel | None
+    ) -> tuple[Evidence, bool]:
+        """The evidence, and whether it was kept from before."""
+        key = (generation.identity, question, settings)
+        if model is None and key in self._kept:
+            self._metrics.cache.labels("hit").inc()
+            self._kept.move_to_end(key)
+            return self._kept[key], True
+        self._metrics.cache.labels("miss").inc()
+        evidence = await self.in_thread(partial(_find, generation, question, settings, model))
+        self._metrics.retrieval.labels(settings.mode).observe(evidence.trace.seconds + evidence.trace.encoder_seconds)
+        if evidence.trace.stopped:
+            raise ApiError(
+                503, "model_gone", "the model's server went away during the search", headers={"Retry-After": "5"}
+            )
+        if model is None:
+            self._kept[key] = evidence
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return evidence, False
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """The result of `work`, done in one of the threads for retrieval."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _find(generation: Generation, question: str, settings: RetrieveSettings, model: LanguageModel | None) -> Evidence:
+    if not len(generation.index.data.passage_ids):
+        return Evidence(question)
+    try:
+        return retrieve(generation.index, question, settings, model)
+    except UserError as problem:
+        raise ApiError(400, "bad_value", str(problem)) from None

@@ -1,0 +1,96 @@
+"""A completion as it is written, as server-sent events: every choice parted and its citations checked, these at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from graph.shared.types import Excerpt
+from serve.http.routes.parts import REASONING, THOUGHTS, MessageParts
+from serve.http.shared.encoding import DONE, event
+from serve.http.shared.errors import ApiError
+from serve.http.telemetry.metrics import Metrics, timed
+
+
+class CitedStream:
+    """One streamed completion. Without `retrieval` (None) texts pass as they are; without `form` they are all content."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        excerpts: Sequence[Excerpt],
+        retrieval: dict[str, Any] | None,
+        form: bool,
+        include_usage: bool,
+        arrived_s: float,
+    ) -> None:
+        self._metrics, self._excerpts, self._retrieval = metrics, excerpts, retrieval
+        self._form, self._include_usage, self._arrived_s = form, include_usage, arrived_s
+        self._parts: dict[int, MessageParts] = {}
+        self._began = False
+
+    async def events(self, chunks: AsyncIterator[dict[str, Any]], model: str) -> AsyncIterator[bytes]:
+        """The engine's `chunks` as events; closing this closes them, and with them the request to the engine."""
+        head: dict[str, Any] = {}
+        try:
+            with timed(self._metrics.generation.labels(model)):
+                async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
+                    async for chunk in open_chunks:
+                        head = {name: chunk.get(name) for name in ("id", "object", "created", "model")}
+                        shown = self._shown(chunk, model)
+                        if shown is not None:
+                            yield event(shown)
+            if self._retrieval is not None:
+                yield event({**head, "choices": self._citations(), "retrieval": self._retrieval})
+        except ApiError as problem:
+            self._metrics.errors.labels(problem.code).inc()
+            yield event(problem.body())
+        yield DONE
+
+    def _shown(self, chunk: dict[str, Any], model: str) -> dict[str, Any] | None:
+        """A chunk as the client gets it; None when it has nothing to tell yet."""
+        usage = chunk.get("usage")
+        choices = [choice for choice in map(self._choice, chunk["choices"]) if choice is not None]
+        if not self._began and any(map(_says_something, choices)):
+            self._began = True
+            self._metrics.first_token.labels(model).observe(time.perf_counter() - self._arrived_s)
+        if not chunk["choices"]:
+            self._metrics.count_tokens(model, usage)
+            return chunk if self._include_usage else None
+        return {**chunk, "choices": choices} if choices else None
+
+    def _choice(self, choice: dict[str, Any]) -> dict[str, Any] | None:
+        """A choice with the text that can be shown now; None when that is nothing and there is nothing else in it."""
+        if self._retrieval is None:
+            return choice
+        said = choice.get("delta") or {}
+        index = choice.get("index", 0)
+        if index not in self._parts:
+            self._parts[index] = MessageParts(self._excerpts, self._form)
+        parts = self._parts[index]
+        reasoning, content = parts.feed(said)
+        ended = choice.get("finish_reason") is not None
+        if ended:
+            rest = parts.finish()
+            reasoning, content = reasoning + rest.reasoning, content + rest.content
+        delta = {name: value for name, value in said.items() if name not in ("content", *THOUGHTS)}
+        if content or delta.get("role"):
+            delta["content"] = content
+        if reasoning:
+            delta[REASONING] = reasoning
+        return {**choice, "delta": delta} if delta or ended or choice.get("logprobs") else None
+
+    def _citations(self) -> list[dict[str, Any]]:
+        """The choices of the last chunk: no text, the citations of each."""
+        self._metrics.removed.inc(sum(len(parts.removed) for parts in self._parts.values()))
+        return [
+            {"index": index, "delta": parts.fields(), "finish_reason": None}
+            for index, parts in sorted(self._parts.items())
+        ]
+
+
+def _says_something(choice: dict[str, Any]) -> bool:
+    delta = choice.get("delta") or {}
+    return any(delta.get(name) for name in ("content", *THOUGHTS))

@@ -1,0 +1,45 @@
+"""One line a request: method, route, status, milliseconds. No header, no query, no body; the same counts go to the metrics."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serve.http.telemetry.metrics import Metrics
+
+LOG = logging.getLogger("modegraph.access")
+
+
+class AccessLog:
+    """The outermost ASGI layer."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status, code = 0, ""
+
+        async def watched(message: Message) -> None:
+            nonlocal status, code
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                found = [value for name, value in message.get("headers", ()) if name == b"x-error-code"]
+                code = found[0].decode("ascii") if found else ""
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        finally:
+            route = getattr(scope.get("route"), "path", "") or "(none)"
+            self._metrics.requests.labels(route, str(status or "gone")).inc()
+            if code:
+                self._metrics.errors.labels(code).inc()
+            milliseconds = 1000 * (time.perf_counter() - started)
+            LOG.info("%s %s %s %.0f ms %s", scope["method"], route, status or "gone", milliseconds, code)

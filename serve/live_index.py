@@ -1,0 +1,113 @@
+"""The index in use, and the newer one in its place as soon as it lies on disk: whoever began with the old one ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+from graph.index.index import Index, open_index
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.shared.types import Mode, OpenEncoder
+from graph.store.arrays import read_manifest
+from serve.http.telemetry.metrics import Metrics
+
+LOG = logging.getLogger("modegraph.serve")
+POLL_S = 1.0
+WARM_UP = "What is this about?"
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One generation of the index, opened, and the row of each thing by its id."""
+
+    index: Index
+
+    @property
+    def number(self) -> int:
+        """How many times this index has been written; another one in its place may have the same number."""
+        return self.index.manifest.generation
+
+    @property
+    def identity(self) -> str:
+        """What tells it from every other index (graph/store/arrays.py)."""
+        return self.index.manifest.identity
+
+    @cached_property
+    def rows(self) -> dict[str, dict[str, int]]:
+        """Kind ("passage", "proposition", "name", "topic", "summary") to id to row."""
+        data = self.index.data
+        columns = {
+            "document": data.document_sources,
+            "passage": data.passage_ids,
+            "proposition": data.proposition_ids,
+            "name": data.name_ids,
+            "summary": data.summary_ids,
+        }
+        return {kind: {identity: row for row, identity in enumerate(ids)} for kind, ids in columns.items()}
+
+
+class LiveIndex:
+    """The current generation of the index in `folder`; `mode` is warmed up before a generation is taken into use."""
+
+    def __init__(self, folder: Path, mode: Mode, open_encoder: OpenEncoder, metrics: Metrics) -> None:
+        self.folder = folder
+        self.open_encoder = cache(open_encoder)
+        self._mode, self._metrics = mode, metrics
+        self._reloading = asyncio.Lock()
+        self._trouble = ""
+        self._current = self._open()
+        metrics.generation_number.set(self._current.number)
+
+    @property
+    def current(self) -> Generation:
+        """The newest generation that is ready; hold on to it for the length of a request."""
+        return self._current
+
+    async def watch(self) -> None:
+        """Take up what changes on disk, until cancelled."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Take up the index on disk, if it is another one; one that cannot be opened is told of once, and tried again later."""
+        async with self._reloading:
+            try:
+                newer = await asyncio.to_thread(self._newer)
+            # Whatever a damaged folder raises, the watch goes on; zipfile and the encoder have errors of their own.
+            except Exception as problem:  # noqa: BLE001
+                self._leave(f"{problem}" or repr(problem))
+                return
+            if newer is not None:
+                self._current = newer
+                self._metrics.swaps.labels("done").inc()
+                self._metrics.generation_number.set(newer.number)
+            if newer is not None or self._trouble:
+                LOG.info("index: generation %d (%s) is in use", self._current.number, self._current.identity[:8])
+            self._trouble = ""
+
+    def _leave(self, trouble: str) -> None:
+        """Go on with the index in use; say why, unless that has been said."""
+        if trouble == self._trouble:
+            return
+        self._trouble = trouble
+        self._metrics.swaps.labels("failed").inc()
+        LOG.warning("the changed index is not taken up yet: %s", trouble)
+
+    def _newer(self) -> Generation | None:
+        """The index on disk, opened; None when it is the one in use."""
+        return None if read_manifest(self.folder).identity == self._current.identity else self._open()
+
+    def _open(self) -> Generation:
+        index = open_index(self.folder, self.open_encoder)
+        warm_up(index, self._mode)
+        return Generation(index)
+
+
+def warm_up(index: Index, mode: Mode) -> None:
+    """Have everything loaded that a search in `mode` needs: the encoder, the matrices of the walk."""
+    if len(index.data.passage_ids):
+        retrieve(index, WARM_UP, RetrieveSettings.model_validate({"mode": mode}))

@@ -1,0 +1,1 @@
+"""What is shown of evidence and of an answer: the JSON that HTTP and MCP share."""

@@ -317,7 +317,7 @@ def run_modegraph(*words: object) -> None:
 
 def made_model(folder: Path) -> Path:
     """A tiny Llama: what it says does not matter here."""
-    from train.settings import TinySettings
+    from train.run.settings import TinySettings
     from train.tiny import train_tiny
 
     values = {"texts": str(ROOT / "examples" / "documents"), "output": str(folder), "context_tokens": 4096, "steps": 2}

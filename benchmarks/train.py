@@ -3,7 +3,7 @@
 Run: python -P benchmarks/train.py [--json] [--device cuda] [--size 0.5b] [--attention sdpa]. Prompts of 1,024
 random ids with responses of 64, random weights; reference log-probabilities computed beforehand on every side. Each side
 runs in a process of its own: "trl" is DPOTrainer as it comes, "trl-completion" the same with logits at the completions
-alone, as train/loop.py runs it and as it runs by itself on CUDA; "plain-8" is one sequence a response. The sides of a
+alone, as train/run/loop.py runs it and as it runs by itself on CUDA; "plain-8" is one sequence a response. The sides of a
 contest take their steps in turn, so that a machine that slows down slows all. A step is forward, backward, clipping and
 fused AdamW (the trainers' default), in float32 on a CPU, under bfloat16 autocast on CUDA. What a shared prefix saves is bounded by
 what is not shared: the head works at response positions alone, the same for every side, so the small model has its share of
@@ -41,10 +41,10 @@ from transformers import (
 from trl import DPOConfig, DPOTrainer
 
 from benchmarks.report import Check, print_report
-from train.attention import SHARED_PREFIX, use_shared_prefix_attention
-from train.loop import completion_logits_only, quiet_libraries
-from train.losses import mode_seeking_loss, pair_dpo_loss
-from train.packing import Group, can_pack, pack_rows, packed_logps, plain_logps
+from train.model.attention import SHARED_PREFIX, use_shared_prefix_attention
+from train.model.packing import Group, can_pack, pack_rows, packed_logps, plain_logps
+from train.preference.losses import mode_seeking_loss, pair_dpo_loss
+from train.run.loop import completion_logits_only, quiet_libraries
 
 ATTENTIONS = (SHARED_PREFIX, "sdpa", "flex_attention")
 PROMPT_TOKENS, RESPONSE_TOKENS = 1024, 64

@@ -2,12 +2,12 @@
 
 import typer
 
-from data_synth.cli_data import register as register_data
-from data_synth.cli_preferences import register as register_preferences
-from data_synth.cli_questions import register as register_questions
-from data_synth.cli_relevance import register as register_relevance
-from data_synth.cli_responses import register as register_responses
-from data_synth.cli_route import register as register_route
+from data_synth.dataset.cli import register as register_data
+from data_synth.preferences.cli import register as register_preferences
+from data_synth.questions.cli import register as register_questions
+from data_synth.relevance.cli import register as register_relevance
+from data_synth.responses.cli import register as register_responses
+from data_synth.route.cli import register as register_route
 from graph.shared.types import OpenModel
 
 

@@ -30,7 +30,7 @@ class PreferenceRow:
 
     `gold_in_context` is the share of the gold documents that the context quotes; `control` names a length-matched
     rejected side ("" for the paper's own: the answer alone); `reasoner` names the model that wrote the reasoning, and
-    `support` says how near its sentences are to the context (data_synth/support.py; None where nothing is quoted).
+    `support` says how near its sentences are to the context (data_synth/preferences/support.py; None where nothing is quoted).
     """
 
     id: str

@@ -32,7 +32,7 @@ def register(commands: typer.Typer) -> None:
         """Expected reward against KL to the reference: runs of several methods, K, strengths and seeds, at equal KL."""
         from eval.alignment.report import align_runs, tables_as_text, to_json, write_alignment
         from eval.alignment.sample import Drawing
-        from train.models import load_policy
+        from train.model.models import load_policy
 
         found = align_runs(runs, data, split, limit, Drawing(samples, max_tokens, seed), load_policy)
         write_alignment(found, out)

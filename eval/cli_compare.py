@@ -56,7 +56,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
         from eval.report import to_json, write_report
         from eval.rows import read_rows, select_rows
         from eval.tables import as_text, choice_table, measure_table
-        from train.models import load_policy
+        from train.model.models import load_policy
 
         policies = policies_of(runs, base)
         rows = select_rows(read_rows(data, split), size, limit, seed)
@@ -91,7 +91,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
 
 def preference_runs(runs: Sequence[Path]) -> list[Path]:
     """Those of the runs that have a reference to be measured against; UserError when none has."""
-    from train.types import read_run
+    from train.shared.types import read_run
 
     found = [run for run in runs if read_run(run).beta is not None]
     if not found:

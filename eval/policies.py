@@ -7,7 +7,7 @@ from pathlib import Path
 
 from eval.types import Policy
 from graph.shared.errors import UserError
-from train.types import RECORD, read_run
+from train.shared.types import RECORD, read_run
 
 TUNED = ("sft", "ms", "dpo")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from graph.shared.errors import UserError
 from graph.shared.types import Message
-from train.data import read_preferences
+from train.run.data import read_preferences
 
 
 @dataclass(frozen=True)

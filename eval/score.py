@@ -12,7 +12,7 @@ import torch
 
 from eval.rows import HeldOutRow
 from eval.types import PairScore
-from train.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row
+from train.model.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row
 
 SEQUENCES_PER_BATCH = 8
 

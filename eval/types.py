@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from eval.rows import HeldOutRow
 from eval.statistics import Interval
-from train.types import RunRecord
+from train.shared.types import RunRecord
 
 
 @dataclass(frozen=True)

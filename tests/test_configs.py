@@ -10,8 +10,8 @@ import pytest
 from eval.matrix.settings import MatrixSettings
 from graph.shared.config import Settings, load_settings
 from serve.http.shared.settings import ServerSettings
+from train.run.settings import DpoSettings, MsSettings, PreferenceSettings, RewardSettings, SftSettings, TinySettings
 from train.selector.settings import SelectorSettings
-from train.settings import DpoSettings, MsSettings, PreferenceSettings, RewardSettings, SftSettings, TinySettings
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("graph", "data_synth", "train", "serve", "eval")

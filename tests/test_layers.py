@@ -16,7 +16,15 @@ MAY_IMPORT = {
     "data_synth": {"data_synth", "graph"},
     "train": {"train", "data_synth.types", "data_synth.relevance.types", "data_synth.route.types", "graph"},
     "serve": {"serve", "graph"},
-    "eval": {"eval", "graph", "serve", "train", "data_synth.relevance", "data_synth.rewards", "data_synth.types"},
+    "eval": {
+        "eval",
+        "graph",
+        "serve",
+        "train",
+        "data_synth.relevance",
+        "data_synth.responses.rewards",
+        "data_synth.types",
+    },
 }
 LIGHT = {"typer", "graph.shared.console", "graph.shared.errors", "graph.shared.types"}
 MOST_FILES = 16

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graph.shared.console import say
-from train.cli_export import register as register_export
-from train.cli_options import AsJson, Config, Overrides, SomeConfig, print_record, settings_of
-from train.cli_router import register as register_router
-from train.cli_score import register as register_score
-from train.cli_selector import register as register_selector
+from train.export.cli import register as register_export
+from train.reward.cli import register as register_score
+from train.router.cli import register as register_router
+from train.selector.cli import register as register_selector
+from train.shared.options import AsJson, Config, Overrides, SomeConfig, print_record, settings_of
 
 if TYPE_CHECKING:
     from graph.shared.types import OpenModel
-    from train.types import RunRecord
+    from train.shared.types import RunRecord
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
@@ -46,7 +46,7 @@ def tiny(
     as_json: AsJson = False,
 ) -> None:
     """Train a tokenizer and a tiny Llama on texts: a stand-in where no pretrained model can be had."""
-    from train.settings import TinySettings
+    from train.run.settings import TinySettings
 
     settings = settings_of(TinySettings, config, overrides, texts=texts, output=out)
     from train.tiny import train_tiny
@@ -56,7 +56,7 @@ def tiny(
 
 def sft(config: Config, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Supervised fine-tuning on the chosen answers of a preference-data folder."""
-    from train.settings import SftSettings
+    from train.run.settings import SftSettings
 
     settings = settings_of(SftSettings, config, overrides)
     from train.sft import train_sft
@@ -66,30 +66,30 @@ def sft(config: Config, overrides: Overrides = None, as_json: AsJson = False) ->
 
 def ms(config: Config, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Mode-seeking preference optimisation (reverse KL) on pairs or on K scored responses."""
-    from train.settings import MsSettings
+    from train.run.settings import MsSettings
 
     settings = settings_of(MsSettings, config, overrides)
-    from train.preference import train_ms
+    from train.preference.train import train_ms
 
     report(train_ms(settings), settings.output, as_json)
 
 
 def dpo(config: Config, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Direct preference optimisation (forward KL) on pairs or on K scored responses."""
-    from train.settings import DpoSettings
+    from train.run.settings import DpoSettings
 
     settings = settings_of(DpoSettings, config, overrides)
-    from train.preference import train_dpo
+    from train.preference.train import train_dpo
 
     report(train_dpo(settings), settings.output, as_json)
 
 
 def reward(config: Config, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """A reward model of preference pairs: what `train score` rewards responses by."""
-    from train.settings import RewardSettings
+    from train.run.settings import RewardSettings
 
     settings = settings_of(RewardSettings, config, overrides)
-    from train.reward import train_reward
+    from train.reward.reward import train_reward
 
     report(train_reward(settings), settings.output, as_json)
 

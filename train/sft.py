@@ -6,11 +6,11 @@ from pathlib import Path
 
 from trl import SFTConfig, SFTTrainer
 
-from train.data import chosen_side, sft_dataset
-from train.loop import Start, lora_config, prepare, run_and_save, trl_arguments
-from train.save import fresh_folder
-from train.settings import SftSettings
-from train.types import RunRecord
+from train.run.data import chosen_side, sft_dataset
+from train.run.loop import Start, lora_config, prepare, run_and_save, trl_arguments
+from train.run.save import fresh_folder
+from train.run.settings import SftSettings
+from train.shared.types import RunRecord
 
 
 def train_sft(settings: SftSettings) -> RunRecord:

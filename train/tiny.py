@@ -29,11 +29,11 @@ from graph.prompt.answer import answer_messages
 from graph.prompt.form import ANSWER, REASON
 from graph.shared.console import say, track
 from graph.shared.errors import UserError
-from train.data import read_preferences
-from train.loop import quiet_libraries
-from train.save import Outcome, fresh_folder, run_record, save_run
-from train.settings import TinySettings
-from train.types import RunRecord
+from train.run.data import read_preferences
+from train.run.loop import quiet_libraries
+from train.run.save import Outcome, fresh_folder, run_record, save_run
+from train.run.settings import TinySettings
+from train.shared.types import RunRecord
 
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
 STEPS_PER_ROW = 10

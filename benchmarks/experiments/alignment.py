@@ -20,11 +20,11 @@ from eval.alignment.measure import measure_runs
 from eval.alignment.report import align, tables_as_text, to_json, write_alignment
 from eval.alignment.sample import Drawing
 from graph.shared.console import say
-from train.data import read_responses
-from train.models import load_policy
-from train.preference import train_dpo, train_ms
-from train.settings import DpoSettings, MsSettings
-from train.types import RECORD
+from train.model.models import load_policy
+from train.preference.train import train_dpo, train_ms
+from train.run.data import read_responses
+from train.run.settings import DpoSettings, MsSettings
+from train.shared.types import RECORD
 
 SYSTEMS = ("ms:64", "ms:8", "ms:2", "dpo:64", "dpo:2")
 REWARDS = {"correct": 1.0, "format": 0.5, "citations": 0.25}

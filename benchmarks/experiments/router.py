@@ -20,11 +20,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from data_synth.contexts import check_gold
+from data_synth.dataset.write import write_dataset
 from data_synth.relevance.gold import CORPUS, read_asked
 from data_synth.route.rows import route_rows
 from data_synth.route.runs import PASSAGES, parse_modes
 from data_synth.route.types import FORM
-from data_synth.write import write_dataset
 from eval.router.measure import evaluate_router
 from eval.router.report import to_json, to_text, write_router_report
 from graph.documents.questions import SPLITS
@@ -38,9 +38,9 @@ from graph.shared.console import say, track
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.shared.types import Evidence
 from graph.store.arrays import MANIFEST
-from train.labelled import SUMMARY
 from train.router.settings import RouterSettings
 from train.router.train import train_router
+from train.shared.labelled import SUMMARY
 
 TOLERANCE = 0.01
 TIMED = 60

@@ -9,15 +9,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from data_synth.rewards import answer_reward, citation_reward, format_reward, length_reward, variety_reward
+from data_synth.responses.rewards import answer_reward, citation_reward, format_reward, length_reward, variety_reward
 from data_synth.types import ResponseRow
 from eval.alignment.sample import Drawing, draw_samples, logps_of_samples
 from eval.alignment.types import MeasuredRun, PromptFigures
 from graph.shared.console import track
 from graph.shared.errors import UserError
-from train.logps import tokenize_row
-from train.packing import can_pack
-from train.types import RunRecord, read_run
+from train.model.logps import tokenize_row
+from train.model.packing import can_pack
+from train.shared.types import RunRecord, read_run
 
 Load = Callable[[str], tuple[Any, Any]]
 """A model's source to (model, tokenizer), ready to generate and to score."""

@@ -19,7 +19,7 @@ from eval.page import Picture, to_html
 from eval.report import Appendix, escape_markdown, sections
 from eval.tables import Table, as_text
 from graph.shared.jsonl import write_json
-from train.data import read_responses
+from train.run.data import read_responses
 
 FRONTIER = "frontier.png"
 

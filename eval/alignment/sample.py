@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from graph.shared.ids import content_id
-from train.packing import Group, pack_rows, packed_logps
+from train.model.packing import Group, pack_rows, packed_logps
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from train.types import RunRecord
+from train.shared.types import RunRecord
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from torch import Generator, Tensor
 from eval.lab.line import BETA_POLICY, REFERENCE, Line, kl, log_gaussian, log_target
 from eval.lab.types import OBJECTIVES, REVERSE, Experiment, Fit, FittedPolicy, Objective
 from graph.shared.console import track
-from train.losses import dpo_loss, mode_seeking_loss, pair_dpo_loss, pair_mode_seeking_loss
+from train.preference.losses import dpo_loss, mode_seeking_loss, pair_dpo_loss, pair_mode_seeking_loss
 
 Losses = Callable[[Tensor], Tensor]
 RESPONSES_PER_STEP = 4096
@@ -88,7 +88,7 @@ def draw_groups(line: Line, objective: Objective, responses: int, generator: Gen
 
 
 def group_losses(line: Line, objective: Objective, log_policy_STX: Tensor, groups_SGK: Tensor) -> Tensor:
-    """The mean over groups of the loss that train/losses.py gives to each (float32 inside): [S, T]."""
+    """The mean over groups of the loss that train/preference/losses.py gives to each (float32 inside): [S, T]."""
     seeds, starts, _ = log_policy_STX.shape
     log_ratios_STX = (log_policy_STX - line.log_reference_X).float()
     places_STN = groups_SGK.view(seeds, 1, -1).expand(-1, starts, -1)
@@ -98,7 +98,7 @@ def group_losses(line: Line, objective: Objective, log_policy_STX: Tensor, group
 
 
 def response_losses(objective: Objective, log_ratios_K: Tensor, rewards_K: Tensor, beta_reward: float) -> Tensor:
-    """The objective's function of train/losses.py over the last axis; the others are kept."""
+    """The objective's function of train/preference/losses.py over the last axis; the others are kept."""
     smoothing = objective.label_smoothing
     if smoothing is None:
         loss = mode_seeking_loss if objective.method == "MS" else dpo_loss

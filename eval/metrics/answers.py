@@ -7,7 +7,7 @@ import re
 import string
 from collections.abc import Sequence
 
-from data_synth.rewards import word_f1
+from data_synth.responses.rewards import word_f1
 
 HOTPOT_LABELS = frozenset({"yes", "no", "noanswer"})
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -20,7 +20,6 @@ from graph.retrieve.learned.router import Router
 from graph.retrieve.learned.router_file import open_router
 from graph.shared.errors import UserError
 from graph.shared.types import Ints
-from train.labelled import NAMED, read_folders
 from train.router.data import LABELS, Dataset, fingerprint, questions_of, shared_modes
 from train.router.policy import (
     PRICES,
@@ -35,6 +34,7 @@ from train.router.policy import (
 )
 from train.router.train import RECORD
 from train.router.types import Questions
+from train.shared.labelled import NAMED, read_folders
 
 ALL = "all"
 RULE, ROUTER, ORACLE = "auto, by rule", "auto, by router", "oracle"

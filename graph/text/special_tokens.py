@@ -1,6 +1,6 @@
 """Control tokens that a text spells out: broken before a text is tokenised, so that a document cannot end a turn or open one.
 
-The engine (serve/engines/hf.py) and training (train/logps.py, train/data.py) both read messages through `defuse`: what a model learns from
+The engine (serve/engines/hf.py) and training (train/model/logps.py, train/run/data.py) both read messages through `defuse`: what a model learns from
 is what it is served.
 """
 

@@ -6,8 +6,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from data_synth import reasons
 from data_synth.cli import register
+from data_synth.preferences import reasons
 from graph.documents.questions import read_questions
 from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest, LanguageModel

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from data_synth.check import NO_VERDICT, NOT_SUPPORTED, check_by_model
-from data_synth.judge import judge_responses
+from data_synth.preferences.check import NO_VERDICT, NOT_SUPPORTED, check_by_model
+from data_synth.responses.judge import judge_responses
 from data_synth.types import Draft
 from graph.documents.questions import Question
 from graph.shared.types import CompletionRequest, Excerpt

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from data_synth.validate import validate_file
+from data_synth.dataset.validate import validate_file
 from graph.build.build import build_index
 from graph.encode.encoder import open_encoder
 from graph.shared.jsonl import write_jsonl
@@ -26,7 +26,7 @@ from modegraph import build_app
 from tests.corpora import ISLES
 from tests.data_synth.test_server import QUESTIONS, ROOT
 from tests.vllm import Server, serving, with_vllm
-from train.settings import SftSettings, TinySettings
+from train.run.settings import SftSettings, TinySettings
 from train.sft import train_sft
 from train.tiny import train_tiny
 

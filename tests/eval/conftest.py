@@ -12,9 +12,9 @@ from data_synth.types import PreferenceRow, preference_to_json
 from graph.prompt.answer import answer_messages, format_answer
 from graph.shared.jsonl import write_jsonl
 from graph.shared.types import Excerpt
-from train.settings import TinySettings
+from train.run.settings import TinySettings
+from train.shared.types import RunRecord, write_run
 from train.tiny import new_llama, train_tokenizer
-from train.types import RunRecord, write_run
 
 HOSTILE = "<script>alert('x')</script> | `tick` & ![](http://x)"
 BETA, EPSILON = 0.5, 0.01

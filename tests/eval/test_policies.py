@@ -7,7 +7,7 @@ import pytest
 from eval.policies import policies_of, short_names, untuned_model
 from graph.shared.errors import UserError
 from tests.eval.conftest import run_record
-from train.types import write_run
+from train.shared.types import write_run
 
 
 def test_runs_then_the_root_of_the_first(world):

@@ -6,7 +6,7 @@ import torch
 from eval.rows import read_rows
 from eval.score import reward_margin, reward_margin_per_token, score_pairs
 from eval.types import PairScore
-from train.models import load_policy
+from train.model.models import load_policy
 
 
 def slow_logp(model, tokenizer, row, completion: str) -> tuple[float, int]:

@@ -19,7 +19,7 @@ from modegraph import build_app
 from serve.engines.openai_api import open_openai
 from tests.graph.retrieve.modes.test_global import guild_documents
 from tests.vllm import Server, serving, with_vllm
-from train.settings import TinySettings
+from train.run.settings import TinySettings
 from train.tiny import train_tiny
 
 pytestmark = with_vllm

@@ -33,8 +33,8 @@ from tests.fakes import HashEncoder
 from tests.serve.http.running import Running, serving
 from tests.train.world import preference
 from tests.vllm import PYTHON, with_vllm
-from train.logps import tokenize_row
-from train.settings import LoraSettings, SftSettings, TinySettings
+from train.model.logps import tokenize_row
+from train.run.settings import LoraSettings, SftSettings, TinySettings
 from train.sft import train_sft
 from train.tiny import train_tiny
 

@@ -13,7 +13,7 @@ import torch
 from data_synth.types import preference_to_json
 from graph.shared.jsonl import write_jsonl
 from tests.train.world import TEXTS, preference
-from train.settings import TinySettings
+from train.run.settings import TinySettings
 from train.tiny import new_llama, train_tokenizer
 
 

@@ -22,19 +22,19 @@ from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.shared.types import Message
 from serve.engines.hf import HfModel
 from tests.train.world import NAMES, preference, scored
-from train.choices import pair_choices
-from train.data import chosen_side
-from train.generations import Generations, generation_figures, greedy_answers
-from train.logps import tokenize_row
-from train.loop import prepare
-from train.losses import pair_dpo_loss, pair_mode_seeking_loss
-from train.models import load_model, load_policy, load_tokenizer
-from train.objective import Method, Objective, mean_figures, prompt_losses
-from train.packing import Group, pack_rows, packed_logps, plain_logps
-from train.preference import choice_trainer, read_choices, train_ms
-from train.settings import LoraSettings, MsSettings, SftSettings
+from train.model.logps import tokenize_row
+from train.model.models import load_model, load_policy, load_tokenizer
+from train.model.packing import Group, pack_rows, packed_logps, plain_logps
+from train.preference.choices import pair_choices
+from train.preference.generations import Generations, generation_figures, greedy_answers
+from train.preference.losses import pair_dpo_loss, pair_mode_seeking_loss
+from train.preference.objective import Method, Objective, mean_figures, prompt_losses
+from train.preference.train import choice_trainer, read_choices, train_ms
+from train.preference.trainer import ChoiceTrainer
+from train.run.data import chosen_side
+from train.run.loop import prepare
+from train.run.settings import LoraSettings, MsSettings, SftSettings
 from train.sft import sft_trainer, train_sft
-from train.trainer import ChoiceTrainer
 
 METHODS = pytest.mark.parametrize("method", ["ms", "dpo"])
 RAGGED = (Group((5, 6, 7, 8), ((30, 31, 2), (40, 2))), Group((9,), ((50, 51, 52, 2), (2,), (60, 2))))

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from graph.shared.errors import UserError
 from serve.engines import open_model
 from train.cli import register
-from train.types import read_run
+from train.shared.types import read_run
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from data_synth.types import preference_to_json
 from graph.shared.errors import UserError
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from tests.train.world import preference
-from train.loop import Watch
-from train.preference import train_dpo
-from train.reward import train_reward
-from train.settings import DpoSettings, LoraSettings, RewardSettings, SftSettings, TrainSettings
+from train.preference.train import train_dpo
+from train.reward.reward import train_reward
+from train.run.loop import Watch
+from train.run.settings import DpoSettings, LoraSettings, RewardSettings, SftSettings, TrainSettings
 from train.sft import train_sft
 
 STEPS, SAVED, KILLED = 8, 3, 5
@@ -35,9 +35,10 @@ import os, signal, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from train import preference, sft
-from train.loop import Watch
-from train.settings import DpoSettings, SftSettings
+from train import sft
+from train.preference import train as preference
+from train.run.loop import Watch
+from train.run.settings import DpoSettings, SftSettings
 logged = Watch.on_log
 
 def on_log(self, args, state, *rest, **named):

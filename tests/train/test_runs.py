@@ -10,16 +10,16 @@ import yaml
 
 from graph.shared.errors import UserError
 from tests.train.world import preference
-from train.data import both_sides, read_preferences
-from train.logps import completion_logps, pad_rows, tokenize_row
-from train.loop import prepare, run_trainer
-from train.losses import pair_dpo_loss, pair_mode_seeking_loss
-from train.models import is_adapter, load_model, load_policy
-from train.pairs import pair_trainer
-from train.preference import train_dpo, train_ms
-from train.settings import DpoSettings, LoraSettings, MsSettings, SftSettings
+from train.model.logps import completion_logps, pad_rows, tokenize_row
+from train.model.models import is_adapter, load_model, load_policy
+from train.preference.losses import pair_dpo_loss, pair_mode_seeking_loss
+from train.preference.pairs import pair_trainer
+from train.preference.train import train_dpo, train_ms
+from train.run.data import both_sides, read_preferences
+from train.run.loop import prepare, run_trainer
+from train.run.settings import DpoSettings, LoraSettings, MsSettings, SftSettings
 from train.sft import train_sft
-from train.types import read_run
+from train.shared.types import read_run
 
 STEPS = 5
 SFT_CURVE = [6.040, 5.864, 5.724, 5.624, 5.565]

@@ -6,7 +6,7 @@ import pytest
 
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
-from train.settings import DpoSettings, MsSettings, SftSettings
+from train.run.settings import DpoSettings, MsSettings, SftSettings
 
 PLACES = {"model": "m", "data": "d", "output": "o"}
 

@@ -20,14 +20,14 @@ from serve.engines.vllm import VllmSpec, command_of
 from serve.http.backends.vllm_backend import as_trained
 from tests.train.templates import NO_SYSTEM, STYLES, tokenizer_of
 from tests.train.world import preference
-from train.choices import pair_choices
-from train.data import both_sides, chosen_side
-from train.logps import tokenize_row
-from train.loop import prepare
-from train.models import load_policy
-from train.pairs import pair_trainer
-from train.reward import reward_trainer
-from train.settings import DpoSettings, RewardSettings, SftSettings, TinySettings
+from train.model.logps import tokenize_row
+from train.model.models import load_policy
+from train.preference.choices import pair_choices
+from train.preference.pairs import pair_trainer
+from train.reward.reward import reward_trainer
+from train.run.data import both_sides, chosen_side
+from train.run.loop import prepare
+from train.run.settings import DpoSettings, RewardSettings, SftSettings, TinySettings
 from train.sft import sft_trainer, train_sft
 from train.tiny import new_llama
 

@@ -10,11 +10,11 @@ from graph.prompt.answer import answer_messages, format_answer
 from graph.shared.errors import UserError
 from graph.shared.types import Message
 from tests.train.world import TEXTS
-from train.logps import tokenize_row
-from train.models import load_policy, load_tokenizer
-from train.settings import TinySettings
+from train.model.logps import tokenize_row
+from train.model.models import load_policy, load_tokenizer
+from train.run.settings import TinySettings
+from train.shared.types import read_run
 from train.tiny import new_llama, random_blocks, read_texts, token_stream, train_tiny, train_tokenizer
-from train.types import read_run
 
 WILD = "Ærø's 5 °C – «naïve» 漢字\t<b>\n\n  end"
 

@@ -18,9 +18,9 @@ from graph.retrieve.strategies import DIRECT_STRATEGIES
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
 from graph.shared.types import Mode
-from train import labelled
-from train.labelled import Labels, check_apart, read_folders
 from train.router.types import Questions
+from train.shared import labelled
+from train.shared.labelled import Labels, check_apart, read_folders
 
 LABELS = Labels("synth route", "query_features", QUERY_FEATURES, route_from_json, route_problems)
 Dataset = labelled.Dataset[RouteRow]

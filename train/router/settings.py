@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from graph.shared.config import Settings
-from train.labelled import Folders
+from train.shared.labelled import Folders
 
 
 class RouterSettings(Settings):

@@ -35,7 +35,7 @@ from train.router.policy import (
 from train.router.settings import RouterSettings
 from train.router.trees import fit_forest, unseen_recall
 from train.router.types import Point, Questions, RouterRecord
-from train.save import fresh_folder
+from train.run.save import fresh_folder
 
 RECORD, CARD = "router.json", "README.md"
 LEARNED = ("train", "dev")

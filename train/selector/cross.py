@@ -29,9 +29,9 @@ from graph.encode.weights import model_name
 from graph.retrieve.learned.maxsim import start_model
 from graph.shared.ids import content_id
 from graph.shared.types import Ints
-from train.loop import Watch, quiet_libraries
-from train.models import device
-from train.save import CHECKPOINTS, last_checkpoint
+from train.model.models import device
+from train.run.loop import Watch, quiet_libraries
+from train.run.save import CHECKPOINTS, last_checkpoint
 from train.selector.settings import CrossSettings, SelectorSettings
 
 Doubles = NDArray[np.float64]

@@ -14,9 +14,9 @@ from data_synth.relevance.types import SPLIT_BY, RelevanceRow, relevance_from_js
 from graph.documents.questions import SPLITS
 from graph.retrieve.learned.features import FEATURES
 from graph.shared.errors import UserError
-from train import labelled
-from train.labelled import Labels, check_apart, read_folders
 from train.selector.types import Examples
+from train.shared import labelled
+from train.shared.labelled import Labels, check_apart, read_folders
 
 OWN = ("gold", "own")
 """`found_by` of propositions that stand in a passage that the question was published with."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from graph.encode.encoder import MINILM
 from graph.shared.config import Settings
-from train.labelled import Folders
+from train.shared.labelled import Folders
 
 
 class CrossSettings(Settings):

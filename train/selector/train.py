@@ -19,7 +19,7 @@ from graph.retrieve.learned.features import FEATURES
 from graph.retrieve.learned.forest import forest_logits
 from graph.shared.console import say
 from graph.shared.jsonl import write_json
-from train.save import fresh_folder
+from train.run.save import fresh_folder
 from train.selector.calibrate import (
     calibration_error,
     fit_temperature,

@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 import graph.index.index
-from data_synth.cli_questions import register
+from data_synth.questions.cli import register
 from graph.build.build import build_index
 from graph.documents.questions import read_questions
 from graph.shared.errors import UserError

@@ -8,7 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from data_synth import cli_relevance, cli_route
+from data_synth.relevance import cli as cli_relevance
+from data_synth.route import cli as cli_route
 from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest, LanguageModel
 from serve.ledger import Ledger

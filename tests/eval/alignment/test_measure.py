@@ -16,12 +16,12 @@ from graph.shared.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from modegraph import build_app
 from tests.train.world import TEXTS, scored
-from train.models import load_policy
-from train.packing import Group
-from train.preference import train_dpo, train_ms
-from train.settings import DpoSettings, MsSettings, TinySettings
+from train.model.models import load_policy
+from train.model.packing import Group
+from train.preference.train import train_dpo, train_ms
+from train.run.settings import DpoSettings, MsSettings, TinySettings
+from train.shared.types import read_run
 from train.tiny import new_llama, train_tokenizer
-from train.types import read_run
 
 WEIGHTS = {"correct": 1.0, "format": 0.5}
 

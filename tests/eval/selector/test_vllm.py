@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from modegraph import build_app
 from tests.vllm import serving, with_vllm
-from train.settings import TinySettings
+from train.run.settings import TinySettings
 from train.tiny import train_tiny
 
 pytestmark = with_vllm

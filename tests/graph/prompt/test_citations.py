@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_synth.reasons import plain
-from data_synth.rewards import citation_reward
+from data_synth.preferences.reasons import plain
+from data_synth.responses.rewards import citation_reward
 from graph.prompt.citations import CLOSERS, MAX_HELD_CHARS, OPENERS, CitationGate, check_citations
 from serve.http.backends.control import break_known
 

@@ -12,7 +12,7 @@ from graph.retrieve.learned.router_file import ROUTER_FILE, open_router
 from graph.shared.errors import UserError
 from tests.train.labelled import ENCODER, write_rows
 from tests.train.router.rows import small_world
-from train import cli_router
+from train.router import cli as cli_router
 from train.router.data import fingerprint, questions_of, read_datasets, shared_modes
 
 

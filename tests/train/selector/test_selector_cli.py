@@ -13,7 +13,7 @@ from graph.retrieve.learned.features import FEATURES
 from graph.shared.errors import UserError
 from tests.train.labelled import ENCODER, write_rows
 from tests.train.selector.rows import small_world
-from train import cli_selector
+from train.selector import cli as cli_selector
 from train.selector.data import examples_of, read_datasets
 
 

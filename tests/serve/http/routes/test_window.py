@@ -23,7 +23,7 @@ ASK = [{"role": "user", "content": "Who built the Lantern?"}]
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained Llama with a window of 1,024 tokens and a tokenizer of the example documents."""
-    from train.settings import TinySettings
+    from train.run.settings import TinySettings
     from train.tiny import new_llama, read_texts, train_tokenizer
 
     folder = tmp_path_factory.mktemp("small") / "model"

@@ -1,0 +1,73 @@
+"""`modegraph data validate` and `modegraph data import`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from graph.shared.console import print_json, say
+from graph.shared.errors import UserError
+
+SHOWN = 20
+SETS = ("pubmedqa", "medmcqa", "riddlesense", "qa_feedback")
+
+
+def register(data: typer.Typer) -> None:
+    """Add the commands of `data`."""
+
+    @data.command()
+    def validate(
+        file: Annotated[Path, typer.Argument(help="A .jsonl or .parquet file that `modegraph synth` made.")],
+        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    ) -> None:
+        """Check every row of training data: line, what is wrong, how to mend it. Exit status 1 if any row is bad."""
+        from dataclasses import asdict
+
+        from data_synth.dataset.validate import validate_file
+
+        found = validate_file(file)
+        if as_json:
+            print_json({"file": str(file), "share_good": found.share_good, **asdict(found)})
+        else:
+            good = found.rows - len(found.bad)
+            print(f"{file}: {found.form}, {good:,} of {found.rows:,} rows are good ({found.share_good:.1%})")
+            for row in found.bad[:SHOWN]:
+                print(f"line {row.line} ({row.id or 'no id'}): {'; '.join(row.problems)}")
+            if len(found.bad) > SHOWN:
+                print(f"… and {len(found.bad) - SHOWN:,} more (--json lists all)")
+            if found.bad:
+                print("remedy: remove or mend these rows, or make them again with `modegraph synth`")
+        if found.bad:
+            raise typer.Exit(1)
+
+    @data.command("import")
+    def import_set(
+        kind: Annotated[str, typer.Argument(help=f"Which set: {', '.join(SETS)}.")],
+        file: Annotated[Path, typer.Argument(help="Its rows, one JSON object a line.")],
+        out: Annotated[Path, typer.Option(help="The folder to write.")],
+        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    ) -> None:
+        """An existing set in this suite's forms: documents and questions, or scored responses."""
+        from data_synth.dataset.deliver import deliver
+        from data_synth.dataset.existing import multiple_choice, pubmedqa, qa_feedback, read_items
+        from data_synth.dataset.write import check_folder
+        from data_synth.responses.response_form import RESPONSES
+        from graph.shared.jsonl import write_jsonl
+
+        if kind not in SETS:
+            raise UserError(f"set {kind!r}", f"one of {', '.join(SETS)}", "choose one of these")
+        check_folder(out)
+        if kind == "qa_feedback":
+            deliver(read_items(file, qa_feedback), RESPONSES, {"Imported from": "QA-Feedback"}, out, None, as_json)
+            return
+        pairs = list(read_items(file, pubmedqa)) if kind == "pubmedqa" else []
+        asked = [question for _, question in pairs] or list(read_items(file, multiple_choice))
+        out.mkdir(parents=True, exist_ok=True)
+        rows = {"questions": write_jsonl(out / "questions.jsonl", asked)}
+        if pairs:
+            rows["documents"] = write_jsonl(out / "corpus.jsonl", (document for document, _ in pairs))
+        if as_json:
+            print_json({"out": str(out), **rows})
+        else:
+            print(", ".join(f"{count:,} {what}" for what, count in rows.items()) + f" in {out}")
+            say("next: modegraph index …/corpus.jsonl, then modegraph synth preferences INDEX --questions …")

@@ -1,0 +1,108 @@
+"""`modegraph data validate`: every row of a file read and checked, with the line, what is wrong with it, and how to mend it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data_synth.dataset.kinds import form_of
+from data_synth.forms import Form
+from graph.shared.errors import UserError
+
+MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that cannot be learned from: its line, its id if it has one, and everything that is wrong with it."""
+
+    line: int
+    id: str
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What a file holds: the form of its rows, how many there are, and the bad ones."""
+
+    form: str
+    rows: int
+    bad: tuple[BadRow, ...]
+
+    @property
+    def share_good(self) -> float:
+        return 1 - len(self.bad) / self.rows if self.rows else 0.0
+
+
+def validate_file(file: Path) -> Validation:
+    """Check every row of a .jsonl or .parquet file; UserError for a file that is neither, or whose first row has no known form."""
+    form: Form[Any] | None = None
+    seen: set[str] = set()
+    bad: list[BadRow] = []
+    rows = 0
+    for line, values in read_rows(file):
+        rows += 1
+        if isinstance(values, str):
+            bad.append(BadRow(line, "", (values,)))
+            continue
+        form = form or form_of(values, f"{file} line {line}")
+        problems = problems_of(values, form)
+        own_id = str(values.get("id", ""))
+        if own_id in seen:
+            problems.append(f"id {own_id!r} stands above too")
+        seen.add(own_id)
+        if problems:
+            bad.append(BadRow(line, own_id, tuple(problems)))
+    if form is None:
+        raise UserError(f"{file}: no rows that can be read", "one JSON object a line", "write it again")
+    return Validation(form.name, rows, tuple(bad))
+
+
+def problems_of(values: Mapping[str, Any], form: Form[Any]) -> list[str]:
+    """What is wrong with one row: a missing or malformed column, else what the form finds."""
+    try:
+        return list(form.problems(form.from_json(values)))
+    except KeyError as missing:
+        return [f"no column {missing}"]
+    except MALFORMED as problem:
+        return [f"a malformed column ({problem})"]
+
+
+def read_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """(line, row) of a .jsonl file, or (row number, row) of a .parquet file; for a line that is no JSON object, why."""
+    if file.suffix == ".parquet":
+        yield from _read_parquet(file)
+        return
+    try:
+        with file.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield number, _parsed(line)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UserError(f"{file}: cannot be read ({problem})", "a .jsonl or .parquet file", "check the path") from None
+
+
+def _parsed(line: str) -> dict[str, Any] | str:
+    try:
+        row = json.loads(line)
+    except ValueError as problem:
+        return f"no JSON ({problem})"
+    return row if isinstance(row, dict) else f"a JSON {type(row).__name__}, expected an object"
+
+
+def _read_parquet(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    from pyarrow import ArrowInvalid
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with ParquetFile(file) as parquet:
+            number = 0
+            for batch in parquet.iter_batches():
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (OSError, ArrowInvalid) as problem:
+        raise UserError(f"{file}: cannot be read ({problem})", "a .jsonl or .parquet file", "check the path") from None

@@ -1,0 +1,1 @@
+"""Chosen and rejected reasonings: written, checked for support, contrasted with hard negatives."""

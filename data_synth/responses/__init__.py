@@ -1,0 +1,1 @@
+"""K responses a question, rewarded and judged."""

@@ -1,0 +1,152 @@
+"""Response rows: K responses of one policy to each prompt, distinct, with their rewards by component.
+
+The prompts are those of preferences: every question over its growing contexts, or over chosen sizes of them. Each response is
+a call with a seed of its own, so that a ledger resumes in the middle of a prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from data_synth.contexts import FindContexts, context_finder, draft_groups
+from data_synth.preferences.support import MIN_NEARNESS, MeasureSupport, Support, SupportMeter
+from data_synth.responses.rewards import answer_reward, citation_reward, format_reward, length_reward, variety_reward
+from data_synth.types import Draft, Dropped, ResponseRow, Sampling
+from graph.documents.questions import Question
+from graph.prompt.answer import answer_messages, parse_answer
+from graph.retrieve import RetrieveSettings
+from graph.shared.ids import content_id
+from graph.shared.types import CompletionRequest, LanguageModel
+from graph.text.prompting import quote
+
+if TYPE_CHECKING:
+    from graph.index.index import Index
+
+TOO_FEW = "fewer than two distinct whole responses"
+PROMPTS_AT_ONCE = 16
+"""Prompts whose responses are drawn together: enough to keep a server busy, and all that is held in memory."""
+
+Judge = Callable[[Draft, Sequence[str]], Sequence[float]]
+"""A draft and responses to it, to a reward of 0 to 1 each: a judging model."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The distinct whole responses to one prompt, in the order drawn."""
+
+    draft: Draft
+    responses: tuple[str, ...]
+
+
+def response_rows(
+    index: Index,
+    questions: Iterable[Question],
+    settings: RetrieveSettings,
+    policy: LanguageModel,
+    sampling: Sampling,
+    sizes: Sequence[int] = (),
+    judge: Judge | None = None,
+) -> Iterator[ResponseRow | Dropped]:
+    """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are named)."""
+    find_contexts = context_finder(index, settings, policy.count_tokens)
+    yield from make_rows(questions, find_contexts, policy, sampling, SupportMeter(index).of_drafts, sizes, judge)
+
+
+def make_rows(
+    questions: Iterable[Question],
+    find_contexts: FindContexts,
+    policy: LanguageModel,
+    sampling: Sampling,
+    measure: MeasureSupport,
+    sizes: Sequence[int] = (),
+    judge: Judge | None = None,
+) -> Iterator[ResponseRow | Dropped]:
+    """Yield a row for each prompt in order; a prompt with fewer than two responses comes as Dropped."""
+    for group in draft_groups(questions, find_contexts):
+        wanted = iter(draft for draft in group if isinstance(draft, Dropped) or not sizes or _size(draft) in sizes)
+        while some := list(islice(wanted, PROMPTS_AT_ONCE)):
+            drawn = iter(draw_responses([draft for draft in some if isinstance(draft, Draft)], policy, sampling))
+            for draft in some:
+                yield draft if isinstance(draft, Dropped) else _row(next(drawn), policy, sampling, measure, judge)
+
+
+def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sampling) -> list[Drawn]:
+    """`sampling.asked` calls a prompt, each with its own seed; what was cut, refused, empty or said before is left out."""
+    requests = [
+        CompletionRequest(
+            answer_messages(draft.question.text, draft.excerpts),
+            sampling.max_tokens,
+            sampling.temperature,
+            seed=response_seed(sampling.seed, draft, number),
+        )
+        for draft in drafts
+        for number in range(sampling.asked)
+    ]
+    made = iter(policy.complete(requests))
+    drawn = []
+    for draft in drafts:
+        own = list(islice(made, sampling.asked))
+        texts = [quote(completion.text) for completion in own if completion.finish_reason == "stop"]
+        drawn.append(Drawn(draft, tuple(dict.fromkeys(text for text in texts if text))))
+    return drawn
+
+
+def response_seed(seed: int, draft: Draft, number: int) -> int:
+    """The seed of one response: another one for each prompt and each number, the same in every run."""
+    return int(content_id(str(seed), draft.question.id, str(_size(draft)), str(number))[:8], 16) >> 1
+
+
+def _row(
+    drawn: Drawn, policy: LanguageModel, sampling: Sampling, measure: MeasureSupport, judge: Judge | None
+) -> ResponseRow | Dropped:
+    if len(drawn.responses) < 2:
+        return Dropped(TOO_FEW)
+    draft, question = drawn.draft, drawn.draft.question
+    return ResponseRow(
+        id=f"{question.id}#{_size(draft)}",
+        prompt=answer_messages(question.text, draft.excerpts),
+        responses=drawn.responses,
+        rewards=rewards_of(drawn, measure, judge),
+        question_id=question.id,
+        question=question.text,
+        answers=question.answers,
+        kind=question.kind,
+        split=question.split,
+        context_size=_size(draft),
+        context_ids=tuple(excerpt.id for excerpt in draft.excerpts),
+        sampling=sampling,
+        policy=policy.name,
+    )
+
+
+def rewards_of(drawn: Drawn, measure: MeasureSupport, judge: Judge | None) -> dict[str, tuple[float, ...]]:
+    """Every component of every response. Nothing grounds a response where nothing is quoted: there all get 0."""
+    draft, texts = drawn.draft, drawn.responses
+    reasons = [parse_answer(text).reason or text for text in texts]
+    support = measure([draft] * len(texts), reasons) if draft.excerpts else [Support(0.0, 0.0)] * len(texts)
+    rewards = {
+        "correct": tuple(answer_reward(text, draft.question.answers) for text in texts),
+        "format": tuple(map(format_reward, texts)),
+        "grounded": tuple(grounded_reward(one) for one in support),
+        "citations": tuple(citation_reward(text, len(draft.excerpts)) for text in texts),
+        "length": tuple(map(length_reward, texts)),
+        "variety": tuple(map(variety_reward, texts)),
+    }
+    judged = {} if judge is None else {"judge": tuple(judge(draft, texts))}
+    return {component: tuple(round(value, 4) for value in values) for component, values in (rewards | judged).items()}
+
+
+def grounded_reward(support: Support) -> float:
+    """Nearness from 0 to 1 times the share of names found: a text that is near enough loses nothing by nearness.
+
+    >>> grounded_reward(Support(nearness=0.225, named=1.0)), grounded_reward(Support(nearness=0.8, named=0.5))
+    (0.5, 0.5)
+    """
+    return min(1.0, max(0.0, support.nearness) / MIN_NEARNESS) * support.named
+
+
+def _size(draft: Draft) -> int:
+    return len(draft.excerpts)

@@ -1,0 +1,68 @@
+"""Rewards of a response by component, each from 0 to 1, kept apart: training combines them by weights (DESIGN §5's r).
+
+A component is a formula over one response and what it was asked; "grounded" needs the encoder and comes from data_synth/preferences/support.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from data_synth.preferences.reasons import normalise_answer
+from graph.prompt.answer import parse_answer
+from graph.prompt.citations import check_citations
+
+LENGTH_WORDS = 120
+"""A response of up to so many words loses nothing by its length; one of twice as many loses all."""
+
+
+def answer_reward(response: str, golds: Sequence[str]) -> float:
+    """1 when the answer equals a gold one (case and outer punctuation apart), else the best F1 of their words, at most one half.
+
+    >>> answer_reward("###Reason: So. ###Answer: Tarn.", ["tarn"]), answer_reward("in Tarn", ["Tarn"])
+    (1.0, 0.3333333333333333)
+    """
+    answer = normalise_answer(parse_answer(response).answer)
+    wanted = [normalise_answer(gold) for gold in golds]
+    if answer in wanted:
+        return 1.0
+    return max((word_f1(answer.split(), gold.split()) for gold in wanted), default=0.0) / 2
+
+
+def word_f1(left: Sequence[str], right: Sequence[str]) -> float:
+    """Harmonic mean of precision and recall of two bags of words; 0 where nothing is shared."""
+    shared = (Counter(left) & Counter(right)).total()
+    return 2 * shared / (len(left) + len(right)) if shared else 0.0
+
+
+def format_reward(response: str) -> float:
+    """1 for a response of the form ###Reason: … ###Answer: …, else 0."""
+    return float(parse_answer(response).well_formed)
+
+
+def citation_reward(response: str, passages: int) -> float:
+    """The share of citations that name a passage of the prompt; 0 for none where there are passages, 1 for none where there are not.
+
+    >>> citation_reward("So [1] [7].", 2), citation_reward("So.", 2), citation_reward("So.", 0)
+    (0.5, 0.0, 1.0)
+    """
+    checked = check_citations(response, passages)
+    named = len(checked.cited) + len(checked.removed)
+    if named == 0:
+        return float(passages == 0)
+    return len(checked.cited) / named
+
+
+def length_reward(response: str) -> float:
+    """1 up to LENGTH_WORDS words, falling to 0 at twice as many."""
+    return min(1.0, max(0.0, 2 - len(response.split()) / LENGTH_WORDS))
+
+
+def variety_reward(response: str) -> float:
+    """Distinct words over words, 0.5 or more counting as 1: a text that runs in circles loses.
+
+    >>> variety_reward("so so so so so so so so"), variety_reward("The ferry left Tarn.")
+    (0.25, 1.0)
+    """
+    words = response.casefold().split()
+    return min(1.0, 2 * len(set(words)) / len(words)) if words else 0.0

@@ -1,0 +1,162 @@
+"""`modegraph data validate` and `data import`: rows named by line with what is wrong, and public sets in our forms."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from data_synth.cli import register
+from data_synth.dataset.validate import validate_file
+from data_synth.dataset.write import write_dataset
+from data_synth.preferences.preference_form import PREFERENCES
+from data_synth.types import PreferenceRow, preference_to_json
+from graph.documents.questions import read_questions, split_by_hash
+from graph.shared.errors import UserError
+from graph.shared.types import Message
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
+def good(number: int) -> PreferenceRow:
+    return PreferenceRow(
+        id=f"q{number}#1",
+        prompt=(Message("user", f"Where {number}?"),),
+        chosen="###Reason: So [1]. ###Answer: Tarn",
+        rejected="Tarn",
+        question_id=f"q{number}",
+        question="Where?",
+        answers=("tarn.",),
+        kind="",
+        split="train",
+        context_size=1,
+        context_ids=("a",),
+        gold_in_context=1.0,
+        reasoner="rules",
+    )
+
+
+def write(file: Path, *rows: dict[str, Any] | str) -> Path:
+    file.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return file
+
+
+def run(*words: object) -> Result:
+    def no_model(spec: str, ledger: Path | None = None) -> Any:
+        raise AssertionError(spec)
+
+    app = typer.Typer()
+    register(app, no_model)
+    done = CliRunner().invoke(app, ["data", *map(str, words)])
+    if isinstance(done.exception, Exception):
+        raise done.exception
+    return done
+
+
+def answer(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
+
+
+def test_good_rows_pass_from_both_files(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "out", [good(1), good(2)], PREFERENCES, {})
+    for name in ("train.jsonl", "train.parquet"):
+        found = validate_file(tmp_path / "out" / name)
+        assert (found.form, found.rows, found.bad, found.share_good) == ("preferences", 2, (), 1.0)
+    done = run("validate", tmp_path / "out" / "train.jsonl")
+    assert done.exit_code == 0 and "2 of 2 rows are good (100.0%)" in done.stdout
+
+
+def test_a_gold_answer_that_spells_a_control_token_is_compared_as_it_is_quoted(tmp_path: Path) -> None:
+    chosen = answer("###Reason: So [1]. ###Answer: < |endoftext| >")
+    row = preference_to_json(good(1)) | {"answers": ["<|endoftext|>"], "chosen": chosen}
+    assert validate_file(write(tmp_path / "x.jsonl", row)).bad == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"chosen": answer(" ")}, "chosen is empty"),
+        ({"chosen": answer("Tarn")}, "chosen and rejected are the same text"),
+        ({"chosen": answer("Tarn.")}, "not of the form"),
+        ({"chosen": answer("###Reason: So [1]. ###Answer: Quill")}, "'Quill', which is no gold answer"),
+        ({"chosen": answer("###Reason: So [2]. ###Answer: Tarn")}, "chosen cites [2] of 1 passages"),
+        ({"rejected": answer("Tarn <|im_end|>")}, "rejected holds a control token"),
+        ({"context_ids": []}, "context_size is 1, with 0"),
+        ({"control": "longer"}, "unknown control 'longer'"),
+        ({"control": "wrong answer"}, "the wrong answer of a control is the chosen one"),
+        ({"split": "all"}, "split is 'all'"),
+        ({"prompt": []}, "user's turn"),
+        ({"rejected": []}, "a malformed column"),
+        ({"prompt": 7}, "a malformed column"),
+    ],
+)
+def test_each_fault_is_named_with_its_line(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+    file = write(tmp_path / "x.jsonl", preference_to_json(good(1)), preference_to_json(good(2)) | change)
+    found = validate_file(file)
+    assert [row.line for row in found.bad] == [2] and any(told in problem for problem in found.bad[0].problems)
+    done = run("validate", file)
+    assert done.exit_code == 1 and "line 2 (q2#1): " in done.stdout and "remedy" in done.stdout
+
+
+def test_missing_columns_broken_lines_and_ids_that_stand_twice(tmp_path: Path) -> None:
+    short = preference_to_json(good(3))
+    del short["answers"]
+    file = write(tmp_path / "x.jsonl", preference_to_json(good(1)), "{", "[1]", preference_to_json(good(1)), short)
+    found = json.loads(run("validate", file, "--json").stdout)
+    assert [(row["line"], row["problems"][0]) for row in found["bad"]][1:] == [
+        (3, "a JSON list, expected an object"),
+        (4, "id 'q1#1' stands above too"),
+        (5, "no column 'answers'"),
+    ]
+    assert found["bad"][0]["line"] == 2 and "no JSON" in found["bad"][0]["problems"][0]
+    assert found["share_good"] == pytest.approx(0.2)
+
+
+def test_files_of_no_form_are_refused(tmp_path: Path) -> None:
+    for file, told in [
+        (write(tmp_path / "a.jsonl", {"x": 1}), "columns 'x'"),
+        (write(tmp_path / "b.jsonl", "nonsense"), "no rows that can be read"),
+        (tmp_path / "nowhere.jsonl", "cannot be read"),
+        (write(tmp_path / "c.parquet", "no parquet"), "cannot be read"),
+    ]:
+        with pytest.raises(UserError, match=told):
+            validate_file(file)
+
+
+def test_public_sets_are_imported(tmp_path: Path) -> None:
+    if not SHARED.exists():
+        pytest.skip(f"{SHARED} is not here")
+    found: dict[str, Callable[[Path], int]] = {
+        "pubmedqa": lambda out: len(read_questions(out / "questions.jsonl")),
+        "medmcqa": lambda out: len(read_questions(out / "questions.jsonl")),
+        "riddlesense": lambda out: len(read_questions(out / "questions.jsonl")),
+        "qa_feedback": lambda out: sum(validate_file(file).rows for file in sorted(out.glob("*.jsonl"))),
+    }
+    folders = {"pubmedqa": "pubmedqa_l", "medmcqa": "medmcqa_dev", "riddlesense": "riddlesense"}
+    for kind, count in found.items():
+        items = SHARED / folders.get(kind, "qa_feedback_k4") / "items.jsonl"
+        assert run("import", kind, items, "--out", tmp_path / kind).exit_code == 0
+        assert count(tmp_path / kind) == items.read_bytes().count(b"\n")
+    for file in (tmp_path / "qa_feedback").glob("*.jsonl"):
+        assert validate_file(file).bad == ()
+    first = read_questions(tmp_path / "pubmedqa" / "questions.jsonl")[0]
+    assert first.answers[0] in ("yes", "no", "maybe") and first.reasoning and len(first.gold_sources) == 1
+    choice = read_questions(tmp_path / "medmcqa" / "questions.jsonl")[0]
+    assert "(A) Glycogen synthesis" in choice.text and choice.options is not None
+
+
+def test_wrong_sets_and_rows_are_told(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.jsonl", {"id": "1", "question": "?"})
+    with pytest.raises(UserError, match="set 'squad'"):
+        run("import", "squad", file, "--out", tmp_path / "o")
+    with pytest.raises(UserError, match="line 1: KeyError 'context'"):
+        run("import", "pubmedqa", file, "--out", tmp_path / "o")
+
+
+def test_the_split_of_a_key_is_always_the_same_and_about_eight_in_ten_train() -> None:
+    splits = [split_by_hash(str(n)) for n in range(1000)]
+    assert splits == [split_by_hash(str(n)) for n in range(1000)]
+    assert 760 < splits.count("train") < 840 and 60 < splits.count("dev") < 140

@@ -1,0 +1,169 @@
+import json
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from data_synth.dataset import write
+from data_synth.dataset.summary import Lengths
+from data_synth.dataset.write import check_folder, write_dataset
+from data_synth.preferences.preference_form import PLAIN_PREFERENCES, PREFERENCES, plain_schema, preference_schema
+from data_synth.types import (
+    Dropped,
+    PreferenceRow,
+    plain_preference_to_json,
+    preference_from_json,
+    preference_to_json,
+)
+from graph.shared.errors import UserError
+from graph.shared.types import Message
+
+ORIGIN = {"Index": "idx", "Questions": "q.jsonl"}
+
+
+def row(number: int, split: str = "train", words: int = 3) -> PreferenceRow:
+    return PreferenceRow(
+        id=f"q{number}#1",
+        prompt=(Message("system", "s"), Message("user", f"Frage {number} é\n\u2028 x")),
+        chosen="word " * (words - 1) + "word",
+        rejected="word",
+        question_id=f"q{number}",
+        question="?",
+        answers=("a", "b"),
+        kind="" if number % 2 else "multi",
+        split=split,
+        context_size=number % 3,
+        context_ids=(),
+        gold_in_context=0.5,
+        reasoner="rules",
+    )
+
+
+ROWS = [row(0), row(1, "test", 5), Dropped("why"), row(2, words=1), row(0), row(3, "test", 11)]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    write_dataset(tmp_path / "out", ROWS, PREFERENCES, ORIGIN)
+    assert set(contents(tmp_path / "out")) == {
+        *("train.jsonl", "train.parquet", "test.jsonl", "test.parquet", "README.md", "summary.json")
+    }
+    for split in ("train", "test"):
+        expected = [one for one in (*ROWS[:4], ROWS[5]) if isinstance(one, PreferenceRow) and one.split == split]
+        lines = (tmp_path / "out" / f"{split}.jsonl").read_bytes().splitlines()
+        assert [preference_from_json(json.loads(line)) for line in lines] == expected
+        table = pyarrow.parquet.read_table(tmp_path / "out" / f"{split}.parquet")
+        assert [preference_from_json(one) for one in table.to_pylist()] == expected
+
+
+def test_the_parquet_columns_are_those_of_a_row() -> None:
+    assert preference_schema().names == plain_schema().names == list(preference_to_json(row(0)))
+
+
+def test_plain_rows_are_strings_and_come_back(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    write_dataset(tmp_path / "out", [row(0)], PLAIN_PREFERENCES, ORIGIN)
+    (found,) = pyarrow.parquet.read_table(tmp_path / "out" / "train.parquet").to_pylist()
+    assert found == plain_preference_to_json(row(0))
+    assert found["prompt"] == "s\n\nFrage 0 é\n\u2028 x" and found["rejected"] == "word"
+    back = preference_from_json(found)
+    assert back.prompt == (Message("user", found["prompt"]),) and back.chosen == row(0).chosen
+
+
+def test_the_summary_counts_by_hand(tmp_path: Path) -> None:
+    summary = write_dataset(tmp_path / "out", ROWS, PREFERENCES, ORIGIN)
+    assert (summary.rows, summary.duplicates, summary.drops) == (4, 1, {"why": 1})
+    assert summary.by_split == {"train": 2, "test": 2}
+    assert summary.counts["kind of question"] == {"multi": 2, "unspecified": 2}
+    assert summary.counts["context size"] == {"0": 2, "1": 1, "2": 1}
+    assert summary.lengths == {"chosen": Lengths(5.0, 4.0, 11), "rejected": Lengths(1.0, 1.0, 1)}
+    assert summary.measures == {}, "four rows say nothing"
+    assert not summary.mostly_lost
+    saved = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (saved["rows"], saved["origin"], saved["made_by"]) == (4, ORIGIN, "modegraph")
+
+
+def test_more_than_half_dropped_is_mostly_lost(tmp_path: Path) -> None:
+    half = write_dataset(tmp_path / "half", [row(0), Dropped("a"), row(0)], PREFERENCES, ORIGIN)
+    more = write_dataset(tmp_path / "more", [row(0), Dropped("a"), Dropped("b")], PREFERENCES, ORIGIN)
+    none = write_dataset(tmp_path / "none", [Dropped("a")], PREFERENCES, ORIGIN)
+    assert (half.mostly_lost, more.mostly_lost, none.mostly_lost) == (False, True, True)
+
+
+def test_the_card_loads_in_datasets_and_tells_what_was_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(write, "ROWS_PER_BATCH", 1)
+    write_dataset(tmp_path / "out", ROWS, PREFERENCES, ORIGIN)
+    loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
+    assert {split: len(rows) for split, rows in loaded.items()} == {"train": 2, "test": 2}
+    assert loaded["train"][0]["prompt"][0] == {"role": "system", "content": "s"}
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| why | 1 |" in card and "duplicates removed: 1" in card
+
+
+def test_same_rows_same_bytes_and_an_earlier_run_is_replaced(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "out", [row(0, "dev"), row(1)], PREFERENCES, ORIGIN)
+    (tmp_path / "out" / "ledger.sqlite").write_text("kept")
+    check_folder(tmp_path / "out")
+    write_dataset(tmp_path / "out", ROWS, PREFERENCES, ORIGIN)
+    write_dataset(tmp_path / "fresh", ROWS, PREFERENCES, ORIGIN)
+    replaced = contents(tmp_path / "out")
+    assert replaced.pop("ledger.sqlite") == b"kept"
+    assert replaced == contents(tmp_path / "fresh")
+
+
+def failing() -> Iterator[PreferenceRow]:
+    yield row(0)
+    raise UserError("server gone", "", "")
+
+
+def test_a_failure_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="server gone"):
+        write_dataset(tmp_path / "new", failing(), PREFERENCES, ORIGIN)
+    assert not (tmp_path / "new").exists()
+    write_dataset(tmp_path / "old", [row(5)], PREFERENCES, ORIGIN)
+    before = contents(tmp_path / "old")
+    with pytest.raises(UserError, match="server gone"):
+        write_dataset(tmp_path / "old", failing(), PREFERENCES, ORIGIN)
+    assert contents(tmp_path / "old") == before
+
+
+def test_somebody_elses_folder_is_refused(tmp_path: Path) -> None:
+    check_folder(tmp_path / "new")
+    check_folder(tmp_path)
+    (tmp_path / "ledger.sqlite-wal").touch()
+    (tmp_path / ".unfinished").mkdir()
+    check_folder(tmp_path)
+    (tmp_path / "README.md").write_text("my thesis")
+    with pytest.raises(UserError, match=r"holds other files \('README\.md'\)"):
+        check_folder(tmp_path)
+    (tmp_path / "summary.json").write_text("[]")
+    with pytest.raises(UserError, match="holds other files"):
+        check_folder(tmp_path)
+    with pytest.raises(UserError, match="a file"):
+        check_folder(tmp_path / "README.md")
+
+
+def peak_bytes(folder: Path, rows: int) -> int:
+    """The most memory that Python held while so many rows of 1 kB were written."""
+    tracemalloc.start()
+    made = (replace(row(number), prompt=(Message("user", f"{number} " * 250),)) for number in range(rows))
+    write_dataset(folder, made, PREFERENCES, ORIGIN)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
+
+
+def test_ten_thousand_rows_take_hardly_more_memory_than_a_quarter_of_them(tmp_path: Path) -> None:
+    few, many = peak_bytes(tmp_path / "few", 2_500), peak_bytes(tmp_path / "many", 10_000)
+    assert sum(1 for _ in (tmp_path / "many" / "train.jsonl").open()) == 10_000
+    assert many < 1.25 * few, "7,500 more rows hold 9 MB of text"

@@ -1,0 +1,119 @@
+"""Length-matched controls: what they borrow, how long they are, and that a wrong answer is wrong."""
+
+import pytest
+
+from data_synth.preferences.controls import (
+    UNSUPPORTED,
+    WRONG,
+    Pool,
+    answer_shape,
+    cite_in_turn,
+    fit_length,
+    make_control,
+    misread_context,
+    unsupported_control,
+    wrong_answer,
+    wrong_control,
+)
+from data_synth.types import Draft
+from graph.documents.questions import Question
+from graph.prompt.answer import parse_answer
+from graph.prompt.citations import check_citations
+from graph.shared.types import Excerpt
+
+A = Excerpt("a", "Yard", "Ada founded the yard in 1890. The yard built nine ferries. It burned in 1911.", "yard", 0, 80)
+B = Excerpt("b", "Bread", "Kelp bread keeps for nine days. The yard built nine ferries.", "bread", 0, 60)
+ASKED = Question("q1", "When did the yard burn?", ("1911", "in 1911"), ("yard",), kind="single")
+REASON = "The yard stood by the water and it burned in 1911 [1]."
+
+
+def draft(question: Question = ASKED, *excerpts: Excerpt) -> Draft:
+    return Draft(question, question.answers[0], excerpts)
+
+
+def pool_of(*told: tuple[str, str, str]) -> Pool:
+    pool = Pool()
+    for own_id, answer, reason in told:
+        pool.add(draft(Question(own_id, "?", (answer,), kind="single")), reason)
+    return pool
+
+
+POOL = pool_of(
+    ("q2", "14 May", "Kelp keeps nine days [2]. Bread is dry."), ("q3", "1890", "Long ago " * 9 + "it rained.")
+)
+
+
+def test_an_unsupported_control_ends_in_the_gold_answer_and_cites_as_the_chosen_side_does() -> None:
+    control = unsupported_control(draft(ASKED, A, B), REASON, POOL, len(REASON.split()), longer=True)
+    assert control is not None and control.name == UNSUPPORTED
+    assert control.text == f"###Reason: {'Long ago ' * 9}it rained [1]. ###Answer: 1911"
+    shorter = unsupported_control(draft(ASKED, A, B), REASON, POOL, len(REASON.split()), longer=False)
+    assert shorter is not None
+    assert shorter.text == "###Reason: Kelp keeps nine days [1]. Bread is dry. ###Answer: 1911"
+
+
+def test_a_wrong_control_misreads_the_context_and_ends_elsewhere() -> None:
+    control = wrong_control(draft(ASKED, A, B), REASON, POOL, 8, longer=True)
+    assert control is not None and control.name == WRONG
+    parsed = parse_answer(control.text)
+    assert parsed.answer in ("14 May", "1890")
+    assert "burned" not in parsed.reason and "1911" not in parsed.reason
+    for sentence in parsed.reason.split("] ")[:-1]:
+        number = int(sentence[-1])
+        assert sentence.partition(" [")[0] in (A, B)[number - 1].text
+    assert parsed.reason.count("The yard built nine ferries") <= 1, "what two excerpts say is said once"
+
+
+def test_without_a_context_a_wrong_control_borrows_its_reasoning() -> None:
+    control = wrong_control(draft(), "It burned in 1911.", POOL, 4, longer=False)
+    assert control is not None and control.name == WRONG
+    assert "[" not in control.text and parse_answer(control.text).answer != "1911"
+
+
+def test_wrong_answers_are_options_then_choices_then_answers_of_the_same_shape() -> None:
+    options = Question("o", "Which?", ("B",), options={"x": "A", "y": "b."})
+    assert wrong_answer(draft(options), ["C"]) == "A", "b. is the gold answer in other clothes"
+    choice = {wrong_answer(draft(Question(str(n), "Is it?", ("Yes",))), ["1890"]) for n in range(30)}
+    assert choice == {"no", "maybe"}
+    assert wrong_answer(draft(ASKED), ["Ada Marlow", "In 1911", "1890"]) == "1890"
+    assert wrong_answer(draft(ASKED), ["in 1911"]) == ""
+    assert answer_shape("1911") != answer_shape("Ada")
+
+
+def test_sentences_of_the_true_reasoning_or_with_the_gold_answer_are_not_misread() -> None:
+    told = misread_context(draft(ASKED, A, B), "The yard built nine ferries.", "1890", 99, longer=True)
+    assert "1911" not in told and "nine ferries" not in told and "founded the yard in 1890 [1]" in told
+    yes = Question("y", "Is the yard old?", ("yes",))
+    assert "burned in 1911" in misread_context(draft(yes, A), "So.", "no", 99, longer=True)
+    assert misread_context(draft(ASKED), "So.", "1890", 9, longer=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "longer", "kept"), [(3, True, 2), (3, False, 1), (4, False, 2), (0, False, 1), (99, True, 3)]
+)
+def test_length_is_fitted_by_whole_sentences(target: int, longer: bool, kept: int) -> None:
+    sentences = ("a b", "c d", "e f")
+    assert fit_length(sentences, target, longer) == sentences[:kept]
+
+
+def test_citations_are_dealt_out_in_turn() -> None:
+    assert cite_in_turn(["It rained.", "Why?"], [1]) == "It rained [1]. Why?"
+    assert cite_in_turn(["It rained."], [2, 1]) == "It rained [2] [1]."
+    assert cite_in_turn(["It rained.", "Tea."], []) == "It rained. Tea."
+
+
+def test_both_kinds_come_and_most_are_longer() -> None:
+    reasons = [("word " * n).strip() + "." for n in range(3, 40)]
+    pool = pool_of(*((f"p{n}", str(1800 + n), reason) for n, reason in enumerate(reasons)))
+    made = [
+        make_control(draft(Question(f"q{n}", "When did it burn?", ("1700",)), A, B), REASON, pool) for n in range(200)
+    ]
+    names = [control.name for control in made if control is not None]
+    assert len(names) == 200 and 70 < names.count(WRONG) < 130
+    longer = [len(c.text.split()) > len(f"###Reason: {REASON} ###Answer: 1700".split()) for c in made if c is not None]
+    assert 0.8 < sum(longer) / len(longer) < 0.97
+    assert all(not check_citations(c.text, 2).removed for c in made if c is not None)
+
+
+def test_nothing_to_borrow_is_no_control() -> None:
+    assert make_control(draft(), REASON, Pool()) is None

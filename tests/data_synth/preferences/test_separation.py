@@ -1,0 +1,69 @@
+"""How far length and words alone tell the sides apart, on pairs made so that the answer is known."""
+
+from random import Random
+
+import pytest
+
+from data_synth.preferences.separation import length_alone, measure_separation
+from data_synth.types import PreferenceRow
+from graph.shared.types import Message
+
+
+def pair(number: int, chosen: str, rejected: str) -> PreferenceRow:
+    return PreferenceRow(
+        id=f"q{number}#0",
+        prompt=(Message("user", "?"),),
+        chosen=chosen,
+        rejected=rejected,
+        question_id=f"q{number}",
+        question="?",
+        answers=("a",),
+        kind="",
+        split="train",
+        context_size=0,
+        context_ids=(),
+        gold_in_context=0.0,
+        reasoner="rules",
+    )
+
+
+def words(count: int, draw: Random) -> str:
+    return " ".join(draw.choice("abcdefghijklmnopqrst") for _ in range(count))
+
+
+def figures(rows: list[PreferenceRow]) -> tuple[float, ...]:
+    return tuple(measure_separation(rows).values())
+
+
+def test_pairs_that_length_gives_away_are_told_apart_by_it() -> None:
+    draw = Random(0)
+    rows = [pair(n, words(30 + n % 7, draw), words(2, draw)) for n in range(200)]
+    length, tree, _ = figures(rows)
+    assert length == tree == 1.0
+
+
+def test_equal_lengths_and_the_same_words_are_a_guess() -> None:
+    draw = Random(1)
+    rows = [pair(n, words(20, draw), words(20, draw)) for n in range(400)]
+    length, tree, bag = figures(rows)
+    assert length == 0.5 and abs(tree - 0.5) < 0.08 and abs(bag - 0.5) < 0.08
+
+
+def test_a_word_that_only_one_side_uses_is_found_and_a_mix_is_half_way() -> None:
+    draw = Random(2)
+    rows = [pair(n, words(20, draw) + " yes", words(20, draw) + " no") for n in range(200)]
+    assert figures(rows)[2] > 0.95
+    bare = [pair(n, words(30, draw), "a") for n in range(100)]
+    longer = [pair(100 + n, words(30, draw), words(31, draw)) for n in range(100)]
+    assert length_alone(bare + longer) == 0.5
+    assert figures(bare + longer)[1] > 0.95, "a rule on both lengths still sees which is which"
+
+
+def test_ties_count_half_and_a_shorter_chosen_side_counts_as_well() -> None:
+    rows = [pair(0, "a b", "a b"), pair(1, "a", "a b"), pair(2, "a", "a b"), pair(3, "a b c", "a")]
+    assert length_alone(rows) == pytest.approx(1 - 1.5 / 4)
+
+
+def test_too_few_rows_give_no_figures() -> None:
+    assert measure_separation([pair(n, "a b", "a") for n in range(19)]) == {}
+    assert measure_separation([pair(0, "a b", "a")] * 30) == {}

@@ -1,0 +1,72 @@
+"""Support of a reasoning by its context, on a real index with a hash encoder whose cosines are worked out beside it."""
+
+import numpy as np
+import pytest
+
+from data_synth.preferences.support import MIN_NAMED, MIN_NEARNESS, Support, SupportMeter, sentences_of, share_named
+from graph.build.build import build_index
+from graph.index.index import Index, open_index
+from graph.prompt.context import of_passage
+from graph.shared.types import Excerpt
+from graph.store.settings import IndexSettings
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    folder = tmp_path_factory.mktemp("support") / "index"
+    build_index(folder, ISLES, IndexSettings(), lambda spec: HashEncoder())
+    return open_index(folder, lambda spec: HashEncoder())
+
+
+def excerpts_of(index: Index, source: str) -> tuple[Excerpt, ...]:
+    return tuple(of_passage(passage) for passage in index.passages_of(source))
+
+
+def test_nearness_is_the_mean_over_sentences_of_the_best_cosine(index: Index) -> None:
+    reason = "She was born in Tarn and died on 4 May 1931 [1]. The moon is green."
+    (found,) = SupportMeter(index).measure([reason], [excerpts_of(index, "ada")], [""])
+    texts = [
+        t for n, t in enumerate(index.data.proposition_texts) if "ada" in {s.source for s in index.proposition(n).spans}
+    ]
+    encode = HashEncoder().encode
+    told = ["She was born in Tarn and died on 4 May 1931.", "The moon is green."]
+    assert sentences_of(reason) == told
+    expected = np.mean([(encode([sentence]) @ encode(texts).T).max() for sentence in told])
+    assert found.nearness == pytest.approx(float(expected), abs=1e-5)
+
+
+def test_another_documents_context_supports_less(index: Index) -> None:
+    meter, reason = SupportMeter(index), "Ada Marlow was born in Tarn and died on 4 May 1931."
+    own, other, none = meter.measure(
+        [reason] * 3, [excerpts_of(index, "ada"), excerpts_of(index, "bread"), ()], ["Where was Ada Marlow born?"] * 3
+    )
+    assert own.nearness > other.nearness > none.nearness == 0.0
+    assert own.named == 1.0 and other.named == pytest.approx(2 / 3), (
+        "question and bread name Ada and Tarn, not the date"
+    )
+
+
+def test_a_summary_stands_for_its_passages_and_a_proposition_for_itself(index: Index) -> None:
+    meter, reason = SupportMeter(index), "She was born in Tarn."
+    quoted = excerpts_of(index, "ada")
+    summed = Excerpt("s", "Summary", "About Ada.", members=tuple(excerpt.id for excerpt in quoted))
+    row = next(n for n, text in enumerate(index.data.proposition_texts) if "born in Tarn" in text)
+    stated = Excerpt(index.data.proposition_ids[row], "Ada", index.data.proposition_texts[row])
+    by_passage, by_summary, by_proposition = meter.measure([reason] * 3, [quoted, (summed,), (stated,)], [""] * 3)
+    assert by_passage.nearness > 0.5
+    assert by_passage.nearness == by_summary.nearness == pytest.approx(by_proposition.nearness, abs=1e-5)
+
+
+def test_names_may_stand_in_any_one_text_but_not_spread_over_two() -> None:
+    assert share_named("The yard of Ada Marlow burned.", ["Ada Quill", "Marlow Yard"]) == 0.0
+    assert share_named("nothing of note", []) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("nearness", "named", "holds"),
+    [(MIN_NEARNESS, MIN_NAMED, True), (MIN_NEARNESS - 0.01, 1.0, False), (1.0, MIN_NAMED - 0.01, False)],
+)
+def test_both_must_hold(nearness: float, named: float, holds: bool) -> None:
+    assert Support(nearness, named).holds is holds

@@ -1,0 +1,167 @@
+"""K responses to a prompt: which are kept, what they are worth, and that a ledger resumes in the middle of a prompt."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from data_synth.contexts import make_drafts
+from data_synth.dataset.write import write_dataset
+from data_synth.preferences.support import Support
+from data_synth.responses.response_form import RESPONSES, measure_rewards, response_problems, response_schema
+from data_synth.responses.responses import TOO_FEW, grounded_reward, make_rows, response_seed
+from data_synth.responses.rewards import answer_reward, citation_reward, format_reward, length_reward, variety_reward
+from data_synth.types import Draft, Dropped, ResponseRow, Sampling, response_from_json, response_to_json
+from graph.documents.questions import Question
+from graph.shared.types import CompletionRequest, Excerpt
+from serve.ledger import Ledger
+from tests.fakes import ScriptedModel
+
+A = Excerpt("a", "Ada", "Ada was born in Tarn.", "ada", 0, 21)
+B = Excerpt("b", "Yard", "The yard burned.", "yard", 0, 16)
+BORN = Question("q1", "Where was Ada born?", ("Tarn",), kind="single", split="train")
+BURNED = Question("q2", "What burned?", ("the yard",), kind="single", split="dev")
+FOUND = {BORN.text: (A, B), BURNED.text: (B,)}
+SAMPLING = Sampling(asked=4, temperature=1.0, max_tokens=20, seed=3)
+GOOD = "###Reason: Ada was born in Tarn [1]. ###Answer: Tarn"
+
+
+def near(drafts: Sequence[Draft], reasons: Sequence[str]) -> list[Support]:
+    return [Support(0.9 if "Tarn" in reason else 0.0, 1.0) for reason in reasons]
+
+
+def rows_of(policy: ScriptedModel | Ledger, sizes: Sequence[int] = ()) -> list[ResponseRow | Dropped]:
+    def find(texts: Sequence[str]) -> list[tuple[Excerpt, ...]]:
+        return [FOUND[text] for text in texts]
+
+    return list(make_rows([BORN, BURNED], find, policy, SAMPLING, near, sizes))
+
+
+def in_turn(*texts: str) -> ScriptedModel:
+    """A policy that answers by the seeds of the first prompt it meets, the same text for the same seed."""
+    seeds: dict[int, str] = {}
+
+    def reply(request: CompletionRequest) -> str:
+        assert request.seed is not None and request.temperature == 1.0 and request.max_tokens == 20
+        return seeds.setdefault(request.seed, texts[len(seeds) % len(texts)])
+
+    return ScriptedModel(reply)
+
+
+def test_every_prompt_has_a_row_of_distinct_responses_with_all_rewards() -> None:
+    rows = [row for row in rows_of(in_turn(GOOD, "Tarn", "Tarn", "in Quill [3]")) if isinstance(row, ResponseRow)]
+    assert [(row.id, row.context_size, row.split) for row in rows] == [
+        ("q1#0", 0, "train"),
+        ("q1#1", 1, "train"),
+        ("q1#2", 2, "train"),
+        ("q2#0", 0, "dev"),
+        ("q2#1", 1, "dev"),
+    ]
+    row = rows[1]
+    assert row.responses == (GOOD, "Tarn", "in Quill [3]") and row.policy == "scripted" and row.sampling == SAMPLING
+    assert row.rewards == {
+        "correct": (1.0, 1.0, 0.0),
+        "format": (1.0, 0.0, 0.0),
+        "grounded": (1.0, 1.0, 0.0),
+        "citations": (1.0, 0.0, 0.0),
+        "length": (1.0, 1.0, 1.0),
+        "variety": (1.0, 1.0, 1.0),
+    }
+    assert rows[0].rewards["grounded"] == (0.0, 0.0, 0.0) and rows[0].rewards["citations"] == (0.0, 1.0, 0.0)
+    assert all(not response_problems(row) for row in rows)
+
+
+def test_seeds_differ_by_prompt_and_number_and_not_by_run() -> None:
+    drafts = [d for q in (BORN, BURNED) for d in make_drafts(q, FOUND[q.text]) if isinstance(d, Draft)]
+    seeds = [response_seed(3, draft, number) for draft in drafts for number in range(4)]
+    assert len(set(seeds)) == len(seeds) and min(seeds) >= 0
+    assert response_seed(4, drafts[0], 0) != seeds[0] == response_seed(3, drafts[0], 0)
+
+
+def test_one_text_is_no_choice_and_cut_ones_are_no_responses() -> None:
+    assert rows_of(in_turn("Tarn")) == [Dropped(TOO_FEW)] * 5
+    assert rows_of(ScriptedModel(lambda request: str(request.seed), finish_reason="length")) == [Dropped(TOO_FEW)] * 5
+
+
+def test_sizes_are_chosen() -> None:
+    policy = in_turn(GOOD, "Tarn")
+    rows = rows_of(policy, sizes=[1])
+    assert [row.id for row in rows if isinstance(row, ResponseRow)] == ["q1#1", "q2#1"] and len(policy.asked) == 8
+
+
+def test_a_run_that_stops_in_the_middle_goes_on_without_repeating_a_call(tmp_path: Path) -> None:
+    whole = rows_of(ScriptedModel(lambda request: f"{GOOD} {request.seed}"))
+
+    def dies(request: CompletionRequest) -> str:
+        if len(first.asked) > 11:
+            raise ConnectionError
+        return f"{GOOD} {request.seed}"
+
+    first, second = ScriptedModel(dies), ScriptedModel(lambda request: f"{GOOD} {request.seed}")
+    with pytest.raises(ConnectionError):
+        rows_of(Ledger(first, tmp_path / "ledger.sqlite"))
+    assert rows_of(Ledger(second, tmp_path / "ledger.sqlite")) == whole
+    finished = 20 - len(second.asked)
+    assert 0 < finished <= 11
+
+
+def test_rows_come_back_from_both_files(tmp_path: Path) -> None:
+    import datasets
+    import pyarrow.parquet
+
+    rows = [row for row in rows_of(in_turn(GOOD, "Tarn", "Quill")) if isinstance(row, ResponseRow)]
+    summary = write_dataset(tmp_path / "out", [*rows, rows[0]], RESPONSES, {})
+    assert (summary.rows, summary.duplicates) == (5, 1)
+    assert summary.measures == measure_rewards(rows) | {k: round(v, 4) for k, v in measure_rewards(rows).items()}
+    assert response_schema().names == list(response_to_json(rows[0]))
+    table = pyarrow.parquet.read_table(tmp_path / "out" / "train.parquet").to_pylist()
+    back = [response_from_json(row) for row in table]
+    assert [row.responses for row in back] == [row.responses for row in rows[:3]]
+    assert back[0].rewards["correct"] == pytest.approx(rows[0].rewards["correct"])
+    loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
+    assert loaded["train"][0]["responses"] == list(rows[0].responses)
+
+
+@pytest.mark.parametrize(
+    ("response", "golds", "worth"),
+    [
+        ("###Reason: x ###Answer: TARN.", ["tarn"], 1.0),
+        ("Tarn [1]", ["tarn"], 1.0),
+        ("in Tarn", ["Tarn"], 1 / 3),
+        ("Quill", ["Tarn"], 0.0),
+        ("Tarn", [], 0.0),
+        ("the old yard", ["the yard", "yard"], 0.4),
+    ],
+)
+def test_an_answer_is_worth_all_when_equal_and_at_most_half_otherwise(
+    response: str, golds: list[str], worth: float
+) -> None:
+    assert answer_reward(response, golds) == pytest.approx(worth)
+
+
+def test_the_other_components_by_hand() -> None:
+    assert (format_reward(GOOD), format_reward("Tarn")) == (1.0, 0.0)
+    assert [citation_reward(text, 2) for text in ("x [1] [2] [9]", "x", "[5]")] == [pytest.approx(2 / 3), 0.0, 0.0]
+    assert [length_reward("a " * n) for n in (120, 180, 240, 400)] == [1.0, 0.5, 0.0, 0.0]
+    assert [variety_reward(text) for text in ("", "a a a a", "a b", "a b a b c c c c")] == [0.0, 0.5, 1.0, 0.75]
+    assert [grounded_reward(Support(near, 1.0)) for near in (-0.2, 0.0, 0.45, 2.0)] == [0.0, 0.0, 1.0, 1.0]
+
+
+def test_problems_of_rows_are_told() -> None:
+    good = next(row for row in rows_of(in_turn(GOOD, "Tarn")) if isinstance(row, ResponseRow))
+    as_json = response_to_json(good)
+    for change, told in [
+        ({"responses": ["a"], "rewards": {"correct": [1.0]}}, "1 responses"),
+        ({"responses": ["a", " "]}, "response 2 is empty"),
+        ({"responses": ["a", "a"]}, "stands twice"),
+        ({"responses": ["a", "<|im_end|>"]}, "control token"),
+        ({"rewards": {}}, "no rewards"),
+        ({"rewards": {"beauty": [1.0, 1.0]}}, "unknown reward 'beauty'"),
+        ({"rewards": {"correct": [1.0]}}, "1 values for 2 responses"),
+        ({"rewards": {"correct": [1.0, float("nan")]}}, "is nan"),
+        ({"rewards": {"correct": [1.0, 1.5]}}, "is 1.5"),
+        ({"split": "training"}, "split is 'training'"),
+        ({"prompt": [{"role": "assistant", "content": "x"}]}, "user's turn"),
+    ]:
+        problems = response_problems(response_from_json(as_json | change))
+        assert any(told in problem for problem in problems), change

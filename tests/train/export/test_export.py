@@ -1,0 +1,301 @@
+"""Runs made ready to give away: merged weights say what the adapter said, nothing local leaks, and what cannot be merged is refused."""
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+from typer.testing import CliRunner
+
+from data_synth.types import response_to_json
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
+from tests.train.world import scored
+from train.export.cli import register
+from train.export.divergence import fixed_turns, merge_loss, probe_rows, token_kl, token_logps
+from train.export.export import export_adapter, export_merged
+from train.model.logps import completion_logps, pad_rows, tokenize_row
+from train.model.models import load_model, load_policy, load_tokenizer
+from train.preference.train import train_ms
+from train.run.card import model_card
+from train.run.data import chosen_side, read_preferences
+from train.run.settings import LoraSettings, MsSettings, SftSettings
+from train.sft import train_sft
+from train.shared.types import read_run
+
+
+@pytest.fixture(scope="module")
+def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An adapter that learned for a few steps, far enough to be told from its base."""
+    output = tmp_path_factory.mktemp("runs") / "ms"
+    values = {"model": str(base), "data": str(data), "output": str(output), "learning_rate": 3e-2, "max_steps": 4}
+    train_ms(MsSettings(**values, beta=0.5, label_smoothing=0.1, lora=LoraSettings(rank=4, alpha=8)))  # type: ignore[arg-type]
+    return output
+
+
+@pytest.fixture(scope="module")
+def full_run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("runs") / "sft"
+    train_sft(SftSettings(model=str(base), data=str(data), output=str(output), max_steps=1))
+    return output
+
+
+@pytest.fixture
+def own_run(run: Path, base: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """(run, base) of this test's own, to be damaged."""
+    own, own_base = tmp_path / "own", tmp_path / "own-base"
+    shutil.copytree(run, own)
+    shutil.copytree(base, own_base)
+    config = own / "adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": str(own_base)}))
+    return own, own_base
+
+
+def texts_of(folder: Path) -> str:
+    """Everything in a folder that is text, weights' headers and the tokenizer's vocabulary included."""
+    return "\n".join(file.read_bytes().decode("utf-8", "replace") for file in sorted(folder.iterdir()))
+
+
+def test_kl_by_hand() -> None:
+    """p = (1/2, 1/2), q = (1/4, 3/4): KL = ½ ln 2 + ½ ln ⅔ = ½ ln 4/3."""
+    p, q = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.25, 0.75]]).log()
+    assert token_kl(p, q).tolist() == pytest.approx([0.5 * math.log(4 / 3)])
+    assert token_kl(p, p).tolist() == [0.0]
+
+
+def test_the_merged_model_says_what_the_adapter_said(run: Path, base: Path, data: Path, tmp_path: Path) -> None:
+    """Loaded from disk: log-probabilities of whole completions within bf16 of the adapter's, and far from the base's."""
+    loss = export_merged(run, tmp_path / "merged")
+    rows = read_preferences(data / "dev.jsonl")
+    tokenizer = load_tokenizer(str(tmp_path / "merged"))
+    tokenized = [tokenize_row(tokenizer, row.prompt, *chosen_side(row)) for row in rows]
+    ids_BT, mask_BT = pad_rows(tokenized, tokenizer.pad_token_id)
+    merged, _ = load_policy(str(tmp_path / "merged"), "bfloat16")
+    assert not hasattr(merged, "peft_config")
+    weights = load_file(tmp_path / "merged" / "model.safetensors")
+    assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
+    adapter, bare = load_policy(str(run))[0], load_policy(str(base))[0]
+    with torch.no_grad():
+        theirs, ours, untouched = (completion_logps(m, ids_BT, mask_BT) for m in (adapter, merged, bare))
+    tokens_B = mask_BT.sum(1)
+    assert ((theirs - ours).abs() / tokens_B).max() < 2e-3
+    assert ((theirs - untouched).abs() / tokens_B).min() > 0.1
+    assert loss.measured_on == "dev.jsonl" and loss.tokens == int(mask_BT[:, 1:].sum())
+    assert abs(loss.kl_nats_per_token) < 1e-5 and 0 < loss.largest_gap_nats < 0.02
+
+
+@torch.no_grad()
+def test_the_divergence_agrees_with_a_slow_twin(run: Path, base: Path, data: Path) -> None:
+    """Adapter against base, token by token and word by word, with plain Python sums in double precision."""
+    _, rows = probe_rows(run, read_run(run))
+    found = merge_loss(*(token_logps(load_policy(str(folder))[0], rows) for folder in (run, base)), rows, "dev.jsonl")
+    adapter, tokenizer = load_policy(str(run))
+    bare, _ = load_policy(str(base))
+    divergences, gaps = [], []
+    for row in read_preferences(data / "dev.jsonl"):
+        tokenized = tokenize_row(tokenizer, row.prompt, row.chosen)
+        for place in range(tokenized.prompt_tokens, len(tokenized.ids)):
+            before = torch.tensor([tokenized.ids[:place]])
+            p, q = (model(before).logits[0, -1].double().softmax(-1).tolist() for model in (adapter, bare))
+            divergences.append(sum(a * math.log(a / b) for a, b in zip(p, q, strict=True)))
+            own = tokenized.ids[place]
+            gaps.append(abs(math.log(p[own]) - math.log(q[own])))
+    assert found.kl_nats_per_token == pytest.approx(sum(divergences) / len(divergences), rel=1e-4)
+    assert found.largest_gap_nats == pytest.approx(max(gaps), rel=1e-4)
+    assert found.tokens == len(gaps)
+
+
+def test_what_is_reported_is_of_the_saved_model(run: Path, tmp_path: Path) -> None:
+    """The figures can be had again from the two folders."""
+    loss = export_merged(run, tmp_path / "merged")
+    _, rows = probe_rows(run, read_run(run))
+    adapter = token_logps(load_model(str(run), "float32"), rows)
+    saved = token_logps(load_model(str(tmp_path / "merged"), "bfloat16"), rows)
+    assert merge_loss(adapter, saved, rows, "dev.jsonl") == loss
+
+
+def test_a_merge_that_did_nothing_would_show(run: Path, base: Path, tmp_path: Path) -> None:
+    """The base in the merged model's place is a hundred times as far from the adapter as rounding takes it."""
+    _, rows = probe_rows(run, read_run(run))
+    adapter, bare = (token_logps(load_model(str(folder), "float32"), rows) for folder in (run, base))
+    far = merge_loss(adapter, bare, rows, "dev.jsonl").kl_nats_per_token
+    assert far > 100 * export_merged(run, tmp_path / "merged").kl_nats_per_token
+
+
+def test_the_rows_compared_are_those_of_the_data_else_fixed_ones(run: Path, tmp_path: Path) -> None:
+    record = read_run(run)
+    gone = replace(record, data=str(tmp_path / "gone"))
+    where, rows = probe_rows(run, gone)
+    assert where == "fixed prompts" and len(rows) == len(fixed_turns()) == 4
+    assert all(0 < row.prompt_tokens < len(row.ids) for row in rows)
+    write_jsonl(tmp_path / "train.jsonl", [response_to_json(scored(0)), response_to_json(scored(1))])
+    where, rows = probe_rows(run, replace(record, data=str(tmp_path)))
+    assert where == "train.jsonl"
+    tokenizer = load_tokenizer(str(run))
+    assert [row.ids for row in rows] == [
+        tokenize_row(tokenizer, scored(number).prompt, scored(number).responses[0]).ids for number in (0, 1)
+    ]
+
+
+def test_no_more_tokens_are_compared_than_fit_in_memory(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, rows = probe_rows(run, read_run(run))
+    lengths = [len(row.ids) - row.prompt_tokens for row in rows]
+    monkeypatch.setattr("train.export.divergence.TOKENS_COMPARED", sum(lengths[:2]))
+    assert probe_rows(run, read_run(run))[1] == rows[:2]
+    monkeypatch.setattr("train.export.divergence.TOKENS_COMPARED", 1)
+    assert probe_rows(run, read_run(run))[1] == rows[:1]
+
+
+def test_an_export_tells_its_figures_and_no_local_path(run: Path, base: Path, data: Path, tmp_path: Path) -> None:
+    loss = export_merged(run, tmp_path / "merged")
+    name = export_adapter(run, tmp_path / "adapter", "owner/small-model")
+    assert name == "owner/small-model"
+    for folder in (tmp_path / "merged", tmp_path / "adapter"):
+        told = texts_of(folder)
+        assert not any(
+            str(place) in told for place in (base, base.parent, data, data.parent, run, run.parent, tmp_path)
+        )
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        record = read_run(folder)
+        assert record.data_fingerprint in card and record.base_weights in card and f"| data | {data.name} |" in card
+        assert "| K (responses a prompt) | 2 |" in card and "| ε (label smoothing) | 0.1 |" in card
+        assert "settings.yaml" not in card
+    merged_card = (tmp_path / "merged" / "README.md").read_text(encoding="utf-8")
+    assert f"{loss.kl_nats_per_token:.3g} nats a token" in merged_card and "library_name: transformers" in merged_card
+    adapter_card = (tmp_path / "adapter" / "README.md").read_text(encoding="utf-8")
+    assert "base_model: owner/small-model" in adapter_card and "library_name: peft" in adapter_card
+    config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "owner/small-model"
+    assert not (tmp_path / "adapter" / "model.safetensors").exists()
+
+
+def test_a_card_names_what_a_claim_must_name(run: Path) -> None:
+    """K, β_π, β_r and the product of the two, which alone is identified; and no row for what does not apply."""
+    record = replace(read_run(run), beta=0.5, beta_reward=0.4, label_smoothing=None, responses_per_prompt=8)
+    card = model_card(record, adapter=True)
+    assert "| K (responses a prompt) | 8 |\n| β (β_π) | 0.5 |\n| β_r | 0.4 |\n| β_π β_r | 0.2 |\n| device" in card
+    assert "β_π β_r" not in model_card(read_run(run), adapter=True)
+
+
+def test_an_exported_adapter_is_the_same_adapter(run: Path, base: Path, tmp_path: Path) -> None:
+    """With its base put under the name that the export gives it, it says what the run says."""
+    from peft import PeftModel
+
+    export_adapter(run, tmp_path / "adapter", "owner/small-model")
+    exported = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), tmp_path / "adapter")
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.no_grad():
+        assert torch.equal(exported(ids).logits, load_policy(str(run))[0](ids).logits)
+    assert load_tokenizer(str(tmp_path / "adapter")).chat_template == load_tokenizer(str(run)).chat_template
+
+
+def test_a_base_from_the_hub_needs_no_name(own_run: tuple[Path, Path], tmp_path: Path) -> None:
+    run, _ = own_run
+    for file, change in (
+        ("adapter_config.json", {"base_model_name_or_path": "owner/base"}),
+        ("run.json", {"base_weights": "owner/base"}),
+    ):
+        (run / file).write_text(json.dumps(json.loads((run / file).read_text()) | change))
+    assert export_adapter(run, tmp_path / "out") == "owner/base"
+    assert "base_model: owner/base" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_full_model_has_nothing_to_merge(full_run: Path, tmp_path: Path) -> None:
+    for export in (export_merged, export_adapter):
+        with pytest.raises(UserError, match=r"a full model, without an adapter"):
+            export(full_run, tmp_path / "out")
+    with pytest.raises(UserError, match=r"no run\.json"):
+        export_merged(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_place_that_is_taken_is_refused(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("kept")
+    for export in (export_merged, export_adapter):
+        with pytest.raises(UserError, match=r"out: already there"):
+            export(run, tmp_path / "out")
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["mine.txt"]
+
+
+def test_a_base_that_is_gone_is_named(own_run: tuple[Path, Path], tmp_path: Path) -> None:
+    run, base = own_run
+    shutil.rmtree(base)
+    with pytest.raises(UserError, match=r"base model .*own-base' does not exist"):
+        export_merged(run, tmp_path / "out")
+    with pytest.raises(UserError, match=r"local folder .*--base OWNER/NAME"):
+        export_adapter(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists() and not (tmp_path / "out.partial").exists()
+
+
+def test_an_adapter_over_another_base_is_refused(own_run: tuple[Path, Path], tmp_path: Path) -> None:
+    """One weight of the base changed since: the sum would be a model that nobody trained."""
+    run, base = own_run
+    weights = load_file(base / "model.safetensors")
+    next(iter(weights.values())).view(-1)[0] += 1
+    save_file(weights, base / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"does not belong to base model .*\(trained on weights"):
+        export_merged(run, tmp_path / "out")
+    with pytest.raises(UserError, match=r"does not belong to base model"):
+        export_adapter(run, tmp_path / "out", "owner/name")
+
+
+def test_weights_that_are_no_numbers_are_not_merged(own_run: tuple[Path, Path], tmp_path: Path) -> None:
+    run, _ = own_run
+    weights = load_file(run / "adapter_model.safetensors")
+    save_file({name: weight * math.nan for name, weight in weights.items()}, run / "adapter_model.safetensors")
+    with pytest.raises(UserError, match=r"NaN.*finite weights"):
+        export_merged(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture(scope="module")
+def app() -> typer.Typer:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.callback()(lambda: None)
+    register(app)
+    return app
+
+
+def test_the_command_prints_what_merging_changed(app: typer.Typer, run: Path, tmp_path: Path) -> None:
+    made = CliRunner().invoke(app, ["export", str(run), "--out", str(tmp_path / "a"), "--merge", "--json"])
+    assert made.exit_code == 0, made.stderr
+    told = json.loads(made.stdout)
+    assert told["output"] == str(tmp_path / "a") and told["measured_on"] == "dev.jsonl"
+    assert abs(told["kl_nats_per_token"]) < 1e-5 and told["largest_gap_nats"] > 0
+    again = CliRunner().invoke(app, ["export", str(run), "--out", str(tmp_path / "b"), "--adapter", "--base", "o/n"])
+    assert again.exit_code == 0 and "base model o/n" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "what"),
+    [
+        ([], "one of --merge, --adapter"),
+        (["--merge", "--adapter"], "one of --merge, --adapter"),
+        (["--merge", "--base", "o/n"], "a base with --adapter only"),
+        (["--adapter", "--base", "../models/base"], "no name on the hub"),
+        (["--merge", "--push", "just-a-name"], "no name on the hub"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused_before_any_work(
+    app: typer.Typer, flags: list[str], what: str, run: Path, tmp_path: Path
+) -> None:
+    result = CliRunner().invoke(app, ["export", str(run), "--out", str(tmp_path / "out"), *flags])
+    assert isinstance(result.exception, UserError) and what in str(result.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failed_upload_leaves_the_export(
+    app: typer.Typer, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    flags = ["--adapter", "--base", "o/n", "--push", "owner/repository"]
+    result = CliRunner().invoke(app, ["export", str(run), "--out", str(tmp_path / "out"), *flags])
+    assert isinstance(result.exception, UserError) and "--push owner/repository" in str(result.exception)
+    assert (tmp_path / "out" / "run.json").exists()

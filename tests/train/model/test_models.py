@@ -1,0 +1,106 @@
+"""Loading: whole models, adapters, and each way in which one can be missing."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+
+from graph.shared.errors import UserError
+from train.model.models import adapter_base, check_source, is_adapter, load_model, load_policy, load_tokenizer
+
+
+@pytest.fixture
+def adapter(base: Path, tmp_path: Path) -> Path:
+    """An adapter on `base` that changes what it says."""
+    torch.manual_seed(0)
+    config = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
+    model = get_peft_model(load_model(str(base), "float32"), config)
+    model.save_pretrained(tmp_path / "adapter")
+    load_tokenizer(str(base)).save_pretrained(tmp_path / "adapter")
+    return tmp_path / "adapter"
+
+
+def test_a_whole_model_comes_in_evaluation_mode_with_a_pad_token(base: Path) -> None:
+    model, tokenizer = load_policy(str(base))
+    assert not model.training
+    assert model.dtype == torch.float32
+    assert tokenizer.pad_token == "<|pad|>" and tokenizer.padding_side == "right"
+    assert load_policy(str(base), "bfloat16")[0].dtype == torch.bfloat16
+
+
+@torch.no_grad()
+def test_an_adapter_comes_on_its_base_and_changes_it(base: Path, adapter: Path) -> None:
+    ids = torch.tensor([[5, 6, 7]])
+    model, _ = load_policy(str(adapter))
+    plain, _ = load_policy(str(base))
+    assert is_adapter(str(adapter)) and adapter_base(str(adapter)) == str(base)
+    assert not any(weight.requires_grad for weight in model.parameters())
+    assert not torch.allclose(model(ids).logits, plain(ids).logits)
+    with model.disable_adapter():
+        assert torch.equal(model(ids).logits, plain(ids).logits)
+
+
+def test_a_relative_base_is_found_from_the_working_directory(
+    base: Path, adapter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = adapter / "adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": f"./{base.name}"}))
+    monkeypatch.chdir(base.parent)
+    load_policy(str(adapter))
+    monkeypatch.chdir(adapter)
+    with pytest.raises(UserError, match=r"base model './base' does not exist"):
+        load_policy(str(adapter))
+
+
+@pytest.mark.parametrize("source", ["./nowhere", "/nowhere/at/all", "runs/of/mine"])
+def test_a_missing_path_is_named(source: str) -> None:
+    with pytest.raises(UserError, match="no such folder"):
+        load_policy(source)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"neither config\.json nor adapter_config\.json"):
+        check_source(str(tmp_path))
+
+
+def test_a_hub_name_that_cannot_be_had_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match="nobody/nothing"):
+        load_model("nobody/nothing", "float32")
+
+
+def test_weights_that_could_run_code_are_not_read(base: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "pickled"
+    shutil.copytree(base, copy)
+    torch.save(load_model(str(base), "float32").state_dict(), copy / "pytorch_model.bin")
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="cannot be loaded"):
+        load_model(str(copy), "float32")
+
+
+@pytest.mark.parametrize(("missing", "what"), [("eos_token", "end token"), ("chat_template", "chat template")])
+def test_a_tokenizer_that_cannot_chat_is_refused(base: Path, tmp_path: Path, missing: str, what: str) -> None:
+    copy = tmp_path / "mute"
+    shutil.copytree(base, copy)
+    if missing == "chat_template":
+        (copy / "chat_template.jinja").unlink()
+    else:
+        config = copy / "tokenizer_config.json"
+        values = json.loads(config.read_text())
+        del values["eos_token"]
+        config.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=f"its tokenizer has no {what}"):
+        load_tokenizer(str(copy))
+
+
+def test_a_tokenizer_without_a_pad_token_pads_with_its_end_token(base: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "unpadded"
+    shutil.copytree(base, copy)
+    config = copy / "tokenizer_config.json"
+    values = json.loads(config.read_text())
+    del values["pad_token"]
+    config.write_text(json.dumps(values))
+    assert load_tokenizer(str(copy)).pad_token == "<|im_end|>"

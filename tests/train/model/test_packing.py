@@ -1,0 +1,392 @@
+"""Packed rows against the plain layout: equal log-probabilities and gradients, the mask by a slow twin, the packing."""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from peft import LoraConfig, get_peft_model
+from torch import Tensor, nn
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+from graph.shared.errors import UserError
+from train.model import attention, heads
+from train.model.attention import SHARED_PREFIX, place_group, use_shared_prefix_attention
+from train.model.heads import chunked_logps, without_head
+from train.model.packing import (
+    Group,
+    attention_mask,
+    can_pack,
+    first_fit,
+    pack_rows,
+    packed_logps,
+    plain_logps,
+)
+
+VOCABULARY = 97
+SHAPE: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "initializer_range": 0.3,
+    "pad_token_id": 0,
+    "bos_token_id": None,
+    "eos_token_id": 2,
+}
+Maker = Callable[[], Any]
+MAKERS: dict[str, Maker] = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE)),
+    "llama with one matrix for both embeddings": lambda: LlamaForCausalLM(
+        LlamaConfig(**SHAPE, tie_word_embeddings=True)
+    ),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE)),
+    "mistral without a window": lambda: MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=None)),
+}
+MODELS = pytest.mark.parametrize("name", MAKERS)
+
+
+def make(name: str) -> Any:
+    torch.manual_seed(0)
+    return MAKERS[name]().train()
+
+
+def tokens(generator: torch.Generator, count: int) -> tuple[int, ...]:
+    return tuple(torch.randint(3, VOCABULARY, (count,), generator=generator).tolist())
+
+
+def groups_of(sizes: Sequence[tuple[int, Sequence[int]]], seed: int = 0) -> list[Group]:
+    """Groups of random ids from (prompt tokens, tokens of each response)."""
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        Group(tokens(generator, prompt), tuple(tokens(generator, response) for response in responses))
+        for prompt, responses in sizes
+    ]
+
+
+RAGGED = groups_of([(9, [4, 1]), (1, [3]), (14, [2, 5, 1, 7, 3, 3, 2, 6]), (5, [1, 1, 8]), (11, [6, 6])])
+
+
+def weigh(logps_R: Tensor) -> Tensor:
+    """A loss that asks something different of each response, as a preference loss does."""
+    return (logps_R * torch.linspace(-1, 1.5, len(logps_R))).sum() / 10
+
+
+def gradients(model: Any, logps_R: Tensor) -> dict[str, Tensor]:
+    model.zero_grad()
+    weigh(logps_R).backward()
+    return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+def slow_logps(model: Any, groups: Sequence[Group]) -> Tensor:
+    """Each response alone behind its prompt, from all logits of its sequence."""
+    logps = []
+    for group in groups:
+        for response in group.responses:
+            shares_TV = (
+                model(input_ids=torch.tensor([[*group.prompt, *response]])).logits[0].float().log_softmax(dim=-1)
+            )
+            logps.append(sum(shares_TV[len(group.prompt) - 1 + t, token] for t, token in enumerate(response)))
+    return torch.stack(logps)
+
+
+def hold_equal(model: Any, groups: Sequence[Group], budget_tokens: int, tolerance: float = 2e-5) -> None:
+    """Log-probabilities and the gradients of all weights that learn against the slow twin: plain, packed by a mask of the whole
+    row, and packed by an attention that shares prefixes.
+    """
+    slow = slow_logps(model, groups)
+    expected = gradients(model, slow)
+    assert len(expected) > 4
+    for how in ("plain", "sdpa", SHARED_PREFIX):
+        if how == SHARED_PREFIX:
+            use_shared_prefix_attention(model)
+        logps = plain_logps(model, groups) if how == "plain" else packed_logps(model, pack_rows(groups, budget_tokens))
+        assert logps.dtype == torch.float32
+        torch.testing.assert_close(logps, slow, atol=10 * tolerance, rtol=tolerance)
+        found = gradients(model, logps)
+        assert found.keys() == expected.keys()
+        for name, gradient in expected.items():
+            largest = max(1.0, gradient.abs().max().item())
+            torch.testing.assert_close(found[name], gradient, atol=tolerance * largest, rtol=0.0)
+    assert model.config._attn_implementation == SHARED_PREFIX
+    torch.testing.assert_close(slow_logps(model, groups), slow, atol=10 * tolerance, rtol=tolerance)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of a few tokens, so that the rows of these tests have several."""
+    monkeypatch.setattr(attention, "CHUNK_TOKENS", 9)
+
+
+def test_responses_are_taken_in_whole_chunks_and_see_what_they_may() -> None:
+    place = place_group(2, 10, 3, [4, 5, 2, 12, 1])
+    assert (place.row, place.start, place.end) == (2, 10, 13)
+    assert [(chunk.start, chunk.end) for chunk in place.chunks] == [(13, 22), (22, 24), (24, 36), (36, 37)]
+    sees = place.chunks[0].sees
+    assert sees.shape == (9, 12) and sees[:, :3].all()
+    for query in range(9):
+        for key in range(9):
+            same = (query < 4) == (key < 4)
+            assert sees[query, 3 + key].item() == (same and key <= query)
+
+
+@MODELS
+@pytest.mark.parametrize("budget_tokens", [1, 40, 1000])
+def test_equal_to_the_plain_layout(name: str, budget_tokens: int) -> None:
+    """Every group alone, some in a row, all in one row; K from 1 to 8, ragged lengths, a prompt of one token."""
+    hold_equal(make(name), RAGGED, budget_tokens)
+
+
+@pytest.mark.parametrize("responses", [1, 2, 8])
+def test_equal_for_every_k(responses: int) -> None:
+    groups = groups_of([(20, range(1, responses + 1)), (7, [5] * responses)], seed=responses)
+    hold_equal(make("llama"), groups, 1000)
+
+
+def test_equal_with_lora_on_all_linear_layers_and_the_head() -> None:
+    model = get_peft_model(
+        make("qwen2"),
+        LoraConfig(
+            r=3,
+            target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "lm_head"],
+            init_lora_weights=False,
+            task_type="CAUSAL_LM",
+        ),
+    )
+    assert can_pack(model) == ""
+    assert sum(weight.requires_grad for weight in model.parameters()) == 2 * (2 * 6 + 1)
+    hold_equal(model, RAGGED, 50)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_equal_with_gradient_checkpointing(reentrant: bool) -> None:
+    model = make("llama")
+    expected = gradients(model, packed_logps(model, pack_rows(RAGGED, 50)))
+    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    model.enable_input_require_grads()
+    hold_equal(model, RAGGED, 50)
+    for name, gradient in gradients(model, packed_logps(model, pack_rows(RAGGED, 50))).items():
+        torch.testing.assert_close(gradient, expected[name], atol=1e-5, rtol=1e-5)
+
+
+def test_near_in_bfloat16_whole_and_by_autocast() -> None:
+    """Within the rounding of the plain layout itself, which is about 1% of a log-probability."""
+    model = make("llama")
+    exact = plain_logps(model, RAGGED).detach()
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = packed_logps(model, pack_rows(RAGGED, 50))
+    half = packed_logps(copy.deepcopy(model).bfloat16(), pack_rows(RAGGED, 50))
+    for logps in (mixed, half):
+        assert logps.dtype == torch.float32
+        torch.testing.assert_close(logps, exact, atol=0.5, rtol=0.02)
+    gradients(model, mixed)
+
+
+def slow_mask(group_of: Sequence[int], response_of: Sequence[int]) -> list[list[bool]]:
+    """What each token may see, told token by token."""
+    mask = [[False] * len(group_of) for _ in group_of]
+    for query in range(len(group_of)):
+        for key in range(query + 1):
+            if group_of[key] != group_of[query]:
+                continue
+            in_prompt = response_of[key] == 0
+            mask[query][key] = in_prompt or response_of[key] == response_of[query]
+    return mask
+
+
+def test_a_row_worked_by_hand() -> None:
+    """Two prompts; response "40 2" goes on at position 3 though its sibling "30 31 2" stands between it and the prompt."""
+    groups = [Group((5, 6, 7), ((30, 31, 2), (40, 2))), Group((8,), ((50,),))]
+    batch = pack_rows(groups, 10)
+    assert batch.ids_BT.tolist() == [[5, 6, 7, 30, 31, 2, 40, 2, 8, 50]]
+    assert batch.positions_BT.tolist() == [[0, 1, 2, 3, 4, 5, 3, 4, 0, 1]]
+    assert batch.group_BT.tolist() == [[0, 0, 0, 0, 0, 0, 0, 0, 1, 1]]
+    assert batch.response_BT.tolist() == [[0, 0, 0, 1, 1, 1, 2, 2, 0, 3]]
+    assert batch.predictors_N.tolist() == [2, 3, 4, 2, 6, 8]
+    rows = ["".join(".x"[seen] for seen in row) for row in attention_mask(batch, "sdpa")[0, 0].tolist()]
+    assert rows == [
+        "x.........",
+        "xx........",
+        "xxx.......",
+        "xxxx......",
+        "xxxxx.....",
+        "xxxxxx....",
+        "xxx...x...",
+        "xxx...xx..",
+        "........x.",
+        "........xx",
+    ]
+
+
+SIZES = st.lists(
+    st.tuples(st.integers(1, 9), st.lists(st.integers(1, 5), min_size=1, max_size=4)), min_size=1, max_size=7
+)
+
+
+@given(SIZES, st.integers(1, 40))
+def test_packing_keeps_every_group_once_and_the_budget(sizes: list[tuple[int, list[int]]], budget_tokens: int) -> None:
+    """And, as first fit promises, no two rows would have fitted into one."""
+    groups = groups_of(sizes)
+    rows = first_fit(groups, budget_tokens)
+    assert rows == first_fit(groups, budget_tokens)
+    assert sorted(number for row in rows for number in row) == list(range(len(groups)))
+    totals = [sum(groups[number].tokens for number in row) for row in rows]
+    assert all(total <= budget_tokens or len(row) == 1 for row, total in zip(rows, totals, strict=True))
+    assert len(rows) < 2 or sum(sorted(totals)[:2]) > budget_tokens
+
+    batch = pack_rows(groups, budget_tokens)
+    assert batch.ids_BT.shape == (len(rows), max(totals))
+    for place, (row, total) in enumerate(zip(rows, totals, strict=True)):
+        parts = [part for number in row for part in (groups[number].prompt, *groups[number].responses)]
+        assert batch.ids_BT[place].tolist() == [
+            *(token for part in parts for token in part),
+            *[0] * (max(totals) - total),
+        ]
+    masks = attention_mask(batch, "sdpa")[:, 0].tolist()
+    for mask, group_of, response_of in zip(masks, batch.group_BT.tolist(), batch.response_BT.tolist(), strict=True):
+        assert mask == slow_mask(group_of, response_of)
+
+
+def test_first_fit_decreasing() -> None:
+    """Sizes 3, 5, 2, 4, 6 under 10: 6 + 4 and 5 + 3 + 2 fill two rows; taken as they come they would need three."""
+    groups = groups_of([(2, [1]), (4, [1]), (1, [1]), (3, [1]), (5, [1])])
+    assert first_fit(groups, 10) == [[4, 3], [1, 0, 2]]
+
+
+def test_padding_and_order_within_a_batch() -> None:
+    """Group 1 is longer and comes first; group 0 is padded, belongs to no group there, and keeps its response's number."""
+    batch = pack_rows([Group((5,), ((6,),)), Group((7, 8), ((9,), (3,)))], 4)
+    assert batch.ids_BT.tolist() == [[7, 8, 9, 3], [5, 6, 0, 0]]
+    assert batch.group_BT.tolist() == [[1, 1, 1, 1], [0, 0, -1, -1]]
+    assert batch.response_BT.tolist() == [[0, 0, 2, 3], [0, 1, 0, 0]]
+    assert batch.predictors_N.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "responses", "found"),
+    [((), ((1,),), "a prompt of 0 tokens"), ((1,), ((2,), ()), r"responses of \[1, 0\]"), ((1,), (), r"of \[\]")],
+)
+def test_an_empty_prompt_or_response_is_refused(
+    prompt: tuple[int, ...], responses: tuple[tuple[int, ...], ...], found: str
+) -> None:
+    with pytest.raises(UserError, match=found):
+        Group(prompt, responses)
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 11, 64])
+def test_the_chunked_head_equals_the_whole_one(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values, and the gradients of the states, the weight and the bias; never more logits than a chunk's at a time."""
+    monkeypatch.setattr(heads, "HEAD_CHUNK_TOKENS", chunk)
+    torch.manual_seed(1)
+    head, states = nn.Linear(6, VOCABULARY), torch.randn(11, 6, requires_grad=True)
+    ids, weights = torch.randint(VOCABULARY, (11,)), torch.randn(11)
+    inputs = (states, head.weight, head.bias)
+    whole = head(states).log_softmax(dim=-1)[torch.arange(11), ids]
+    expected = torch.autograd.grad((whole * weights).sum(), inputs)
+    widths: list[int] = []
+    head.register_forward_hook(lambda module, arguments, logits: widths.append(logits.shape[1]))
+    chunked = chunked_logps(head, states, ids)
+    torch.testing.assert_close(chunked, whole)
+    torch.testing.assert_close(torch.autograd.grad((chunked * weights).sum(), inputs), expected)
+    assert max(widths) == min(chunk, 11)
+    assert sum(widths) == (11 if chunk >= 11 else 2 * 11), "several chunks are made again for the gradient"
+
+
+def test_the_chunked_head_takes_states_of_another_precision() -> None:
+    """A mixed-precision wrapper hands the states over in float32 though the head's weights are bfloat16."""
+    head, states = nn.Linear(6, VOCABULARY).bfloat16(), torch.randn(3, 6)
+    assert chunked_logps(head, states, torch.tensor([1, 2, 3])).dtype == torch.float32
+
+
+def test_logits_that_are_bent_behind_the_head() -> None:
+    """Gemma 2 squashes its logits into ±cap, here a hard one; its window holds these sequences."""
+    torch.manual_seed(0)
+    model = Gemma2ForCausalLM(
+        Gemma2Config(**SHAPE, head_dim=8, final_logit_softcapping=0.5, attn_logit_softcapping=None)
+    )
+    model.set_attn_implementation("sdpa")
+    assert can_pack(model, 22) == ""
+    hold_equal(model.train(), RAGGED, 50)
+    assert (packed_logps(model, pack_rows(RAGGED[1:2], 50)) / 3 + math.log(VOCABULARY)).abs() <= 1
+
+
+def test_the_head_is_put_back_even_after_a_failure() -> None:
+    model = make("llama")
+    head = model.lm_head
+    with pytest.raises(RuntimeError), without_head(model):
+        raise RuntimeError
+    assert model.lm_head is head
+
+
+def test_the_head_reads_response_tokens_alone() -> None:
+    model = make("llama")
+    read: list[int] = []
+    model.lm_head.register_forward_hook(lambda module, arguments, logits: read.append(logits.shape[1]))
+    with torch.no_grad():
+        assert packed_logps(model, pack_rows(RAGGED[:2], 100)).shape == (3,)
+    assert read == [8]
+
+
+@MODELS
+def test_models_that_can(name: str) -> None:
+    model = make(name)
+    assert can_pack(model) == ""
+    assert model.training and all(weight.grad is None for weight in model.parameters())
+    assert can_pack(model.bfloat16().eval()) == "" and not model.training
+
+
+def test_a_sliding_window_is_refused_unless_it_holds_the_longest_row() -> None:
+    window = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=16))
+    assert can_pack(window) == can_pack(window, 17) == "its attention slides a window of 16 tokens"
+    assert can_pack(window, 16) == ""
+    fitting = groups_of([(9, [7, 3]), (4, [2, 5])])
+    hold_equal(window.train(), fitting, 100)
+    qwen = Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=8, max_window_layers=1)
+    assert can_pack(Qwen2ForCausalLM(qwen)) == "its attention slides a window of 8 tokens"
+
+
+def test_other_attentions_are_refused_with_their_reason() -> None:
+    eager = LlamaForCausalLM._from_config(LlamaConfig(**SHAPE), attn_implementation="eager")
+    assert can_pack(eager).startswith("its attention is 'eager'")
+    eager.config._attn_implementation = "flash_attention_2"
+    assert can_pack(eager).startswith("its attention is 'flash_attention_2'")
+    mamba = MambaForCausalLM(MambaConfig(vocab_size=VOCABULARY, hidden_size=8, num_hidden_layers=1, state_size=2))
+    assert can_pack(mamba) == "it has layers that are not full attention (linear_attention)"
+
+
+class Deaf(LlamaForCausalLM):
+    """A model that promises everything and ignores its mask."""
+
+    def forward(self, *arguments: Any, attention_mask: Tensor | None = None, **named: Any) -> Any:
+        return super().forward(*arguments, **named)
+
+
+class Unplaced(LlamaForCausalLM):
+    """A model that takes no positions."""
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, use_cache: bool = False) -> Any:
+        return super().forward(input_ids, attention_mask=attention_mask, use_cache=use_cache)
+
+
+def test_a_trial_finds_those_that_ignore_the_mask_or_the_positions() -> None:
+    torch.manual_seed(0)
+    assert "nats away from the plain layout" in can_pack(Deaf(LlamaConfig(**SHAPE)))
+    assert "a trial of it failed (TypeError" in can_pack(Unplaced(LlamaConfig(**SHAPE)))

@@ -1,0 +1,151 @@
+"""The alignment losses against hand-worked numbers, their gradients, their symmetries and TRL's pair formulas."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from train.preference.losses import dpo_loss, mode_seeking_loss, pair_dpo_loss, pair_mode_seeking_loss
+
+Loss = Callable[[Tensor, Tensor, float, float], Tensor]
+LOSSES = pytest.mark.parametrize("loss", [mode_seeking_loss, dpo_loss])
+DELTA_QK = torch.tensor([[0.7, -1.2, 0.1, 2.0], [-0.3, 0.0, 5.0, 0.4]])
+REWARDS_QK = torch.tensor([[1.0, 0.2, 0.0, 0.6], [0.0, 0.9, 0.3, 0.3]])
+
+
+def by_hand(delta: list[float], rewards: list[float], beta_policy: float, beta_reward: float) -> tuple[float, float]:
+    """The slow twin: both losses of one prompt in plain Python floats (DESIGN §5)."""
+    policy = [math.exp(beta_policy * d) for d in delta]
+    target = [math.exp(r / beta_reward) for r in rewards]
+    p_f = [p / sum(policy) for p in policy]
+    p_r = [t / sum(target) for t in target]
+    ms = sum(f * (math.log(f) - math.log(r)) for f, r in zip(p_f, p_r, strict=True))
+    dpo = -sum(r * math.log(f) for f, r in zip(p_f, p_r, strict=True))
+    return ms, dpo
+
+
+def test_hand_worked_numbers() -> None:
+    """Δ = (0, ln 3) gives p_f = (1/4, 3/4); r = (ln 2, 0) gives p_r = (2/3, 1/3)."""
+    delta, rewards = torch.tensor([[0.0, math.log(3)]]), torch.tensor([[math.log(2), 0.0]])
+    ms = 0.25 * math.log(0.25 / (2 / 3)) + 0.75 * math.log(0.75 / (1 / 3))
+    dpo = -(2 / 3) * math.log(0.25) - (1 / 3) * math.log(0.75)
+    assert mode_seeking_loss(delta, rewards, 1.0, 1.0).item() == pytest.approx(ms, abs=1e-6)
+    assert dpo_loss(delta, rewards, 1.0, 1.0).item() == pytest.approx(dpo, abs=1e-6)
+    assert ms == pytest.approx(0.3630, abs=1e-4)
+    assert dpo == pytest.approx(1.0201, abs=1e-4)
+
+
+@given(
+    st.lists(st.tuples(st.floats(-20, 20), st.floats(-2, 2)), min_size=2, max_size=9),
+    st.floats(0.05, 2),
+    st.floats(0.2, 2),
+)
+def test_equal_to_the_slow_twin(pairs: list[tuple[float, float]], beta_policy: float, beta_reward: float) -> None:
+    delta, rewards = ([side for side in sides] for sides in zip(*pairs, strict=True))
+    ms, dpo = by_hand(delta, rewards, beta_policy, beta_reward)
+    tensors = torch.tensor([delta]), torch.tensor([rewards])
+    assert mode_seeking_loss(*tensors, beta_policy, beta_reward).item() == pytest.approx(ms, rel=1e-4, abs=1e-4)
+    assert dpo_loss(*tensors, beta_policy, beta_reward).item() == pytest.approx(dpo, rel=1e-4, abs=1e-4)
+
+
+def test_mode_seeking_loss_is_zero_at_the_target() -> None:
+    """Δ = r / (β_π β_r) makes p_f = p_r: only the product of the betas counts."""
+    delta = REWARDS_QK / (0.5 * 0.2)
+    assert mode_seeking_loss(delta, REWARDS_QK, 0.5, 0.2).abs().max() < 1e-5
+
+
+@LOSSES
+def test_gradient_equals_finite_differences(loss: Loss) -> None:
+    delta = DELTA_QK.clone().requires_grad_()
+    loss(delta, REWARDS_QK, 0.5, 0.3).sum().backward()
+    assert delta.grad is not None
+    step = 1e-2
+    for row in range(2):
+        for column in range(4):
+            moved = torch.zeros_like(DELTA_QK)
+            moved[row, column] = step
+            up, down = (loss(DELTA_QK + sign * moved, REWARDS_QK, 0.5, 0.3).sum() for sign in (1, -1))
+            assert delta.grad[row, column].item() == pytest.approx(((up - down) / (2 * step)).item(), abs=2e-4)
+
+
+@LOSSES
+def test_a_constant_added_to_a_group_changes_nothing(loss: Loss) -> None:
+    before = loss(DELTA_QK, REWARDS_QK, 0.5, 0.3)
+    assert torch.allclose(loss(DELTA_QK + 3.0, REWARDS_QK, 0.5, 0.3), before, atol=1e-5)
+    assert torch.allclose(loss(DELTA_QK, REWARDS_QK - 2.0, 0.5, 0.3), before, atol=1e-5)
+
+
+@LOSSES
+def test_order_of_the_responses_does_not_matter_and_gradients_follow_it(loss: Loss) -> None:
+    order = torch.tensor([2, 0, 3, 1])
+    plain, shuffled = DELTA_QK.clone().requires_grad_(), DELTA_QK[:, order].clone().requires_grad_()
+    losses = loss(plain, REWARDS_QK, 0.5, 0.3), loss(shuffled, REWARDS_QK[:, order], 0.5, 0.3)
+    assert torch.allclose(*losses, atol=1e-6)
+    losses[0].sum().backward()
+    losses[1].sum().backward()
+    assert plain.grad is not None and shuffled.grad is not None
+    assert torch.allclose(plain.grad[:, order], shuffled.grad, atol=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 0.4])
+def test_pairs_are_the_special_case_of_two_responses(epsilon: float) -> None:
+    pairs_Q2 = DELTA_QK[:, :2]
+    rewards_2 = torch.tensor([math.log(1 - epsilon), math.log(epsilon)]) * 0.7
+    general = mode_seeking_loss(pairs_Q2, rewards_2.expand(2, 2), 0.5, 0.7)
+    assert torch.allclose(pair_mode_seeking_loss(pairs_Q2, 0.5, epsilon), general, atol=1e-6)
+
+
+def test_dpo_with_two_responses_and_a_hard_label_is_minus_log_sigmoid() -> None:
+    pairs_Q2 = DELTA_QK[:, :2]
+    general = dpo_loss(pairs_Q2, torch.tensor([[1.0, 0.0]]).expand(2, 2), 0.5, 1e-3)
+    assert torch.allclose(pair_dpo_loss(pairs_Q2, 0.5), general, atol=1e-6)
+    expected = [-math.log(1 / (1 + math.exp(-0.5 * (c - r)))) for c, r in pairs_Q2.tolist()]
+    assert pair_dpo_loss(pairs_Q2, 0.5).tolist() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.2])
+def test_pairs_equal_the_formula_that_trl_computes(epsilon: float) -> None:
+    """TRL 1.16, dpo_trainer.py, loss_type "exo_pair"."""
+    difference = 0.3 * (DELTA_QK[:, 0] - DELTA_QK[:, 1])
+    log_win, log_lose = (torch.nn.functional.logsigmoid(sign * difference) for sign in (1, -1))
+    trl = log_win.exp() * (log_win - math.log1p(-epsilon)) + log_lose.exp() * (log_lose - math.log(epsilon))
+    assert torch.allclose(pair_mode_seeking_loss(DELTA_QK[:, :2], 0.3, epsilon), trl, atol=1e-6)
+
+
+@LOSSES
+@pytest.mark.parametrize("size", [1e4, -1e4])
+def test_extreme_log_ratios_stay_finite(loss: Loss, size: float) -> None:
+    delta = torch.tensor([[size, 0.0, -size]], requires_grad=True)
+    value = loss(delta, torch.tensor([[0.0, 0.5, 1.0]]), 1.0, 0.1)
+    value.sum().backward()
+    assert torch.isfinite(value).all()
+    assert delta.grad is not None and torch.isfinite(delta.grad).all()
+
+
+@LOSSES
+def test_half_precision_is_computed_in_float32(loss: Loss) -> None:
+    delta, rewards = DELTA_QK.bfloat16(), REWARDS_QK.bfloat16()
+    low = loss(delta, rewards, 0.5, 0.3)
+    assert low.dtype == torch.float32
+    assert torch.equal(low, loss(delta.float(), rewards.float(), 0.5, 0.3))
+    assert pair_dpo_loss(delta[:, :2], 0.5).dtype == torch.float32
+    assert pair_mode_seeking_loss(delta[:, :2], 0.5, 0.1).dtype == torch.float32
+
+
+@LOSSES
+def test_inputs_are_left_as_they_are(loss: Loss) -> None:
+    delta, rewards = DELTA_QK.clone(), REWARDS_QK.clone()
+    loss(delta, rewards, 0.5, 0.3)
+    assert torch.equal(delta, DELTA_QK) and torch.equal(rewards, REWARDS_QK)
+
+
+def test_equal_policies_start_at_the_known_value() -> None:
+    """Δ = 0: DPO is ln 2; mode-seeking is −ln 2 − ½ ln(ε (1 − ε))."""
+    zero_Q2 = torch.zeros(1, 2)
+    assert pair_dpo_loss(zero_Q2, 0.5).item() == pytest.approx(math.log(2), abs=1e-6)
+    expected = -math.log(2) - 0.5 * math.log(0.01 * 0.99)
+    assert pair_mode_seeking_loss(zero_Q2, 0.5, 0.01).item() == pytest.approx(expected, abs=1e-5)

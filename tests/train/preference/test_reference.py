@@ -1,0 +1,71 @@
+"""log π_ref over groups dealt from many responses: as if each choice went alone, but with each prompt read as seldom as it can be."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from tests.train.world import scored
+from train.model.models import load_policy
+from train.model.packing import Group, pack_rows, packed_logps, plain_logps
+from train.preference.choices import Choice, response_choices
+from train.preference.reference import reference_logps
+
+WEIGHTS = {"correct": 1.0}
+
+
+class Recorder:
+    """Stands where a layout does: the log-probability of a response is told by its ids alone, and every pass is kept."""
+
+    def __init__(self) -> None:
+        self.passes: list[list[Group]] = []
+
+    def __call__(self, model: Any, groups: Sequence[Group]) -> torch.Tensor:
+        self.passes.append(list(groups))
+        return torch.tensor([logp(group.prompt, response) for group in groups for response in group.responses])
+
+
+def logp(prompt: Sequence[int], response: Sequence[int]) -> float:
+    return -sum(prompt) - sum((place + 1) * token for place, token in enumerate(response)) / 64
+
+
+ids = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
+choices_of = st.lists(st.builds(Group, ids, st.lists(ids, min_size=1, max_size=4).map(tuple)), min_size=1, max_size=12)
+
+
+@given(choices_of, st.integers(1, 3))
+def test_each_response_keeps_its_place_and_passes_stay_small(groups: list[Group], at_once: int) -> None:
+    choices = [Choice(str(n), group, (0.0,) * len(group.responses)) for n, group in enumerate(groups)]
+    recorder = Recorder()
+    taken = reference_logps(nn.Linear(1, 1), choices, recorder, at_once)
+    assert [logps.tolist() for logps in taken] == [[logp(g.prompt, r) for r in g.responses] for g in groups]
+    most = at_once * max(len(group.responses) for group in groups)
+    for one in recorder.passes:
+        assert sum(len(group.responses) for group in one) <= most
+        assert len({group.prompt for group in one}) == len(one)
+
+
+def test_a_prompt_dealt_into_pairs_is_read_once() -> None:
+    prompts = [(1, 2), (3, 4)]
+    dealt = [Choice(f"{n}", Group(prompts[n % 2], ((n + 1,), (n + 2,))), (0.0, 0.0)) for n in range(8)]
+    recorder = Recorder()
+    reference_logps(nn.Linear(1, 1), dealt, recorder, at_once=4)
+    assert [[group.prompt for group in one] for one in recorder.passes] == [[(1, 2)], [(3, 4)]]
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_real_model_says_the_same_together_and_alone(base: Path, packed: bool) -> None:
+    model, tokenizer = load_policy(str(base))
+    choices = list(response_choices([scored(0), scored(1)], tokenizer, WEIGHTS, False, 2, 0))
+
+    def logps_of(model: Any, groups: Sequence[Group]) -> torch.Tensor:
+        return packed_logps(model, pack_rows(groups, 1024)) if packed else plain_logps(model, groups)
+
+    together, alone = (reference_logps(model, choices, logps_of, at_once) for at_once in (3, 1))
+    assert len(choices) == 6
+    torch.testing.assert_close(torch.stack(together), torch.stack(alone), atol=1e-4, rtol=0)

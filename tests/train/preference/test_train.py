@@ -1,0 +1,443 @@
+"""K-response training: equal to TRL at K = 2 step by step, resumable, the same over two processes, and careful with its reference."""
+
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from data_synth.types import preference_to_json, response_to_json
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
+from tests.train.world import preference, scored
+from train.model.logps import tokenize_row
+from train.model.models import load_model, load_policy, load_tokenizer
+from train.preference.choices import combine_rewards, deal, pair_choices, response_choices, standardise, tokenize_group
+from train.preference.losses import dpo_loss, mode_seeking_loss
+from train.preference.objective import Objective, mean_figures, prompt_losses, ranked_right
+from train.preference.pairs import pair_trainer
+from train.preference.train import choice_trainer, read_choices, train_dpo, train_ms
+from train.run.data import both_sides, read_responses
+from train.run.loop import prepare, run_trainer
+from train.run.save import last_checkpoint
+from train.run.settings import DpoSettings, LoraSettings, MsSettings, PreferenceSettings, SftSettings
+from train.sft import train_sft
+from train.shared.types import read_run
+
+STEPS = 20
+
+
+@pytest.fixture(scope="module")
+def scored_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scored")
+    write_jsonl(folder / "train.jsonl", (response_to_json(scored(number)) for number in range(3)))
+    write_jsonl(folder / "dev.jsonl", [response_to_json(scored(3, responses=5))])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def adapter(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SFT adapter to go on from, so that both trainers start from the same one."""
+    output = tmp_path_factory.mktemp("start") / "adapter"
+    values = common(base, data, output, lora=LoraSettings(rank=4, alpha=8), max_steps=3)
+    train_sft(SftSettings(**values))
+    return output
+
+
+def common(model: Path, data: Path, output: Path, /, **changes: Any) -> dict[str, Any]:
+    values = {"model": str(model), "data": str(data), "output": str(output), "learning_rate": 2e-3}
+    return {**values, "max_steps": STEPS, "logging_steps": 1, "seed": 3} | changes
+
+
+def losses_of(run: Path) -> list[float]:
+    return [json.loads(line)["loss"] for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("method", ["ms", "dpo"])
+@pytest.mark.parametrize("case", ["whole", "accumulated", "adapter", "cached", "plain"])
+def test_pairs_equal_trl_step_by_step(
+    method: str, case: str, base: Path, adapter: Path, data: Path, tmp_path: Path
+) -> None:
+    """`exo_pair` and `sigmoid` of TRL's DPOTrainer against ours at K = 2: the same losses for 20 steps, to 1e-5."""
+    changes: dict[str, Any] = {"beta": 0.5} | ({"label_smoothing": 0.05} if method == "ms" else {})
+    if case == "accumulated":
+        changes |= {"batch_size": 2, "gradient_accumulation": 2}
+    if case == "cached":
+        changes |= {"reference_cache": str(tmp_path / "reference.safetensors")}
+    if case == "plain":
+        changes |= {"layout": "plain"}
+    start = adapter if case == "adapter" else base
+    kind, train = (MsSettings, train_ms) if method == "ms" else (DpoSettings, train_dpo)
+    train(kind(**common(start, data, tmp_path / "ours", **changes)))  # type: ignore[operator]
+    if case == "cached":
+        train(kind(**common(start, data, tmp_path / "again", **changes)))  # type: ignore[operator]
+        assert losses_of(tmp_path / "again") == losses_of(tmp_path / "ours")
+    settings = kind(**common(start, data, tmp_path / "trl", trainer="trl", **changes))
+    epsilon = 0.05 if method == "ms" else None
+    outcome = run_trainer(pair_trainer(settings, prepare(settings, both_sides), tmp_path / "t", epsilon), method)
+    assert losses_of(tmp_path / "ours") == pytest.approx([row["loss"] for row in outcome.log], abs=1e-5)
+    assert len(outcome.log) == STEPS and outcome.log[0]["loss"] > 1.5 * outcome.log[-1]["loss"]
+
+
+@pytest.mark.parametrize("method", ["ms", "dpo"])
+def test_scored_responses_follow_the_formula_and_learn(
+    method: str, base: Path, scored_data: Path, tmp_path: Path
+) -> None:
+    """The first loss by hand at Δ = 0: KL(uniform ‖ p_r), or the cross-entropy; then the best responses gain."""
+    weights = {"correct": 1.0, "format": 0.5}
+    changes = {"beta": 0.2, "beta_reward": 0.4, "rewards": weights, "batch_size": 3}
+    kind, train = (MsSettings, train_ms) if method == "ms" else (DpoSettings, train_dpo)
+    record = train(kind(**common(base, scored_data, tmp_path / "run", **changes)))  # type: ignore[operator]
+    zero = torch.zeros(1, 6)
+    expected = []
+    for number in range(3):
+        rewards = torch.tensor([combine_rewards(scored(number), weights)])
+        loss = mode_seeking_loss if method == "ms" else dpo_loss
+        expected.append(loss(zero, rewards, 0.2, 0.4).item())
+    losses = losses_of(tmp_path / "run")
+    assert losses[0] == pytest.approx(sum(expected) / 3, abs=1e-4) and losses[-1] < losses[0] - 0.1
+    assert (record.beta, record.beta_reward, record.responses_per_prompt, record.label_smoothing) == (0.2, 0.4, 6, None)
+    assert record.metrics["dev/loss"] > 0 and 0 <= record.metrics["dev/accuracy"] <= 1
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert log[-1]["log_ratios/best"] > log[-1]["log_ratios/worst"]
+    assert read_run(tmp_path / "run") == record
+
+
+def test_the_reference_never_moves_and_is_the_start(base: Path, scored_data: Path, tmp_path: Path) -> None:
+    values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}, batch_size=3)
+    settings = MsSettings(**values, gradient_checkpointing=True)
+    tokenizer = load_tokenizer(str(base))
+    trainer = choice_trainer(settings, "ms", read_choices(settings, tokenizer, 0.0), tokenizer, tmp_path / "work")
+    taken = torch.cat([example.reference_K for example in trainer.train_dataset])
+    assert not taken.requires_grad and taken.dtype == torch.float32
+    model, _ = load_policy(str(base))
+    groups = [example.choice.group for example in trainer.train_dataset]
+    assert torch.allclose(trainer.logps_of(model, groups), taken, atol=1e-4)
+    run_trainer(trainer, "ms")
+    assert torch.equal(torch.cat([example.reference_K for example in trainer.train_dataset]), taken)
+    assert not torch.allclose(trainer.logps_of(trainer.model.eval(), groups), taken, atol=0.1)
+
+
+def test_dropout_is_off_in_policy_and_reference(tmp_path: Path, base: Path, scored_data: Path) -> None:
+    model = load_model(str(base), "float32")
+    model.config.attention_dropout = 0.5
+    model.save_pretrained(tmp_path / "wet")
+    load_tokenizer(str(base)).save_pretrained(tmp_path / "wet")
+    values = common(
+        tmp_path / "wet", scored_data, tmp_path / "run", rewards={"correct": 1.0}, max_steps=1, batch_size=3
+    )
+    train_ms(MsSettings(**values))
+    (first,) = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert first["log_ratios/best"] == pytest.approx(0, abs=1e-4) == first["log_ratios/worst"]
+
+
+def test_a_stale_or_foreign_reference_is_refused(base: Path, adapter: Path, data: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "reference.safetensors"
+    values = {"reference_cache": str(cache), "max_steps": 1}
+    train_ms(MsSettings(**common(base, data, tmp_path / "a", **values)))
+    before = cache.read_bytes()
+    with pytest.raises(UserError, match="reference log-probabilities of another model"):
+        train_ms(MsSettings(**common(adapter, data, tmp_path / "b", **values)))
+    with pytest.raises(UserError, match="of another precision"):
+        train_ms(MsSettings(**common(base, data, tmp_path / "b", **values, precision="bfloat16")))
+    less = tmp_path / "less"
+    less.mkdir()
+    write_jsonl(less / "train.jsonl", (preference_to_json(preference(number)) for number in range(11)))
+    with pytest.raises(UserError, match="of another data"):
+        train_ms(MsSettings(**common(base, less, tmp_path / "b", **values)))
+    assert cache.read_bytes() == before and not (tmp_path / "b").exists()
+    cache.write_bytes(b"no tensors")
+    with pytest.raises(UserError, match="not a reference cache"):
+        train_ms(MsSettings(**common(base, data, tmp_path / "b", **values)))
+
+
+def test_an_adapter_of_another_base_is_refused(base: Path, adapter: Path, data: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for file in adapter.iterdir():
+        (moved / file.name).write_bytes(file.read_bytes())
+    other = load_model(str(base), "float32")
+    with torch.no_grad():
+        other.model.norm.weight += 0.1
+    other.save_pretrained(tmp_path / "other")
+    config = json.loads((moved / "adapter_config.json").read_text())
+    config["base_model_name_or_path"] = str(tmp_path / "other")
+    (moved / "adapter_config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=r"does not belong to base model .*trained on weights"):
+        train_ms(MsSettings(**common(moved, data, tmp_path / "run")))
+    (moved / "run.json").unlink()
+    narrow = load_model(str(base), "float32").config
+    narrow.intermediate_size //= 2
+    type(other)(narrow).save_pretrained(tmp_path / "narrow")
+    config["base_model_name_or_path"] = str(tmp_path / "narrow")
+    (moved / "adapter_config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="does not belong to base model"):
+        train_ms(MsSettings(**common(moved, data, tmp_path / "run")))
+
+
+RUN = """
+import sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from train.preference.train import train_ms
+from train.run.settings import MsSettings
+train_ms(MsSettings.model_validate_json(Path(sys.argv[1]).read_text()))
+"""
+
+
+def start(settings: PreferenceSettings, file: Path, *launcher: str) -> subprocess.Popen[bytes]:
+    file.write_text(settings.model_dump_json())
+    script = file.with_suffix(".py")
+    script.write_text(RUN)
+    root = Path(__file__).resolve().parents[2]
+    environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, *launcher, str(script), str(file)]
+    return subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def test_a_killed_run_goes_on_to_the_same_weights(base: Path, data: Path, tmp_path: Path) -> None:
+    whole = MsSettings(**common(base, data, tmp_path / "whole", max_steps=60, save_steps=3))
+    train_ms(whole)
+    killed = whole.model_copy(update={"output": str(tmp_path / "killed")})
+    process = start(killed, tmp_path / "killed.json")
+    checkpoints = tmp_path / "killed.partial" / "checkpoints"
+    deadline = time.monotonic() + 60
+    while not list(checkpoints.glob("checkpoint-*/trainer_state.json")) and time.monotonic() < deadline:
+        assert process.poll() is None, process.stderr.read().decode()  # type: ignore[union-attr]
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (tmp_path / "killed").exists(), "it was to be killed in the middle"
+    with pytest.raises(UserError, match="an interrupted run with other settings"):
+        train_ms(killed.model_copy(update={"beta": 0.9}))
+    train_ms(killed)
+    for name in ("model.safetensors", "log.jsonl"):
+        told = [(tmp_path / run / name).read_bytes() for run in ("whole", "killed")]
+        if name == "log.jsonl":
+            told = [_without_clock(text) for text in told]
+        assert told[0] == told[1], name
+    assert not (tmp_path / "killed" / "checkpoints").exists() and not (tmp_path / "killed.partial").exists()
+
+
+def test_a_checkpoint_that_was_cut_off_is_passed_over(base: Path, data: Path, tmp_path: Path) -> None:
+    settings = MsSettings(**common(base, data, tmp_path / "run", save_steps=2))
+    assert last_checkpoint(tmp_path, settings, {"data": "a"}) is None
+    for step, state in [(2, '{"global_step": 2}'), (10, '{"global_step": 10}'), (12, '{"glob'), (14, None)]:
+        folder = tmp_path / "checkpoints" / f"checkpoint-{step}"
+        folder.mkdir()
+        if state is not None:
+            (folder / "trainer_state.json").write_text(state)
+    assert last_checkpoint(tmp_path, settings, {"data": "a"}) == str(tmp_path / "checkpoints" / "checkpoint-10")
+    with pytest.raises(UserError, match="an interrupted run with other settings, data or weights"):
+        last_checkpoint(tmp_path, settings, {"data": "b"})
+
+
+def _without_clock(text: bytes) -> bytes:
+    rows = [json.loads(line) for line in text.splitlines()]
+    return json.dumps(
+        [{key: value for key, value in row.items() if "second" not in key} for row in rows], sort_keys=True
+    ).encode()
+
+
+def test_two_processes_take_the_steps_of_one(base: Path, data: Path, tmp_path: Path) -> None:
+    """Two processes with one row each are one process with two: gloo averages what a batch averages."""
+    one = MsSettings(**common(base, data, tmp_path / "one", batch_size=2, max_steps=5))
+    train_ms(one)
+    two = one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1})
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--standalone")
+    process = start(two, tmp_path / "two.json", *launcher)
+    _, told = process.communicate(timeout=180)
+    assert process.returncode == 0, told.decode()[-2000:]
+    left, right = (load_model(str(tmp_path / run), "float32") for run in ("one", "two"))
+    for name, weight in left.named_parameters():
+        assert torch.allclose(weight, right.get_parameter(name), atol=2e-5), name
+    assert {path.name for path in (tmp_path / "two").iterdir()} == {path.name for path in (tmp_path / "one").iterdir()}
+
+
+def test_responses_are_dealt_whole_and_rewards_follow_them(base: Path) -> None:
+    tokenizer = load_tokenizer(str(base))
+    row, weights = scored(1), {"correct": 2.0, "format": 0.25}
+    assert combine_rewards(row, weights) == (0.25, 2.25, 0.25, 0.25, 2.0, 0.0)
+    choices = list(response_choices([row], tokenizer, weights, False, 2, seed=0))
+    assert [choice.id for choice in choices] == ["r1/0", "r1/1", "r1/2"]
+    whole = tokenize_group(tokenizer, row.prompt, row.responses)
+    by_tokens = dict(zip(whole.responses, combine_rewards(row, weights), strict=True))
+    dealt = {r: w for choice in choices for r, w in zip(choice.group.responses, choice.rewards, strict=True)}
+    assert dealt == by_tokens and {choice.group.prompt for choice in choices} == {whole.prompt}
+    for text, tokens in zip(row.responses, whole.responses, strict=True):
+        alone = tokenize_row(tokenizer, row.prompt, text)
+        assert alone.ids == whole.prompt + tokens and tokens[-1] == tokenizer.eos_token_id
+    other = list(response_choices([row], tokenizer, weights, False, 2, seed=1))
+    assert [c.group for c in other] != [c.group for c in choices]
+    with pytest.raises(UserError, match="row 'r1' has no reward 'judge', only correct, format"):
+        combine_rewards(row, {"judge": 1.0})
+
+
+@pytest.mark.parametrize("count", range(2, 20))
+@pytest.mark.parametrize("size", [2, 3, 8, None])
+def test_dealing_loses_nothing_and_leaves_none_alone(count: int, size: int | None) -> None:
+    groups = deal(count, size, random.Random(count))
+    assert sorted(number for group in groups for number in group) == list(range(count))
+    assert all(len(group) >= 2 for group in groups)
+    assert all(len(group) <= (size or count) + 1 for group in groups)
+
+
+def test_standardised_rewards_keep_order_and_lose_scale() -> None:
+    assert standardise([0.0, 10.0, 20.0]) == pytest.approx(standardise([1.0, 2.0, 3.0]))
+    assert sum(standardise([0.3, 0.9, 0.1])) == pytest.approx(0)
+
+
+def test_pairs_carry_their_label_as_rewards(base: Path) -> None:
+    rows, tokenizer = [preference(0)], load_tokenizer(str(base))
+    (soft,) = pair_choices(rows, tokenizer, 0.1)
+    (hard,) = pair_choices(rows, tokenizer, 0.0)
+    assert torch.softmax(torch.tensor(soft.rewards), 0).tolist() == pytest.approx([0.9, 0.1])
+    assert hard.rewards == (0.0, -math.inf) and hard.longest_tokens == len(
+        tokenize_row(tokenizer, rows[0].prompt, rows[0].chosen).ids
+    )
+
+
+def test_prompts_with_different_k_count_alike() -> None:
+    logps = torch.tensor([-1.0, -2.0, -3.0, -1.0, -1.0])
+    rewards = torch.tensor([1.0, 0.0, 0.5, 0.0, 1.0])
+    objective = Objective("ms", 0.5, 0.5)
+    losses, figures = prompt_losses(objective, logps, torch.zeros(5), rewards, [3, 2])
+    parts = [
+        prompt_losses(objective, logps[part], torch.zeros(size), rewards[part], [size])[0].item()
+        for part, size in ((slice(0, 3), 3), (slice(3, 5), 2))
+    ]
+    assert losses.tolist() == pytest.approx(parts)
+    assert [each["accuracy"] for each in figures] == [1.0, 0.0], (
+        "the second prompt's best is no likelier than its worst"
+    )
+    assert mean_figures(figures)["logps/best"] == pytest.approx(-1.0)
+    assert objective.identified == 0.25
+
+
+@pytest.mark.parametrize(
+    ("log_ratios", "rewards", "right"),
+    [
+        ([0.0, 0.0], [0.0, -math.inf], False),
+        ([0.1, 0.0], [0.0, -math.inf], True),
+        ([0.0, 0.1], [0.0, -math.inf], False),
+        ([0.0, 0.0, 0.0], [1.0, 0.5, 0.0], False),
+        ([0.1, 0.3, 0.2], [1.0, 1.0, 0.0], True),
+        ([0.1, 0.3, 0.3], [1.0, 1.0, 0.0], False),
+        ([0.3, 0.1], [1.0, 1.0], None),
+    ],
+)
+def test_a_tie_is_not_right_and_equal_rewards_say_nothing(
+    log_ratios: list[float], rewards: list[float], right: bool | None
+) -> None:
+    assert ranked_right(torch.tensor(log_ratios), torch.tensor(rewards)) is right
+
+
+def test_dev_figures_are_means_over_prompts_whatever_the_batch(base: Path, tmp_path: Path) -> None:
+    """Five pairs by hand, Δ given, in batches of four and one: four of five right is .8, not (1 + 0) / 2; and the loss likewise."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    write_jsonl(folder / "train.jsonl", (preference_to_json(preference(number)) for number in range(4)))
+    write_jsonl(folder / "dev.jsonl", (preference_to_json(preference(number)) for number in range(4, 9)))
+    settings = DpoSettings(**common(base, folder, tmp_path / "run", beta=1.0, batch_size=4))
+    tokenizer = load_tokenizer(str(base))
+    trainer = choice_trainer(settings, "dpo", read_choices(settings, tokenizer, 0.0), tokenizer, tmp_path / "work")
+    still = trainer.evaluate()
+    assert still["eval_accuracy"] == 0 and still["eval_loss"] == pytest.approx(math.log(2), abs=1e-5)
+    moved = {
+        example.choice.group: margin for example, margin in zip(trainer.eval_dataset, (1, 1, 1, 1, -3), strict=True)
+    }
+    references = {example.choice.group: example.reference_K for example in trainer.eval_dataset}
+
+    def moved_logps(model: Any, groups: Any) -> torch.Tensor:
+        return torch.cat([references[group] + torch.tensor([moved[group], 0.0]) for group in groups])
+
+    trainer.logps_of = moved_logps
+    measured = trainer.evaluate()
+    assert measured["eval_accuracy"] == pytest.approx(0.8)
+    assert measured["eval_log_ratios/best"] == pytest.approx((4 * 1 - 3) / 5, abs=1e-5)
+    assert measured["eval_loss"] == pytest.approx(
+        (4 * math.log1p(math.exp(-1)) + math.log1p(math.exp(3))) / 5, abs=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rewards": {"beauty": 1.0}}, "has no reward 'beauty'"),
+        ({"rewards": {}}, "weights nothing"),
+        ({"max_length_tokens": 20}, "3 of 3 rows are longer than max_length_tokens = 20"),
+        ({"max_length_tokens": 20, "over_long": "drop"}, "all rows are longer than 20 tokens"),
+        ({"trainer": "trl"}, "trainer: trl with scored responses"),
+        ({"quantise": "nf4"}, "quantise = nf4 without an adapter"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_the_first_step(
+    base: Path, scored_data: Path, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}) | change
+    with pytest.raises(UserError, match=message):
+        train_ms(MsSettings(**values))
+    assert not (tmp_path / "run").exists()
+
+
+def test_over_long_rows_are_dropped_with_a_count_when_asked(
+    base: Path, scored_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = load_tokenizer(str(base))
+    settings = MsSettings(**common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}))
+    lengths = sorted(choice.longest_tokens for choice in read_choices(settings, tokenizer, 0.0).train)
+    short = settings.model_copy(update={"max_length_tokens": lengths[0], "over_long": "drop"})
+    kept = read_choices(short, tokenizer, 0.0)
+    assert len(kept.train) == sum(length == lengths[0] for length in lengths) < 3
+    assert f"longer than {lengths[0]:,} dropped" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"responses": ["a"]}, "line 1: 1 responses, 1 of them distinct"),
+        ({"responses": ["a", "a"]}, "line 1: 2 responses, 1 of them distinct"),
+        ({"responses": ["a", " "]}, "line 1: response 2 is ' '"),
+        ({"rewards": {"correct": [1.0]}}, r"line 1: reward 'correct' is \[1.0\]"),
+        ({"rewards": {"correct": [1.0, float("nan")]}}, "line 1: reward 'correct' is"),
+        ({"rewards": 3}, "line 1: prompt, responses or rewards is malformed"),
+        ({"prompt": []}, "line 1: the prompt does not end with a user's turn"),
+    ],
+)
+def test_bad_rows_are_named_by_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    row = response_to_json(scored(0)) | {"responses": ["a", "b"], "rewards": {"correct": [1.0, 0.0]}} | change
+    file = tmp_path / "train.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    with pytest.raises(UserError, match=message):
+        read_responses(file)
+
+
+def test_qlora_trains_through_the_quantised_layers(base: Path, scored_data: Path, tmp_path: Path) -> None:
+    """After a pass without gradients the adapter below the last layer must still get one (processors with AVX512-BF16)."""
+    pytest.importorskip("bitsandbytes")
+    values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}, batch_size=3, max_steps=6)
+    settings = MsSettings(**values, lora=LoraSettings(rank=4, alpha=8), quantise="nf4")
+    tokenizer = load_tokenizer(str(base))
+    trainer = choice_trainer(settings, "ms", read_choices(settings, tokenizer, 0.0), tokenizer, tmp_path / "work")
+    from bitsandbytes.nn.modules import Linear4bit
+
+    layers = [module for module in trainer.model.modules() if isinstance(module, Linear4bit)]
+    assert len(layers) == 14 and not any(layer.support_avx512bf16_for_cpu for layer in layers)
+    trainer.model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=2, pad_token_id=0)
+    trainer.compute_loss(trainer.model.train(), trainer.train_dataset[:2]).backward()
+    first = [w for name, w in trainer.model.named_parameters() if "layers.0" in name and "lora_B" in name]
+    assert first and all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in first)
+    trainer.model.zero_grad()
+    record = train_ms(settings)
+    losses = losses_of(tmp_path / "run")
+    assert losses[-1] < losses[0] and record.metrics["train/steps"] == 6
+    load_policy(str(tmp_path / "run"))

@@ -1,0 +1,92 @@
+"""Every pre-flight error: what is refused before the first step, with file, line and remedy."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_synth.types import preference_to_json
+from graph.shared.errors import UserError
+from tests.train.world import preference
+from train.model.logps import tokenize_row
+from train.model.models import load_tokenizer
+from train.run.data import both_sides, check_lengths, chosen_side, read_preferences, read_splits
+
+
+def write_rows(file: Path, *changes: dict[str, Any]) -> Path:
+    """Rows 0, 1, … of the world with some columns replaced (None drops the column)."""
+    rows = [preference_to_json(preference(number)) | change for number, change in enumerate(changes)]
+    lines = [json.dumps({key: value for key, value in row.items() if value is not None}) for row in rows]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+def answer(text: Any) -> list[dict[str, Any]]:
+    return [{"role": "assistant", "content": text}]
+
+
+def test_rows_come_back_as_they_were_written(data: Path) -> None:
+    splits = read_splits(data)
+    assert splits.train == tuple(preference(number) for number in range(12))
+    assert splits.dev == tuple(preference(number) for number in range(12, 16))
+
+
+def test_a_folder_without_dev_rows_measures_nothing(tmp_path: Path) -> None:
+    write_rows(tmp_path / "train.jsonl", {})
+    assert read_splits(tmp_path).dev == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"chosen": None}, "line 2: no 'chosen'"),
+        ({"prompt": None}, "line 2: no 'prompt'"),
+        ({"answers": None}, "line 2: no 'answers'"),
+        ({"chosen": []}, "line 2: prompt, chosen or rejected is malformed"),
+        ({"chosen": 7}, "line 2: prompt, chosen or rejected is malformed"),
+        ({"prompt": []}, "line 2: the prompt does not end with a user's turn"),
+        ({"prompt": [{"role": "system", "content": "Answer."}]}, "line 2: the prompt does not end with a user's turn"),
+        ({"chosen": answer("  ")}, "line 2: the chosen completion is '  '"),
+        ({"rejected": answer("")}, "line 2: the rejected completion is ''"),
+        ({"rejected": answer(None)}, "line 2: the rejected completion is None"),
+        ({"chosen": answer("same"), "rejected": answer("same")}, "line 2: chosen and rejected are the same text"),
+    ],
+)
+def test_a_bad_row_is_named_by_its_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    file = write_rows(tmp_path / "train.jsonl", {}, change)
+    with pytest.raises(UserError) as problem:
+        read_preferences(file)
+    assert f"{file} {message}" in str(problem.value)
+
+
+def test_a_file_without_rows_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text("\n\n")
+    with pytest.raises(UserError, match="no rows"):
+        read_splits(tmp_path)
+    with pytest.raises(UserError, match=r"train\.jsonl: no such file"):
+        read_splits(tmp_path / "elsewhere")
+
+
+def test_over_long_rows_are_refused_with_count_row_and_remedy(base: Path) -> None:
+    tokenizer = load_tokenizer(str(base))
+    rows = [preference(number) for number in range(4)]
+    lengths = [len(tokenize_row(tokenizer, row.prompt, row.chosen).ids) for row in rows]
+    assert lengths == sorted(lengths) and len(set(lengths)) == 4
+    check_lengths(rows, both_sides, tokenizer, lengths[-1], Path("train.jsonl"))
+    with pytest.raises(UserError) as problem:
+        check_lengths(rows, both_sides, tokenizer, lengths[1], Path("train.jsonl"))
+    message = str(problem.value)
+    assert f"2 of 4 rows are longer than max_length_tokens = {lengths[1]}" in message
+    assert f"the first is row 3 with {lengths[2]} tokens, the longest has {lengths[3]}" in message
+    assert f"set max_length_tokens to {lengths[3]}" in message
+
+
+def test_only_the_sides_that_are_trained_on_count(base: Path) -> None:
+    tokenizer = load_tokenizer(str(base))
+    rows = [preference(0)]
+    short = len(tokenize_row(tokenizer, rows[0].prompt, rows[0].chosen).ids)
+    longer = [type(rows[0])(**{**rows[0].__dict__, "rejected": "far " * 40})]
+    check_lengths(longer, chosen_side, tokenizer, short, Path("train.jsonl"))
+    with pytest.raises(UserError, match="1 of 1 rows"):
+        check_lengths(longer, both_sides, tokenizer, short, Path("train.jsonl"))

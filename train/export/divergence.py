@@ -1,0 +1,98 @@
+"""How far a model is from the one it was made of, over the completions it learned from: what merging is measured by.
+
+Legend: N completion tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graph.prompt.answer import answer_messages, format_answer
+from graph.shared.types import Message
+from train.model.logps import TokenizedRow, tokenize_row
+from train.model.models import device, load_tokenizer
+from train.run.data import holds_responses, read_preferences, read_responses
+from train.shared.types import RunRecord
+
+TOKENS_COMPARED = 2048
+"""Completion tokens whose distributions are held, those of both models: 2.5 GB in float32 for a vocabulary of 152,000."""
+
+
+@dataclass(frozen=True)
+class MergeLoss:
+    """What merging changed, over `tokens` completion tokens of `measured_on`.
+
+    `kl_nats_per_token` is the mean of KL(adapter on base ‖ merged); `largest_gap_nats` the largest |log π − log π'| of a completion's own token.
+    """
+
+    kl_nats_per_token: float
+    largest_gap_nats: float
+    tokens: int
+    measured_on: str
+
+
+def probe_rows(run: Path, record: RunRecord) -> tuple[str, list[TokenizedRow]]:
+    """What the two models are compared on, up to TOKENS_COMPARED, and where it stands: the run's dev rows, else fixed prompts."""
+    tokenizer = load_tokenizer(str(run))
+    found = [file for name in ("dev", "train") if (file := Path(record.data) / f"{name}.jsonl").is_file()]
+    turns = data_turns(found[0]) if found else fixed_turns()
+    rows: list[TokenizedRow] = []
+    tokens = 0
+    for prompt, completion in turns:
+        row = tokenize_row(tokenizer, prompt, completion)
+        tokens += len(row.ids) - row.prompt_tokens
+        if rows and tokens > TOKENS_COMPARED:
+            break
+        rows.append(row)
+    return found[0].name if found else "fixed prompts", rows
+
+
+def data_turns(file: Path) -> list[tuple[Sequence[Message], str]]:
+    """Each prompt of a file with its chosen completion, or with the first of its responses."""
+    if holds_responses(file):
+        return [(row.prompt, row.responses[0]) for row in read_responses(file)]
+    return [(row.prompt, row.chosen) for row in read_preferences(file)]
+
+
+def fixed_turns() -> list[tuple[Sequence[Message], str]]:
+    """The questions of prompts/probes.txt with their answers: question, reason and answer on a line, tabs between."""
+    lines = files("train").joinpath("prompts/probes.txt").read_text(encoding="utf-8").splitlines()
+    parts = [line.split("\t") for line in lines]
+    return [(answer_messages(question, ()), format_answer(reason, answer)) for question, reason, answer in parts]
+
+
+def token_logps(model: Any, rows: Sequence[TokenizedRow]) -> list[Tensor]:
+    """log π(· | what stands before) at every completion token of each row: float32[N, V] on the CPU."""
+    model.to(device()).eval()
+    taken = []
+    with torch.no_grad():
+        for row in rows:
+            kept = len(row.ids) - row.prompt_tokens + 1
+            ids_1T = torch.tensor([row.ids], device=device())
+            logits_NV = model(input_ids=ids_1T, logits_to_keep=kept, use_cache=False).logits[0, :-1]
+            taken.append(logits_NV.float().log_softmax(-1).cpu())
+    return taken
+
+
+def merge_loss(
+    before: Sequence[Tensor], after: Sequence[Tensor], rows: Sequence[TokenizedRow], measured_on: str
+) -> MergeLoss:
+    """The mean divergence and the largest gap between two models' distributions [N, V] at the completion tokens of each row."""
+    kl_N = torch.cat([token_kl(p_NV, q_NV) for p_NV, q_NV in zip(before, after, strict=True)])
+    gaps = [
+        (p_NV - q_NV).gather(1, torch.tensor(row.ids[row.prompt_tokens :])[:, None]).abs().max()
+        for p_NV, q_NV, row in zip(before, after, rows, strict=True)
+    ]
+    return MergeLoss(float(kl_N.mean()), float(max(gaps)), len(kl_N), measured_on)
+
+
+def token_kl(logps_NV: Tensor, others_NV: Tensor) -> Tensor:
+    """KL(p ‖ q) = Σ_v p_v (log p_v − log q_v) of each row, in nats: float32[N]."""
+    return (logps_NV.exp() * (logps_NV - others_NV)).sum(-1)

@@ -1,0 +1,157 @@
+"""A finished run made ready to give away: its adapter merged into the base in bf16, or the adapter alone, with a card of no local paths.
+
+What merging and rounding changed is measured on the saved model itself: the KL divergence from what was trained.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graph.shared.console import say
+from graph.shared.errors import UserError
+from train.export.divergence import MergeLoss, merge_loss, probe_rows, token_logps
+from train.model.models import ADAPTER, Precision, adapter_base, check_base, is_adapter, load_model, load_tokenizer
+from train.run.card import model_card
+from train.run.save import check_output, fresh_folder
+from train.shared.types import RunRecord, read_run, write_run
+
+HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+WEIGHTS = "adapter_model.safetensors"
+USE_MERGED = """## Use
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model, tokenizer = (kind.from_pretrained("this repository") for kind in (AutoModelForCausalLM, AutoTokenizer))
+```"""
+USE_ADAPTER = """## Use
+
+```python
+from peft import AutoPeftModelForCausalLM
+
+model = AutoPeftModelForCausalLM.from_pretrained("this repository")  # fetches the base model
+```"""
+
+
+def export_merged(run: Path, output: Path) -> MergeLoss:
+    """The adapter merged into its base, in bf16, with tokenizer, card and run.json in `output`; what that changed.
+
+    The model as it was trained (its precision, its 4-bit base) is what the merged one is compared with. UserError when
+    the run has no adapter, its base is gone or another one, or `output` is taken.
+    """
+    record = adapter_run(run)
+    check_output(output)
+    measured_on, rows = probe_rows(run, record)
+    settings = record.settings
+    trained = load_model(str(run), settings["precision"], quantisation=settings["quantise"])
+    before = token_logps(trained, rows)
+    del trained
+    say(f"merging {run} into {adapter_base(str(run))}")
+    with fresh_folder(output) as folder:
+        merged(run, settings["precision"]).save_pretrained(folder)
+        load_tokenizer(str(run)).save_pretrained(folder)
+        after = token_logps(load_model(str(folder), "bfloat16"), rows)
+        loss = merge_loss(before, after, rows, measured_on)
+        write_public(folder, public_record(run, record), hub_base(run, record), [USE_MERGED, _loss_section(loss)])
+    return loss
+
+
+def export_adapter(run: Path, output: Path, base: str = "") -> str:
+    """The adapter alone with tokenizer, card and run.json in `output`, its base named by its hub name or `base`; that name.
+
+    UserError as `export_merged`, and when the base is a local folder and no `base` is given.
+    """
+    record = adapter_run(run)
+    check_output(output)
+    check_base(str(run), adapter_base(str(run)))
+    name = base or hub_base(run, record)
+    if not name:
+        found = f"{run}: its base model is the local folder {adapter_base(str(run))!r}"
+        raise UserError(found, "a base that others can fetch", "name it with --base OWNER/NAME")
+    with fresh_folder(output) as folder:
+        shutil.copyfile(run / WEIGHTS, folder / WEIGHTS)
+        config = json.loads((run / ADAPTER).read_text(encoding="utf-8")) | {"base_model_name_or_path": name}
+        (folder / ADAPTER).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        load_tokenizer(str(run)).save_pretrained(folder)
+        write_public(folder, replace(public_record(run, record), base_model=name), name, [USE_ADAPTER])
+    return name
+
+
+def check_hub_names(*names: str) -> None:
+    """UserError for a name that is given, and is no OWNER/NAME of the hub or is a folder here."""
+    for name in filter(None, names):
+        if not HUB_NAME.fullmatch(name) or Path(name).exists():
+            raise UserError(f"{name!r} is no name on the hub", "OWNER/NAME", "check the spelling")
+
+
+def push_to_hub(folder: Path, repo: str) -> None:
+    """Upload an exported folder to a (new, private) repository; UserError when that fails: the folder stays as it is."""
+    from huggingface_hub import create_repo, upload_folder
+
+    try:
+        create_repo(repo, private=True, exist_ok=True)
+        upload_folder(repo_id=repo, folder_path=folder)
+    except (OSError, ValueError) as problem:
+        found = f"--push {repo}: {' '.join(str(problem).split())[:200]}"
+        raise UserError(
+            found, "a hub in reach and a token that may write", f"{folder} is whole: upload it later"
+        ) from None
+
+
+def adapter_run(run: Path) -> RunRecord:
+    """The record of a finished run of a language model that holds an adapter; UserError for any other folder."""
+    record = read_run(run)
+    if record.stage == "reward":
+        raise UserError(f"{run}: a reward model", "a run of sft, ms or dpo", "use it by `train score`")
+    if not is_adapter(str(run)):
+        raise UserError(f"{run}: a full model, without an adapter", "a run with lora", "give the folder away as it is")
+    return record
+
+
+def merged(run: Path, precision: Precision) -> Any:
+    """The whole model: W + (α / r) B A added in the run's precision (Hu et al. 2022, Eq. 3), then rounded to bf16."""
+    try:
+        return load_model(str(run), precision).merge_and_unload(safe_merge=True).to(torch.bfloat16)
+    except ValueError as problem:
+        raise UserError(f"{run}: {problem}", "finite weights", "train again") from None
+
+
+def hub_base(run: Path, record: RunRecord) -> str:
+    """The base model's name on the hub; "" for a local folder (whose weights the record knows by their fingerprint)."""
+    base = adapter_base(str(run))
+    return base if record.base_weights == base else ""
+
+
+def public_record(run: Path, record: RunRecord) -> RunRecord:
+    """The record with folders by their last name alone: nothing of where they stood."""
+    hub = hub_base(run, record)
+
+    def public(value: Any) -> Any:
+        return Path(value).name if isinstance(value, str) and value != hub else value
+
+    settings = {key: public(value) for key, value in record.settings.items()}
+    base = hub or Path(adapter_base(str(run))).name
+    return replace(record, base_model=base, data=Path(record.data).name, settings=settings)
+
+
+def write_public(folder: Path, record: RunRecord, hub: str, sections: Sequence[str]) -> None:
+    """Card and record of an export."""
+    card = model_card(record, is_adapter(str(folder)), hub, sections)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    write_run(folder, record)
+
+
+def _loss_section(loss: MergeLoss) -> str:
+    return (
+        "## Merge\n\nThe adapter was added to the base's weights and the sum rounded to bf16. "
+        f"Over {loss.tokens:,} completion tokens of {loss.measured_on}: KL(adapter on base ‖ merged) "
+        f"{loss.kl_nats_per_token:.3g} nats a token, largest gap of a token's log-probability {loss.largest_gap_nats:.3g} nats."
+    )

@@ -1,0 +1,234 @@
+"""Shared prefixes: the K responses of a prompt in one sequence behind one copy of it, several prompts to a row.
+
+Sits between token ids and the losses: a prompt of a thousand tokens is read once, not K times, and the summed
+log-probabilities and their gradients are those of the plain layout, one sequence a response. A response attends to its
+prompt and to itself; its positions go on from the prompt's end as if it stood there alone.
+Legend: B rows, T tokens of a row, N response tokens row after row, R responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import create_block_mask
+from torch.nn.utils.rnn import pad_sequence
+
+from graph.shared.errors import UserError
+from train.model.attention import SHARED_PREFIX, Place, on_device, place_group
+from train.model.heads import logps_at, unwrapped
+from train.model.logps import TokenizedRow, completion_logps, pad_rows
+from train.model.rotation import check_rotation, rotation_border
+
+TRIAL_NATS, HALF_PRECISION_TRIAL_NATS = 1e-3, 0.3
+
+
+@dataclass(frozen=True)
+class Group:
+    """A prompt and its responses as token ids, each response with its end token; UserError when one of them is empty."""
+
+    prompt: tuple[int, ...]
+    responses: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.prompt or not self.responses or not all(self.responses):
+            lengths = [len(response) for response in self.responses]
+            found = f"a prompt of {len(self.prompt)} tokens with responses of {lengths}"
+            raise UserError(found, "at least one token in a prompt and in each response", "drop the row")
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the group takes in a row."""
+        return len(self.prompt) + sum(len(response) for response in self.responses)
+
+
+TRIAL_GROUPS = (Group((3, 1, 4, 1, 5), ((9, 2, 6), (5, 3))), Group((5, 8), ((9,), (7, 9, 3))))
+"""What a model is tried on."""
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """Rows of packed groups, padded on the right to the longest: int64 tensors.
+
+    group_BT numbers the groups as they were given, from 0 (-1 in padding); response_BT numbers all their responses, from
+    1 (0 in prompts and padding). predictors_N is the position in its row that predicts each response token, row after
+    row: the one before it, but for a response's first token the prompt's last. `places` say where each group lies.
+    """
+
+    ids_BT: Tensor
+    positions_BT: Tensor
+    group_BT: Tensor
+    response_BT: Tensor
+    predictors_N: Tensor
+    places: tuple[Place, ...]
+
+    def to(self, device: torch.device) -> PackedBatch:
+        """The same batch on `device`."""
+        return PackedBatch(
+            self.ids_BT.to(device),
+            self.positions_BT.to(device),
+            self.group_BT.to(device),
+            self.response_BT.to(device),
+            self.predictors_N.to(device),
+            on_device(self.places, device),
+        )
+
+
+def pack_rows(groups: Sequence[Group], budget_tokens: int) -> PackedBatch:
+    """Every group in one row of at most `budget_tokens`, or in a row of its own when it alone is longer than that."""
+    first_responses = list(accumulate((len(group.responses) for group in groups), initial=1))
+    numbers = first_fit(groups, budget_tokens)
+    rows = [_row(own, groups, first_responses) for own in numbers]
+    ids, positions, group_of, response_of, predictors = (list(column) for column in zip(*rows, strict=True))
+    return PackedBatch(
+        pad_sequence(ids, batch_first=True),
+        pad_sequence(positions, batch_first=True),
+        pad_sequence(group_of, batch_first=True, padding_value=-1),
+        pad_sequence(response_of, batch_first=True),
+        torch.cat(predictors),
+        tuple(place for row, own in enumerate(numbers) for place in _places(row, own, groups)),
+    )
+
+
+def first_fit(groups: Sequence[Group], budget_tokens: int) -> list[list[int]]:
+    """The numbers of the groups of each row, first-fit decreasing (Johnson 1974): the longest first, ties as given."""
+    rows: list[list[int]] = []
+    free: list[int] = []
+    for number in sorted(range(len(groups)), key=lambda number: -groups[number].tokens):
+        tokens = groups[number].tokens
+        row = next((row for row, left in enumerate(free) if left >= tokens), len(rows))
+        if row == len(rows):
+            rows.append([])
+            free.append(budget_tokens)
+        rows[row].append(number)
+        free[row] -= tokens
+    return rows
+
+
+def _row(numbers: Sequence[int], groups: Sequence[Group], first_responses: Sequence[int]) -> list[Tensor]:
+    """One row's ids_T, positions_T, group_T, response_T and predictors_N."""
+    ids: list[int] = []
+    positions: list[int] = []
+    group_of: list[int] = []
+    response_of: list[int] = []
+    predictors: list[int] = []
+    for number in numbers:
+        prompt, responses = groups[number].prompt, groups[number].responses
+        prompt_end = len(ids) + len(prompt) - 1
+        ids += prompt
+        positions += range(len(prompt))
+        response_of += [0] * len(prompt)
+        for response_number, response in enumerate(responses, start=first_responses[number]):
+            predictors += [prompt_end, *range(len(ids), len(ids) + len(response) - 1)]
+            ids += response
+            positions += range(len(prompt), len(prompt) + len(response))
+            response_of += [response_number] * len(response)
+        group_of += [number] * groups[number].tokens
+    return [torch.tensor(column) for column in (ids, positions, group_of, response_of, predictors)]
+
+
+def _places(row: int, numbers: Sequence[int], groups: Sequence[Group]) -> list[Place]:
+    """Where each of a row's groups lies."""
+    starts = accumulate((groups[number].tokens for number in numbers), initial=0)
+    return [
+        place_group(row, start, len(groups[number].prompt), [len(response) for response in groups[number].responses])
+        for start, number in zip(starts, numbers, strict=False)
+    ]
+
+
+def visible(batch: PackedBatch, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """Whether a query sees a key: itself or an earlier token of its group, of the prompt or of its own response."""
+    group_BT, response_BT = batch.group_BT, batch.response_BT
+    shared = (response_BT[row, key] == 0) | (response_BT[row, key] == response_BT[row, query])
+    return (key <= query) & (group_BT[row, key] == group_BT[row, query]) & shared
+
+
+def attention_mask(batch: PackedBatch, implementation: str) -> Any:
+    """`visible` as the attention takes it: bool[B, 1, T, T] for "sdpa", a BlockMask for "flex_attention"."""
+    (rows, tokens), device = batch.ids_BT.shape, batch.ids_BT.device
+    if implementation == "flex_attention":
+        return create_block_mask(lambda b, _, q, k: visible(batch, b, q, k), rows, None, tokens, tokens, device)
+    row_B11 = torch.arange(rows, device=device)[:, None, None]
+    order_T = torch.arange(tokens, device=device)
+    return visible(batch, row_B11, order_T[:, None], order_T)[:, None]
+
+
+def packed_logps(model: Any, batch: PackedBatch) -> Tensor:
+    """Summed log-probability of each response, its end token included: float32[R], in the order of the groups given.
+
+    Run it under the autocast that the training runs under; the model must be one that `can_pack` lets through.
+    """
+    base = unwrapped(model)
+    batch = batch.to(base.device)
+    inputs: dict[str, Any] = {"input_ids": batch.ids_BT, "position_ids": batch.positions_BT}
+    implementation = base.config.get_text_config()._attn_implementation
+    if implementation == SHARED_PREFIX:
+        inputs |= {"attention_mask": batch.ids_BT.new_ones(1, 1, 1, 1, dtype=torch.bool)}
+        inputs |= {"shared_prefixes": batch.places}
+    else:
+        inputs |= {"attention_mask": attention_mask(batch, implementation)}
+    answers_BT = batch.response_BT > 0
+    logps_N = logps_at(model, inputs, answers_BT.nonzero()[:, 0], batch.predictors_N, batch.ids_BT[answers_BT])
+    responses_N = batch.response_BT[answers_BT] - 1
+    if rotation_border(base.config):
+        check_rotation(base.config, _row_tokens(batch.positions_BT[answers_BT], responses_N))
+    return logps_N.new_zeros(int(responses_N.max()) + 1).index_add(0, responses_N, logps_N)
+
+
+def _row_tokens(positions_N: Tensor, responses_N: Tensor) -> list[int]:
+    """Tokens of each response with its prompt, had it stood alone, from where its own tokens stand."""
+    last_R = positions_N.new_zeros(int(responses_N.max()) + 1).scatter_reduce(0, responses_N, positions_N, "amax")
+    return [int(last) + 1 for last in last_R]
+
+
+def plain_logps(model: Any, groups: Sequence[Group]) -> Tensor:
+    """The plain layout: one sequence a response, all in one batch, padded on the right: float32, one a response."""
+    rows = [
+        TokenizedRow(group.prompt + response, len(group.prompt)) for group in groups for response in group.responses
+    ]
+    ids_BT, mask_BT = pad_rows(rows, pad_id=0)
+    device = unwrapped(model).device
+    return completion_logps(model, ids_BT.to(device), mask_BT.to(device))
+
+
+def can_pack(model: Any, longest_tokens: int | None = None) -> str:
+    """Why `packed_logps` cannot be had from a model, in words; empty when it can.
+
+    A sliding window does no harm when it holds the longest prompt with a response, if that length is given. What the
+    configuration promises is then tried on a few tokens, since an attention may ignore its mask without a word.
+    """
+    base = unwrapped(model)
+    config = base.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention", "sliding_attention"])
+    window = getattr(config, "sliding_window", None) if "sliding_attention" in kinds else None
+    other = sorted(kinds - {"full_attention", "sliding_attention"})
+    if other or getattr(base, "_is_stateful", False):
+        return f"it has layers that are not full attention ({', '.join(other) or 'recurrent'})"
+    if config._attn_implementation not in ("sdpa", "flex_attention", SHARED_PREFIX):
+        return f"its attention is {config._attn_implementation!r}; only sdpa and flex_attention take a mask of blocks"
+    if window is not None and (longest_tokens is None or window < longest_tokens):
+        return f"its attention slides a window of {window} tokens"
+    return _trial(model)
+
+
+def allowed_nats(model: Any) -> float:
+    """How far a trial may be off by rounding alone."""
+    return TRIAL_NATS if unwrapped(model).dtype.itemsize >= 4 else HALF_PRECISION_TRIAL_NATS
+
+
+def _trial(model: Any) -> str:
+    """What goes wrong with two small groups, in words; gradients are left on, as quantised layers may need them."""
+    training = model.training
+    model.eval()
+    try:
+        plain, packed = plain_logps(model, TRIAL_GROUPS), packed_logps(model, pack_rows(TRIAL_GROUPS, 12))
+    except (TypeError, ValueError, RuntimeError, IndexError) as problem:
+        return f"a trial of it failed ({type(problem).__name__}: {str(problem).strip().splitlines()[0]})"
+    finally:
+        model.train(training)
+    gap = (plain - packed).abs().max().item()
+    return "" if gap <= allowed_nats(model) else f"a trial of it was {gap:.3g} nats away from the plain layout"

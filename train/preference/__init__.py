@@ -1,0 +1,1 @@
+"""Preference optimisation over K responses: groups, objectives (MS, DPO), references, trainers."""

@@ -1,0 +1,93 @@
+"""What the policy writes while it learns: greedy answers to a few dev prompts, watched for length and repetition.
+
+A loss says nothing of it: a policy that has lost its end token or circles in one phrase may well rank the given responses
+right. Called by the trainer every `sample_steps` steps; its figures stand in the log beside the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, PreTrainedTokenizerBase, TrainerCallback
+
+from train.model.heads import unwrapped
+from train.preference.choices import Choice
+
+SAMPLED_PROMPTS = 8
+GRAM_TOKENS = 4
+
+TokenIds = tuple[int, ...]
+
+
+class Generations(TrainerCallback):  # type: ignore[misc]
+    """Every `every_steps` steps, answers the first dev prompts and has `note` log how that went.
+
+    An answer may take twice the tokens of the longest response at hand, but never more than `max_length_tokens` leaves it.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        dev: Sequence[Choice],
+        every_steps: int,
+        max_length_tokens: int,
+        note: Callable[[Mapping[str, float]], None],
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.prompts = list(dict.fromkeys(choice.group.prompt for choice in dev))[:SAMPLED_PROMPTS]
+        longest = max(len(response) for choice in dev for response in choice.group.responses)
+        self.limit_tokens = min(2 * longest, max_length_tokens - max(map(len, self.prompts)))
+        self.every_steps = every_steps
+        self.note = note
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """After the steps that are due, a row is logged at once."""
+        if state.global_step % self.every_steps == 0:
+            answers = greedy_answers(model, self.tokenizer, self.prompts, self.limit_tokens)
+            self.note(generation_figures(answers, self.tokenizer.eos_token_id))
+            control.should_log = True
+
+
+def greedy_answers(
+    model: Any, tokenizer: PreTrainedTokenizerBase, prompts: Sequence[TokenIds], limit_tokens: int
+) -> list[TokenIds]:
+    """The likeliest token after token behind each prompt, with the end token if it came within `limit_tokens`."""
+    base, end = unwrapped(model), tokenizer.eos_token_id
+    batch = tokenizer.pad({"input_ids": [list(ids) for ids in prompts]}, padding_side="left", return_tensors="pt")
+    plainly = GenerationConfig(
+        max_new_tokens=limit_tokens,
+        do_sample=False,
+        repetition_penalty=1.0,
+        use_cache=True,
+        eos_token_id=end,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    training = base.training
+    base.eval()
+    with torch.no_grad():
+        ids_BT = base.generate(**batch.to(base.device), generation_config=plainly)
+    base.train(training)
+    written = ids_BT[:, batch["input_ids"].shape[1] :].tolist()
+    return [tuple(ids[: ids.index(end) + 1] if end in ids else ids) for ids in written]
+
+
+def generation_figures(answers: Sequence[TokenIds], end_id: int) -> dict[str, float]:
+    """Mean tokens of an answer, its end token included; the share that did not end; the mean share of repeated 4-grams."""
+    return {
+        "generation/tokens": fmean(len(answer) for answer in answers),
+        "generation/cut_share": fmean(answer[-1] != end_id for answer in answers),
+        "generation/repeated_share": fmean(repeated_share(answer) for answer in answers),
+    }
+
+
+def repeated_share(ids: TokenIds) -> float:
+    """1 − distinct 4-grams / 4-grams of a text (seq-rep-4 of Welleck et al. 2020); 0 where there is none.
+
+    >>> repeated_share((1, 2, 1, 2, 1, 2, 1)), repeated_share((7, 7, 7))
+    (0.5, 0.0)
+    """
+    grams = [ids[start : start + GRAM_TOKENS] for start in range(len(ids) - GRAM_TOKENS + 1)]
+    return 1 - len(set(grams)) / len(grams) if grams else 0.0

@@ -1,0 +1,95 @@
+"""The objective of preference training as a pure function: log-probabilities of responses in, losses and figures out.
+
+Legend: R responses of a batch, prompt after prompt; Q prompts; K responses of one prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from train.preference.losses import dpo_loss, mode_seeking_loss, policy_log_shares
+
+Method = Literal["ms", "dpo"]
+LOSSES = {"ms": mode_seeking_loss, "dpo": dpo_loss}
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Mode-seeking (reverse KL) or DPO (forward KL) with β_π and β_r (DESIGN §5)."""
+
+    method: Method
+    beta: float
+    beta_reward: float
+
+    @property
+    def identified(self) -> float:
+        """β_π β_r, all that the data can tell of the two."""
+        return self.beta * self.beta_reward
+
+
+def prompt_losses(
+    objective: Objective, logps_R: Tensor, reference_R: Tensor, rewards_R: Tensor, sizes: Sequence[int]
+) -> tuple[Tensor, list[dict[str, float]]]:
+    """(losses_Q of the Q prompts, the figures of each); `sizes` are their K, which may differ."""
+    log_ratios_R = logps_R.float() - reference_R
+    losses: list[Tensor] = []
+    figures: list[dict[str, float]] = []
+    parts = (torch.split(each, list(sizes)) for each in (log_ratios_R, rewards_R, logps_R.detach()))
+    for log_ratios_K, rewards_K, logps_K in zip(*parts, strict=True):
+        losses.append(
+            LOSSES[objective.method](log_ratios_K[None], rewards_K[None], objective.beta, objective.beta_reward)
+        )
+        figures.append(choice_figures(log_ratios_K.detach(), rewards_K, logps_K, objective.beta))
+    return torch.cat(losses), figures
+
+
+def choice_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta: float) -> dict[str, float]:
+    """What to watch of one prompt: log π and Δ of the best and of the worst response apart, and what the policy makes of them.
+
+    Of a pair they are the chosen and the rejected one. `best_share` is p_f of the best; `entropy` is that of p_f over log K;
+    `accuracy` is what `ranked_right` says, and left out where it says nothing.
+    """
+    shares_K = policy_log_shares(log_ratios_K[None], beta)[0]
+    best, worst = int(rewards_K.argmax()), int(rewards_K.argmin())
+    entropy = -(shares_K.exp() * shares_K).sum() / torch.log(torch.tensor(float(len(shares_K))))
+    figures = {
+        "logps/best": logps_K[best].item(),
+        "logps/worst": logps_K[worst].item(),
+        "log_ratios/best": log_ratios_K[best].item(),
+        "log_ratios/worst": log_ratios_K[worst].item(),
+        "best_share": shares_K[best].exp().item(),
+        "entropy": entropy.item(),
+    }
+    right = ranked_right(log_ratios_K, rewards_K)
+    return figures if right is None else figures | {"accuracy": float(right)}
+
+
+def ranked_right(log_ratios_K: Tensor, rewards_K: Tensor) -> bool | None:
+    """Whether a best-rewarded response was raised more than every worse one; None where all are rewarded alike.
+
+    A tie is not right, so a policy that has not moved has accuracy 0: as TRL's `rewards/accuracies` and `eval compare` count.
+
+    >>> rewards = torch.tensor([1.0, 0.0])
+    >>> [ranked_right(torch.tensor(ratios), rewards) for ratios in ([0.2, 0.1], [0.0, 0.0], [0.1, 0.2])]
+    [True, False, False]
+    """
+    best_K = rewards_K == rewards_K.max()
+    if best_K.all():
+        return None
+    return bool(log_ratios_K[best_K].max() > log_ratios_K[~best_K].max())
+
+
+def mean_figures(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each figure over the prompts that have it.
+
+    >>> mean_figures([{"accuracy": 1.0, "entropy": 0.5}, {"entropy": 0.7}])
+    {'accuracy': 1.0, 'entropy': 0.6}
+    """
+    names = dict.fromkeys(name for each in figures for name in each)
+    return {name: fmean(each[name] for each in figures if name in each) for name in names}

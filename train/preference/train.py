@@ -1,0 +1,183 @@
+"""Preference training from settings to a finished run: mode-seeking or DPO, on pairs (K = 2) or on K scored responses.
+
+The reference is what the run starts from; its log-probabilities are taken once, before the first step. `trainer: trl` hands pairs
+to TRL's DPOTrainer instead.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import get_peft_model
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase, TrainingArguments, set_seed
+
+from graph.shared.console import say
+from graph.shared.errors import UserError
+from train.model.attention import use_shared_prefix_attention
+from train.model.dropout import without_dropout
+from train.model.models import device, load_tokenizer
+from train.model.packing import can_pack
+from train.model.rotation import check_rotation
+from train.model.trial import check_still
+from train.preference.choices import Choice, Lengths, fitting, pair_choices, response_choices
+from train.preference.generations import Generations
+from train.preference.objective import Method, Objective
+from train.preference.pairs import pair_trainer
+from train.preference.reference import LogpsOf, kept_reference, reference_logps
+from train.preference.trainer import ChoiceTrainer, Example, packed_layout, plain_layout
+from train.run.data import both_sides, holds_responses, read_preferences, read_responses
+from train.run.loop import check_start, load_start, lora_config, prepare, run_and_save, trainer_arguments
+from train.run.save import fresh_folder
+from train.run.settings import DpoSettings, MsSettings, PreferenceSettings
+from train.shared.types import Alignment, RunRecord
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a run learns from and what it is measured on, and whether these are pairs."""
+
+    train: list[Choice]
+    dev: list[Choice]
+    pairs: bool
+
+
+def train_ms(settings: MsSettings) -> RunRecord:
+    """Mode-seeking run from settings to a finished run at `settings.output`; UserError before the first step."""
+    return _train(settings, "ms", settings.label_smoothing)
+
+
+def train_dpo(settings: DpoSettings) -> RunRecord:
+    """DPO run from settings to a finished run at `settings.output`; UserError before the first step."""
+    return _train(settings, "dpo", 0.0)
+
+
+def _train(settings: PreferenceSettings, method: Method, label_smoothing: float) -> RunRecord:
+    if settings.trainer == "trl":
+        return _train_by_trl(settings, method, label_smoothing)
+    check_start(settings)
+    tokenizer = load_tokenizer(settings.model)
+    choices = read_choices(settings, tokenizer, label_smoothing)
+    with fresh_folder(Path(settings.output), resumable=settings.save_steps is not None) as folder:
+        trainer = choice_trainer(settings, method, choices, tokenizer, folder)
+        return run_and_save(trainer, method, settings, folder, alignment_of(settings, choices, label_smoothing))
+
+
+def alignment_of(settings: PreferenceSettings, choices: Choices, label_smoothing: float) -> Alignment:
+    """What the run is to be known by: K is what was asked for, or that of the largest group."""
+    size = 2 if choices.pairs else settings.responses or max(len(choice.rewards) for choice in choices.train)
+    if choices.pairs:
+        return Alignment(settings.beta, size, label_smoothing=label_smoothing or None)
+    return Alignment(settings.beta, size, beta_reward=settings.beta_reward)
+
+
+def read_choices(settings: PreferenceSettings, tokenizer: PreTrainedTokenizerBase, label_smoothing: float) -> Choices:
+    """The choices of train.jsonl and dev.jsonl, all of which fit; UserError with file and line for what cannot be learned from."""
+    folder = Path(settings.data)
+    pairs = not holds_responses(folder / "train.jsonl")
+    if not pairs and not settings.rewards:
+        raise UserError("rewards: {} weights nothing", "at least one component of the data", "for example correct: 1.0")
+
+    def read(name: str) -> list[Choice]:
+        file = folder / name
+        if pairs:
+            found = list(pair_choices(read_preferences(file), tokenizer, label_smoothing))
+        else:
+            how = (settings.rewards, settings.standardise, settings.responses, settings.seed)
+            found = list(response_choices(read_responses(file), tokenizer, *how))
+        return fitting(found, Lengths(settings.max_length_tokens, settings.over_long == "drop"), file)
+
+    choices = Choices(read("train.jsonl"), read("dev.jsonl") if (folder / "dev.jsonl").exists() else [], pairs)
+    if settings.sample_steps is not None and not choices.dev:
+        raise UserError(
+            f"sample_steps = {settings.sample_steps} without {folder}/dev.jsonl", "dev prompts to answer", "unset it"
+        )
+    return choices
+
+
+def choice_trainer(
+    settings: PreferenceSettings, method: Method, choices: Choices, tokenizer: PreTrainedTokenizerBase, folder: Path
+) -> ChoiceTrainer:
+    """The trainer of K-response choices: model with its adapter, reference log-probabilities taken, dropout off."""
+    set_seed(settings.seed)
+    model = load_start(settings)
+    model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
+    without_dropout(model)
+    check_still(model)
+    groups = [choice.group for choice in (*choices.train, *choices.dev)]
+    check_rotation(model.config, [len(group.prompt) + len(each) for group in groups for each in group.responses])
+    model.to(device())
+    logps_of = choose_layout(settings, model, choices)
+    objective = Objective(method, settings.beta, 1.0 if choices.pairs else settings.beta_reward)
+    if not choices.pairs:
+        say(
+            f"β_π = {objective.beta:g}, β_r = {objective.beta_reward:g}: only β_π β_r = {objective.identified:g} is identified"
+        )
+    everything = [*choices.train, *choices.dev]
+
+    def take_reference() -> list[Tensor]:
+        with autocast(settings):
+            return reference_logps(model, everything, logps_of, settings.batch_size)
+
+    if settings.reference_cache is None:
+        reference = take_reference()
+    else:
+        cache = Path(settings.reference_cache)
+        reference = kept_reference(cache, settings.model, settings.precision, everything, take_reference)
+    examples = [Example(choice, taken_K) for choice, taken_K in zip(everything, reference, strict=True)]
+    learned, measured = examples[: len(choices.train)], examples[len(choices.train) :]
+    trainer = ChoiceTrainer(
+        objective,
+        logps_of,
+        model=model,
+        args=TrainingArguments(**trainer_arguments(settings, folder), remove_unused_columns=False),
+        train_dataset=learned,
+        eval_dataset=measured or None,
+        processing_class=tokenizer,
+    )
+    if settings.sample_steps is not None:
+        sampled = (choices.dev, settings.sample_steps, settings.max_length_tokens)
+        trainer.add_callback(Generations(tokenizer, *sampled, trainer.note))
+    return trainer
+
+
+def choose_layout(settings: PreferenceSettings, model: Any, choices: Choices) -> LogpsOf:
+    """Packed if asked for and the model's attention can do it; otherwise plain, with a line that says why.
+
+    Where it can be done by a mask, the attention that computes no hidden pairs is tried, and kept if it is right.
+    """
+    if settings.layout == "plain":
+        return plain_layout
+    longest_tokens = max(choice.longest_tokens for choice in (*choices.train, *choices.dev))
+    if reason := can_pack(model, longest_tokens):
+        say(f"plain layout, one sequence a response: {reason}")
+        return plain_layout
+    if model.config.get_text_config()._attn_implementation == "sdpa":
+        use_shared_prefix_attention(model)
+        if can_pack(model, longest_tokens):
+            model.set_attn_implementation("sdpa")
+    return packed_layout(settings.row_tokens)
+
+
+def autocast(settings: PreferenceSettings) -> AbstractContextManager[Any]:
+    """The precision that the Trainer's steps run in, so that the reference is taken in the same."""
+    return torch.autocast(device(), torch.bfloat16, enabled=settings.precision == "bfloat16")
+
+
+def _train_by_trl(settings: PreferenceSettings, method: Method, label_smoothing: float) -> RunRecord:
+    if holds_responses(Path(settings.data) / "train.jsonl"):
+        raise UserError("trainer: trl with scored responses", "pairs", "set trainer to modegraph")
+    if settings.sample_steps is not None:
+        raise UserError(
+            "trainer: trl with sample_steps", "no sampling", "set trainer to modegraph, or unset sample_steps"
+        )
+    start = prepare(settings, both_sides)
+    with fresh_folder(Path(settings.output), resumable=settings.save_steps is not None) as folder:
+        trainer = pair_trainer(settings, start, folder, label_smoothing or None)
+        return run_and_save(
+            trainer, method, settings, folder, Alignment(settings.beta, 2, None, label_smoothing or None)
+        )

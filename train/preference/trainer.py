@@ -1,0 +1,109 @@
+"""K responses to a prompt on transformers' Trainer: what is batched, how the loss is computed, what is logged.
+
+The Trainer keeps what it is good at (schedules, accumulation, precision, several processes, checkpoints); a batch here is a list of
+choices, and their layout (packed or plain) is a function that the trainer is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from torch import Tensor
+from transformers import Trainer
+from transformers.trainer_utils import EvalLoopOutput
+
+from train.model.packing import Group, pack_rows, packed_logps, plain_logps
+from train.preference.choices import Choice
+from train.preference.objective import Objective, mean_figures, prompt_losses
+from train.preference.reference import LogpsOf
+
+
+@dataclass(frozen=True)
+class Example:
+    """A choice and log π_ref of its responses: float32[K]."""
+
+    choice: Choice
+    reference_K: Tensor
+
+
+def packed_layout(row_tokens: int | None) -> LogpsOf:
+    """Responses behind one copy of their prompt, several prompts to a row of `row_tokens` (None: of the longest's length)."""
+    return partial(_packed, row_tokens=row_tokens)
+
+
+def plain_layout(model: Any, groups: Sequence[Group]) -> Tensor:
+    """One sequence a response (a LogpsOf)."""
+    return plain_logps(model, groups)
+
+
+class ChoiceTrainer(Trainer):  # type: ignore[misc]
+    """A Trainer whose examples are `Example`s and whose loss is an `Objective`."""
+
+    def __init__(self, objective: Objective, logps_of: LogpsOf, **arguments: Any) -> None:
+        super().__init__(data_collator=list, **arguments)
+        self.model_accepts_loss_kwargs = False
+        self.objective = objective
+        self.logps_of = logps_of
+        self._noted: list[Mapping[str, float]] = []
+        self._dev: list[Mapping[str, float]] = []
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """Mean loss over the prompts of a batch."""
+        del num_items_in_batch
+        losses_Q, figures = self._prompt_losses(model, inputs)
+        for each in figures:
+            self.note(each)
+        loss = losses_Q.mean()
+        return (loss, {}) if return_outputs else loss
+
+    def note(self, figures: Mapping[str, float]) -> None:
+        """Have the next row of the log tell these figures, or their means where several came since the last one."""
+        self._noted.append(figures)
+
+    def prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, None, None]:
+        """The loss of one batch of dev rows; there are no logits to gather."""
+        with torch.no_grad():
+            losses_Q, figures = self._prompt_losses(model, inputs)
+        self._dev += self.accelerator.gather_for_metrics(figures, use_gather_object=True)
+        return losses_Q.mean(), None, None
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+        """The dev loss, with the figures of the dev rows beside it: means over the prompts of all batches and processes."""
+        self._dev = []
+        output = super().evaluation_loop(*args, **kwargs)
+        output.metrics.update({f"eval_{name}": value for name, value in mean_figures(self._dev).items()})
+        return output
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """What is logged of a training step has the means of its figures since the last one, of every process."""
+        if "loss" in logs:
+            logs = {**logs, **mean_figures(gather_object(self._noted))}
+            self._noted = []
+        super().log(logs, start_time)
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        """A batch is a list of examples, moved where it is needed by the layout."""
+        return inputs
+
+    def _prompt_losses(self, model: Any, inputs: Sequence[Example]) -> tuple[Tensor, list[dict[str, float]]]:
+        logps_R = self.logps_of(model, [example.choice.group for example in inputs])
+        rewards = [reward for example in inputs for reward in example.choice.rewards]
+        return prompt_losses(
+            self.objective,
+            logps_R,
+            torch.cat([example.reference_K for example in inputs]).to(logps_R.device),
+            torch.tensor(rewards, device=logps_R.device),
+            [len(example.choice.rewards) for example in inputs],
+        )
+
+
+def _packed(model: Any, groups: Sequence[Group], row_tokens: int | None) -> Tensor:
+    budget = row_tokens or max(group.tokens for group in groups)
+    return packed_logps(model, pack_rows(groups, budget))

@@ -1,0 +1,1 @@
+"""A reward model, and scores by one."""

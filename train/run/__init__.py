@@ -1,0 +1,1 @@
+"""A training run: settings, data, the loop, saving, the model card."""

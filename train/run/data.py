@@ -1,0 +1,210 @@
+"""Preference data before the first step: read it, and refuse what a trainer would silently cut, drop or choke on.
+
+A data folder holds `train.jsonl` and, where there is one, `dev.jsonl`: one PreferenceRow a line, or one ResponseRow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from data_synth.types import (
+    PreferenceRow,
+    ResponseRow,
+    preference_from_json,
+    response_from_json,
+)
+from graph.shared.errors import UserError
+from graph.shared.jsonl import read_jsonl
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+    from train.model.logps import TokenizedRow
+
+R = TypeVar("R")
+NO_LABEL = -100
+"""The label of a token that nothing is learned from."""
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The rows a run learns from, and those it is measured on when done (empty without a dev.jsonl)."""
+
+    train: tuple[PreferenceRow, ...]
+    dev: tuple[PreferenceRow, ...]
+
+
+def read_splits(folder: Path) -> Splits:
+    """`train.jsonl` and, if there is one, `dev.jsonl` of a data folder; UserError as `read_preferences`."""
+    dev = folder / "dev.jsonl"
+    train_rows = read_preferences(folder / "train.jsonl")
+    return Splits(tuple(train_rows), tuple(read_preferences(dev)) if dev.exists() else ())
+
+
+def read_preferences(file: Path) -> list[PreferenceRow]:
+    """All rows of a preference file, checked; UserError with the line number for the first bad one, or for none."""
+    return _read_rows(file, preference_from_json, check_row, "preferences", "prompt, chosen or rejected")
+
+
+def read_responses(file: Path) -> list[ResponseRow]:
+    """All rows of a file of scored responses, checked; UserError as `read_preferences`."""
+    return _read_rows(file, response_from_json, check_responses, "responses", "prompt, responses or rewards")
+
+
+def rows_fingerprint(source: Path) -> str:
+    """Hash of the bytes of `train.jsonl` in a data folder, or of a file itself; "" for anything else (a folder of documents)."""
+    file = source / "train.jsonl" if source.is_dir() else source
+    if not file.is_file():
+        return ""
+    with file.open("rb") as rows:
+        return hashlib.file_digest(rows, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def holds_responses(file: Path) -> bool:
+    """Whether the first row of a file has scored responses, and not a pair; UserError for no rows."""
+    for _, values in read_jsonl(file):
+        return "responses" in values
+    raise UserError(f"{file}: no rows", "one row a line", "write it with `synth preferences` or `synth responses`")
+
+
+def _read_rows(
+    file: Path, parse: Callable[[Mapping[str, Any]], R], check: Callable[[R, str], None], kind: str, columns: str
+) -> list[R]:
+    rows: list[R] = []
+    remedy = f"write it with `synth {kind}`"
+    for line, values in read_jsonl(file):
+        where = f"{file} line {line}"
+        try:
+            row = parse(values)
+        except KeyError as missing:
+            raise UserError(f"{where}: no {missing}", f"a row of {kind}", remedy) from None
+        except (TypeError, IndexError, AttributeError) as problem:
+            found = f"{where}: {columns} is malformed ({problem})"
+            raise UserError(found, 'lists of {"role", "content"}', remedy) from None
+        check(row, where)
+        rows.append(row)
+    if not rows:
+        raise UserError(f"{file}: no rows", f"one row of {kind} a line", remedy)
+    return rows
+
+
+def check_row(row: PreferenceRow, where: str) -> None:
+    """UserError when a row cannot teach a preference: an empty side, two equal sides, a prompt without a question."""
+    for side, text in (("chosen", row.chosen), ("rejected", row.rejected)):
+        if not isinstance(text, str) or not text.strip():
+            raise UserError(f"{where}: the {side} completion is {text!r}", "a non-empty text", "remove the row")
+    if row.chosen == row.rejected:
+        raise UserError(f"{where}: chosen and rejected are the same text", "two answers that differ", "remove the row")
+    if not row.prompt or row.prompt[-1].role != "user":
+        raise UserError(f"{where}: the prompt does not end with a user's turn", "a question to answer", "mend the row")
+
+
+def check_responses(row: ResponseRow, where: str) -> None:
+    """UserError when a row cannot teach a choice: fewer than two responses, an empty or repeated one, rewards that do not match."""
+    for number, text in enumerate(row.responses, start=1):
+        if not isinstance(text, str) or not text.strip():
+            raise UserError(f"{where}: response {number} is {text!r}", "a non-empty text", "remove the row")
+    if len(set(row.responses)) < max(2, len(row.responses)):
+        found = f"{where}: {len(row.responses)} responses, {len(set(row.responses))} of them distinct"
+        raise UserError(found, "at least two, all distinct", "remove the row")
+    for component, values in row.rewards.items():
+        if len(values) != len(row.responses) or not all(math.isfinite(value) for value in values):
+            found = f"{where}: reward {component!r} is {list(values)!r:.80}"
+            raise UserError(found, f"{len(row.responses)} finite numbers", "make the rewards again")
+    if not row.prompt or row.prompt[-1].role != "user":
+        raise UserError(f"{where}: the prompt does not end with a user's turn", "a question to answer", "mend the row")
+
+
+def check_lengths(
+    rows: Sequence[PreferenceRow],
+    sides: Callable[[PreferenceRow], Sequence[str]],
+    tokenizer: PreTrainedTokenizerBase,
+    max_length_tokens: int,
+    file: Path,
+) -> list[int]:
+    """Tokens of every completion with its prompt; UserError naming how many rows are longer than `max_length_tokens`.
+
+    `sides` picks the completions that will be trained on. TRL would cut such rows at the end without a word, and with
+    the end the answer and its end token go.
+    """
+    from train.model.logps import tokenize_row
+
+    lengths_of = [[len(tokenize_row(tokenizer, row.prompt, text).ids) for text in sides(row)] for row in rows]
+    lengths = [max(own) for own in lengths_of]
+    over = [number for number, length in enumerate(lengths, start=1) if length > max_length_tokens]
+    if over:
+        longest = max(lengths)
+        raise UserError(
+            f"{file}: {len(over)} of {len(rows)} rows are longer than max_length_tokens = {max_length_tokens} "
+            f"(the first is row {over[0]} with {lengths[over[0] - 1]} tokens, the longest has {longest})",
+            "rows that fit whole",
+            f"set max_length_tokens to {longest}, or make shorter contexts",
+        )
+    return [length for own in lengths_of for length in own]
+
+
+def both_sides(row: PreferenceRow) -> tuple[str, str]:
+    """What preference training reads of a row."""
+    return row.chosen, row.rejected
+
+
+def chosen_side(row: PreferenceRow) -> tuple[str]:
+    """What supervised fine-tuning reads of a row."""
+    return (row.chosen,)
+
+
+def pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """The columns that TRL's DPOTrainer learns from, as tokens: prompt_ids, and chosen_ids and rejected_ids behind it."""
+    return _dataset(
+        {
+            "prompt_ids": chosen.ids[: chosen.prompt_tokens],
+            "chosen_ids": _written(chosen),
+            "rejected_ids": _written(rejected),
+        }
+        for chosen, rejected in _tokenized_pairs(rows, tokenizer)
+    )
+
+
+def judged_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """The columns that TRL's RewardTrainer learns from, as tokens: chosen_ids and rejected_ids, each with its prompt."""
+    pairs = _tokenized_pairs(rows, tokenizer)
+    return _dataset({"chosen_ids": chosen.ids, "rejected_ids": rejected.ids} for chosen, rejected in pairs)
+
+
+def sft_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """The columns that TRL's SFTTrainer learns from, as tokens: input_ids, and labels that are -100 over the prompt.
+
+    Rows that differ in `rejected` alone count once.
+    """
+    from train.model.logps import tokenize_row
+
+    distinct = dict.fromkeys((row.prompt, row.chosen) for row in rows)
+    tokenized = (tokenize_row(tokenizer, prompt, chosen) for prompt, chosen in distinct)
+    return _dataset(
+        {"input_ids": row.ids, "labels": (*[NO_LABEL] * row.prompt_tokens, *_written(row))} for row in tokenized
+    )
+
+
+def _tokenized_pairs(
+    rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase
+) -> Iterator[tuple[TokenizedRow, TokenizedRow]]:
+    from train.model.logps import tokenize_row
+
+    for row in rows:
+        yield tokenize_row(tokenizer, row.prompt, row.chosen), tokenize_row(tokenizer, row.prompt, row.rejected)
+
+
+def _written(row: TokenizedRow) -> tuple[int, ...]:
+    return row.ids[row.prompt_tokens :]
+
+
+def _dataset(columns: Iterable[Mapping[str, Sequence[int]]]) -> Dataset:
+    from datasets import Dataset
+
+    return Dataset.from_list([{name: list(ids) for name, ids in row.items()} for row in columns])

@@ -1,0 +1,234 @@
+"""What SFT and preference training share around TRL's trainers: the start, the arguments, progress, and the finish."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trl.trainer.utils
+from peft import LoraConfig
+from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+
+from data_synth.types import PreferenceRow
+from graph.encode.weights import model_name
+from graph.shared.console import say
+from graph.shared.errors import UserError
+from train.model.models import Head, device, is_adapter, load_model, load_tokenizer, quiet_transformers
+from train.model.rotation import check_rotation
+from train.model.trial import check_model
+from train.run.data import Splits, check_lengths, read_splits, rows_fingerprint
+from train.run.save import (
+    CHECKPOINTS,
+    Outcome,
+    check_output,
+    is_main_process,
+    last_checkpoint,
+    run_record,
+    save_run,
+)
+from train.run.settings import LoraSettings, TrainSettings
+from train.shared.types import Alignment, RunRecord, Stage
+
+COUNTED_ANEW = "num_tokens"
+"""TRL's count of tokens, which starts again from 0 where a run goes on: left out of the log and of the figures."""
+CLOCKWORK = ("runtime", "per_second", "epoch", COUNTED_ANEW)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a trainer is built from, checked: rows that fit, the tokenizer, the model on the CPU."""
+
+    splits: Splits
+    tokenizer: PreTrainedTokenizerBase
+    model: Any
+
+
+def prepare(settings: TrainSettings, sides: Callable[[PreferenceRow], Sequence[str]], head: Head = "tokens") -> Start:
+    """Everything that can be refused before the first step, cheapest first; `sides` picks the completions trained on."""
+    check_start(settings)
+    splits = read_splits(Path(settings.data))
+    tokenizer = load_tokenizer(settings.model)
+    lengths: list[int] = []
+    for name, rows in (("train", splits.train), ("dev", splits.dev)):
+        file = Path(settings.data) / f"{name}.jsonl"
+        lengths += check_lengths(rows, sides, tokenizer, settings.max_length_tokens, file)
+    model = load_start(settings, head)
+    check_rotation(model.config, lengths)
+    return Start(splits, tokenizer, model)
+
+
+def check_start(settings: TrainSettings) -> None:
+    """UserError for what is known to fail before any data are read; the libraries are quiet from here on."""
+    quiet_libraries()
+    check_output(Path(settings.output))
+    check_tracker(settings.report_to)
+
+
+def load_start(settings: TrainSettings, head: Head = "tokens") -> Any:
+    """The model to train, tried (train/model/trial.py). Weights that stay frozen take the run's precision; those that learn are kept in float32."""
+    adapter = is_adapter(settings.model)
+    if adapter and settings.lora is not None:
+        found = f"model {settings.model!r} is an adapter already and lora is set"
+        raise UserError(found, "one adapter", "drop lora to train that adapter on, or start from its base model")
+    frozen_base = adapter or settings.lora is not None
+    if settings.quantise != "none" and not frozen_base:
+        found = f"quantise = {settings.quantise} without an adapter"
+        raise UserError(found, "an adapter that learns above the frozen base", "set lora, or start from an adapter")
+    precision = settings.precision if frozen_base else "float32"
+    model = load_model(settings.model, precision, trainable=True, quantisation=settings.quantise, head=head)
+    if head == "tokens":
+        check_model(model)
+    return model
+
+
+def check_tracker(report_to: str) -> None:
+    """UserError when the experiment tracker asked for is not installed."""
+    if report_to != "none" and importlib.util.find_spec(report_to) is None:
+        raise UserError(f"report_to = {report_to!r} is not installed", "none or an installed tracker", "pip install it")
+
+
+def lora_config(lora: LoraSettings | None, head: Head = "tokens") -> LoraConfig | None:
+    """PEFT's form of our settings; None trains the whole model, or the adapter that the model already has.
+
+    A head that scores is new, so it learns whole beside the adapter.
+    """
+    if lora is None:
+        return None
+    task = "CAUSAL_LM" if head == "tokens" else "SEQ_CLS"
+    return LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules="all-linear", task_type=task)
+
+
+def trl_arguments(settings: TrainSettings, splits: Splits, folder: Path) -> dict[str, Any]:
+    """`trainer_arguments` for TRL's trainers, which give means of batch means as dev figures: all dev batches are of one size."""
+    size = even_batch(len(splits.dev), settings.batch_size)
+    return trainer_arguments(settings, folder) | {"per_device_eval_batch_size": size}
+
+
+def even_batch(rows: int, most: int) -> int:
+    """The largest batch of at most `most` that divides `rows` without a rest.
+
+    >>> even_batch(16, 4), even_batch(15, 4), even_batch(5, 4), even_batch(0, 4)
+    (4, 3, 1, 4)
+    """
+    return next(size for size in range(most, 0, -1) if rows % size == 0)
+
+
+def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
+    """The arguments of every trainer. TRL's surprising defaults are overridden here: gradient checkpointing, bf16, the NaN filter.
+
+    Its `max_length`, which cuts rows silently, is set to None where its trainers are made; lengths are checked before.
+    """
+    checkpoints: dict[str, Any] = {"save_strategy": "no"}
+    if settings.save_steps is not None:
+        checkpoints = {"save_strategy": "steps", "save_steps": settings.save_steps, "save_total_limit": 1}
+    return {
+        "output_dir": str(folder / CHECKPOINTS),
+        **checkpoints,
+        "learning_rate": settings.learning_rate,
+        "num_train_epochs": settings.epochs,
+        "max_steps": settings.max_steps or -1,
+        "per_device_train_batch_size": settings.batch_size,
+        "per_device_eval_batch_size": settings.batch_size,
+        "gradient_accumulation_steps": settings.gradient_accumulation,
+        "lr_scheduler_type": "linear",
+        "warmup_steps": settings.warmup_share,
+        "seed": settings.seed,
+        "bf16": settings.precision == "bfloat16",
+        "gradient_checkpointing": settings.gradient_checkpointing,
+        "report_to": settings.report_to,
+        "logging_steps": settings.logging_steps,
+        "logging_nan_inf_filter": False,
+        "disable_tqdm": True,
+        "use_cpu": device() == "cpu",
+        "dataloader_pin_memory": device() != "cpu",
+    }
+
+
+class Watch(TrainerCallback):  # type: ignore[misc]
+    """Shows logged rows as progress, and stops a run whose loss is no longer a number."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
+        """One logged row; UserError at a loss that is NaN or infinite."""
+        row = {"step": state.global_step, **(logs or {})}
+        loss = row.get("loss", row.get("train_loss", 0.0))
+        if not math.isfinite(loss):
+            found = f"{self.what}: the loss is {loss} at step {state.global_step} of {state.max_steps}"
+            raise UserError(found, "a finite loss", "lower learning_rate, or use precision=float32; nothing was saved")
+        if "loss" in row:
+            say(f"{self.what}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}")
+
+
+def run_and_save(
+    trainer: Any, stage: Stage, settings: TrainSettings, folder: Path, alignment: Alignment | None = None
+) -> RunRecord:
+    """Train (or go on from an interrupted run's last checkpoint), measure, and write the whole run into `folder`."""
+    checkpoint = None
+    if settings.save_steps is not None:
+        made_from = {"data": rows_fingerprint(Path(settings.data)), "weights": model_name(settings.model)}
+        checkpoint = last_checkpoint(folder, settings, made_from)
+    outcome = run_trainer(trainer, stage, checkpoint)
+    record = run_record(stage, settings.model, settings.data, settings, outcome, alignment)
+    weights = trainer.accelerator.get_state_dict(
+        trainer.model
+    )  # by every process: FSDP deals the weights out among them
+    if is_main_process():
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        save_run(folder, model, trainer.processing_class, record, outcome.log, weights)
+    return record
+
+
+def run_trainer(trainer: Any, what: str, checkpoint: str | None = None) -> Outcome:
+    """Train, then measure on the dev rows if the trainer has any; UserError when the loss stops being a number."""
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(Watch(what))
+    start = time.perf_counter()
+    with completion_logits_only():
+        result = trainer.train(resume_from_checkpoint=checkpoint)
+        seconds = time.perf_counter() - start
+        measured = trainer.evaluate() if trainer.eval_dataset is not None else {}
+    metrics = {"train/loss": result.training_loss, "train/steps": result.global_step}
+    metrics |= {f"dev/{name.removeprefix('eval_')}": value for name, value in measured.items()}
+    kept = {name: float(value) for name, value in metrics.items() if not name.endswith(CLOCKWORK)}
+    rows = [
+        {name: value for name, value in row.items() if name != COUNTED_ANEW}
+        for row in trainer.state.log_history
+        if "loss" in row
+    ]
+    return Outcome(rows, kept, seconds)
+
+
+@contextmanager
+def completion_logits_only() -> Iterator[None]:
+    """Have TRL compute logits at the completion's positions alone, as it does on a GPU; elsewhere it takes them all.
+
+    On a CPU that halves a step (a tiny Llama, 80 of 440 tokens in the completion). The switch is TRL 1.16's own, read
+    at each step; a test holds the losses to ours with it on.
+    """
+    before = trl.trainer.utils._use_triton
+    trl.trainer.utils._use_triton = lambda device: True
+    try:
+        yield
+    finally:
+        trl.trainer.utils._use_triton = before
+
+
+def quiet_libraries() -> None:
+    """Keep the libraries' bars, hints and deprecation notes off the terminal; errors still show."""
+    import datasets
+
+    quiet_transformers()
+    datasets.disable_progress_bars()
+    for library in ("accelerate", "trl", "peft", "torch"):
+        logging.getLogger(library).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module=r"(torch|transformers|trl|peft|accelerate|datasets)\b")

@@ -1,0 +1,152 @@
+"""The last step of every training command: one folder that serving, comparing and publishing can rely on.
+
+A run is written beside its place and renamed into it when whole, so a failed run leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import yaml
+from transformers import PreTrainedTokenizerBase
+from transformers.trainer import TRAINER_STATE_NAME
+
+from graph.shared.config import Settings
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
+from train.model.models import base_weights, device
+from train.run.card import model_card
+from train.run.data import rows_fingerprint
+from train.shared.types import Alignment, RunRecord, Stage, write_run
+
+CHECKPOINTS, SETTINGS = "checkpoints", "settings.yaml"
+LIBRARIES = ("torch", "transformers", "trl", "peft", "datasets")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a training loop hands over: the logged rows in order, the final figures and the seconds it took."""
+
+    log: Sequence[Mapping[str, float]]
+    metrics: Mapping[str, float]
+    train_seconds: float
+
+
+def check_output(output: Path) -> None:
+    """UserError when the place of the run is taken: a run never overwrites another."""
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UserError(f"{output}: already there", "a new folder for the run", "remove it, or set another output")
+
+
+@contextmanager
+def fresh_folder(output: Path, resumable: bool = False) -> Iterator[Path]:
+    """A folder to fill, renamed to `output` on success and removed on failure. Raises as `check_output`.
+
+    A resumable one is kept on failure, and what an interrupted run left in it is there again; one that is not resumable
+    never removes such a run's checkpoints. Of several processes only the first touches the disk.
+    """
+    check_output(output)
+    partial = output.with_name(output.name + ".partial")
+    if not resumable and (partial / CHECKPOINTS / SETTINGS).exists():
+        raise _other_run(partial)
+    if not is_main_process():
+        yield partial
+        return
+    if not resumable:
+        shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True, exist_ok=True)
+    try:
+        yield partial
+        shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
+        partial.replace(output)
+    except BaseException:
+        if not resumable:
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def last_checkpoint(folder: Path, settings: Settings, made_from: Mapping[str, str]) -> str | None:
+    """The checkpoint of an interrupted run in `folder` to go on from, or None.
+
+    UserError when it ran with other settings, or was `made_from` other data or weights (fingerprints, by what they are of).
+    """
+    kept = folder / CHECKPOINTS / SETTINGS
+    run = {"settings": settings.model_dump(mode="json"), "made from": dict(made_from)}
+    described = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
+    if kept.exists() and kept.read_text(encoding="utf-8") != described:
+        raise _other_run(folder)
+    if is_main_process():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(described, encoding="utf-8")
+    whole = [checkpoint for checkpoint in kept.parent.glob("checkpoint-*") if _is_whole(checkpoint)]
+    return str(max(whole, key=lambda checkpoint: int(checkpoint.name.rpartition("-")[2]))) if whole else None
+
+
+def _other_run(folder: Path) -> UserError:
+    return UserError(
+        f"{folder}: an interrupted run with other settings, data or weights",
+        "the same ones, to go on with it",
+        "remove the folder, or set another output",
+    )
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    """Whether a checkpoint was written to its end: the trainer writes its state last, so a kill in the middle leaves none."""
+    try:
+        return "global_step" in json.loads((checkpoint / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+
+
+def is_main_process() -> bool:
+    """Whether this is the first of several training processes, or the only one (torchrun and accelerate set RANK)."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def save_run(
+    folder: Path,
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    record: RunRecord,
+    log: Sequence[Mapping[str, float]],
+    weights: Mapping[str, Any] | None = None,
+) -> None:
+    """Adapter or model (its own weights, unless whole ones are given), tokenizer, settings, log, card and, last, run.json."""
+    adapters = {"selected_adapters": ["default"]} if hasattr(model, "peft_config") else {}
+    model.save_pretrained(folder, state_dict=weights, **adapters)
+    tokenizer.save_pretrained(folder)
+    settings = yaml.safe_dump(dict(record.settings), sort_keys=False, allow_unicode=True)
+    (folder / SETTINGS).write_text(settings, encoding="utf-8")
+    write_jsonl(folder / "log.jsonl", (dict(row) for row in log))
+    (folder / "README.md").write_text(model_card(record, adapter=bool(adapters)), encoding="utf-8")
+    write_run(folder, record)
+
+
+def run_record(
+    stage: Stage, base_model: str, data: str, settings: Settings, outcome: Outcome, alignment: Alignment | None = None
+) -> RunRecord:
+    """The record of a run; `alignment` makes it one of preferences."""
+    return RunRecord(
+        stage=stage,
+        base_model=base_model,
+        base_weights="" if stage == "tiny" else base_weights(base_model),
+        data=data,
+        beta=alignment.beta if alignment else None,
+        beta_reward=alignment.beta_reward if alignment else None,
+        label_smoothing=alignment.label_smoothing if alignment else None,
+        responses_per_prompt=alignment.responses_per_prompt if alignment else None,
+        settings=settings.model_dump(mode="json"),
+        metrics=outcome.metrics,
+        train_seconds=outcome.train_seconds,
+        device=device(),
+        versions={name: version(name) for name in LIBRARIES},
+        data_fingerprint=rows_fingerprint(Path(data)),
+    )

@@ -1,0 +1,1 @@
+"""What every stage uses: the record of a run, labelled rows, options of commands."""

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.report import Check, print_report
 from eval.metrics import recall_at
-from eval.retrieval import ranked_sources
+from eval.retrieval.measure import ranked_sources
 from graph.documents.questions import Question, parse_question, read_questions
 from graph.extract.names import find_names, name_key
 from graph.index.index import Index, open_index

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add the commands to the command line."""
-    from eval.cli_compare import register as add_compare
-    from eval.cli_lab import register as add_lab
+    from eval.compare.cli import register as add_compare
+    from eval.lab.cli import register as add_lab
 
     add_compare(app, open_model)
     add_eval(app, open_model)
@@ -28,13 +28,13 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
 
 def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
     """`modegraph eval …`."""
-    from eval.cli_alignment import register as add_alignment
-    from eval.cli_judge import register as add_judge
-    from eval.cli_retrieval import register as add_retrieval
-    from eval.cli_router import register as add_router
-    from eval.cli_run import register as add_run
-    from eval.cli_selector import register as add_selector
-    from eval.cli_tasks import register as add_tasks
+    from eval.alignment.cli import register as add_alignment
+    from eval.judge.cli import register as add_judge
+    from eval.matrix.cli import register as add_run
+    from eval.retrieval.cli import register as add_retrieval
+    from eval.router.cli import register as add_router
+    from eval.selector.cli import register as add_selector
+    from eval.tasks.cli import register as add_tasks
 
     commands = typer.Typer(help="Measure one part of the road on its own.", no_args_is_help=True)
     app.add_typer(commands, name="eval")

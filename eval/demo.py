@@ -20,8 +20,8 @@ from typing import Any
 
 from graph.documents.questions import Question, read_questions
 from graph.shared.errors import UserError
+from graph.shared.home import HOME
 
-ROOT = Path(__file__).resolve().parent.parent
 MARKER = ".modegraph-demo"
 NEEDED = ("examples/documents", "examples/questions.jsonl", "configs/demo/tiny.yaml")
 CONTEXT_SIZE, QUESTIONS, MAX_ANSWER_TOKENS = "3", "48", "256"
@@ -55,7 +55,7 @@ def run_demo(out: Path, run: Run, show: Callable[[str], None]) -> DemoResult:
     Raises UserError when examples/ is missing, when `out` holds something else, or when a step fails.
     """
     check_examples()
-    question = first_test_question(read_questions(ROOT / "examples/questions.jsonl"))
+    question = first_test_question(read_questions(HOME / "examples/questions.jsonl"))
     prepare_folder(out)
     steps = []
     for command in commands(out, question.text):
@@ -69,9 +69,9 @@ def run_demo(out: Path, run: Run, show: Callable[[str], None]) -> DemoResult:
 def check_examples() -> None:
     """UserError naming the first file or folder of the examples that is not beside the code."""
     for name in NEEDED:
-        if not (ROOT / name).exists():
+        if not (HOME / name).exists():
             remedy = "run the demo from a clone of the repository (pip install -e .)"
-            raise UserError(f"{ROOT / name}: not there", "the examples beside the code", remedy)
+            raise UserError(f"{HOME / name}: not there", "the examples beside the code", remedy)
 
 
 def first_test_question(questions: Sequence[Question]) -> Question:
@@ -96,7 +96,7 @@ def prepare_folder(out: Path) -> None:
 
 def commands(out: Path, question: str) -> list[list[str]]:
     """The road as command lines, without the program's name."""
-    documents, questions = shown(ROOT / "examples/documents"), shown(ROOT / "examples/questions.jsonl")
+    documents, questions = shown(HOME / "examples/documents"), shown(HOME / "examples/questions.jsonl")
     index, data, tiny = f"{out}/index", f"{out}/preferences", f"{out}/tiny"
     relevance, selector, route, router = (f"{out}/{name}" for name in ("relevance", "selector", "route", "router"))
     sft, ms, dpo = f"{out}/sft", f"{out}/ms", f"{out}/dpo"
@@ -146,7 +146,7 @@ def train(stage: str, model: str, data: str, output: str) -> list[str]:
 
 def config(stage: str) -> str:
     """The demo's settings of a stage, as a path to type."""
-    return shown(ROOT / "configs/demo" / f"{stage}.yaml")
+    return shown(HOME / "configs/demo" / f"{stage}.yaml")
 
 
 def shown(path: Path) -> str:
@@ -157,7 +157,7 @@ def shown(path: Path) -> str:
 def next_commands(out: Path, question: str) -> tuple[str, ...]:
     """What to try after the demo: see the evidence, index one's own documents, tune a real small model (on a GPU)."""
     evidence = ["ask", f"{out}/index", question, "--mode", "hierarchy", "--retrieve-only"]
-    recipe = shown(ROOT / "configs/train/sft-qwen2.5-0.5b.yaml")
+    recipe = shown(HOME / "configs/train/sft-qwen2.5-0.5b.yaml")
     real = ["train", "sft", "--config", recipe, "--set", f"data={out}/preferences", "--set", "output=my-sft"]
     own = ["index", "YOUR_DOCUMENTS", "--out", "my-index"]
     return (command_line(evidence), command_line(own), command_line(real))

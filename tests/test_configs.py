@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from eval.matrix.settings import MatrixSettings
+from eval.matrix.fill.settings import MatrixSettings
 from graph.shared.config import Settings, load_settings
 from serve.http.shared.settings import ServerSettings
+from tests.places import ROOT
 from train.run.settings import DpoSettings, MsSettings, PreferenceSettings, RewardSettings, SftSettings, TinySettings
 from train.selector.settings import SelectorSettings
 
-ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("graph", "data_synth", "train", "serve", "eval")
 KINDS: dict[str, type[Settings]] = {
     "tiny": TinySettings,

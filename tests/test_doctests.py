@@ -2,11 +2,11 @@
 
 import doctest
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.places import ROOT
+
 MODULES = [
     ".".join(file.relative_to(ROOT).with_suffix("").parts)
     for folder in ("graph", "data_synth", "train", "serve", "eval")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.places import ROOT
+
 FOLDERS = ("graph", "data_synth", "train", "serve", "eval")
 MAY_IMPORT = {
     "graph": {"graph"},

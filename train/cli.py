@@ -11,7 +11,7 @@ from train.export.cli import register as register_export
 from train.reward.cli import register as register_score
 from train.router.cli import register as register_router
 from train.selector.cli import register as register_selector
-from train.shared.options import AsJson, Config, Overrides, SomeConfig, print_record, settings_of
+from train.shared.cli_options import AsJson, Config, Overrides, SomeConfig, print_record, settings_of
 
 if TYPE_CHECKING:
     from graph.shared.types import OpenModel

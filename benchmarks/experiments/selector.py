@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from data_synth.relevance.labels import rows_of_sources
-from eval.statistics import bootstrap_difference
+from eval.shared.statistics import bootstrap_difference
 from graph.index.index import Index, open_index
 from graph.retrieve.learned.classifier import Classifier
 from graph.retrieve.learned.cross import Cross, Trained, judge, open_trained

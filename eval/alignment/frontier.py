@@ -12,7 +12,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from eval.alignment.types import AtEqualKl, MeasuredRun
-from eval.statistics import bootstrap_difference
+from eval.shared.statistics import bootstrap_difference
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Of the largest KL that every frontier reaches: where they are read off."""

@@ -14,10 +14,10 @@ from eval.alignment.frontier import equal_kl, of_system
 from eval.alignment.measure import Load, measure_runs
 from eval.alignment.sample import Drawing
 from eval.alignment.types import AtEqualKl, MeasuredRun, PromptFigures
-from eval.figures import figure_png
-from eval.page import Picture, to_html
-from eval.report import Appendix, escape_markdown, sections
-from eval.tables import Table, as_text
+from eval.compare.figures import figure_png
+from eval.compare.page import Picture, to_html
+from eval.compare.report import Appendix, escape_markdown, sections
+from eval.shared.tables import Table, as_text
 from graph.shared.jsonl import write_json
 from train.run.data import read_responses
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval.judge.types import AnswerPair
-from eval.same import check_same_questions
+from eval.shared.same import check_same_questions
 from graph.shared.errors import UserError
 from graph.shared.jsonl import read_jsonl
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from eval.judge.score import is_complete
 from eval.judge.types import CRITERIA, CriterionResult, Judgement
-from eval.statistics import LEVEL
-from eval.tables import Table, figure
+from eval.shared.statistics import LEVEL
+from eval.shared.tables import Table, figure
 from graph.shared.jsonl import write_json, write_jsonl
 
 OPEN = "open"

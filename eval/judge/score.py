@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from eval.judge.length import length_controlled
 from eval.judge.types import CRITERIA, CriterionResult, Judgement, Word
-from eval.statistics import Interval, bootstrap_mean, holm, sign_test
+from eval.shared.statistics import Interval, bootstrap_mean, holm, sign_test
 
 A_WINS: Mapping[Word, float] = {"1": 1.0, "tie": 0.5, "2": 0.0}
 B_WINS: Mapping[Word, float] = {"1": 0.0, "tie": 0.5, "2": 1.0}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from eval.statistics import Interval
+from eval.shared.statistics import Interval
 
 CRITERIA = ("comprehensiveness", "diversity", "logicality", "relevance", "coherence", "empowerment", "overall")
 Word = Literal["1", "2", "tie", "invalid"]

@@ -12,7 +12,7 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from eval.figures import save_figure
+from eval.compare.figures import save_figure
 from eval.lab.line import log_gaussian, log_target
 from eval.lab.types import DPO_PAIRS, FORWARD, REVERSE, Experiment, Fit
 

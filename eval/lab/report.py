@@ -12,7 +12,7 @@ from eval.lab.figure import draw_modes
 from eval.lab.line import BETA_POLICY
 from eval.lab.modes import LEARNING_RATE, RESPONSES_PER_STEP, STARTS
 from eval.lab.types import REVERSE, Experiment, Fit, FittedPolicy, Method
-from eval.tables import NONE, Table
+from eval.shared.tables import NONE, Table
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.jsonl import write_json

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval.matrix.door import read_cells, read_config
-from eval.matrix.plan import CELLS, by_id, make_plan
-from eval.matrix.report import answers_file
-from eval.matrix.types import Asked, Cell
+from eval.matrix.fill.plan import CELLS, by_id, make_plan
+from eval.matrix.fill.types import Asked, Cell
+from eval.matrix.report.report import answers_file
+from eval.matrix.runner import read_cells, read_config
 from graph.documents.questions import Question
 from graph.encode.encoder import open_encoder
 from graph.prompt.answer import headed

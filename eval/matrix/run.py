@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
-from eval.matrix.cells import was_filled
-from eval.matrix.cores import busy, join_workers, share_cores
-from eval.matrix.fill import Means, fill_group, missing_cells
-from eval.matrix.plan import groups_of
-from eval.matrix.settings import StepSettings
-from eval.matrix.types import Failure, Group, Outcome, Plan
+from eval.matrix.fill.cells import was_filled
+from eval.matrix.fill.cores import busy, join_workers, share_cores
+from eval.matrix.fill.fill import Means, fill_group, missing_cells
+from eval.matrix.fill.plan import groups_of
+from eval.matrix.fill.settings import StepSettings
+from eval.matrix.fill.types import Failure, Group, Outcome, Plan
 from graph.shared.console import say
 from graph.shared.errors import UserError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from eval.figures import save_figure
+from eval.compare.figures import save_figure
 from eval.router.measure import ORACLE, ROUTER, RULE
 from eval.router.types import RouterReport
 

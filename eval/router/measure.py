@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.router.types import Kind, RouterReport
-from eval.statistics import bootstrap_difference
+from eval.shared.statistics import bootstrap_difference
 from graph.documents.questions import SPLITS
 from graph.retrieve.learned.router import Router
 from graph.retrieve.learned.router_file import open_router

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from eval.report import escape_markdown, markdown_table
+from eval.compare.report import escape_markdown, markdown_table
 from eval.router.figure import draw_frontier
 from eval.router.measure import ORACLE, ROUTER
 from eval.router.types import Kind, RouterReport
-from eval.tables import NONE, Table, as_text, interval_text
+from eval.shared.tables import NONE, Table, as_text, interval_text
 from graph.shared.console import say
 from graph.shared.jsonl import write_json
 from train.router.card import tell_choices

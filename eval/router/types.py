@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eval.statistics import Interval
+from eval.shared.statistics import Interval
 from train.router.types import Point
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from data_synth.relevance.labels import gold_rows
-from eval.measures import differences_of
-from eval.retrieval import COMPARED, RetrievalReport, Retrieve, evaluate_retrieval, measure_named
-from eval.statistics import Interval
-from eval.types import Measure
+from eval.compare.measures import differences_of
+from eval.retrieval.measure import COMPARED, RetrievalReport, Retrieve, evaluate_retrieval, measure_named
+from eval.shared.statistics import Interval
+from eval.shared.types import Measure
 from graph.documents.questions import Question
 from graph.index.index import Index
 from graph.retrieve.parts.caller import Caller

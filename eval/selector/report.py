@@ -6,11 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from eval.report import markdown_table
-from eval.retrieval import COMPARED, told_replays, write_retrieval
+from eval.compare.report import markdown_table
+from eval.retrieval.measure import COMPARED, told_replays, write_retrieval
 from eval.selector.compare import OFFERED, SELECTION, SelectorReport
-from eval.tables import NONE, Table, figure, interval_text
-from eval.types import Measure
+from eval.shared.tables import NONE, Table, figure, interval_text
+from eval.shared.types import Measure
 from graph.shared.console import say
 from graph.shared.jsonl import write_json
 

@@ -2,7 +2,7 @@
 
 import difflib
 
-from eval.tasks import (
+from eval.tasks.sets import (
     abstract,
     examples,
     graphragbench,
@@ -18,7 +18,7 @@ from eval.tasks import (
     riddlesense,
     twowiki,
 )
-from eval.tasks.types import Task
+from eval.tasks.sets.types import Task
 from graph.shared.errors import UserError
 
 _MODULES = (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval.tasks.types import Loaded, Task
+from eval.tasks.sets.types import Loaded, Task
 from graph.documents.questions import Question
 from graph.shared.jsonl import write_jsonl
 

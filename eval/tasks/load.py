@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from eval.tasks.types import Item, Loaded, Read, Row, Task
+from eval.tasks.sets.types import Item, Loaded, Read, Row, Task
 from graph.documents.questions import Question, read_questions
 from graph.shared.errors import UserError
 from graph.shared.jsonl import read_jsonl

@@ -13,8 +13,8 @@ from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest, LanguageModel
 from serve.ledger import Ledger
 from tests.fakes import ScriptedModel
+from tests.places import DATA
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 BORN = {
     "id": "born",
     "question": "Where was Ada Marlow born?",
@@ -169,7 +169,7 @@ def test_bad_input_is_told_and_writes_nothing(index: Path, questions: Path, tmp_
     "name", ["2wiki_dev164", "hotpotqa_train", "musique_train100", "entailmentbank", "graphragbench_medical"]
 )
 def test_public_question_sets_are_read(name: str) -> None:
-    file = SHARED / name / "questions.jsonl"
+    file = DATA / name / "questions.jsonl"
     if not file.exists():
         pytest.skip(f"{file} is not here")
     found = read_questions(file)

@@ -20,8 +20,8 @@ from data_synth.cli import register
 from graph.shared.errors import UserError
 from serve.engines import open_model
 from tests.fakes import Reply, chat_server
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 QUESTIONS = [
     ("q0", "Where was Ada Marlow born?", "Tarn", "ada", "She was born in Tarn and died on 4 May 1931."),
     ("q1", "How long does kelp bread keep?", "nine days", "bread", "It keeps for nine days."),

@@ -2,16 +2,12 @@
 
 import itertools
 import json
-import os
 import random
-from pathlib import Path
 
 import pytest
 
 from graph.shared.jsonl import read_jsonl
-
-ROOT = Path(__file__).resolve().parents[2]
-DATA = Path(os.environ.get("MODEGRAPH_DATA", ROOT.parent / "shared" / "data"))
+from tests.places import DATA, ROOT
 
 OWN_PAIRS, REAL_PAIRS = 300, 600
 Pair = tuple[str, tuple[str, ...]]

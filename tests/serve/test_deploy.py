@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import modegraph
 from serve.http.shared.settings import ServerSettings
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
 UNIT = (ROOT / "deploy/modegraph.service").read_text()
 DOCKERFILE = (ROOT / "Dockerfile").read_text()

@@ -15,8 +15,7 @@ from graph.shared.types import CompletionRequest, Message
 from serve.engines import open_model
 from serve.ledger import Counts, Ledger, call_key
 from tests.fakes import ScriptedModel, chat_server
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.places import ROOT
 
 
 def ask(text: str) -> CompletionRequest:

@@ -23,11 +23,11 @@ from serve.http.shared.settings import ServerSettings
 from serve.mcp import build_mcp
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, ScriptedModel, chat_server
+from tests.places import ROOT
 
 QUESTION = "Who built the Lantern?"
 SAID = "###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]"
 TEXTS = {document.source: document.text for document in ISLES}
-ROOT = Path(__file__).parents[2]
 START = """
 import sys
 from tests.fakes import HashEncoder

@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.places import ROOT
+
 PROBE = """
 import json, os, threading
 from serve.cli_serve import load_for_one_core

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.places import ROOT
+
 LOGGED = """
 import logging
 from serve.http.run import log_to_stderr

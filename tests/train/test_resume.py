@@ -12,6 +12,7 @@ import pytest
 from data_synth.types import preference_to_json
 from graph.shared.errors import UserError
 from graph.shared.jsonl import read_jsonl, write_jsonl
+from tests.places import ROOT
 from tests.train.world import preference
 from train.preference.train import train_dpo
 from train.reward.reward import train_reward
@@ -119,7 +120,7 @@ def test_a_killed_process_is_gone_on_from(case: str, base: Path, adapter: Path, 
     train(whole)
     (tmp_path / "run.json").write_text(killed.model_dump_json())
     (tmp_path / "run.py").write_text(RUN)
-    root = Path(__file__).resolve().parents[2]
+    root = ROOT
     environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     told = [tmp_path / "run.py", case.split()[0], tmp_path / "run.json", str(KILLED)]
     process = subprocess.run([sys.executable, *told], cwd=root, env=environment, capture_output=True, check=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graph.shared.console import say
-from train.shared.options import AsJson, Overrides, SomeConfig, print_record, settings_of
+from train.shared.cli_options import AsJson, Overrides, SomeConfig, print_record, settings_of
 
 if TYPE_CHECKING:
     from train.router.types import RouterRecord

@@ -7,18 +7,17 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from threading import Lock, Timer
 from typing import Self
 
 from graph.documents.parse.child import NO_MEMORY, PATIENCE
 from graph.documents.parse.types import MIB, Ended, Limits, Parsed
 from graph.shared.errors import UserError
+from graph.shared.home import HOME
 
 GRACE_S = 5.0
 """The kernel ends the reading of a file when its time is over; when no word of that comes for this long, all is killed."""
 LATE = Ended(0, signal.SIGALRM, 0, 0.0, 0.0)
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class ParseWorker:
@@ -108,7 +107,7 @@ def _start() -> "subprocess.Popen[bytes]":
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**kept, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        env={**kept, "PYTHONPATH": os.pathsep.join([str(HOME), *sys.path])},
         start_new_session=True,
     )
 

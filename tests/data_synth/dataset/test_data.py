@@ -17,8 +17,7 @@ from data_synth.types import PreferenceRow, preference_to_json
 from graph.documents.questions import read_questions, split_by_hash
 from graph.shared.errors import UserError
 from graph.shared.types import Message
-
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+from tests.places import DATA
 
 
 def good(number: int) -> PreferenceRow:
@@ -127,8 +126,8 @@ def test_files_of_no_form_are_refused(tmp_path: Path) -> None:
 
 
 def test_public_sets_are_imported(tmp_path: Path) -> None:
-    if not SHARED.exists():
-        pytest.skip(f"{SHARED} is not here")
+    if not DATA.exists():
+        pytest.skip(f"{DATA} is not here")
     found: dict[str, Callable[[Path], int]] = {
         "pubmedqa": lambda out: len(read_questions(out / "questions.jsonl")),
         "medmcqa": lambda out: len(read_questions(out / "questions.jsonl")),
@@ -137,7 +136,7 @@ def test_public_sets_are_imported(tmp_path: Path) -> None:
     }
     folders = {"pubmedqa": "pubmedqa_l", "medmcqa": "medmcqa_dev", "riddlesense": "riddlesense"}
     for kind, count in found.items():
-        items = SHARED / folders.get(kind, "qa_feedback_k4") / "items.jsonl"
+        items = DATA / folders.get(kind, "qa_feedback_k4") / "items.jsonl"
         assert run("import", kind, items, "--out", tmp_path / kind).exit_code == 0
         assert count(tmp_path / kind) == items.read_bytes().count(b"\n")
     for file in (tmp_path / "qa_feedback").glob("*.jsonl"):

@@ -20,8 +20,8 @@ from graph.text.structured import strict_schema
 from serve.ledger import Ledger
 from tests.fakes import ScriptedModel
 from tests.graph.hashed import build
+from tests.places import EXAMPLES
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "documents"
 FINE = {"clear": True, "answered": True, "needs_all": True}
 
 
@@ -137,7 +137,7 @@ def test_only_what_the_writer_made_is_judged_and_searched_for() -> None:
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    documents = list(read_documents(EXAMPLES, lambda line: None))
+    documents = list(read_documents(EXAMPLES / "documents", lambda line: None))
     return build(tmp_path_factory.mktemp("examples") / "index", documents)
 
 

@@ -27,8 +27,8 @@ from graph.index.index import Index
 from graph.shared.types import Document
 from tests.data_synth.questions.films import FILMS
 from tests.graph.hashed import build
+from tests.places import EXAMPLES
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "documents"
 HOPS = (2, 3, 4)
 
 
@@ -39,7 +39,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    documents = list(read_documents(EXAMPLES, lambda line: None))
+    documents = list(read_documents(EXAMPLES / "documents", lambda line: None))
     return build(tmp_path_factory.mktemp("examples") / "index", documents)
 
 

@@ -14,7 +14,7 @@ from eval.judge.length import RIDGE, fit_logistic, length_controlled
 from eval.judge.report import in_words, judge_json, judge_table, write_judgements
 from eval.judge.score import score_judgements
 from eval.judge.types import CRITERIA, AnswerPair
-from eval.tables import as_text
+from eval.shared.tables import as_text
 from graph.shared.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from graph.shared.types import Completion

@@ -8,7 +8,7 @@ import torch
 import typer
 from typer.testing import CliRunner, Result
 
-from eval.cli_lab import register
+from eval.lab.cli import register
 from eval.lab.line import Line, kl, log_gaussian, log_target, two_modes
 from eval.lab.modes import (
     STARTS,
@@ -23,7 +23,7 @@ from eval.lab.modes import (
 )
 from eval.lab.report import headline, make_folder, modes_json, modes_table, write_modes
 from eval.lab.types import DPO_PAIRS, FORWARD, OBJECTIVES, REVERSE, Method, Objective
-from eval.tables import as_text
+from eval.shared.tables import as_text
 from graph.shared.errors import UserError
 
 

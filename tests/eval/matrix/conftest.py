@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from eval.matrix.door import run_matrix
+from eval.matrix.runner import run_matrix
 from graph.shared.jsonl import write_jsonl
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder

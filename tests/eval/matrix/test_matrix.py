@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eval.diff import diff_json, diff_runs, diff_text
-from eval.matrix.cells import cell_file
-from eval.matrix.page import PLACE
-from eval.matrix.plan import make_plan
+from eval.matrix.fill.cells import cell_file
+from eval.matrix.fill.plan import make_plan
+from eval.matrix.fill.settings import MatrixSettings, StepSettings
+from eval.matrix.report.diff import diff_json, diff_runs, diff_text
+from eval.matrix.report.page import PLACE
 from eval.matrix.run import run_steps
-from eval.matrix.settings import MatrixSettings, StepSettings
 from eval.metrics.registry import METRICS, Metric
 from graph.shared.config import load_settings
 from graph.shared.errors import UserError

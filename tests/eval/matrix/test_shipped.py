@@ -10,13 +10,13 @@ from itertools import pairwise
 import pytest
 import yaml
 
-from eval.matrix.plan import systems_of
-from eval.matrix.settings import MatrixSettings
+from eval.matrix.fill.plan import systems_of
+from eval.matrix.fill.settings import MatrixSettings
 from eval.metrics.registry import find_metric
 from eval.tasks import find_task
 from graph.shared.config import load_settings
 from tests.eval.matrix.conftest import CONFIG
-from tests.eval.pairs import ROOT
+from tests.places import ROOT
 
 CONFIGS = sorted((ROOT / "configs" / "eval").glob("*.yaml"))
 SYSTEMS = {

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from eval import cli_router
+from eval.router import cli as cli_router
 from eval.router.measure import ORACLE, ROUTER, RULE, evaluate_router
 from eval.router.report import verdict
 from graph.retrieve.learned.query_features import QUERY_FEATURES

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from eval import cli_selector
+from eval.selector import cli as cli_selector
 from eval.selector.compare import CALLS, OFFERED, SELECTION, average_precision
 from graph.build.build import build_index
 from graph.encode.encoder import open_encoder

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from modegraph import build_app
+from tests.places import EXAMPLES
 from tests.vllm import serving, with_vllm
 from train.run.settings import TinySettings
 from train.tiny import train_tiny
 
 pytestmark = with_vllm
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 ASKED = 3
 
 

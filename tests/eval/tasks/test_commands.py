@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from eval.cli import register
 from eval.metrics import registry
 from eval.metrics.registry import METRICS, Metric, Output, find_metric, score_output
-from eval.tasks.abstract import generate_questions
+from eval.tasks.sets.abstract import generate_questions
 from graph.documents.questions import Question, read_questions
 from graph.shared.errors import UserError
 from graph.shared.jsonl import write_jsonl

@@ -12,7 +12,7 @@ from eval.tasks.load import load_from_hub, load_task
 from graph.documents.questions import read_questions
 from graph.shared.errors import UserError
 from graph.shared.jsonl import write_jsonl
-from tests.eval.pairs import DATA, ROOT
+from tests.places import DATA, ROOT
 
 PAPER = {
     "title": "T",

@@ -22,6 +22,7 @@ from graph.store.settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
+from tests.places import EXAMPLES
 
 SETTINGS = IndexSettings(max_passage_tokens=30, max_chunk_tokens=60, max_summary_tokens=20)
 
@@ -105,7 +106,7 @@ def test_no_text_is_encoded_twice_even_after_a_crash(tmp_path: Path) -> None:
 
 
 def test_offsets_of_passages_slice_the_files_themselves(tmp_path: Path, minilm: Encoder) -> None:
-    folder = Path(__file__).parents[2] / "examples/documents"
+    folder = EXAMPLES / "documents"
     some = [
         d for d in read_documents(folder, print) if d.source in ("pomfret-code.md", "corrow-tram-timetable-2022.md")
     ]

@@ -22,10 +22,10 @@ from graph.store.data import IndexData
 from tests.fakes import ChatServer, asked_passage, chat_server, extraction_reply, is_extraction
 from tests.graph.build.crash_child import DOCUMENTS
 from tests.graph.same import assert_same_index
+from tests.places import ROOT
 
 BAD_ONCE, BAD_ALWAYS = {"Ship 1", "Ship 6"}, {"Ship 6"}
 CALLS = 1 + len(DOCUMENTS) + len(BAD_ONCE)
-ROOT = Path(__file__).parents[2]
 
 
 def say(body: dict[str, Any], number: int) -> str:

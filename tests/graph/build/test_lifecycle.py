@@ -27,6 +27,7 @@ from graph.store.settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
+from tests.places import ROOT
 
 SETTINGS = IndexSettings(max_passage_tokens=30, max_chunk_tokens=60, max_summary_tokens=20, min_similarity=0.2)
 EXTRA = Document("gull", "Gull (ferry)", "The Gull is a ferry of Quill. She was built by the Marlow Yard. Tarn is far.")
@@ -152,7 +153,7 @@ build_index(Path({folder!r}), ISLES, SETTINGS, lambda spec: Slow())
 
 @pytest.mark.slow
 def test_killed_at_any_moment_it_resumes_to_the_same_index(tmp_path: Path) -> None:
-    root = str(Path(__file__).parents[2])
+    root = str(ROOT)
     build_index(tmp_path / "whole", ISLES, SETTINGS, encoder)
     whole = load_arrays(tmp_path / "whole", IndexData)
     folder = tmp_path / "killed"

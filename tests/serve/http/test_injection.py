@@ -8,7 +8,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -20,6 +19,7 @@ from graph.retrieve import MODES
 from tests.corpora import ISLES
 from tests.fakes import ChatServer, HashEncoder, chat_server
 from tests.graph.prompt.test_citations import ANY_CITATION
+from tests.places import ROOT
 from tests.serve.http.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
 from tests.serve.injection import CONTROL_TOKENS, Case, cases
@@ -56,7 +56,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     core = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(letters)}, merges=[]))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
-    template = (Path(__file__).parents[3] / "train/prompts/tiny_chat_template.txt").read_text(encoding="utf-8")
+    template = (ROOT / "train/prompts/tiny_chat_template.txt").read_text(encoding="utf-8")
     return PreTrainedTokenizerFast(
         tokenizer_object=core, additional_special_tokens=list(CONTROL_TOKENS), chat_template=template
     )

@@ -20,6 +20,7 @@ from graph.build.build import build_index
 from graph.shared.types import Document
 from graph.store.store import read_settings
 from tests.fakes import HashEncoder, chat_server
+from tests.places import ROOT
 from tests.serve.http.conftest import Stack
 from tests.serve.http.running import listening, serving
 
@@ -274,7 +275,7 @@ def asked_while_it_stops(
         port = free.getsockname()[1]
     with chat_server(lambda body, number: LONG, seconds_a_word) as upstream:
         arguments = [str(index), f"openai:tiny@{upstream.url}", str(port), str(drain_s)]
-        process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], cwd=Path(__file__).parents[3])
+        process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], cwd=ROOT)
         try:
             url = f"http://127.0.0.1:{port}"
             until(lambda: _answers(url), 60)

@@ -2,14 +2,13 @@
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 
 from graph.documents.questions import read_questions
 from serve.talk.standing import LONG_CHARACTERS, standing
+from tests.places import EXAMPLES
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 FOLLOW_UPS = [json.loads(line) for line in (EXAMPLES / "follow_ups.jsonl").read_text(encoding="utf-8").splitlines()]
 
 

@@ -17,6 +17,7 @@ from transformers.utils import logging
 
 from graph.shared.errors import UserError
 from graph.shared.jsonl import read_jsonl
+from tests.places import ROOT
 from tests.train.model.architectures import MODEL_TYPES, NOT_TINY, REFUSED, VOCABULARY, tiny_model
 from train.model.attention import use_shared_prefix_attention
 from train.model.dropout import without_dropout
@@ -31,7 +32,7 @@ from train.sft import train_sft
 TINY = [each for each in MODEL_TYPES if each not in NOT_TINY]
 SINGLE_TWIN = {"xglm"}
 """Types whose eager attention in transformers 5.19 cannot be computed in float64: their twin is in float32."""
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "models.md"
+PAGE = ROOT / "docs" / "models.md"
 PACKED, PLAIN, TOLD_REFUSED, TOLD_NOT_TRIED = (
     set(re.findall(r"`([a-z0-9_-]+)`", section)) & set(MODEL_TYPES)
     for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:5]

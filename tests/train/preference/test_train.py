@@ -17,6 +17,7 @@ import torch
 from data_synth.types import preference_to_json, response_to_json
 from graph.shared.errors import UserError
 from graph.shared.jsonl import write_jsonl
+from tests.places import ROOT
 from tests.train.world import preference, scored
 from train.model.logps import tokenize_row
 from train.model.models import load_model, load_policy, load_tokenizer
@@ -198,7 +199,7 @@ def start(settings: PreferenceSettings, file: Path, *launcher: str) -> subproces
     file.write_text(settings.model_dump_json())
     script = file.with_suffix(".py")
     script.write_text(RUN)
-    root = Path(__file__).resolve().parents[2]
+    root = ROOT
     environment = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, *launcher, str(script), str(file)]
     return subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

@@ -13,10 +13,10 @@ from graph.documents.questions import read_questions
 from graph.documents.read import read_documents
 from graph.store.settings import IndexSettings
 from tests.fakes import HashEncoder, words_of
+from tests.places import EXAMPLES
 from tests.serve.http.conftest import Stack
 from tests.serve.http.running import serving
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 ASK = [{"role": "user", "content": "Who built the Lantern?"}]
 
 

@@ -1,0 +1,1 @@
+"""Aligned models side by side: measures with intervals, a report, a page."""

@@ -1,0 +1,150 @@
+"""From answers and log-probabilities to the comparison's measures: one value a row for each policy that has it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from eval.compare.score import reward_margin, reward_margin_per_token
+from eval.metrics import (
+    CHOICES,
+    accuracy,
+    accuracy_per_class,
+    majority_class,
+    normalise,
+)
+from eval.shared.rows import HeldOutRow
+from eval.shared.statistics import Interval, bootstrap_difference
+from eval.shared.types import ChoiceScore, Measure, PairScore, PolicyResult, ScoredAnswer
+
+OfAnswer = Callable[[ScoredAnswer], float]
+OfPair = Callable[[PairScore], float]
+OfMargin = Callable[[PairScore, PairScore, float], float]
+
+ANSWER_MEASURES: tuple[tuple[str, OfAnswer, bool], ...] = (
+    ("exact match", lambda answer: answer.exact_match, True),
+    ("token F1", lambda answer: answer.f1, True),
+    ("well-formed answers", lambda answer: answer.well_formed, True),
+    ("cites a passage that exists", lambda answer: float(bool(answer.cited)), True),
+    ("cites a passage that does not exist", lambda answer: float(bool(answer.missing)), True),
+    ("answer length, tokens", lambda answer: float(answer.tokens), False),
+    ("cut at the token limit", lambda answer: float(answer.cut), True),
+)
+PAIR_MEASURES: tuple[tuple[str, OfPair, bool], ...] = (
+    ("log π(y_w|x)", lambda score: score.chosen_logp, False),
+    ("log π(y_l|x)", lambda score: score.rejected_logp, False),
+    ("log π(y_w|x) per token", lambda score: score.chosen_logp / score.chosen_tokens, False),
+    ("log π(y_l|x) per token", lambda score: score.rejected_logp / score.rejected_tokens, False),
+)
+MARGIN_MEASURES: tuple[tuple[str, OfMargin, bool], ...] = (
+    ("reward margin β(Δ_w − Δ_l)", reward_margin, False),
+    ("preference accuracy (margin > 0)", lambda *scored: float(reward_margin(*scored) > 0), True),
+    ("reward margin per token", reward_margin_per_token, False),
+    ("preference accuracy per token", lambda *scored: float(reward_margin_per_token(*scored) > 0), True),
+)
+
+
+def measures_of(
+    prompts: Sequence[HeldOutRow], pairs: Sequence[HeldOutRow], results: Sequence[PolicyResult]
+) -> tuple[Measure, ...]:
+    """All measures: of the answers, of yes/no/maybe, of the paper's pairs, of each kind of length-matched pair."""
+    controls = sorted({row.control for row in pairs})
+    measures = [*answer_measures(prompts, results)]
+    for control in controls:
+        measures += pair_measures([index for index, row in enumerate(pairs) if row.control == control], pairs, results)
+    return tuple(measures)
+
+
+def answer_measures(prompts: Sequence[HeldOutRow], results: Sequence[PolicyResult]) -> list[Measure]:
+    """What can be said of every answer, and accuracy over the prompts whose gold answer is yes, no or maybe."""
+    questions = tuple(row.question_id for row in prompts)
+    measures = [
+        Measure(name, questions, {r.policy.name: tuple(of(answer) for answer in r.answers) for r in results}, share)
+        for name, of, share in ANSWER_MEASURES
+    ]
+    asked = choice_prompts(prompts)
+    if asked:
+        right = {
+            result.policy.name: tuple(float(result.answers[index].choice == gold) for index, gold in asked.items())
+            for result in results
+        }
+        measures.append(Measure("yes/no/maybe accuracy", tuple(questions[index] for index in asked), right, True))
+    return measures
+
+
+def pair_measures(
+    chosen_rows: Sequence[int], pairs: Sequence[HeldOutRow], results: Sequence[PolicyResult]
+) -> list[Measure]:
+    """Log-probabilities and margins over the pairs numbered `chosen_rows`, which share one kind of rejected side."""
+    questions = tuple(pairs[index].question_id for index in chosen_rows)
+    control = pairs[chosen_rows[0]].control
+    suffix = f" [{control}]" if control else ""
+    logps = [
+        Measure(
+            name + suffix,
+            questions,
+            {result.policy.name: tuple(of(result.scores[index]) for index in chosen_rows) for result in results},
+            share,
+        )
+        for name, of, share in PAIR_MEASURES
+    ]
+    margins = [
+        Measure(name + suffix, questions, _margins(of, chosen_rows, results), share)
+        for name, of, share in MARGIN_MEASURES
+    ]
+    return [*logps, *(measure for measure in margins if measure.values)]
+
+
+def _margins(of: OfMargin, chosen_rows: Sequence[int], results: Sequence[PolicyResult]) -> dict[str, tuple[float, ...]]:
+    values: dict[str, tuple[float, ...]] = {}
+    for result in results:
+        record = result.policy.record
+        if record is not None and record.beta is not None and result.reference_scores is not None:
+            scored = [(result.scores[index], result.reference_scores[index], record.beta) for index in chosen_rows]
+            values[result.policy.name] = tuple(of(*each) for each in scored)
+    return values
+
+
+def differences_of(measures: Sequence[Measure], first: str, seed: int) -> dict[str, Mapping[str, Interval]]:
+    """For each measure that the policy `first` has: every other policy minus `first`, questions resampled in pairs."""
+    return {
+        measure.name: {
+            policy: bootstrap_difference(values, measure.values[first], measure.clusters, seed=seed)
+            for policy, values in measure.values.items()
+            if policy != first
+        }
+        for measure in measures
+        if first in measure.values
+    }
+
+
+def choice_prompts(prompts: Sequence[HeldOutRow]) -> dict[int, str]:
+    """The prompts whose one gold answer is yes, no or maybe: index -> label."""
+    labels = {index: choice_label(row) for index, row in enumerate(prompts)}
+    return {index: label for index, label in labels.items() if label}
+
+
+def choice_label(row: HeldOutRow) -> str:
+    """The yes/no/maybe that a row's gold answer is, or ""."""
+    golds = {normalise(answer) for answer in row.answers}
+    return golds.pop() if len(golds) == 1 and golds <= set(CHOICES) else ""
+
+
+def choice_scores(
+    prompts: Sequence[HeldOutRow], results: Sequence[PolicyResult], train_rows: Sequence[HeldOutRow]
+) -> tuple[tuple[ChoiceScore, ...], dict[str, int]]:
+    """Yes/no/maybe accuracy of each policy and of always giving the train split's majority label; and the gold counts.
+
+    Train labels count once a question. No scores when no prompt is such a question.
+    """
+    asked = choice_prompts(prompts)
+    gold = list(asked.values())
+    if not gold:
+        return (), {}
+    train_labels = {row.question_id: label for row in train_rows if (label := choice_label(row))}
+    majority = majority_class(list(train_labels.values()))
+    predicted = {result.policy.name: [result.answers[index].choice for index in asked] for result in results}
+    if majority:
+        predicted[f"always “{majority}” (majority of train)"] = [majority] * len(gold)
+    scores = [ChoiceScore(name, accuracy(p, gold), accuracy_per_class(p, gold)) for name, p in predicted.items()]
+    return tuple(scores), dict(sorted(Counter(gold).items()))

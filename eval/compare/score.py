@@ -1,0 +1,57 @@
+"""What a policy thinks of a pair, and what follows from it: log-probabilities, the implicit reward's margin, lengths.
+
+Source: DPO (Rafailov et al. 2023, Eq. 5): r(x, y) = β [log π_θ(y|x) − log π_ref(y|x)] + a constant of x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from eval.shared.rows import HeldOutRow
+from eval.shared.types import PairScore
+from train.model.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row
+
+SEQUENCES_PER_BATCH = 8
+
+
+def score_pairs(model: Any, tokenizer: Any, rows: Sequence[HeldOutRow]) -> list[PairScore]:
+    """log π(y_w|x) and log π(y_l|x) of every row, in order; sequences of like length share a batch."""
+    completions = [(row.prompt, text) for row in rows for text in (row.chosen, row.rejected)]
+    tokenized = [tokenize_row(tokenizer, prompt, text) for prompt, text in completions]
+    logps = [0.0] * len(tokenized)
+    for batch in _batches_by_length(tokenized):
+        pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        input_ids_BT, mask_BT = pad_rows([tokenized[index] for index in batch], pad_id)
+        with torch.inference_mode():
+            logps_B = completion_logps(model, input_ids_BT.to(model.device), mask_BT.to(model.device))
+        for index, logp in zip(batch, logps_B.tolist(), strict=True):
+            logps[index] = logp
+    tokens = [len(row.ids) - row.prompt_tokens for row in tokenized]
+    sides = list(zip(logps, tokens, strict=True))
+    return [
+        PairScore(chosen[0], rejected[0], chosen[1], rejected[1])
+        for chosen, rejected in zip(sides[::2], sides[1::2], strict=True)
+    ]
+
+
+def _batches_by_length(rows: Sequence[TokenizedRow]) -> Iterator[list[int]]:
+    by_length = sorted(range(len(rows)), key=lambda index: len(rows[index].ids))
+    for start in range(0, len(by_length), SEQUENCES_PER_BATCH):
+        yield by_length[start : start + SEQUENCES_PER_BATCH]
+
+
+def reward_margin(policy: PairScore, reference: PairScore, beta: float) -> float:
+    """β (Δ_w − Δ_l), Δ = log π_θ(y|x) − log π_ref(y|x): above 0, the policy came to prefer the chosen side."""
+    chosen = policy.chosen_logp - reference.chosen_logp
+    rejected = policy.rejected_logp - reference.rejected_logp
+    return beta * (chosen - rejected)
+
+
+def reward_margin_per_token(policy: PairScore, reference: PairScore, beta: float) -> float:
+    """β (Δ_w / |y_w| − Δ_l / |y_l|): the same margin where a longer side has no more say than a shorter one."""
+    chosen = (policy.chosen_logp - reference.chosen_logp) / policy.chosen_tokens
+    rejected = (policy.rejected_logp - reference.rejected_logp) / policy.rejected_tokens
+    return beta * (chosen - rejected)

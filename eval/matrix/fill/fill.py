@@ -1,0 +1,183 @@
+"""Filling the cells of one index: retrieve for every question, then answer with every model; each finished cell is written at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from eval.matrix.fill.cells import cell_file, write_cell
+from eval.matrix.fill.indexes import group_index
+from eval.matrix.fill.layers import count_layers
+from eval.matrix.fill.plan import kept_metrics
+from eval.matrix.fill.types import Asked, Bench, Cell, Failure, Group
+from eval.metrics.grounding import grounding_by_encoder
+from eval.metrics.registry import BY_ENCODER, Output, check_answer, find_metric, score_output
+from eval.retrieval.measure import ranked_sources
+from eval.tasks.score_file import output_of
+from graph.documents.questions import Question
+from graph.index.index import Index
+from graph.prompt.answer import answer_messages
+from graph.prompt.context import build_context, token_budget
+from graph.retrieve import RetrieveSettings, retrieve_many
+from graph.shared.console import say
+from graph.shared.errors import UserError
+from graph.shared.types import Completion, CompletionRequest, Evidence, Excerpt, LanguageModel, OpenEncoder, OpenModel
+
+QUERIES_AT_ONCE, PROMPTS_AT_ONCE = 32, 16
+
+
+@dataclass(frozen=True)
+class Means:
+    """What filling works with: how encoders and models are opened, and the settings that are the same for all cells."""
+
+    out: Path
+    open_encoder: OpenEncoder
+    open_model: OpenModel
+    helper: str
+    max_answer_tokens: int
+    empty_is_wrong: bool
+
+
+def fill_group(group: Group, means: Means) -> list[Failure]:
+    """Fill the group's cells that are not there yet; a cell that cannot be filled is a Failure, and the others go on."""
+    try:
+        index = group_index(group.cells[0], group.index_folder, means.open_encoder, means.open_model)
+    except UserError as problem:
+        return [Failure(cell.system.name, cell.bench.name, str(problem)) for cell in group.cells]
+    helper = means.open_model(means.helper, means.out / "helper.sqlite") if means.helper else None
+    failures: list[Failure] = []
+    for model in dict.fromkeys(cell.system.model for cell in group.cells):
+        cells = [cell for cell in group.cells if cell.system.model == model]
+        try:
+            opened = means.open_model(model) if model else None
+        except UserError as problem:
+            failures += [Failure(cell.system.name, cell.bench.name, str(problem)) for cell in cells]
+            continue
+        for cell in cells:
+            started = time.perf_counter()
+            try:
+                asked = list(ask_all(index, cell, opened, helper, means))
+            except UserError as problem:
+                failures.append(Failure(cell.system.name, cell.bench.name, str(problem)))
+                continue
+            write_cell(means.out, cell, asked, time.perf_counter() - started)
+            say(f"{cell.bench.name}: {cell.system.name} done ({time.perf_counter() - started:.1f} s)")
+    return failures
+
+
+def ask_all(
+    index: Index, cell: Cell, model: LanguageModel | None, helper: LanguageModel | None, means: Means
+) -> Iterator[Asked]:
+    """What one system does for every question of its bench, in order."""
+    bench, settings = cell.bench, cell.system.retrieve
+    _check_gold(index, bench)
+    found = _retrieved(index, bench.questions, settings, helper) if settings is not None else _nothing(bench.questions)
+    for start in range(0, len(bench.questions), PROMPTS_AT_ONCE):
+        here = slice(start, start + PROMPTS_AT_ONCE)
+        questions, evidence = bench.questions[here], found[here]
+        contexts = [_context(one, settings, model) for one in evidence]
+        started = time.perf_counter()
+        made = _answers(model, questions, contexts, means.max_answer_tokens) if model is not None else None
+        seconds = (time.perf_counter() - started) / len(questions) if made is not None else 0.0
+        for row, (question, one, context) in enumerate(zip(questions, evidence, contexts, strict=True)):
+            asked = _asked(index, bench, question, one, context, made[row] if made is not None else None)
+            if asked.text is not None and not means.empty_is_wrong:
+                check_answer(question, asked.text)
+            yield replace(asked, answer_seconds=seconds)
+
+
+def _retrieved(
+    index: Index, questions: Sequence[Question], settings: RetrieveSettings, helper: LanguageModel | None
+) -> list[Evidence]:
+    """Evidence for every question. One is asked before the clocks start, so that loading the encoder is billed to nobody."""
+    retrieve_many(index, [questions[0].text], settings, helper)
+    found: list[Evidence] = []
+    for start in range(0, len(questions), QUERIES_AT_ONCE):
+        texts = [question.text for question in questions[start : start + QUERIES_AT_ONCE]]
+        found += retrieve_many(index, texts, settings, helper)
+    stopped = [one.trace.stopped for one in found if one.trace.stopped]
+    if stopped:
+        raise UserError(f"a retrieval stopped before it was done ({stopped[0]})", "a model that answers", "run again")
+    return found
+
+
+def _nothing(questions: Sequence[Question]) -> list[Evidence]:
+    return [Evidence(question.text) for question in questions]
+
+
+def _context(evidence: Evidence, settings: RetrieveSettings | None, model: LanguageModel | None) -> tuple[Excerpt, ...]:
+    if settings is None:
+        return ()
+    budget = token_budget(settings.max_context_tokens, model.count_tokens) if model is not None else None
+    return build_context(evidence, settings.top_k, budget)
+
+
+def _answers(
+    model: LanguageModel, questions: Sequence[Question], contexts: Sequence[tuple[Excerpt, ...]], max_tokens: int
+) -> list[Completion]:
+    """Greedy answers; UserError for a request that the server refuses."""
+    pairs = zip(questions, contexts, strict=True)
+    made = model.complete([CompletionRequest(answer_messages(q.text, context), max_tokens) for q, context in pairs])
+    for question, completion in zip(questions, made, strict=True):
+        if completion.finish_reason == "refused":
+            found = f"question {question.id!r}: refused ({completion.text})"
+            raise UserError(found, "a request that the server takes", "lower top_k, or set max_context_tokens")
+    return made
+
+
+def _asked(
+    index: Index,
+    bench: Bench,
+    question: Question,
+    evidence: Evidence,
+    context: Sequence[Excerpt],
+    made: Completion | None,
+) -> Asked:
+    trace, texts = evidence.trace, tuple(excerpt.text for excerpt in context)
+    output = output_of(made.text) if made is not None else Output()
+    shown = question.id in bench.shown
+    return Asked(
+        id=question.id,
+        ranked=ranked_sources(evidence),
+        answer=output.answer,
+        text=output.text,
+        values=_values(index, bench, question, replace(output, context=texts)),
+        seconds=trace.seconds,
+        encoder_seconds=trace.encoder_seconds,
+        answer_seconds=0.0,
+        prompt_tokens=trace.prompt_tokens + (made.prompt_tokens if made is not None else 0),
+        completion_tokens=trace.completion_tokens + (made.completion_tokens if made is not None else 0),
+        calls=trace.model_calls + (made is not None),
+        replayed=trace.replayed_calls,
+        untimed=trace.untimed_calls,
+        layers=count_layers(evidence),
+        evidence=tuple((one.title, one.source, one.text) for one in context) if shown else (),
+        steps=trace.steps if shown else (),
+    )
+
+
+def _values(index: Index, bench: Bench, question: Question, output: Output) -> dict[str, float | None]:
+    """The metrics that need the texts; grounding is measured only where one of its figures is asked for, and of answers alone."""
+    names = kept_metrics(bench.metrics)
+    if output.text is not None and any(name.endswith(BY_ENCODER) for name in names):
+        grounding = grounding_by_encoder(
+            question.text, output.text, question.answers, output.context, index.encode_queries
+        )
+        output = replace(output, grounding=vars(grounding))
+    return {name: score_output(find_metric(name), question, output) for name in names}
+
+
+def _check_gold(index: Index, bench: Bench) -> None:
+    """UserError when a gold document is not in the index: the figures would blame the retriever for it."""
+    wanted = {source for question in bench.questions for source in question.gold_sources}
+    missing = sorted(wanted - set(index.sources()))
+    if missing:
+        found = f"{len(missing):,} gold documents are not in the index, {missing[0]!r} first"
+        raise UserError(found, "the documents that the questions ask about", f"mend tasks.{bench.name}.documents")
+
+
+def missing_cells(group: Group, out: Path) -> Group:
+    """The group without the cells that are there."""
+    return replace(group, cells=tuple(cell for cell in group.cells if not cell_file(out, cell).is_file()))

@@ -1,0 +1,128 @@
+"""From a configuration to the cells it asks for: data read and hashed, systems named, each cell keyed by what it depends on."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from eval.matrix.fill.code import cell_code
+from eval.matrix.fill.contents import Contents, bytes_of, content_hash
+from eval.matrix.fill.settings import MatrixSettings, TaskSettings
+from eval.matrix.fill.types import Bench, Cell, Group, Plan, System
+from eval.metrics.registry import find_metric
+from eval.tasks import find_task
+from eval.tasks.files import question_row, write_task
+from eval.tasks.load import load_task
+from graph.documents.questions import Question
+from graph.shared.config import parse_settings
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.types import OpenEncoder
+from graph.store.settings import IndexSettings
+
+FORMAT = 2
+CELLS, INDEXES, CORPORA = "cells", "indexes", "corpora"
+
+
+def make_plan(settings: MatrixSettings, base: Path, out: Path, open_encoder: OpenEncoder) -> Plan:
+    """Read the tasks below `base` / data and name every system; UserError for data, metrics or settings that are wrong."""
+    systems = systems_of(settings)
+    names = [system.name for system in systems]
+    if settings.baseline and settings.baseline not in names:
+        raise UserError(f"baseline {settings.baseline!r}", f"a system: {', '.join(names)}", "change the value")
+    for name in settings.metrics:
+        find_metric(name)
+    benches = tuple(_bench(name, each, settings, base, out) for name, each in settings.tasks.items())
+    contents, code = Contents(open_encoder), cell_code()
+    cells = tuple(_cell(system, bench, settings, contents, code) for bench in benches for system in systems)
+    return Plan(systems, benches, cells)
+
+
+def systems_of(settings: MatrixSettings) -> tuple[System, ...]:
+    """indexes × retrievers × models; a name is made of the parts that have one. UserError for a retriever without passages and model."""
+    found = []
+    for (index, values), (retriever, retrieve), (model, spec) in product(
+        settings.indexes.items(), settings.retrievers.items(), settings.models.items() or [("", "")]
+    ):
+        if retrieve is None and not spec:
+            raise UserError(f"retrievers.{retriever}: no retrieval and no model", "something to measure", "add models")
+        chosen = parse_settings(IndexSettings, values, f"indexes.{index}")
+        name = " + ".join(part for part in (retriever, index, model) if part)
+        found.append(System(name, chosen, retrieve, spec))
+    return tuple(found)
+
+
+def groups_of(cells: tuple[Cell, ...], out: Path) -> list[Group]:
+    """Cells by the index they share, the largest corpus first."""
+    shared: dict[Path, list[Cell]] = {}
+    for cell in cells:
+        shared.setdefault(out / INDEXES / cell.index_key, []).append(cell)
+    groups = [Group(folder, tuple(own)) for folder, own in shared.items()]
+    return sorted(groups, key=lambda group: -bytes_of(group.cells[0].bench.documents))
+
+
+def _bench(name: str, wanted: TaskSettings, settings: MatrixSettings, base: Path, out: Path) -> Bench:
+    task = find_task(wanted.task)
+    source = base / settings.data / wanted.source
+    loaded = load_task(task, source)
+    questions = [one for one in loaded.questions if wanted.split in (None, one.split)][: wanted.limit]
+    if not questions:
+        raise UserError(f"tasks.{name}: no questions of split {wanted.split}", "train, dev or test", "change the split")
+    documents = base / settings.data / wanted.documents if wanted.documents else source / "corpus.jsonl"
+    if loaded.documents and not wanted.documents:
+        write_task(loaded, out / CORPORA / name)
+        documents = out / CORPORA / name / "corpus.jsonl"
+    if not documents.exists():
+        raise UserError(f"tasks.{name}: {documents} is not there", "documents to index", f"set tasks.{name}.documents")
+    shown = sorted(questions, key=lambda one: content_id("shown", str(settings.seed), one.id))[
+        : settings.shown_questions
+    ]
+    return Bench(
+        name=name,
+        task=wanted.task,
+        questions=tuple(questions),
+        shown=frozenset(one.id for one in shown),
+        documents=documents,
+        documents_hash=content_hash(documents),
+        metrics=settings.metrics or task.metrics,
+    )
+
+
+def _cell(system: System, bench: Bench, settings: MatrixSettings, contents: Contents, code: str) -> Cell:
+    index = contents.index(system.index)
+    depends: dict[str, Any] = {
+        "format": FORMAT,
+        "questions": content_id(*(_as_text(question_row(one)) for one in bench.questions)),
+        "shown": sorted(bench.shown),
+        "documents": bench.documents_hash,
+        "index": index,
+        "retriever": contents.retriever(system.retrieve),
+        "model": contents.model(system.model),
+        "helper": contents.model(settings.helper),
+        "max_answer_tokens": settings.max_answer_tokens if system.model else None,
+        "empty_answers": settings.empty_answers if system.model else None,
+        "values": sorted(kept_metrics(bench.metrics)),
+    }
+    index_key = content_id(bench.documents_hash, _as_text(index))
+    return Cell(content_id(_as_text(depends)), code, index_key, system, bench)
+
+
+def kept_metrics(metrics: tuple[str, ...]) -> list[str]:
+    """The metrics that are taken while a cell is filled, because they need the texts of the passages."""
+    return [name for name in metrics if find_metric(name).needs in ("context", "grounding")]
+
+
+def question_texts(bench: Bench) -> dict[str, str]:
+    """Question texts by id."""
+    return {question.id: question.text for question in bench.questions}
+
+
+def by_id(bench: Bench) -> dict[str, Question]:
+    """Questions by id."""
+    return {question.id: question for question in bench.questions}
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)

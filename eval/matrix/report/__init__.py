@@ -1,0 +1,1 @@
+"""A filled matrix as a report, and two of them compared."""

@@ -1,0 +1,77 @@
+"""A whole run of `modegraph eval run`: settings, steps to prepare, plan, cells, figures, report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eval.matrix.fill.cells import cell_file, read_cell
+from eval.matrix.fill.figures import Figures, figures_of
+from eval.matrix.fill.fill import Means
+from eval.matrix.fill.plan import make_plan
+from eval.matrix.fill.settings import MatrixSettings
+from eval.matrix.fill.types import Outcome, Plan
+from eval.matrix.report.report import headline, report_json, result_tables, write_report
+from eval.matrix.run import Run, fill_cells, run_steps
+from eval.shared.tables import as_text
+from graph.encode.encoder import open_encoder
+from graph.shared.config import load_settings
+from graph.shared.console import say
+from graph.shared.types import OpenEncoder, OpenModel
+
+DATA = "data="
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended, for the terminal."""
+
+    text: str
+    json: dict[str, Any]
+    failed: bool
+
+
+def run_matrix(
+    config: Path,
+    overrides: Sequence[str],
+    out: Path,
+    open_model: OpenModel,
+    run: Run,
+    encoder: OpenEncoder = open_encoder,
+) -> Ended:
+    """Fill the cells that `config` asks for into `out` and write the report; UserError for settings or data that are wrong."""
+    settings = read_config(config, overrides)
+    run_steps(settings.prepare, run)
+    out.mkdir(parents=True, exist_ok=True)
+    plan = make_plan(settings, config.parent, out, encoder)
+    means = Means(
+        out, encoder, open_model, settings.helper, settings.max_answer_tokens, settings.empty_answers == "wrong"
+    )
+    outcome = fill_cells(plan, means, settings.workers)
+    for failure in outcome.failures:
+        say(f"{failure.bench}: {failure.system} failed: {failure.problem}")
+    figures = figures_of(plan, read_cells(plan, out), settings.baseline or plan.systems[0].name, settings.seed)
+    write_report(plan, figures, outcome, out)
+    return Ended(_told(plan, figures, outcome), report_json(plan, figures, outcome), bool(outcome.failures))
+
+
+def read_config(config: Path, overrides: Sequence[str]) -> MatrixSettings:
+    """The configuration with `overrides` laid over it, a data= among them relative to the working directory."""
+    return load_settings(MatrixSettings, config, [_from_here(override) for override in overrides])
+
+
+def read_cells(plan: Plan, out: Path) -> dict[tuple[str, str], Any]:
+    """The plan's finished cells by (bench, system), in report order."""
+    filled = [cell for cell in plan.cells if cell_file(out, cell).is_file()]
+    return {(cell.bench.name, cell.system.name): read_cell(out, cell) for cell in filled}
+
+
+def _told(plan: Plan, figures: Figures, outcome: Outcome) -> str:
+    tables = "\n\n".join(as_text(table) for table in result_tables(plan, figures))
+    return f"{tables}\n\n{headline(plan, figures, outcome)}"
+
+
+def _from_here(override: str) -> str:
+    return f"{DATA}{Path(override.removeprefix(DATA)).absolute()}" if override.startswith(DATA) else override

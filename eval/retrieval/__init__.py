@@ -1,0 +1,1 @@
+"""Retrieval measured: recall, cost, latency."""

@@ -1,0 +1,1 @@
+"""What every measurement uses: samples, rows, statistics, tables."""

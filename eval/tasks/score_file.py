@@ -1,0 +1,81 @@
+"""`modegraph eval score`: a file of predictions against a task's questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from eval.metrics.registry import Metric, Output, check_answer, score_output
+from eval.shared.statistics import Interval, bootstrap_mean
+from eval.shared.tables import Table, figure
+from graph.documents.questions import Question
+from graph.prompt.answer import parse_answer
+from graph.prompt.citations import check_citations
+from graph.shared.errors import UserError
+from graph.shared.jsonl import read_jsonl
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Each metric's mean with its interval and how many questions it applies to; None where it applies to none."""
+
+    means: Mapping[str, Interval | None]
+    counts: Mapping[str, int]
+    questions: int
+
+
+def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: bool) -> dict[str, str]:
+    """Every question's prediction from lines of {"id", "answer"}; UserError for a bad row, a missing or an unknown question."""
+    known = {question.id: question for question in questions}
+    found: dict[str, str] = {}
+    for line, row in read_jsonl(file):
+        key, answer = row.get("id"), row.get("answer")
+        if not isinstance(key, str) or key not in known:
+            raise UserError(f"{file} line {line}: 'id' is {key!r}", "the id of a question of the task", "mend the row")
+        if not isinstance(answer, str):
+            raise UserError(f"{file} line {line}: 'answer' is {answer!r}", "a text", "mend the row")
+        if not empty_is_wrong:
+            check_answer(known[key], answer)
+        found[key] = answer
+    missing = [key for key in known if key not in found]
+    if missing:
+        what = f"{file}: {len(missing):,} of {len(known):,} questions have no prediction, {missing[0]!r} first"
+        raise UserError(what, "one for every question", "answer them, or choose another --split")
+    return found
+
+
+def output_of(text: str) -> Output:
+    """A model's text as an output: the answer is what follows ###Answer:, without citations, or the whole text."""
+    return Output(answer=check_citations(parse_answer(text).answer, 0).text, text=text)
+
+
+def score_predictions(
+    questions: Sequence[Question], predictions: Mapping[str, str], metrics: Sequence[Metric]
+) -> Scores:
+    """All metrics over the questions; UserError when a metric is no number."""
+    outputs = {question.id: output_of(predictions[question.id]) for question in questions}
+    values = {
+        metric.name: [v for q in questions if (v := score_output(metric, q, outputs[q.id])) is not None]
+        for metric in metrics
+    }
+    means = {name: bootstrap_mean(found) if found else None for name, found in values.items()}
+    return Scores(means, {name: len(found) for name, found in values.items()}, len(questions))
+
+
+def score_table(scores: Scores) -> Table:
+    """One row a metric."""
+    rows = [
+        (name, "–", "–", "0")
+        if mean is None
+        else (name, figure(mean.mean, False), f"[{mean.low:.3f}, {mean.high:.3f}]", f"{scores.counts[name]:,}")
+        for name, mean in scores.means.items()
+    ]
+    return Table("Scores", ("metric", "mean", "95 %", "questions"), tuple(rows), "")
+
+
+def score_json(scores: Scores) -> dict[str, Any]:
+    """Means with intervals, and to how many questions each applies."""
+    means = {name: None if mean is None else asdict(mean) for name, mean in scores.means.items()}
+    return {"questions": scores.questions, "metrics": means, "counts": dict(scores.counts)}

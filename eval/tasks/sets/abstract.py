@@ -1,0 +1,99 @@
+"""Abstract questions over a whole collection by LightRAG's recipe (Guo et al. 2025, after Edge et al. 2024): users × tasks × questions.
+
+A model is told what the collection is about and invents users, their tasks, and for each user and task questions that need all of it.
+There are no gold answers: systems are compared by `modegraph eval judge`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
+
+from eval.tasks.sets.rows import own_layout
+from eval.tasks.sets.types import Task
+from graph.documents.questions import Question
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.types import CompletionRequest, LanguageModel, Message
+from graph.text.prompting import fill, quote
+from graph.text.structured import BadReply, ReplyModel, at_most, parse_reply, sound_items, strict_schema
+
+MAX_REPLY_TOKENS = 2048
+R = TypeVar("R", bound=ReplyModel)
+
+
+class User(ReplyModel):
+    user: str
+    tasks: Annotated[list[str], sound_items(str), at_most("maxItems", 20)]
+
+
+class Users(ReplyModel):
+    users: Annotated[list[User], sound_items(User), at_most("maxItems", 20)]
+
+
+class Asked(ReplyModel):
+    questions: Annotated[list[str], sound_items(str), at_most("maxItems", 20)]
+
+
+def generate_questions(
+    description: Sequence[str], model: LanguageModel, users: int, tasks: int, questions: int
+) -> tuple[list[Question], int]:
+    """Up to users × tasks × questions abstract questions, each once, and how many of the wanted ones the model did not give.
+
+    `description` are texts that tell what the collection is about. UserError when the model names no users.
+    """
+    told = "\n".join(f"- {quote(text)}" for text in description)
+    first = _request(Users, fill("eval/abstract_users.txt", description=told, users=str(users), tasks=str(tasks)))
+    reply = _read(Users, model, [first])[0]
+    if reply is None or not reply.users:
+        raise UserError(
+            f"{model.name}: named no users of the collection", "a JSON reply with users", "try another model"
+        )
+    pairs = [(one.user, task) for one in reply.users[:users] for task in one.tasks[:tasks]]
+    requests = [
+        _request(
+            Asked,
+            fill(
+                "eval/abstract_questions.txt",
+                description=told,
+                user=quote(user),
+                task=quote(task),
+                questions=str(questions),
+            ),
+        )
+        for user, task in pairs
+    ]
+    found: dict[str, Question] = {}
+    for (user, task), asked in zip(pairs, _read(Asked, model, requests), strict=True):
+        for text in asked.questions[:questions] if asked is not None else ():
+            key = content_id("abstract", text.strip())
+            found.setdefault(
+                key, Question(id=key, text=text.strip(), answers=(), kind="abstract", reasoning=f"{user}: {task}")
+            )
+    kept = [question for question in found.values() if question.text]
+    return kept, users * tasks * questions - len(kept)
+
+
+def _request(kind: type[ReplyModel], text: str) -> CompletionRequest:
+    return CompletionRequest((Message("user", text),), MAX_REPLY_TOKENS, seed=0, schema=strict_schema(kind))
+
+
+def _read(kind: type[R], model: LanguageModel, requests: Sequence[CompletionRequest]) -> list[R | None]:
+    replies: list[R | None] = []
+    for completion in model.complete(requests):
+        try:
+            replies.append(parse_reply(kind, completion.text, []) if completion.finish_reason == "stop" else None)
+        except BadReply:
+            replies.append(None)
+    return replies
+
+
+TASK = Task(
+    name="abstract",
+    title="abstract questions (UltraDomain's kind)",
+    size="users × tasks × questions, 125 by LightRAG's recipe",
+    licence="that of the collection",
+    metrics=(),
+    get="`modegraph eval abstract INDEX --model SPEC --out questions.jsonl`; UltraDomain's books: the hub's TommyChien/UltraDomain",
+    read=own_layout,
+)

@@ -1,0 +1,15 @@
+"""The project's own questions over the invented documents of examples/."""
+
+from eval.tasks.sets.rows import own_layout
+from eval.tasks.sets.types import Task
+
+TASK = Task(
+    name="examples",
+    title="the Halmaren Isles",
+    size="237 questions (59 test) over 100 documents",
+    licence="Apache-2.0",
+    metrics=("em", "f1", "answer_in_context", "recall@5", "all_gold@5"),
+    get="examples/ of a clone of the repository",
+    read=own_layout,
+    gold="the documents of the evidence",
+)

@@ -1,0 +1,29 @@
+"""GraphRAG-Bench (Xiang et al. 2025): facts, reasoning, summaries and creative tasks over one long text."""
+
+from __future__ import annotations
+
+from eval.tasks.sets.rows import own_layout
+from eval.tasks.sets.types import HubSet, Item, Row, Task
+from graph.documents.questions import Question
+from graph.shared.types import Document
+
+
+def read(row: Row) -> Item:
+    """One row of *_questions.json, or of the corpus ({corpus_name, context})."""
+    if "corpus_name" in row:
+        return Item((), (Document(row["corpus_name"], row["corpus_name"], row["context"]),))
+    if "question_type" not in row:
+        return own_layout(row)
+    return Item((Question(id=row["id"], text=row["question"], answers=(row["answer"],), kind=row["question_type"]),))
+
+
+TASK = Task(
+    name="graphrag-bench",
+    title="GraphRAG-Bench, medical or novel",
+    size="2,062 medical and 2,010 novel questions",
+    licence="MIT by ToPG's account; the repository states none",
+    metrics=("rougeL", "f1", "claim_recall_by_encoder"),
+    get="Datas/Questions/medical_questions.json and Datas/Corpus/medical.json from github.com/GraphRAG-Bench/GraphRAG-Benchmark",
+    read=read,
+    hub=HubSet("GraphRAG-Bench/GraphRAG-Bench", "medical", "train", read),
+)

@@ -1,0 +1,43 @@
+"""MedMCQA (Pal et al. 2022): questions of Indian entrance exams, four options, as in MIRAGE (its dev split)."""
+
+from __future__ import annotations
+
+from eval.tasks.sets.rows import choice_question, lettered
+from eval.tasks.sets.types import HubSet, Item, Row, Task
+
+OPTIONS = ("opa", "opb", "opc", "opd")
+
+
+def read(row: Row) -> Item:
+    """One row of dev.json, whose `cop` counts from 1, or with "options" by letter."""
+    if "options" in row:
+        options, reasoning = row["options"], row.get("reasoning", "")
+        return Item(
+            (choice_question(row["id"], row["question"], options, row["label"], row["split"], reasoning=reasoning),)
+        )
+    return _item(row, row["cop"] - 1)
+
+
+def read_hub(row: Row) -> Item:
+    """One row of the hub, whose `cop` counts from 0."""
+    return _item(row, row["cop"])
+
+
+def _item(row: Row, place: int) -> Item:
+    options = lettered([row[key] for key in OPTIONS])
+    if not 0 <= place < len(options):
+        raise ValueError(f"cop {row['cop']}")
+    label, reasoning = list(options)[place], row.get("exp") or ""
+    return Item((choice_question(row["id"], row["question"], options, label, "dev", reasoning=reasoning),))
+
+
+TASK = Task(
+    name="medmcqa",
+    title="MedMCQA, four options",
+    size="4,183 dev questions (MIRAGE's choice; the test split hides its labels)",
+    licence="MIT",
+    metrics=("choice", "mirage_choice"),
+    get="rawdata/medmcqa/data/dev.json from github.com/Teddy-XiongGZ/MIRAGE",
+    read=read,
+    hub=HubSet("openlifescienceai/medmcqa", None, "validation", read_hub),
+)

@@ -1,0 +1,25 @@
+"""MedQA (Jin et al. 2021), US questions with four options, as in MIRAGE."""
+
+from __future__ import annotations
+
+from eval.tasks.sets.rows import choice_question
+from eval.tasks.sets.types import HubSet, Item, Row, Task
+from graph.shared.ids import content_id
+
+
+def read(row: Row) -> Item:
+    """One row of phrases_no_exclude_test.jsonl (4_options), where `answer_idx` is the letter; rows have no id of their own."""
+    key = row.get("id") or content_id("medqa", row["question"])
+    return Item((choice_question(key, row["question"], row["options"], row["answer_idx"]),))
+
+
+TASK = Task(
+    name="medqa",
+    title="MedQA, US exam, four options",
+    size="1,273 test questions",
+    licence="MIT",
+    metrics=("choice", "mirage_choice"),
+    get="data_clean/questions/US/4_options/phrases_no_exclude_test.jsonl, linked from github.com/jind11/MedQA",
+    read=read,
+    hub=HubSet("GBaker/MedQA-USMLE-4-options", None, "test", read),
+)

@@ -1,0 +1,41 @@
+"""MultiHop-RAG (Tang & Yang 2024): questions across news articles; the corpus is a file of its own."""
+
+from __future__ import annotations
+
+from eval.tasks.sets.rows import own_layout
+from eval.tasks.sets.types import HubSet, Item, Row, Task
+from graph.documents.questions import Question, Quote
+from graph.shared.ids import content_id
+from graph.shared.types import Document
+
+
+def read(row: Row) -> Item:
+    """One row of MultiHopRAG.json (a question) or of corpus.json (an article); articles are named by their URL."""
+    if "body" in row:
+        return Item((), (Document(row["url"], row["title"], row["body"]),))
+    if "query" not in row:
+        return own_layout(row)
+    evidence = tuple(Quote(each["url"], each["fact"]) for each in row["evidence_list"])
+    question = Question(
+        id=content_id("multihop-rag", row["query"]),
+        text=row["query"],
+        answers=(row["answer"],),
+        gold_sources=tuple(dict.fromkeys(quote.source for quote in evidence)),
+        evidence=evidence,
+        kind=row["question_type"],
+        hops=len(evidence) or None,
+    )
+    return Item((question,))
+
+
+TASK = Task(
+    name="multihop-rag",
+    title="MultiHop-RAG, news",
+    size="2,556 questions over 609 articles",
+    licence="ODC-BY 1.0",
+    metrics=("contains", "f1", "recall@5", "all_gold@5"),
+    get="dataset/MultiHopRAG.json and dataset/corpus.json from github.com/yixuantt/MultiHop-RAG, in one folder",
+    read=read,
+    hub=HubSet("yixuantt/MultiHopRAG", "MultiHopRAG", "train", read),
+    gold="the articles of the evidence",
+)

@@ -1,0 +1,38 @@
+"""MuSiQue (Trivedi et al. 2022): questions of 2 to 4 hops, each with 20 paragraphs of which some support it."""
+
+from __future__ import annotations
+
+from eval.tasks.sets.rows import own_layout, paragraph
+from eval.tasks.sets.types import HubSet, Item, Row, Task
+from graph.documents.questions import Question
+
+
+def read(row: Row) -> Item:
+    """One row of musique_ans_v1.0_dev.jsonl; aliases are accepted answers."""
+    if "paragraphs" not in row:
+        return own_layout(row)
+    documents = [paragraph(each["title"], each["paragraph_text"]) for each in row["paragraphs"]]
+    pairs = zip(documents, row["paragraphs"], strict=True)
+    gold = tuple(dict.fromkeys(document.source for document, each in pairs if each["is_supporting"]))
+    question = Question(
+        id=row["id"],
+        text=row["question"],
+        answers=(row["answer"], *row["answer_aliases"]),
+        gold_sources=gold,
+        kind=row["id"].partition("__")[0],
+        hops=len(row["question_decomposition"]),
+    )
+    return Item((question,), tuple(documents))
+
+
+TASK = Task(
+    name="musique",
+    title="MuSiQue, 2 to 4 hops",
+    size="2,417 dev questions (answerable)",
+    licence="CC BY 4.0",
+    metrics=("em", "f1", "recall@5", "all_gold@5"),
+    get="musique_ans_v1.0_dev.jsonl by download_data.sh of github.com/StonyBrookNLP/musique",
+    read=read,
+    hub=HubSet("dgslibisey/MuSiQue", None, "validation", read),
+    gold="the supporting paragraphs",
+)

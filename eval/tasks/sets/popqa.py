@@ -1,0 +1,29 @@
+"""PopQA (Mallen et al. 2023): one-hop questions about rare and common things; many accepted spellings."""
+
+from __future__ import annotations
+
+import json
+
+from eval.tasks.sets.rows import own_layout
+from eval.tasks.sets.types import HubSet, Item, Row, Task
+from graph.documents.questions import Question
+
+
+def read(row: Row) -> Item:
+    """One row; `possible_answers` is a JSON list written as text."""
+    if "possible_answers" not in row:
+        return own_layout(row)
+    answers = tuple(json.loads(row["possible_answers"]))
+    return Item((Question(id=str(row["id"]), text=row["question"], answers=answers, kind=row.get("prop", "")),))
+
+
+TASK = Task(
+    name="popqa",
+    title="PopQA, one hop",
+    size="14,267 questions",
+    licence="MIT",
+    metrics=("em", "f1", "contains"),
+    get="the hub's akariasai/PopQA (--source hub), or its test split saved as .jsonl",
+    read=read,
+    hub=HubSet("akariasai/PopQA", None, "test", read),
+)

@@ -1,0 +1,46 @@
+"""QuALITY (Pang et al. 2022): four-way questions about long stories and articles."""
+
+from __future__ import annotations
+
+from eval.tasks.sets.rows import choice_question, lettered
+from eval.tasks.sets.types import HubSet, Item, Row, Task
+from graph.shared.ids import content_id
+from graph.shared.types import Document
+
+
+def read(row: Row) -> Item:
+    """One article of QuALITY.v1.0.1.htmlstripped.dev with its questions; `gold_label` counts from 1."""
+    source = f"quality-{row['article_id']}"
+    questions = []
+    for asked in row["questions"]:
+        options = lettered(asked["options"])
+        label = list(options)[_place(asked["gold_label"])]
+        kind = "hard" if asked.get("difficult") else "easy"
+        questions.append(choice_question(asked["question_unique_id"], asked["question"], options, label, kind=kind))
+    return Item(tuple(questions), (Document(source, row["title"], row["article"]),))
+
+
+def read_hub(row: Row) -> Item:
+    """One question of the hub's form, which carries its article and counts answers from 0."""
+    options, source = lettered(row["options"]), f"quality-{content_id(row['article'])}"
+    key = content_id(row["article"], row["question"])
+    question = choice_question(key, row["question"], options, list(options)[row["answer"]])
+    return Item((question,), (Document(source, "", row["article"]),))
+
+
+def _place(gold_label: int) -> int:
+    if gold_label < 1:
+        raise ValueError(f"gold_label {gold_label}")
+    return gold_label - 1
+
+
+TASK = Task(
+    name="quality",
+    title="QuALITY, long stories, four options",
+    size="2,086 dev questions over 115 articles (the test split hides its labels)",
+    licence="CC BY 4.0",
+    metrics=("choice", "mirage_choice"),
+    get="QuALITY.v1.0.1.htmlstripped.dev from github.com/nyu-mll/quality",
+    read=read,
+    hub=HubSet("emozilla/quality", None, "validation", read_hub),
+)

@@ -1,0 +1,29 @@
+"""RiddleSense (Lin et al. 2021): riddles with five options."""
+
+from __future__ import annotations
+
+from eval.tasks.sets.rows import choice_question
+from eval.tasks.sets.types import HubSet, Item, Row, Task
+
+
+def read(row: Row) -> Item:
+    """One riddle: as published (stem and choices nested), as on the hub (lists), or with "options" by letter."""
+    if "options" in row:
+        return Item((choice_question(row["id"], row["question"], row["options"], row["label"], row["split"]),))
+    if isinstance(row["question"], str):
+        options = dict(zip(row["choices"]["label"], row["choices"]["text"], strict=True))
+        return Item((choice_question(row["question"], row["question"], options, row["answerKey"]),))
+    options = {choice["label"]: choice["text"] for choice in row["question"]["choices"]}
+    return Item((choice_question(row["id"], row["question"]["stem"], options, row["answerKey"]),))
+
+
+TASK = Task(
+    name="riddlesense",
+    title="RiddleSense, five options",
+    size="1,021 dev riddles (3,510 train; the test split hides its labels)",
+    licence="MIT (repository)",
+    metrics=("choice",),
+    get="rs_dev.jsonl from github.com/INK-USC/RiddleSense, branch site",
+    read=read,
+    hub=HubSet("INK-USC/riddle_sense", None, "validation", read),
+)

@@ -1,0 +1,15 @@
+"""2WikiMultihopQA (Ho et al. 2020): its files have HotpotQA's form."""
+
+from eval.tasks.sets.hotpotqa import read
+from eval.tasks.sets.types import Task
+
+TASK = Task(
+    name="2wiki",
+    title="2WikiMultihopQA",
+    size="12,576 dev questions",
+    licence="Apache-2.0",
+    metrics=("em", "hotpot_f1", "recall@5", "all_gold@5"),
+    get="data_ids_april7.zip (dev.json), linked from github.com/Alab-NII/2wikimultihop",
+    read=read,
+    gold="the paragraphs of the supporting facts",
+)

@@ -1,0 +1,154 @@
+"""`modegraph compare` from end to end on random models: files, figures that agree with the answers, escaping."""
+
+import json
+import re
+from html.parser import HTMLParser
+from statistics import mean
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from data_synth.types import response_to_json
+from eval.cli import register
+from eval.compare.cli import read_context_size
+from eval.compare.figures import draw_logps
+from eval.shared.types import PairScore
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
+from modegraph import build_app
+from serve.engines import open_model
+from tests.eval.conftest import BETA, EPSILON, HOSTILE, read_lines
+from tests.train.world import scored
+
+
+@pytest.fixture(scope="module")
+def compared(world, tmp_path_factory):
+    """The report's folder, and what the command printed, of MS, DPO and SFT beside the untuned model."""
+    out = tmp_path_factory.mktemp("compared") / "report"
+    app = typer.Typer()
+    register(app, open_model)
+    runs = ["--runs", str(world.ms), str(world.dpo), str(world.sft)]
+    command = ["compare", *runs, "--data", str(world.data), "--out", str(out), "--max-answer-tokens", "6"]
+    assert app(command, standalone_mode=False) is None
+    return out
+
+
+def test_all_files_are_there_and_nothing_else(compared):
+    names = sorted(path.name for path in compared.iterdir())
+    assert names == ["answers.jsonl", "logps.png", "report.html", "report.json", "report.md"]
+    assert (compared / "logps.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_responses_add_reward_and_kl(world, tmp_path):
+    (tmp_path / "data").mkdir()
+    write_jsonl(tmp_path / "data" / "test.jsonl", (response_to_json(scored(number)) for number in range(3)))
+    words = ["compare", "--runs", str(world.ms), str(world.sft), str(world.dpo), "--data", str(world.data)]
+    words += ["--out", str(tmp_path / "out"), "--max-answer-tokens", "6", "--limit", "2", "--context-size", "1"]
+    done = CliRunner().invoke(build_app(), [*words, "--responses", str(tmp_path / "data"), "--samples", "4"])
+    assert done.exit_code == 0, done.output
+    assert "Reward at equal KL" in done.stdout and f"MS K = 2, ε = {EPSILON:g}" in done.stdout
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert [run["system"][:3] for run in report["alignment"]["runs"]] == ["MS ", "DPO"], (
+        "the SFT run is their reference"
+    )
+    assert len(report["alignment"]["reference"]) == 2
+    assert "Reward against KL" in (tmp_path / "out" / "report.html").read_text()
+    assert (tmp_path / "out" / "frontier.png").read_bytes().startswith(b"\x89PNG")
+    alone = ["compare", "--runs", str(world.sft), *words[5:], "--responses", str(tmp_path / "data")]
+    refused = CliRunner().invoke(build_app(), alone)
+    assert isinstance(refused.exception, UserError) and "without a preference run" in str(refused.exception)
+
+
+def test_the_report_agrees_with_the_answers(compared):
+    report, answers = json.loads((compared / "report.json").read_text()), read_lines(compared / "answers.jsonl")
+    assert [policy["name"] for policy in report["policies"]] == ["ms", "dpo", "sft", "untuned"]
+    assert (report["questions"], report["prompts"], report["pairs"]) == (6, 12, 18)
+    assert len(answers) == 4 * 12
+    for name in ("ms", "untuned"):
+        own = [answer for answer in answers if answer["policy"] == name]
+        assert report["measures"]["token F1"][name] == pytest.approx(mean(answer["f1"] for answer in own))
+        assert report["measures"]["answer length, tokens"][name] == pytest.approx(mean(a["tokens"] for a in own))
+        assert all(answer["tokens"] <= 6 for answer in own)
+
+
+def test_margins_need_a_beta_and_state_it(compared):
+    report = json.loads((compared / "report.json").read_text())
+    assert set(report["measures"]["reward margin β(Δ_w − Δ_l)"]) == {"ms", "dpo"}
+    assert set(report["measures"]["reward margin β(Δ_w − Δ_l) [wrong]"]) == {"ms", "dpo"}
+    # MS has the weights of SFT here, so its margin is 0; DPO's weights differ.
+    assert report["measures"]["reward margin β(Δ_w − Δ_l)"]["ms"] == pytest.approx(0.0, abs=1e-6)
+    assert abs(report["measures"]["reward margin β(Δ_w − Δ_l)"]["dpo"]) > 1e-3
+    record = report["policies"][0]["record"]
+    assert (record["beta"], record["label_smoothing"], record["responses_per_prompt"]) == (BETA, EPSILON, 2)
+    markdown = (compared / "report.md").read_text()
+    assert re.search(r"\| ms \| ms \| .*sft \| 2 \| 0\.01 \| 0\.5 \|", markdown)
+
+
+def test_choices_stand_beside_the_majority_of_train(compared):
+    report = json.loads((compared / "report.json").read_text())
+    # Train questions 0, 3, 6 are yes, no, yes; test questions 0 and 3 are yes and no, two contexts each.
+    majority = next(score for score in report["choices"] if score["name"].startswith("always"))
+    assert majority == {
+        "name": "always “yes” (majority of train)",
+        "accuracy": 0.5,
+        "per_class": {"no": 0.0, "yes": 1.0},
+    }
+    assert report["gold_choices"] == {"no": 2, "yes": 2}
+
+
+class Page(HTMLParser):
+    """The tags and outside references of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.references: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.references += [value for name, value in attrs if name in ("src", "href")]
+
+
+def test_the_page_is_self_contained_and_escapes_what_it_quotes(compared):
+    text = (compared / "report.html").read_text(encoding="utf-8")
+    page = Page()
+    page.feed(text)
+    assert "script" not in page.tags
+    assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;" in text
+    assert all(reference.startswith("data:image/png;base64,") for reference in page.references)
+    assert "http-equiv" not in text and "@import" not in text and "url(" not in text
+    assert page.tags.count("table") == 4
+    assert page.tags.count("details") == 6
+
+
+def test_markdown_keeps_hostile_text_inside_its_place(compared):
+    text = (compared / "report.md").read_text(encoding="utf-8")
+    heading = next(line for line in text.splitlines() if line.startswith("### Where is mill 0"))
+    assert HOSTILE not in heading and r"\<script>" in heading and r"!\[" in heading
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    results = [line for line in tables if line.startswith("| log π")]
+    assert results and all(len(re.findall(r"(?<!\\)\|", line)) in (5, 6) for line in results)
+
+
+def test_context_size_is_read_at_the_door():
+    assert (read_context_size("all"), read_context_size("3")) == (None, 3)
+    for bad in ("-1", "some", "1.5"):
+        with pytest.raises(UserError, match="--context-size"):
+            read_context_size(bad)
+
+
+def test_nothing_is_written_when_the_runs_are_wrong(world, tmp_path):
+    app = typer.Typer()
+    register(app, open_model)
+    out = tmp_path / "report"
+    with pytest.raises(UserError, match=r"no run\.json"):
+        app(["compare", "--runs", str(world.base), "--data", str(world.data), "--out", str(out)], standalone_mode=False)
+    assert not out.exists()
+
+
+def test_the_figure_draws_many_long_names(tmp_path):
+    scores = tuple(PairScore(-40.0 - n, -4.0 - n, 20, 2) for n in range(9))
+    draw_logps({f"qwen-half-billion-{n}": scores for n in range(6)}, "title", tmp_path / "logps.png")
+    assert (tmp_path / "logps.png").stat().st_size > 10_000
+    assert [path.name for path in tmp_path.iterdir()] == ["logps.png"]

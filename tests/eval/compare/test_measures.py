@@ -1,0 +1,113 @@
+"""Measures from hand-made answers and scores: values, pairing, controls, classes."""
+
+import pytest
+
+from eval.compare.compare import score_answer
+from eval.compare.measures import choice_scores, differences_of, measures_of
+from eval.shared.rows import HeldOutRow
+from eval.shared.types import Measure, PairScore, Policy, PolicyResult
+from graph.shared.types import Completion, Message
+from tests.eval.conftest import run_record
+
+
+def row(name: str, gold: str, control: str = "") -> HeldOutRow:
+    prompt = (Message("user", name),)
+    return HeldOutRow(name, prompt, "c", "r", name, f"{name}?", (gold,), "single", 2, 2, control)
+
+
+def completion(text: str, finish: str = "stop") -> Completion:
+    return Completion(text, finish, prompt_tokens=5, completion_tokens=len(text.split()))  # type: ignore[arg-type]
+
+
+ROWS = [row("q1", "yes"), row("q2", "no"), row("q3", "the old mill")]
+TEXTS = {
+    "ms": [
+        "###Reason: a [1] ###Answer: yes",
+        "###Reason: b [3] ###Answer: yes",
+        "###Reason: c [2][9] ###Answer: a mill [2]",
+    ],
+    "sft": ["yes", "No, never", "###Answer: old mill"],
+}
+REFERENCE = (PairScore(-10, -5, 10, 5), PairScore(-10, -5, 10, 5), PairScore(-10, -5, 10, 5))
+SCORES = {
+    "ms": (PairScore(-6, -5, 10, 5), PairScore(-10, -9, 10, 5), PairScore(-12, -5, 10, 5)),
+    "sft": REFERENCE,
+}
+
+
+def results() -> list[PolicyResult]:
+    made = []
+    for name, beta in (("ms", 0.5), ("sft", None)):
+        policy = Policy(name, name, run_record(name, "sft", beta), "sft" if beta else "")
+        answers = tuple(score_answer(r, completion(text)) for r, text in zip(ROWS, TEXTS[name], strict=True))
+        made.append(PolicyResult(policy, answers, SCORES[name], REFERENCE if beta else None, 0.0))
+    return made
+
+
+def test_score_answer_takes_an_answer_apart():
+    scored = results()[0].answers[2]
+    assert (scored.answer, scored.exact_match, scored.f1) == ("a mill", 0.0, pytest.approx(2 / 3))
+    assert (scored.cited, scored.missing, scored.well_formed) == ((2,), (9,), 1.0)
+    cut = score_answer(ROWS[0], completion("###Reason: on and on", "length"))
+    assert (cut.cut, cut.well_formed, cut.choice, cut.exact_match) == (True, 0.0, "", 0.0)
+
+
+def test_means_by_hand():
+    found = {measure.name: measure for measure in measures_of(ROWS, ROWS, results())}
+    assert found["exact match"].mean("ms") == pytest.approx(1 / 3)
+    # "Old mill" equals "the old mill" once articles are gone; "No, never" is not "no".
+    assert found["exact match"].mean("sft") == pytest.approx(2 / 3)
+    assert found["token F1"].mean("sft") == pytest.approx((1 + 2 / 3 + 1) / 3)
+    assert found["well-formed answers"].values == {"ms": (1.0, 1.0, 1.0), "sft": (0.0, 0.0, 0.0)}
+    assert found["cites a passage that exists"].values["ms"] == (1.0, 0.0, 1.0)
+    assert found["cites a passage that does not exist"].values["ms"] == (0.0, 1.0, 1.0)
+    assert found["yes/no/maybe accuracy"].values == {"ms": (1.0, 0.0), "sft": (1.0, 1.0)}
+    assert found["yes/no/maybe accuracy"].clusters == ("q1", "q2")
+    assert found["log π(y_w|x)"].mean("ms") == pytest.approx(-28 / 3)
+    assert found["log π(y_l|x) per token"].mean("sft") == pytest.approx(-1.0)
+    # Δ_w = 4, 0, −2 and Δ_l = 0, −4, 0: margins 2, 2, −1; per token .2, .4, −.1.
+    assert found["reward margin β(Δ_w − Δ_l)"].values == {"ms": (2.0, 2.0, -1.0)}
+    assert found["preference accuracy (margin > 0)"].mean("ms") == pytest.approx(2 / 3)
+    assert found["reward margin per token"].values["ms"] == pytest.approx((0.2, 0.4, -0.1))
+
+
+def test_differences_are_from_the_first_and_only_where_both_have_the_measure():
+    measures = measures_of(ROWS, ROWS, results())
+    found = differences_of(measures, "ms", seed=0)
+    assert found["well-formed answers"]["sft"].mean == -1.0
+    assert found["exact match"]["sft"].mean == pytest.approx(1 / 3)
+    assert found["reward margin per token"] == {}
+    assert "reward margin per token" not in differences_of(measures, "sft", seed=0)
+
+
+def test_length_matched_pairs_stand_apart():
+    pairs = [ROWS[0], row("q2", "no", control="wrong"), row("q3", "x", control="wrong")]
+    found = {measure.name: measure for measure in measures_of(ROWS, pairs, results())}
+    assert found["log π(y_w|x)"].values["ms"] == (-6,)
+    assert found["log π(y_w|x) [wrong]"].values["ms"] == (-10, -12)
+    assert found["reward margin β(Δ_w − Δ_l) [wrong]"].clusters == ("q2", "q3")
+
+
+def test_majority_class_comes_from_train_and_counts_a_question_once():
+    train = [row("t1", "no"), row("t1", "no"), row("t1", "no"), row("t2", "Yes"), row("t3", "yes"), row("t4", "a mill")]
+    scores, gold = choice_scores(ROWS, results(), train)
+    by_name = {score.name: score for score in scores}
+    assert gold == {"no": 1, "yes": 1}
+    assert (by_name["ms"].accuracy, dict(by_name["ms"].per_class)) == (0.5, {"no": 0.0, "yes": 1.0})
+    assert dict(by_name["sft"].per_class) == {"no": 1.0, "yes": 1.0}
+    majority = by_name["always “yes” (majority of train)"]
+    assert (majority.accuracy, dict(majority.per_class)) == (0.5, {"no": 0.0, "yes": 1.0})
+
+
+def test_without_yes_no_questions_there_are_no_choice_scores():
+    assert choice_scores([ROWS[2]], results(), []) == ((), {})
+    assert "yes/no/maybe accuracy" not in {measure.name for measure in measures_of([ROWS[2]], [], [])}
+    assert [score.name for score in choice_scores(ROWS, results(), [])[0]] == ["ms", "sft"]
+
+
+def test_contexts_of_one_question_are_resampled_together():
+    # Two questions with twenty contexts each: a draw takes a whole question, so the mean can only be 0, ½ or 1.
+    values = {"a": (0.0,) * 40, "b": (1.0,) * 20 + (0.0,) * 20}
+    measure = Measure("m", ("q1",) * 20 + ("q2",) * 20, values, share=False)
+    interval = differences_of([measure], "a", seed=0)["m"]["b"]
+    assert (interval.mean, interval.low, interval.high) == (0.5, 0.0, 1.0)

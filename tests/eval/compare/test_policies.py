@@ -1,0 +1,51 @@
+"""Which models stand in a comparison."""
+
+from pathlib import Path
+
+import pytest
+
+from eval.compare.policies import policies_of, short_names, untuned_model
+from graph.shared.errors import UserError
+from tests.eval.conftest import run_record
+from train.shared.types import write_run
+
+
+def test_runs_then_the_root_of_the_first(world):
+    found = policies_of([world.ms, world.dpo, world.sft], base=None)
+    assert [policy.name for policy in found] == ["ms", "dpo", "sft", "untuned"]
+    assert found[0].reference == str(world.sft)
+    assert found[2].reference == ""
+    assert (found[3].source, found[3].record) == (str(world.base), None)
+
+
+def test_a_given_base_is_taken(world):
+    assert policies_of([world.ms], base="Qwen/Qwen3-0.6B")[-1].source == "Qwen/Qwen3-0.6B"
+
+
+def test_a_model_given_twice_is_refused(world):
+    with pytest.raises(UserError, match="given twice"):
+        policies_of([world.ms, world.ms], base=None)
+    with pytest.raises(UserError, match="sft: given twice"):
+        policies_of([world.ms, world.sft], base=str(world.sft))
+
+
+def test_a_folder_without_a_run_is_refused(world):
+    with pytest.raises(UserError, match=r"base: no run\.json"):
+        policies_of([world.base], base=None)
+
+
+def test_names_tell_equal_folders_apart():
+    assert short_names([Path("/a/x/run"), Path("/a/y/run")]) == ["x/run", "y/run"]
+    assert short_names([Path("/a/untuned")]) == ["a/untuned"]
+
+
+def test_a_tiny_run_is_a_root_and_a_circle_is_refused(tmp_path):
+    for name in ("tiny", "one", "two"):
+        (tmp_path / name).mkdir()
+    write_run(tmp_path / "tiny", run_record("tiny", "none", None))
+    write_run(tmp_path / "one", run_record("sft", str(tmp_path / "tiny"), None))
+    assert untuned_model(tmp_path / "one") == str(tmp_path / "tiny")
+    write_run(tmp_path / "one", run_record("sft", str(tmp_path / "two"), None))
+    write_run(tmp_path / "two", run_record("sft", str(tmp_path / "one"), None))
+    with pytest.raises(UserError, match="circle"):
+        untuned_model(tmp_path / "one")

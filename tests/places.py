@@ -1,0 +1,9 @@
+"""Where things are."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples"
+DATA = Path(os.environ.get("MODEGRAPH_DATA", ROOT.parent / "shared" / "data"))
+"""Public sets, where somebody has put them: tests that need one are skipped without it."""

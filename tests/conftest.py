@@ -1,5 +1,6 @@
 """A small index of real text by the stand-in encoder, for the tests of commands that read one, and commands that open it so."""
 
+import os
 from functools import partial
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from graph.store.settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 
-# No test is held to a time: on a busy machine an example takes what it takes.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# No test is held to a time: on a busy machine an example takes what it takes. A run is repeatable: the same examples each time.
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+# Other examples each time, to look for what nobody thought of: HYPOTHESIS_PROFILE=explore.
+settings.register_profile("explore", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
 @pytest.fixture(scope="session")

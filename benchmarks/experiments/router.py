@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from data_synth.contexts import check_gold
 from data_synth.dataset.write import write_dataset
-from data_synth.relevance.gold import CORPUS, read_asked
+from data_synth.relevance.gold import CORPUS, read_gold_questions
 from data_synth.route.rows import route_rows
 from data_synth.route.runs import PASSAGES, parse_modes
 from data_synth.route.types import FORM
@@ -81,7 +81,7 @@ def make_rows(index: Path, questions: Path, out: Path, modes: str, limit: int | 
     file = out / "questions" / f"{index.name}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_jsonl(file, with_single_hops(questions, limit))
-    opened, asked = open_index(index), read_asked(file)
+    opened, asked = open_index(index), read_gold_questions(file)
     check_gold((each.question for each in asked), frozenset(opened.sources()))
     origin = {"Index": index.name, "Encoder": opened.encoder_source.fingerprint, "Modes": modes}
     write_dataset(rows, route_rows(opened, asked, parse_modes(modes), TOLERANCE, 0, None, track), FORM, origin)

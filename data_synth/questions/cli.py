@@ -33,7 +33,7 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Multi-hop questions with their answers and the passages they need, from the index alone or by a model."""
         from data_synth.dataset.deliver import deliver, ledger_of
-        from data_synth.questions.make import Asked, question_rows
+        from data_synth.questions.make import QuestionSpec, question_rows
         from data_synth.questions.types import BY_TEMPLATES, FORM
         from graph.index.index import open_index
         from graph.retrieve import RetrieveSettings
@@ -45,15 +45,15 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         opened = open_index(index)
         ledger = ledger_of(out, preview)
         models = [open_model(spec, ledger) if spec else None for spec in (writer, critic)]
-        wanted = Asked(min(count, preview or count), tuple(hops or (2, 3, 4)), seed)
+        spec = QuestionSpec(min(count, preview or count), tuple(hops or (2, 3, 4)), seed)
         origin = {
             "Index": index.name,
             "Written by": models[0].name if models[0] else BY_TEMPLATES,
             "Judged by": models[1].name if models[1] else "nobody",
             "Answers rebuilt from": f"10 excerpts of mode {settings.mode}" if writer else "the index's own sentences",
-            "Hops asked for": ", ".join(map(str, wanted.hops)),
+            "Hops asked for": ", ".join(map(str, spec.hops)),
             "Seed": str(seed),
         }
-        rows = question_rows(opened, wanted, models[0], models[1], settings)
+        rows = question_rows(opened, spec, models[0], models[1], settings)
         if not deliver(rows, FORM, origin, out, preview, as_json):
             raise typer.Exit(1)

@@ -17,7 +17,7 @@ from graph.shared.types import LanguageModel
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionSpec:
     """What is wanted: at most `count` questions, of so many `hops`, by a `seed`."""
 
     count: int
@@ -26,7 +26,11 @@ class Asked:
 
 
 def question_rows(
-    index: Index, asked: Asked, writer: LanguageModel | None, critic: LanguageModel | None, settings: RetrieveSettings
+    index: Index,
+    spec: QuestionSpec,
+    writer: LanguageModel | None,
+    critic: LanguageModel | None,
+    settings: RetrieveSettings,
 ) -> Iterator[QuestionRow | Dropped]:
     """The questions; UserError if there is none at all, a line for the person at the terminal if there are too few."""
 
@@ -36,10 +40,10 @@ def question_rows(
 
     rows: Iterator[QuestionRow | Dropped]
     if writer is None:
-        rows = template_questions(index, asked.count, asked.hops, asked.seed)
+        rows = template_questions(index, spec.count, spec.hops, spec.seed)
     else:
-        groups = article_groups(index, asked.seed)
-        rows = model_questions(groups, Writers(writer, critic, find_snippets), asked.count, asked.hops)
+        groups = article_groups(index, spec.seed)
+        rows = model_questions(groups, Writers(writer, critic, find_snippets), spec.count, spec.hops)
     made = lost = 0
     for row in rows:
         made += isinstance(row, QuestionRow)
@@ -47,9 +51,9 @@ def question_rows(
         yield row
     if not made and not lost:
         raise UserError(
-            f"{index.folder}: no question of {' or '.join(map(str, asked.hops))} hops can be made",
+            f"{index.folder}: no question of {' or '.join(map(str, spec.hops))} hops can be made",
             "documents that name one another, in sentences that open with what they are about",
             "index more documents, ask for other --hops, or give --writer",
         )
-    if made < asked.count:
-        say(f"{made:,} of {asked.count:,} questions: this index gives no more")
+    if made < spec.count:
+        say(f"{made:,} of {spec.count:,} questions: this index gives no more")

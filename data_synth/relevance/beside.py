@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data_synth.relevance.split import NOWHERE, Split
-from data_synth.relevance.types import Asked
+from data_synth.relevance.types import GoldQuestion
 from graph.documents.questions import SPLITS
 from graph.shared.errors import UserError
 
@@ -47,7 +47,7 @@ def read_held(folders: Iterable[Path]) -> Held:
     return Held(questions, propositions)
 
 
-def as_held(asked: Sequence[Asked], held: Mapping[str, str]) -> list[Asked]:
+def as_held(asked: Sequence[GoldQuestion], held: Mapping[str, str]) -> list[GoldQuestion]:
     """The questions, those whose words are held in the split that they have there."""
     return [replace(each, stated_split=held.get(each.question.text.casefold(), each.stated_split)) for each in asked]
 

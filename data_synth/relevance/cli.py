@@ -46,14 +46,14 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         """Questions with relevant and irrelevant propositions and what retrieval knows of each: data for a selector."""
         from data_synth.dataset.deliver import deliver, ledger_of
         from data_synth.relevance.beside import as_held, read_held, without_held
-        from data_synth.relevance.gold import CORPUS, check_sources, read_asked, with_sentences
+        from data_synth.relevance.gold import CORPUS, check_sources, read_gold_questions, with_sentences
         from data_synth.relevance.rows import relevance_rows
         from data_synth.relevance.split import make_split
         from data_synth.relevance.types import FORM, SPLIT_BY
         from graph.index.index import open_index
 
         held = read_held(beside or [])
-        asked = as_held(read_asked(questions), held.questions)
+        asked = as_held(read_gold_questions(questions), held.questions)
         if distil_from is None:
             asked = with_sentences(asked, corpus or questions.parent / CORPUS)
         opened = open_index(index)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data_synth.relevance.types import Asked
+from data_synth.relevance.types import GoldQuestion
 from graph.documents.questions import Question, Quote, read_questions
 from graph.shared.errors import UserError
 from graph.shared.jsonl import read_jsonl
@@ -20,14 +20,14 @@ CORPUS = "corpus.jsonl"
 """Where the sentences are looked for unless another file is given: beside the questions."""
 
 
-def read_asked(file: Path) -> list[Asked]:
+def read_gold_questions(file: Path) -> list[GoldQuestion]:
     """The questions of a file, in order; UserError with the line number for a malformed field."""
     questions = read_questions(file)
     rows = {row["id"]: (row, f"{file} line {line}") for line, row in read_jsonl(file)}
-    return [_asked(question, *rows[question.id]) for question in questions]
+    return [_gold_question(question, *rows[question.id]) for question in questions]
 
 
-def with_sentences(asked: Sequence[Asked], corpus: Path) -> list[Asked]:
+def with_sentences(asked: Sequence[GoldQuestion], corpus: Path) -> list[GoldQuestion]:
     """The questions with the text of their numbered gold sentences as evidence; those with quotes of their own keep these.
 
     UserError when `corpus` is needed and missing, and for a number that points nowhere.
@@ -44,7 +44,7 @@ def with_sentences(asked: Sequence[Asked], corpus: Path) -> list[Asked]:
     ]
 
 
-def check_sources(asked: Iterable[Asked], sources: Collection[str]) -> None:
+def check_sources(asked: Iterable[GoldQuestion], sources: Collection[str]) -> None:
     """UserError when a document that a question is asked over (gold or its own) is not among `sources`, the index's."""
     known = set(sources)
     for each in asked:
@@ -57,14 +57,14 @@ def check_sources(asked: Iterable[Asked], sources: Collection[str]) -> None:
                 )
 
 
-def _asked(question: Question, row: Mapping[str, Any], where: str) -> Asked:
+def _gold_question(question: Question, row: Mapping[str, Any], where: str) -> GoldQuestion:
     own, pairs = row.get("context_ids", []), row.get("supporting_sentences", [])
     if not isinstance(own, list) or not all(isinstance(source, str) for source in own):
         raise UserError(f"{where}: 'context_ids' is {str(own)[:80]}", "a list of document ids", "mend the row")
     if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
         found = f"{where}: 'supporting_sentences' is {str(pairs)[:80]}"
         raise UserError(found, "a list of [document id, sentence number] pairs", "mend the row")
-    return Asked(question, tuple(own), tuple((source, number) for source, number in pairs), row.get("split"))
+    return GoldQuestion(question, tuple(own), tuple((source, number) for source, number in pairs), row.get("split"))
 
 
 def _is_pair(pair: object) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from data_synth.relevance.candidates import Candidates, find_candidates
 from data_synth.relevance.labels import chosen_rows, gold_rows, rows_of_sources
 from data_synth.relevance.split import Split
-from data_synth.relevance.types import FEATURE_DIGITS, Asked, LabelledBy, RelevanceRow
+from data_synth.relevance.types import FEATURE_DIGITS, GoldQuestion, LabelledBy, RelevanceRow
 from data_synth.types import Dropped
 from graph.documents.questions import Question
 from graph.retrieve.learned.features import look, measure
@@ -28,7 +28,7 @@ QUESTIONS_AT_ONCE = 32
 
 
 def relevance_rows(
-    index: Index, asked: Iterable[Asked], split: Split, negatives: int, model: LanguageModel | None = None
+    index: Index, asked: Iterable[GoldQuestion], split: Split, negatives: int, model: LanguageModel | None = None
 ) -> Iterator[RelevanceRow | Dropped]:
     """The rows of each question in order: its own passages' propositions and `negatives` hard ones; labelled by gold or by `model`.
 
@@ -43,7 +43,7 @@ def relevance_rows(
 
 
 def rows_of_question(
-    index: Index, each: Asked, query: Query, split: Split, negatives: int
+    index: Index, each: GoldQuestion, query: Query, split: Split, negatives: int
 ) -> Iterator[RelevanceRow | Dropped]:
     """The rows of one question; a question without gold has none, unless a model is there to choose."""
     question = each.question
@@ -76,7 +76,7 @@ def labeller(question: Question, query: Query) -> LabelledBy:
 
 def _make_rows(
     index: Index,
-    each: Asked,
+    each: GoldQuestion,
     split: Split,
     found: Candidates,
     features_nF: Floats,

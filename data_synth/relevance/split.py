@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from data_synth.relevance.types import Asked, SplitBy
+from data_synth.relevance.types import GoldQuestion, SplitBy
 from graph.documents.questions import SPLITS
 from graph.retrieve.parts.gather import expand_rows
 from graph.shared.ids import content_id
@@ -47,7 +47,7 @@ class Split:
         return np.isin(self.propositions_N, (own, ANYWHERE))
 
 
-def make_split(index: Index, asked: Sequence[Asked], seed: int, by: SplitBy = "passages") -> Split:
+def make_split(index: Index, asked: Sequence[GoldQuestion], seed: int, by: SplitBy = "passages") -> Split:
     """The same for the same index, questions and seed, whatever the order of the questions."""
     questions = split_questions(asked, seed, by)
     if by == "questions":
@@ -57,7 +57,7 @@ def make_split(index: Index, asked: Sequence[Asked], seed: int, by: SplitBy = "p
     return Split(questions, split_propositions(index, split_U))
 
 
-def split_questions(asked: Sequence[Asked], seed: int, by: SplitBy = "passages") -> dict[str, str]:
+def split_questions(asked: Sequence[GoldQuestion], seed: int, by: SplitBy = "passages") -> dict[str, str]:
     """The split of each question: as its file states it, else with all questions of the same group."""
     groups = group_questions(asked, by)
     order = sorted(
@@ -72,7 +72,7 @@ def split_questions(asked: Sequence[Asked], seed: int, by: SplitBy = "passages")
     return split | stated_splits(asked)
 
 
-def stated_splits(asked: Iterable[Asked]) -> dict[str, str]:
+def stated_splits(asked: Iterable[GoldQuestion]) -> dict[str, str]:
     """The splits that the file states, by question; the same words stated in several count as of the rarest, test before dev."""
     by_text: dict[str, str] = {}
     stated = [(each.question.text.casefold(), each.stated_split) for each in asked if each.stated_split is not None]
@@ -82,7 +82,7 @@ def stated_splits(asked: Iterable[Asked]) -> dict[str, str]:
     return {question_id: by_text[text] for question_id, text in texts if text in by_text}
 
 
-def group_questions(asked: Iterable[Asked], by: SplitBy = "passages") -> list[list[str]]:
+def group_questions(asked: Iterable[GoldQuestion], by: SplitBy = "passages") -> list[list[str]]:
     """Ids of the questions that hang together: by being the same words and, where passages are split, by common gold documents."""
     parent: dict[str, str] = {}
 
@@ -103,7 +103,7 @@ def group_questions(asked: Iterable[Asked], by: SplitBy = "passages") -> list[li
 
 
 def split_documents(
-    asked: Iterable[Asked], questions: Mapping[str, str], sources: Iterable[str], seed: int
+    asked: Iterable[GoldQuestion], questions: Mapping[str, str], sources: Iterable[str], seed: int
 ) -> dict[str, str]:
     """The split of each document: of most questions that it is gold for, else of its other questions, else by hash."""
     gold: dict[str, Counter[str]] = defaultdict(Counter)

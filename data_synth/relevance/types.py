@@ -26,7 +26,7 @@ SPLIT_BY = "Split by"
 
 
 @dataclass(frozen=True)
-class Asked:
+class GoldQuestion:
     """A question with what its file tells of relevance beside the gold documents.
 
     `own_sources` are the documents it was published with, gold ones and distractors; `gold_numbers` its gold sentences as (document,

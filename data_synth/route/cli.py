@@ -35,14 +35,14 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         """Questions with what every retrieval mode finds and costs, and the cheapest good one: data for a router."""
         from data_synth.contexts import check_gold
         from data_synth.dataset.deliver import deliver, ledger_of
-        from data_synth.relevance.gold import read_asked
+        from data_synth.relevance.gold import read_gold_questions
         from data_synth.route.rows import route_rows
         from data_synth.route.runs import parse_modes
         from data_synth.route.types import FORM
         from graph.index.index import open_index
 
         chosen = parse_modes(modes)
-        asked = read_asked(questions)[:preview]
+        asked = read_gold_questions(questions)[:preview]
         opened = open_index(index)
         check_gold((each.question for each in asked), frozenset(opened.sources()))
         ledger = ledger_of(out, preview)

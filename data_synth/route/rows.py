@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from data_synth.relevance.split import split_questions
-from data_synth.relevance.types import FEATURE_DIGITS, Asked
+from data_synth.relevance.types import FEATURE_DIGITS, GoldQuestion
 from data_synth.route.runs import DIGITS, Runs, Track, best_mode, by_cost, run_modes
 from data_synth.route.types import RouteRow
 from data_synth.types import Dropped
@@ -23,7 +23,7 @@ NO_GOLD_DOCUMENT = "the question has no gold document"
 
 def route_rows(
     index: Index,
-    asked: Sequence[Asked],
+    asked: Sequence[GoldQuestion],
     modes: Sequence[Mode],
     tolerance: float,
     seed: int,
@@ -48,7 +48,7 @@ def route_rows(
         yield make_row(each, split[each.question.id], of_question, best, values, 1000 * seconds)
 
 
-def make_row(each: Asked, split: str, runs: Runs, best: str, features_F: Floats, features_ms: float) -> RouteRow:
+def make_row(each: GoldQuestion, split: str, runs: Runs, best: str, features_F: Floats, features_ms: float) -> RouteRow:
     """The row of one question."""
     return RouteRow(
         id=each.question.id,

@@ -31,7 +31,7 @@ class Users(ReplyModel):
     users: Annotated[list[User], sound_items(User), at_most("maxItems", 20)]
 
 
-class Asked(ReplyModel):
+class GeneratedQuestions(ReplyModel):
     questions: Annotated[list[str], sound_items(str), at_most("maxItems", 20)]
 
 
@@ -52,7 +52,7 @@ def generate_questions(
     pairs = [(one.user, task) for one in reply.users[:users] for task in one.tasks[:tasks]]
     requests = [
         _request(
-            Asked,
+            GeneratedQuestions,
             fill(
                 "eval/abstract_questions.txt",
                 description=told,
@@ -64,8 +64,8 @@ def generate_questions(
         for user, task in pairs
     ]
     found: dict[str, Question] = {}
-    for (user, task), asked in zip(pairs, _read(Asked, model, requests), strict=True):
-        for text in asked.questions[:questions] if asked is not None else ():
+    for (user, task), made in zip(pairs, _read(GeneratedQuestions, model, requests), strict=True):
+        for text in made.questions[:questions] if made is not None else ():
             key = content_id("abstract", text.strip())
             found.setdefault(
                 key, Question(id=key, text=text.strip(), answers=(), kind="abstract", reasoning=f"{user}: {task}")

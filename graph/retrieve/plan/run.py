@@ -14,7 +14,7 @@ from graph.prompt.context import build_context, token_budget
 from graph.retrieve.parts.caller import Caller
 from graph.retrieve.parts.settings import RetrieveSettings
 from graph.retrieve.plan.graph import Kind, Plan, SubQuestion, fill_placeholders, levels_of, placeholders_of
-from graph.retrieve.plan.search import Asked, Found, evidence_of, search_all
+from graph.retrieve.plan.search import Found, SubQuery, evidence_of, search_all
 from graph.shared.types import Excerpt, Finding
 from graph.text.prompting import read_prompt
 from graph.text.structured import ReplyModel, plain, sound_items
@@ -78,14 +78,14 @@ def _answer_level(
             run.steps.append(f"{{{step.id}}} {Failure.NOT_ASKED.value}: {lacking} has no answer")
         else:
             ready.append(step)
-    asked = [_fill(step.text, step.depends_on, step.kind, run) for step in ready]
-    found = search_all(index, asked, settings)
+    queries = [_fill(step.text, step.depends_on, step.kind, run) for step in ready]
+    found = search_all(index, queries, settings)
     run.found |= found
     budget = token_budget(settings.max_context_tokens, model.count_tokens)
-    read = [build_context(evidence_of(index, found[each.text], READ), READ, budget) for each in asked]
-    users = [answer_messages(each.text, excerpts)[1].content for each, excerpts in zip(asked, read, strict=True)]
+    read = [build_context(evidence_of(index, found[each.text], READ), READ, budget) for each in queries]
+    users = [answer_messages(each.text, excerpts)[1].content for each, excerpts in zip(queries, read, strict=True)]
     replies = model.ask(Resolution, read_prompt("graph/resolve.txt"), users, MAX_ANSWER_TOKENS)
-    for step, each, excerpts, reply in zip(ready, asked, read, replies, strict=True):
+    for step, each, excerpts, reply in zip(ready, queries, read, replies, strict=True):
         outcome = judge_reply(reply, each.text, excerpts)
         run.outcomes[step.id] = outcome
         run.steps.append(f"{{{step.id}}} {each.text} {_told(outcome)}")
@@ -105,11 +105,11 @@ def judge_reply(reply: Resolution | None, question: str, excerpts: Sequence[Exce
     return Finding(question, answer, tuple(passages), 1.0)
 
 
-def _fill(text: str, needed: Sequence[int], kind: Kind, run: Run) -> Asked:
+def _fill(text: str, needed: Sequence[int], kind: Kind, run: Run) -> SubQuery:
     """A question with the answers that it needs; all of them must be there."""
     findings = {each: run.findings[each] for each in needed}
     answers = {each: finding.answer for each, finding in findings.items()}
-    return Asked(plain(fill_placeholders(text, answers)), kind, tuple(findings.values()))
+    return SubQuery(plain(fill_placeholders(text, answers)), kind, tuple(findings.values()))
 
 
 def _told(outcome: Finding | Failure) -> str:

@@ -35,19 +35,19 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question of a plan as it is asked: answers filled in, and the findings that it rests on."""
+class SubQuery:
+    """A sub-question of a plan with the answers that it needs filled in, and the findings that it rests on."""
 
     text: str
     kind: Kind
     rests_on: tuple[Finding, ...]
 
 
-def search_all(index: Index, asked: Sequence[Asked], settings: RetrieveSettings) -> dict[str, Found]:
+def search_all(index: Index, queries: Sequence[SubQuery], settings: RetrieveSettings) -> dict[str, Found]:
     """The `settings.top_k` best nodes for each question, by its text, reranked by the findings that it rests on, if there are any."""
-    vectors_QD = index.encode_queries([each.text for each in asked])
+    vectors_QD = index.encode_queries([each.text for each in queries])
     found = {}
-    for each, vector_D in zip(asked, vectors_QD, strict=True):
+    for each, vector_D in zip(queries, vectors_QD, strict=True):
         nodes = find_nodes(index, Query(each.text, vector_D), each.kind, settings)
         if each.rests_on:
             resolved = " ".join(f"{finding.question} {finding.answer}" for finding in each.rests_on)

@@ -1,4 +1,4 @@
-"""The engine in this process (transformers), for small machines: one generation at a time, in a thread, streamed token by token."""
+"""The engine in this process (transformers), for small machines: one wanted at a time, in a thread, streamed token by token."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PLAIN: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class GenerationRequest:
     """A request as this engine takes it: one call for each choice, and the texts that end an answer."""
 
     choices: tuple[CompletionRequest, ...]
@@ -67,21 +67,21 @@ class HfBackend:
         """Nothing: the models are in memory."""
 
     async def close(self) -> None:
-        """Nothing: a generation that still runs is told to end by its request."""
+        """Nothing: a wanted that still runs is told to end by its request."""
 
     async def check(self) -> None:
         """Nothing: what is in memory is there."""
 
     async def complete(self, body: Body) -> dict[str, Any]:
-        asked, made = read_request(body), []
+        wanted, made = read_request(body), []
         model = self._opened[body["model"]]
-        for request in asked.choices:
-            made += [each async for each in _written(model, request, asked.sampling) if isinstance(each, Completion)]
+        for request in wanted.choices:
+            made += [each async for each in _written(model, request, wanted.sampling) if isinstance(each, Completion)]
         choices = [
             {
                 "index": index,
-                "message": {"role": "assistant", "content": cut(each.text, asked.stops)},
-                "finish_reason": asked.reason(each),
+                "message": {"role": "assistant", "content": cut(each.text, wanted.stops)},
+                "finish_reason": wanted.reason(each),
             }
             for index, each in enumerate(made)
         ]
@@ -99,25 +99,25 @@ class HfBackend:
     def defuse(self, text: str) -> str:
         return text
 
-    async def _chunks(self, asked: Asked, body: Body) -> AsyncIterator[dict[str, Any]]:
+    async def _chunks(self, wanted: GenerationRequest, body: Body) -> AsyncIterator[dict[str, Any]]:
         """Choice after choice, each text as far as it is certain."""
         head, made = _head(body, "chat.completion.chunk"), []
-        for index, request in enumerate(asked.choices):
+        for index, request in enumerate(wanted.choices):
             shown = ""
             yield _chunk(head, index, {"role": "assistant", "content": ""})
-            async for each in _written(self._opened[body["model"]], request, asked.sampling):
-                text = cut(each.text, asked.stops) if isinstance(each, Completion) else certain(each, asked.stops)
+            async for each in _written(self._opened[body["model"]], request, wanted.sampling):
+                text = cut(each.text, wanted.stops) if isinstance(each, Completion) else certain(each, wanted.stops)
                 if text.startswith(shown) and len(text) > len(shown):
                     yield _chunk(head, index, {"content": text[len(shown) :]})
                     shown = text
                 if isinstance(each, Completion):
                     made.append(each)
-                    yield _chunk(head, index, {}, asked.reason(each))
+                    yield _chunk(head, index, {}, wanted.reason(each))
         yield {**head, "choices": [], "usage": _usage(made)}
 
 
 async def _written(model: HfModel, request: CompletionRequest, sampling: Sampling) -> AsyncIterator[str | Completion]:
-    """The text so far, again and again while it is written, and then the completion; closing this ends the generation.
+    """The text so far, again and again while it is written, and then the completion; closing this ends the wanted.
 
     ApiError 400 when the prompt is too long for the model.
     """
@@ -140,7 +140,7 @@ async def _written(model: HfModel, request: CompletionRequest, sampling: Samplin
         ended = True
 
 
-def read_request(body: Body) -> Asked:
+def read_request(body: Body) -> GenerationRequest:
     """A chat completion's body as calls of the model; ApiError 400 for what this engine cannot do."""
     for name in body.keys() - HEEDED - ASIDE:
         if body[name] != PLAIN.get(name):
@@ -157,7 +157,9 @@ def read_request(body: Body) -> Asked:
     )
     stop = body.get("stop", ())
     given = {name: body[name] for name in SAMPLING if name in body}
-    return Asked(requests, (stop,) if isinstance(stop, str) else tuple(stop), Sampling(**given | _biases(given)))
+    return GenerationRequest(
+        requests, (stop,) if isinstance(stop, str) else tuple(stop), Sampling(**given | _biases(given))
+    )
 
 
 def _biases(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from data_synth.questions import by_model as said
 from data_synth.questions.by_model import Writers, model_questions
 from data_synth.questions.groups import MAX_ARTICLES, MIN_ARTICLES, article_groups
-from data_synth.questions.make import Asked, question_rows
+from data_synth.questions.make import QuestionSpec, question_rows
 from data_synth.questions.types import QuestionRow, question_problems
 from data_synth.types import Dropped
 from graph.documents.read import read_documents
@@ -166,12 +166,12 @@ def reply_from(request: CompletionRequest) -> str:
 
 
 def test_questions_over_an_index_are_kept_if_retrieval_finds_the_answer_again(examples: Index, tmp_path: Path) -> None:
-    asked, settings = Asked(8, (2,), 0), RetrieveSettings(mode="lexical", top_k=10)
+    spec, settings = QuestionSpec(8, (2,), 0), RetrieveSettings(mode="lexical", top_k=10)
     model = ScriptedModel(reply_from)
     ledger = Ledger(model, tmp_path / "ledger.sqlite")
-    rows = list(question_rows(examples, asked, ledger, ledger, settings))
+    rows = list(question_rows(examples, spec, ledger, ledger, settings))
     kinds = Counter(type(row).__name__ for row in rows)
     assert kinds["QuestionRow"] == 8 and {row.why for row in rows if isinstance(row, Dropped)} >= {said.NOT_REBUILT}
     calls = len(model.asked)
     again = Ledger(model, tmp_path / "ledger.sqlite")
-    assert list(question_rows(examples, asked, again, again, settings)) == rows and len(model.asked) == calls
+    assert list(question_rows(examples, spec, again, again, settings)) == rows and len(model.asked) == calls

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_synth.relevance.gold import check_sources, read_asked, with_sentences
+from data_synth.relevance.gold import check_sources, read_gold_questions, with_sentences
 from data_synth.relevance.labels import (
     NO_GOLD,
     NO_PROPOSITION,
@@ -152,7 +152,7 @@ CORPUS = {"id": "ada", "text": "One. Two.", "sentences": ["One.", "Two."]}
 
 
 def test_numbered_sentences_become_quotes(tmp_path: Path) -> None:
-    asked = read_asked(write(tmp_path / "questions.jsonl", NUMBERED))
+    asked = read_gold_questions(write(tmp_path / "questions.jsonl", NUMBERED))
     assert asked[0].own_sources == ("ada", "tarn") and asked[0].stated_split is None
     assert asked[0].gold_sources == ("ada",) and asked[0].question.evidence == ()
     found = with_sentences(asked, write(tmp_path / "corpus.jsonl", CORPUS))
@@ -161,7 +161,7 @@ def test_numbered_sentences_become_quotes(tmp_path: Path) -> None:
 
 def test_quotes_of_the_file_go_before_numbers_and_need_no_corpus(tmp_path: Path) -> None:
     row = {**NUMBERED, "evidence": [{"id": "ada", "quote": "One."}], "split": "dev"}
-    asked = read_asked(write(tmp_path / "questions.jsonl", row))
+    asked = read_gold_questions(write(tmp_path / "questions.jsonl", row))
     assert asked[0].stated_split == "dev"
     assert with_sentences(asked, tmp_path / "missing.jsonl")[0].question.evidence == (Quote("ada", "One."),)
 
@@ -183,12 +183,12 @@ def test_bad_gold_is_told(tmp_path: Path, row: dict[str, Any], corpus: dict[str,
     if corpus is not None:
         write(tmp_path / "corpus.jsonl", corpus)
     with pytest.raises(UserError) as problem:
-        with_sentences(read_asked(questions), tmp_path / "corpus.jsonl")
+        with_sentences(read_gold_questions(questions), tmp_path / "corpus.jsonl")
     assert told in str(problem.value)
 
 
 def test_documents_that_the_index_lacks_are_told(tmp_path: Path) -> None:
-    asked = read_asked(write(tmp_path / "questions.jsonl", NUMBERED))
+    asked = read_gold_questions(write(tmp_path / "questions.jsonl", NUMBERED))
     check_sources(asked, ["ada", "tarn"])
     with pytest.raises(UserError, match="question 'q' names document 'tarn'"):
         check_sources(asked, ["ada"])

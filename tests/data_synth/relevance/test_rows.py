@@ -11,7 +11,7 @@ import pytest
 from data_synth.relevance.candidates import best_allowed, find_candidates
 from data_synth.relevance.rows import LOST_GOLD, OTHER_SPLIT, relevance_rows
 from data_synth.relevance.split import Split, make_split
-from data_synth.relevance.types import FORM, Asked, RelevanceRow, relevance_from_json, relevance_to_json
+from data_synth.relevance.types import FORM, GoldQuestion, RelevanceRow, relevance_from_json, relevance_to_json
 from data_synth.types import Dropped
 from graph.documents.questions import SPLITS, Question, Quote
 from graph.index.index import Index
@@ -23,7 +23,7 @@ from tests.corpora import ISLES
 from tests.fakes import ScriptedModel
 from tests.graph.hashed import build
 
-BORN = Asked(
+BORN = GoldQuestion(
     Question(
         "born",
         "Where was Ada Marlow born?",
@@ -41,7 +41,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return build(tmp_path_factory.mktemp("rows") / "index", ISLES)
 
 
-def all_in(index: Index, split: str, *questions: Asked) -> Split:
+def all_in(index: Index, split: str, *questions: GoldQuestion) -> Split:
     places = np.full(len(index.data.proposition_ids), SPLITS.index(split))
     return Split({each.question.id: split for each in questions}, places)
 
@@ -73,7 +73,7 @@ def test_features_of_the_rows_are_those_of_query_time(index: Index) -> None:
 
 
 def test_without_sentences_the_gold_passage_is_relevant_as_a_whole(index: Index) -> None:
-    plain = Asked(replace(BORN.question, evidence=()))
+    plain = GoldQuestion(replace(BORN.question, evidence=()))
     rows, _ = split_rows(relevance_rows(index, [plain], all_in(index, "dev", plain), 0))
     assert [(row.label, row.labelled_by, row.found_by) for row in rows] == [(1, "passage", "gold")] * 2
 
@@ -133,7 +133,7 @@ def select_first(request: CompletionRequest) -> str:
 
 
 def test_a_model_labels_instead_of_the_gold_and_needs_none(index: Index) -> None:
-    asked = Asked(Question("free", "Where was Ada Marlow born?", ()))
+    asked = GoldQuestion(Question("free", "Where was Ada Marlow born?", ()))
     made = relevance_rows(index, [asked], all_in(index, "train", asked), 6, ScriptedModel(select_first))
     rows, dropped = split_rows(made)
     assert dropped == [] and {row.labelled_by for row in rows} == {"model"}

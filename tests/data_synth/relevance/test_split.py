@@ -18,7 +18,7 @@ from data_synth.relevance.split import (
     split_propositions,
     split_questions,
 )
-from data_synth.relevance.types import Asked, RelevanceRow
+from data_synth.relevance.types import GoldQuestion, RelevanceRow
 from graph.documents.questions import SPLITS, Question
 from graph.index.index import Index
 from graph.shared.types import Document
@@ -39,14 +39,14 @@ def harbours(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return build(tmp_path_factory.mktemp("split") / "index", [harbour(number) for number in range(HARBOURS)])
 
 
-def asked(number: int, gold: Iterable[int], own: Iterable[int] = (), stated: str | None = None) -> Asked:
+def asked(number: int, gold: Iterable[int], own: Iterable[int] = (), stated: str | None = None) -> GoldQuestion:
     question = Question(
         f"q{number:02}", f"Who built the pier of Haven{number}?", (), gold_sources=tuple(f"d{each:02}" for each in gold)
     )
-    return Asked(question, own_sources=tuple(f"d{each:02}" for each in own), stated_split=stated)
+    return GoldQuestion(question, own_sources=tuple(f"d{each:02}" for each in own), stated_split=stated)
 
 
-def overlapping() -> list[Asked]:
+def overlapping() -> list[GoldQuestion]:
     """Each question has a gold page of its own and was published with the pages of its neighbours, too."""
     return [asked(n, [n], [n, (n + 1) % HARBOURS, (n + 2) % HARBOURS]) for n in range(HARBOURS)]
 
@@ -65,7 +65,7 @@ def leaks(rows: Iterable[RelevanceRow]) -> dict[str, set[str]]:
     return found
 
 
-def rows_of(index: Index, questions: list[Asked], split: Split) -> list[RelevanceRow]:
+def rows_of(index: Index, questions: list[GoldQuestion], split: Split) -> list[RelevanceRow]:
     made = relevance_rows(index, questions, split, 6)
     return [row for row in made if isinstance(row, RelevanceRow)]
 
@@ -106,7 +106,7 @@ def test_questions_with_a_common_gold_document_stay_together() -> None:
 
 
 def test_the_same_words_asked_twice_stay_together() -> None:
-    again = Asked(Question("again", "WHO built the pier of Haven1?", ()))
+    again = GoldQuestion(Question("again", "WHO built the pier of Haven1?", ()))
     assert sorted(map(sorted, group_questions([asked(1, [1]), again, asked(2, [2])]))) == [["again", "q01"], ["q02"]]
 
 
@@ -157,7 +157,7 @@ def test_another_seed_splits_otherwise(harbours: Index, tmp_path: Path) -> None:
 
 
 def test_the_same_words_in_two_stated_splits_check_and_do_not_train() -> None:
-    twin = Asked(Question("twin", "Who built the pier of HAVEN1?", ()), stated_split="test")
+    twin = GoldQuestion(Question("twin", "Who built the pier of HAVEN1?", ()), stated_split="test")
     split = split_questions([asked(1, [1], stated="train"), twin, asked(2, [2], stated="dev")], 0)
     assert split == {"q01": "test", "twin": "test", "q02": "dev"}
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_synth.relevance.types import Asked
+from data_synth.relevance.types import GoldQuestion
 from data_synth.route.rows import NO_GOLD_DOCUMENT, route_rows
 from data_synth.route.runs import best_mode, by_cost, measure_run, parse_modes, run_modes
 from data_synth.route.types import FORM, RouteRow, Run, route_from_json, route_to_json
@@ -26,9 +26,9 @@ from tests.corpora import ISLES
 from tests.fakes import ScriptedModel
 from tests.graph.hashed import build
 
-BORN = Asked(Question("born", "Where was Ada Marlow born?", ("Tarn",), gold_sources=("ada",)))
-YARD = Asked(Question("yard", "Which yard built the Lantern (ferry)?", (), gold_sources=("lantern", "marlow")))
-VAGUE = Asked(Question("vague", "What themes recur overall?", ()))
+BORN = GoldQuestion(Question("born", "Where was Ada Marlow born?", ("Tarn",), gold_sources=("ada",)))
+YARD = GoldQuestion(Question("yard", "Which yard built the Lantern (ferry)?", (), gold_sources=("lantern", "marlow")))
+VAGUE = GoldQuestion(Question("vague", "What themes recur overall?", ()))
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_a_model_is_asked_and_its_tokens_are_counted(index: Index) -> None:
     assert found["dense"].tokens == 0 and found["local"].tokens >= 10 * len(model.asked) > 0
 
 
-def made(index: Index, *asked: Asked) -> list[RouteRow | Dropped]:
+def made(index: Index, *asked: GoldQuestion) -> list[RouteRow | Dropped]:
     return list(route_rows(index, asked, ["dense", "walk"], 0.01, 0, None, track))
 
 

@@ -19,7 +19,7 @@ from graph.retrieve.modes.hierarchy import node_scores
 from graph.retrieve.parts.broad import broad_sign
 from graph.retrieve.plan.graph import Fault, Plan, SubQuestion, fill_placeholders, find_fault, levels_of
 from graph.retrieve.plan.run import Failure, Resolution, judge_reply
-from graph.retrieve.plan.search import Asked, Found, dependency_scores, passage_row, rerank_nodes, search_all
+from graph.retrieve.plan.search import Found, SubQuery, dependency_scores, passage_row, rerank_nodes, search_all
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Evidence, Excerpt, Finding, LanguageModel
 from serve.engines.openai_api import open_openai
@@ -349,8 +349,8 @@ def test_what_is_near_to_the_answers_before_moves_up(isles: Index) -> None:
 
 def test_only_what_rests_on_answers_is_reranked(isles: Index) -> None:
     def search(*rests_on: Finding) -> Found:
-        asked = Asked("Who founded the Marlow Yard?", "specific", rests_on)
-        return search_all(isles, [asked], RetrieveSettings.model_validate({"top_k": 5}))[asked.text]
+        query = SubQuery("Who founded the Marlow Yard?", "specific", rests_on)
+        return search_all(isles, [query], RetrieveSettings.model_validate({"top_k": 5}))[query.text]
 
     alone, resting = search(), search(Finding("What is baked in Tarn?", "Kelp bread", (), 1.0))
     whole = ask(isles, None, "Who founded the Marlow Yard?", mode="walk", top_k=5)

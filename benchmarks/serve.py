@@ -249,7 +249,7 @@ async def engine(model: Path | None, scratch: Path) -> AsyncIterator[Engine]:
             await child.stop()
         return
     port = free_port()
-    process = begin(["benchmarks/stub_engine.py", str(port)], "none")
+    process = begin([str(ROOT / "benchmarks" / "stub_engine.py"), str(port)], "none")
     try:
         url = f"http://127.0.0.1:{port}"
         await answering(f"{url}/v1/models", process)
@@ -263,7 +263,7 @@ async def engine(model: Path | None, scratch: Path) -> AsyncIterator[Engine]:
 async def server(index: Path, bare: Engine) -> AsyncIterator[tuple[Engine, "subprocess.Popen[bytes]"]]:
     """`modegraph serve` over the engine, in a process of its own."""
     port = free_port()
-    command = ["modegraph.py", "serve", str(index), "--model", f"openai:{bare.model}@{bare.url}"]
+    command = ["-m", "modegraph", "serve", str(index), "--model", f"openai:{bare.model}@{bare.url}"]
     command += ["--port", str(port), "--capacity", str(CONCURRENT), "--queue", str(CONCURRENT), "-k", str(K)]
     process = begin(command, bare.key)
     try:
@@ -275,9 +275,8 @@ async def server(index: Path, bare: Engine) -> AsyncIterator[tuple[Engine, "subp
 
 
 def begin(words: Sequence[str], key: str) -> "subprocess.Popen[bytes]":
-    """A script of ours as a process, its talk left out."""
-    script, *arguments = words
-    command = [sys.executable, "-P", str(ROOT / script), *arguments]
+    """A script or module of ours as a process, its talk left out."""
+    command = [sys.executable, "-P", *words]
     return subprocess.Popen(command, env={**os.environ, "OPENAI_API_KEY": key}, stderr=subprocess.DEVNULL)
 
 
@@ -311,7 +310,7 @@ def add_document(index: Path, number: int, scratch: Path) -> None:
 
 def run_modegraph(*words: object) -> None:
     """A command of ours, its talk left out."""
-    command = [sys.executable, "-P", str(ROOT / "modegraph.py"), *map(str, words)]
+    command = [sys.executable, "-P", "-m", "modegraph", *map(str, words)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

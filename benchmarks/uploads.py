@@ -106,9 +106,10 @@ async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[
     (scratch / "one.md").write_text("# Tides\n\nHigh tide is at noon.", encoding="utf-8")
     run_modegraph("index", scratch / "one.md", "--out", scratch / "index")
     ports = free_port(), free_port()
-    engine = begin(["benchmarks/stub_engine.py", str(ports[0])], "none")
+    engine = begin([str(ROOT / "benchmarks" / "stub_engine.py"), str(ports[0])], "none")
     command = [
-        "modegraph.py",
+        "-m",
+        "modegraph",
         "serve",
         str(scratch / "index"),
         "--model",

@@ -9,7 +9,7 @@ from tests.places import ROOT
 
 MODULES = [
     ".".join(file.relative_to(ROOT).with_suffix("").parts)
-    for folder in ("graph", "data_synth", "train", "serve", "eval")
+    for folder in ("graph", "data_synth", "train", "serve", "eval", "modegraph")
     for file in sorted((ROOT / folder).rglob("*.py"))
     if ">>> " in file.read_text(encoding="utf-8")
 ]

@@ -46,7 +46,7 @@ def questions_with_splits(data: Path) -> Iterator[dict[str, Any]]:
 
 def modegraph(*words: object) -> None:
     """A command of ours; its talk goes to standard error."""
-    subprocess.run([sys.executable, "-P", str(ROOT / "modegraph.py"), *map(str, words)], check=True, stdout=sys.stderr)
+    subprocess.run([sys.executable, "-P", "-m", "modegraph", *map(str, words)], check=True, stdout=sys.stderr)
 
 
 def main() -> int:

@@ -22,9 +22,9 @@ from graph.build.build import build_index
 from graph.encode.encoder import open_encoder
 from graph.shared.jsonl import write_jsonl
 from graph.store.settings import IndexSettings
-from modegraph import build_app
+from modegraph.cli import build_app
 from tests.corpora import ISLES
-from tests.data_synth.test_server import QUESTIONS, ROOT
+from tests.data_synth.test_server import QUESTIONS
 from tests.vllm import Server, serving, with_vllm
 from train.run.settings import SftSettings, TinySettings
 from train.sft import train_sft
@@ -108,7 +108,7 @@ def test_a_killed_run_resumes_on_the_server(world: Path, server: Server) -> None
     options = ("--policy", server.spec, "--k", 8, "--max-context", 2, "--max-tokens", 60, "--seed", 7)
     words = words_of(world, "responses", *options, "--out", world / "killed")
     killed = subprocess.Popen(
-        [sys.executable, "-P", str(ROOT / "modegraph.py"), *words],
+        [sys.executable, "-P", "-m", "modegraph", *words],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

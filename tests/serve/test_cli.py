@@ -14,7 +14,7 @@ from graph.index.index import Index
 from graph.retrieve import RetrieveSettings
 from graph.shared.errors import UserError
 from graph.shared.types import Evidence, LanguageModel
-from modegraph import build_app
+from modegraph.cli import build_app
 from serve.cli import register
 from tests.corpora import ISLES
 from tests.fakes import ScriptedModel

@@ -10,7 +10,7 @@ import yaml
 from typer.main import get_command
 from typer.testing import CliRunner
 
-import modegraph
+from modegraph.cli import FOLDERS, build_app
 from serve.http.shared.settings import ServerSettings
 from tests.places import ROOT
 
@@ -20,7 +20,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
 def options_of(command: str) -> set[str]:
-    found = get_command(modegraph.build_app()).commands[command]  # type: ignore[attr-defined]
+    found = get_command(build_app()).commands[command]  # type: ignore[attr-defined]
     return {option for each in found.params for option in each.opts if option.startswith("--")}
 
 
@@ -30,7 +30,7 @@ def test_the_commands_name_options_that_there_are() -> None:
     assert told[0] == "serve" and {word for word in told if word.startswith("--")} <= serve
     start = re.search(r"ExecStart=\S+ serve (.*)", UNIT)
     assert start is not None and set(re.findall(r"--[a-z-]+", start[1])) <= serve
-    assert CliRunner().invoke(modegraph.build_app(), ["serve", "--help"]).exit_code == 0
+    assert CliRunner().invoke(build_app(), ["serve", "--help"]).exit_code == 0
 
 
 def test_both_images_end_as_a_user_without_rights_and_hold_no_secret() -> None:
@@ -46,7 +46,7 @@ def test_both_images_end_as_a_user_without_rights_and_hold_no_secret() -> None:
 def test_the_image_gets_every_folder_of_the_program_and_nothing_else() -> None:
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     let_in = {line[1:] for line in lines if line.startswith("!")}
-    assert "*" in lines and set(modegraph.FOLDERS) <= let_in
+    assert "*" in lines and {"modegraph", *FOLDERS} <= let_in
     assert all((ROOT / name).exists() for name in let_in)
     assert not let_in & {".git", ".venv", "tests", "examples"}
 

@@ -18,7 +18,7 @@ from graph.retrieve import RetrieveSettings
 from graph.shared.config import parse_settings
 from graph.shared.types import DEFAULT_MODE
 from graph.store.settings import IndexSettings
-from modegraph import build_app
+from modegraph.cli import build_app
 from serve.http.shared.settings import ServerSettings
 from serve.mcp import build_mcp
 from tests.corpora import ISLES
@@ -31,11 +31,11 @@ TEXTS = {document.source: document.text for document in ISLES}
 START = """
 import sys
 from tests.fakes import HashEncoder
-import graph.encode.encoder, modegraph
+import graph.encode.encoder, modegraph.cli
 graph.encode.encoder.open_encoder = lambda spec: HashEncoder()
 print("noise before the protocol", file=sys.stderr)
 sys.argv[0] = "modegraph"
-modegraph.main()
+modegraph.cli.main()
 """
 """The program itself, its encoder the tests' own: opening the real one takes longer than all else here."""
 
@@ -146,7 +146,7 @@ def test_a_changed_index_is_taken_up(index: Path, tmp_path: Path) -> None:
 
 
 def test_a_missing_index_is_one_line_and_nothing_on_standard_output(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "modegraph.py"), "mcp", str(tmp_path / "nowhere")]
+    command = [sys.executable, "-P", "-m", "modegraph", "mcp", str(tmp_path / "nowhere")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 2 and done.stdout == "" and "nowhere" in done.stderr
     assert "Traceback" not in done.stderr

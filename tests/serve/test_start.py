@@ -20,9 +20,9 @@ logging.getLogger("bitsandbytes.backends.cpu.ops").warning("another thing")
 """
 OPENED = """
 import sys
-import modegraph
+from modegraph.cli import main
 try:
-    modegraph.main()
+    main()
 except SystemExit:
     pass
 from serve.http.run import log_to_stderr

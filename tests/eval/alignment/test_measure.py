@@ -14,7 +14,7 @@ from eval.alignment.measure import common_reference, common_weights, measure_run
 from eval.alignment.sample import Drawing, Samples, draw_samples, logps_of_samples
 from graph.shared.errors import UserError
 from graph.shared.jsonl import write_jsonl
-from modegraph import build_app
+from modegraph.cli import build_app
 from tests.train.world import TEXTS, scored
 from train.model.models import load_policy
 from train.model.packing import Group

@@ -16,7 +16,7 @@ from eval.compare.figures import draw_logps
 from eval.shared.types import PairScore
 from graph.shared.errors import UserError
 from graph.shared.jsonl import write_jsonl
-from modegraph import build_app
+from modegraph.cli import build_app
 from serve.engines import open_model
 from tests.eval.conftest import BETA, EPSILON, HOSTILE, read_lines
 from tests.train.world import scored

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from modegraph import build_app
+from modegraph.cli import build_app
 from tests.places import EXAMPLES
 from tests.vllm import serving, with_vllm
 from train.run.settings import TinySettings

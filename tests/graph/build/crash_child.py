@@ -21,7 +21,7 @@ from graph.build.build import build_index
 from graph.shared.types import Document
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
-from modegraph import open_model
+from modegraph.cli import open_model
 from serve.engines import openai_api  # noqa: F401
 from serve.ledger import Ledger
 from tests.fakes import HashEncoder

@@ -10,7 +10,7 @@ from graph.build.lifecycle import delete_documents
 from graph.shared.errors import UserError
 from graph.shared.types import Document
 from graph.store.settings import IndexSettings
-from modegraph import open_model
+from modegraph.cli import open_model
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server, extraction_reply
 

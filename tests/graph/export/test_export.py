@@ -28,7 +28,7 @@ from graph.shared.types import Document
 from graph.store.arrays import Strings
 from graph.store.lock import writer_lock
 from graph.store.settings import IndexSettings
-from modegraph import build_app
+from modegraph.cli import build_app
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 

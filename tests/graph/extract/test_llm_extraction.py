@@ -23,7 +23,7 @@ from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
-from modegraph import build_app, open_model
+from modegraph.cli import build_app, open_model
 from tests.corpora import ISLES
 from tests.fakes import ChatServer, HashEncoder, asked_passage, chat_server, extraction_reply, is_extraction
 from tests.graph.same import assert_same_index

@@ -17,7 +17,7 @@ from graph.shared.types import CompletionRequest, Document
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
-from modegraph import build_app, open_model
+from modegraph.cli import build_app, open_model
 from tests.fakes import ChatServer, HashEncoder, ScriptedModel, chat_server
 from tests.graph.same import assert_same_index
 

@@ -17,7 +17,7 @@ from graph.shared.types import Document
 from graph.store.seal import LEDGER, SET_ASIDE
 from graph.store.settings import IndexSettings
 from graph.store.store import FILE
-from modegraph import open_model
+from modegraph.cli import open_model
 from tests.fakes import ChatServer, HashEncoder, chat_server, extraction_reply
 
 MANY = [

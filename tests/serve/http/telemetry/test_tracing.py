@@ -9,9 +9,9 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from typer.testing import CliRunner
 
-import modegraph
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
+from modegraph.cli import build_app
 from serve.http.shared.settings import ServerSettings
 from serve.http.telemetry.collector import open_tracing
 from tests.fakes import chat_server
@@ -181,7 +181,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 
 def test_the_flag_reaches_the_settings(tmp_path: Path) -> None:
     made = CliRunner().invoke(
-        modegraph.build_app(), ["serve", str(tmp_path), "--model", "openai:a@http://b", "--otlp-endpoint", "nowhere"]
+        build_app(), ["serve", str(tmp_path), "--model", "openai:a@http://b", "--otlp-endpoint", "nowhere"]
     )
     assert "otlp_endpoint" in str(made.exception) + made.output and made.exit_code != 0
 

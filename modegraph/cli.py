@@ -1,4 +1,4 @@
-"""The door: assembles the command line from the folders' own commands, wires the model engines in, and nothing else.
+"""The command line: assembled from the folders' own commands, with the model engines wired in, and nothing else.
 
 graph, data_synth, serve, train and eval each bring a `cli.py` with `register(app, open_model)`. They import what is
 heavy inside the commands, so that `modegraph --help` answers at once.
@@ -41,7 +41,7 @@ def main() -> None:
 
 def refuse_hidden_folders() -> None:
     """Exit, naming the file, when something else hides one of our folders (a user's own train.py, say)."""
-    home = Path(__file__).resolve().parent
+    home = Path(__file__).resolve().parents[1]
     for name in FOLDERS:
         spec = importlib.util.find_spec(name)
         found = Path(spec.origin).resolve() if spec is not None and spec.origin else None
@@ -73,7 +73,3 @@ def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
     from serve.engines import open_model as open_engine
 
     return open_engine(spec, ledger)
-
-
-if __name__ == "__main__":
-    main()

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval.matrix.fill.plan import CELLS, by_id, make_plan
-from eval.matrix.fill.types import Asked, Cell
+from eval.matrix.fill.list_cells import CELLS, by_id, list_cells
+from eval.matrix.fill.types import Cell, QuestionResult
 from eval.matrix.report.report import answers_file
 from eval.matrix.runner import read_cells, read_config
 from graph.documents.questions import Question
@@ -41,42 +41,42 @@ def write_ragas(
     if not (run / CELLS).is_dir():
         found = f"{run}: not the folder of a run, it has no {CELLS}/"
         raise UserError(found, "what `modegraph eval run` filled", f"run `modegraph eval run {config}` first")
-    plan = make_plan(read_config(config, overrides), config.parent, run, encoder)
-    cells = read_cells(plan, run)
-    missing = [cell for cell in plan.cells if (cell.bench.name, cell.system.name) not in cells]
+    matrix = list_cells(read_config(config, overrides), config.parent, run, encoder)
+    cells = read_cells(matrix, run)
+    missing = [cell for cell in matrix.cells if (cell.task.name, cell.system.name) not in cells]
     if missing:
-        first = f"{missing[0].system.name} on {missing[0].bench.name}"
-        found = f"{run}: {len(missing):,} of {len(plan.cells):,} cells are not finished, {first} first"
+        first = f"{missing[0].system.name} on {missing[0].task.name}"
+        found = f"{run}: {len(missing):,} of {len(matrix.cells):,} cells are not finished, {first} first"
         raise UserError(found, "a finished run of this configuration", f"`modegraph eval run {config}` fills them")
-    samples = {cell.key: samples_of(cell, cells[cell.bench.name, cell.system.name]) for cell in plan.cells}
+    samples = {cell.key: samples_of(cell, cells[cell.task.name, cell.system.name]) for cell in matrix.cells}
     out.mkdir(parents=True, exist_ok=True)
     written = []
-    for cell in plan.cells:
-        file = out / answers_file(cell.bench.name, cell.system.name)
+    for cell in matrix.cells:
+        file = out / answers_file(cell.task.name, cell.system.name)
         rows = write_jsonl(file, samples[cell.key])
-        written.append(Written(cell.system.name, cell.bench.name, file, rows, len(cell.bench.questions)))
+        written.append(Written(cell.system.name, cell.task.name, file, rows, len(cell.task.questions)))
     return written
 
 
-def samples_of(cell: Cell, asked: Sequence[Asked]) -> list[dict[str, Any]]:
+def samples_of(cell: Cell, results: Sequence[QuestionResult]) -> list[dict[str, Any]]:
     """The rows of a cell: of a system that retrieves, the questions whose passages were kept. UserError where none were."""
     retrieves = cell.system.retrieve is not None
-    questions = by_id(cell.bench)
-    rows = [_sample(questions, one, retrieves) for one in asked if not retrieves or one.id in cell.bench.shown]
+    questions = by_id(cell.task)
+    rows = [_sample(questions, one, retrieves) for one in results if not retrieves or one.id in cell.task.shown]
     if not rows:
-        found = f"{cell.system.name} on {cell.bench.name}: no passages were kept"
+        found = f"{cell.system.name} on {cell.task.name}: no passages were kept"
         raise UserError(found, "shown_questions of 1 or more", "set it and run again")
     return rows
 
 
-def _sample(questions: Mapping[str, Question], asked: Asked, retrieves: bool) -> dict[str, Any]:
+def _sample(questions: Mapping[str, Question], result: QuestionResult, retrieves: bool) -> dict[str, Any]:
     """The passages stand as a prompt shows them, after their titles; the response is all that the model wrote; the first answer counts."""
-    question = questions[asked.id]
+    question = questions[result.id]
     row: dict[str, Any] = {"user_input": question.text}
     if retrieves:
-        row["retrieved_contexts"] = [headed(Excerpt(source, title, text)) for title, source, text in asked.evidence]
-    if asked.text is not None:
-        row["response"] = asked.text
+        row["retrieved_contexts"] = [headed(Excerpt(source, title, text)) for title, source, text in result.evidence]
+    if result.text is not None:
+        row["response"] = result.text
     if question.answers:
         row["reference"] = question.answers[0]
     return row

@@ -1,4 +1,4 @@
-"""All cells of a plan: what is finished stays, the rest is filled, several indexes at a time in processes of their own."""
+"""All cells of a matrix: what is finished stays, the rest is filled, several indexes at a time in processes of their own."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pathlib import Path
 
 from eval.matrix.fill.cells import was_filled
 from eval.matrix.fill.cores import busy, join_workers, share_cores
-from eval.matrix.fill.fill import Means, fill_group, missing_cells
-from eval.matrix.fill.plan import groups_of
+from eval.matrix.fill.fill import RunContext, fill_group, missing_cells
+from eval.matrix.fill.list_cells import groups_of
 from eval.matrix.fill.settings import StepSettings
-from eval.matrix.fill.types import Failure, Group, Outcome, Plan
+from eval.matrix.fill.types import Failure, Group, Matrix, Outcome
 from graph.shared.console import say
 from graph.shared.errors import UserError
 
@@ -38,39 +38,41 @@ def run_steps(steps: Sequence[StepSettings], run: Run) -> None:
             raise UserError(f"prepare: `modegraph {step.run}` {why}", "every step to succeed", "see its message above")
 
 
-def fill_cells(plan: Plan, means: Means, workers: int) -> Outcome:
+def fill_cells(matrix: Matrix, run: RunContext, workers: int) -> Outcome:
     """Fill what is missing. With several workers each group of cells that share an index is one process's work."""
-    groups = [some for group in groups_of(plan.cells, means.out) if (some := missing_cells(group, means.out)).cells]
+    groups = [some for group in groups_of(matrix.cells, run.out) if (some := missing_cells(group, run.out)).cells]
     left = [cell for group in groups for cell in group.cells]
-    again = {(cell.system.name, cell.bench.name) for cell in left if was_filled(means.out, cell)}
+    again = {(cell.system.name, cell.task.name) for cell in left if was_filled(run.out, cell)}
     changed = f" ({len(again):,} of them again: the code has changed)" if again else ""
-    say(f"{len(plan.cells):,} cells: {len(plan.cells) - len(left):,} are there already, {len(left):,} to fill{changed}")
+    say(
+        f"{len(matrix.cells):,} cells: {len(matrix.cells) - len(left):,} are there already, {len(left):,} to fill{changed}"
+    )
     failures: list[Failure] = []
-    for found in _in_processes(groups, means, workers) if min(workers, len(groups)) > 1 else _here(groups, means):
+    for found in _in_processes(groups, run, workers) if min(workers, len(groups)) > 1 else _here(groups, run):
         failures += found
-    again -= {(failure.system, failure.bench) for failure in failures}
-    return Outcome(len(plan.cells) - len(left), len(left) - len(failures), len(again), tuple(failures))
+    again -= {(failure.system, failure.task) for failure in failures}
+    return Outcome(len(matrix.cells) - len(left), len(left) - len(failures), len(again), tuple(failures))
 
 
-def _here(groups: Sequence[Group], means: Means) -> Iterator[list[Failure]]:
+def _here(groups: Sequence[Group], run: RunContext) -> Iterator[list[Failure]]:
     for group in groups:
-        yield fill_group(group, means)
+        yield fill_group(group, run)
 
 
-def _in_processes(groups: Sequence[Group], means: Means, workers: int) -> Iterator[list[Failure]]:
+def _in_processes(groups: Sequence[Group], run: RunContext, workers: int) -> Iterator[list[Failure]]:
     count = min(workers, len(groups))
     threads = max(1, (os.cpu_count() or 1) // count)
     context = multiprocessing.get_context("spawn")
     at_work = context.Value("i", 0)
     with _environment(THREADS, str(threads)), ProcessPoolExecutor(count, context, _start_worker, (at_work,)) as pool:
-        for done in as_completed([pool.submit(_fill, group, means) for group in groups]):
+        for done in as_completed([pool.submit(_fill, group, run) for group in groups]):
             yield done.result()
 
 
-def _fill(group: Group, means: Means) -> list[Failure]:
+def _fill(group: Group, run: RunContext) -> list[Failure]:
     with busy():
         share_cores()
-        return fill_group(group, means)
+        return fill_group(group, run)
 
 
 def _start_worker(at_work: Synchronized[int]) -> None:

@@ -1,4 +1,4 @@
-"""A whole run of `modegraph eval run`: settings, steps to prepare, plan, cells, figures, report."""
+"""A whole run of `modegraph eval run`: settings, steps to prepare, matrix, cells, figures, report."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from eval.matrix.fill.cells import cell_file, read_cell
 from eval.matrix.fill.figures import Figures, figures_of
-from eval.matrix.fill.fill import Means
-from eval.matrix.fill.plan import make_plan
+from eval.matrix.fill.fill import RunContext
+from eval.matrix.fill.list_cells import list_cells
 from eval.matrix.fill.settings import MatrixSettings
-from eval.matrix.fill.types import Outcome, Plan
+from eval.matrix.fill.types import Matrix, Outcome
 from eval.matrix.report.report import headline, report_json, result_tables, write_report
 from eval.matrix.run import Run, fill_cells, run_steps
 from eval.shared.tables import as_text
@@ -45,16 +45,16 @@ def run_matrix(
     settings = read_config(config, overrides)
     run_steps(settings.prepare, run)
     out.mkdir(parents=True, exist_ok=True)
-    plan = make_plan(settings, config.parent, out, encoder)
-    means = Means(
+    matrix = list_cells(settings, config.parent, out, encoder)
+    context = RunContext(
         out, encoder, open_model, settings.helper, settings.max_answer_tokens, settings.empty_answers == "wrong"
     )
-    outcome = fill_cells(plan, means, settings.workers)
+    outcome = fill_cells(matrix, context, settings.workers)
     for failure in outcome.failures:
-        say(f"{failure.bench}: {failure.system} failed: {failure.problem}")
-    figures = figures_of(plan, read_cells(plan, out), settings.baseline or plan.systems[0].name, settings.seed)
-    write_report(plan, figures, outcome, out)
-    return Ended(_told(plan, figures, outcome), report_json(plan, figures, outcome), bool(outcome.failures))
+        say(f"{failure.task}: {failure.system} failed: {failure.problem}")
+    figures = figures_of(matrix, read_cells(matrix, out), settings.baseline or matrix.systems[0].name, settings.seed)
+    write_report(matrix, figures, outcome, out)
+    return Ended(_told(matrix, figures, outcome), report_json(matrix, figures, outcome), bool(outcome.failures))
 
 
 def read_config(config: Path, overrides: Sequence[str]) -> MatrixSettings:
@@ -62,15 +62,15 @@ def read_config(config: Path, overrides: Sequence[str]) -> MatrixSettings:
     return load_settings(MatrixSettings, config, [_from_here(override) for override in overrides])
 
 
-def read_cells(plan: Plan, out: Path) -> dict[tuple[str, str], Any]:
-    """The plan's finished cells by (bench, system), in report order."""
-    filled = [cell for cell in plan.cells if cell_file(out, cell).is_file()]
-    return {(cell.bench.name, cell.system.name): read_cell(out, cell) for cell in filled}
+def read_cells(matrix: Matrix, out: Path) -> dict[tuple[str, str], Any]:
+    """The matrix's finished cells by (task, system), in report order."""
+    filled = [cell for cell in matrix.cells if cell_file(out, cell).is_file()]
+    return {(cell.task.name, cell.system.name): read_cell(out, cell) for cell in filled}
 
 
-def _told(plan: Plan, figures: Figures, outcome: Outcome) -> str:
-    tables = "\n\n".join(as_text(table) for table in result_tables(plan, figures))
-    return f"{tables}\n\n{headline(plan, figures, outcome)}"
+def _told(matrix: Matrix, figures: Figures, outcome: Outcome) -> str:
+    tables = "\n\n".join(as_text(table) for table in result_tables(matrix, figures))
+    return f"{tables}\n\n{headline(matrix, figures, outcome)}"
 
 
 def _from_here(override: str) -> str:

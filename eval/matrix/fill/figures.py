@@ -1,12 +1,12 @@
-"""From cells to figures: each metric of each system on each bench, with intervals; differences from the baseline, corrected together."""
+"""From cells to figures: each metric of each system on each task, with intervals; differences from the baseline, corrected together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from eval.matrix.fill.plan import by_id
-from eval.matrix.fill.types import Asked, Bench, Plan
+from eval.matrix.fill.list_cells import by_id
+from eval.matrix.fill.types import Matrix, QuestionResult, TaskData
 from eval.metrics.registry import Output, find_metric, score_output
 from eval.shared.statistics import Interval, Verdict, bootstrap_mean, compare_paired
 
@@ -16,13 +16,13 @@ Values = Mapping[str, float | None]
 
 @dataclass(frozen=True)
 class Scored:
-    """One system on one bench: values and means by metric, and what a question costs (seconds with the encoder, tokens, calls).
+    """One system on one task: values and means by metric, and what a question costs (seconds with the encoder, tokens, calls).
 
     `replayed` calls of all questions came from a ledger; of `untimed` ones among them the time is not known.
     """
 
     system: str
-    bench: str
+    task: str
     values: Mapping[str, Values]
     means: Mapping[str, Interval]
     seconds: float
@@ -31,12 +31,12 @@ class Scored:
     replayed: int
     untimed: int
     empty: int
-    asked: Sequence[Asked]
+    results: Sequence[QuestionResult]
 
 
 @dataclass(frozen=True)
 class Figures:
-    """All that a report tells. `leads` is the compared metric of each bench; `verdicts` are by (bench, system), from the baseline."""
+    """All that a report tells. `leads` is the compared metric of each task; `verdicts` are by (task, system), from the baseline."""
 
     scored: tuple[Scored, ...]
     leads: Mapping[str, str]
@@ -44,59 +44,61 @@ class Figures:
     baseline: str
 
 
-def figures_of(plan: Plan, cells: Mapping[tuple[str, str], Sequence[Asked]], baseline: str, seed: int) -> Figures:
-    """`cells` are the filled ones by (bench, system); UserError when a metric is no number."""
-    benches = {bench.name: bench for bench in plan.benches}
-    scored = tuple(_scored(benches[bench], system, asked, seed) for (bench, system), asked in cells.items())
-    leads = {name: lead for name in benches if (lead := _lead(benches[name], scored))}
+def figures_of(
+    matrix: Matrix, cells: Mapping[tuple[str, str], Sequence[QuestionResult]], baseline: str, seed: int
+) -> Figures:
+    """`cells` are the filled ones by (task, system); UserError when a metric is no number."""
+    tasks = {task.name: task for task in matrix.tasks}
+    scored = tuple(_scored(tasks[task], system, results, seed) for (task, system), results in cells.items())
+    leads = {name: lead for name in tasks if (lead := _lead(tasks[name], scored))}
     return Figures(scored, leads, _verdicts(scored, leads, baseline, seed), baseline)
 
 
-def _scored(bench: Bench, system: str, asked: Sequence[Asked], seed: int) -> Scored:
-    questions = by_id(bench)
+def _scored(task: TaskData, system: str, results: Sequence[QuestionResult], seed: int) -> Scored:
+    questions = by_id(task)
     values: dict[str, Values] = {}
-    for name in bench.metrics:
+    for name in task.metrics:
         metric = find_metric(name)
         values[name] = {
             one.id: one.values[name]
             if name in one.values
             else score_output(metric, questions[one.id], Output(ranked=one.ranked, answer=one.answer, text=one.text))
-            for one in asked
+            for one in results
         }
     found = {name: [value for value in of.values() if value is not None] for name, of in values.items()}
     return Scored(
         system=system,
-        bench=bench.name,
+        task=task.name,
         values=values,
         means={name: bootstrap_mean(of, seed=seed) for name, of in found.items() if of},
-        seconds=sum(one.seconds + one.encoder_seconds + one.answer_seconds for one in asked) / len(asked),
-        tokens=sum(one.prompt_tokens + one.completion_tokens for one in asked) / len(asked),
-        calls=sum(one.calls for one in asked) / len(asked),
-        replayed=sum(one.replayed for one in asked),
-        untimed=sum(one.untimed for one in asked),
-        empty=sum(one.text is not None and not one.text.strip() for one in asked),
-        asked=asked,
+        seconds=sum(one.seconds + one.encoder_seconds + one.answer_seconds for one in results) / len(results),
+        tokens=sum(one.prompt_tokens + one.completion_tokens for one in results) / len(results),
+        calls=sum(one.calls for one in results) / len(results),
+        replayed=sum(one.replayed for one in results),
+        untimed=sum(one.untimed for one in results),
+        empty=sum(one.text is not None and not one.text.strip() for one in results),
+        results=results,
     )
 
 
-def _lead(bench: Bench, scored: Sequence[Scored]) -> str:
-    """The first metric that every system of the bench has; "" for none."""
-    own = [one for one in scored if one.bench == bench.name]
-    return next((name for name in bench.metrics if own and all(name in one.means for one in own)), "")
+def _lead(task: TaskData, scored: Sequence[Scored]) -> str:
+    """The first metric that every system of the task has; "" for none."""
+    own = [one for one in scored if one.task == task.name]
+    return next((name for name in task.metrics if own and all(name in one.means for one in own)), "")
 
 
 def _verdicts(
     scored: Sequence[Scored], leads: Mapping[str, str], baseline: str, seed: int
 ) -> dict[tuple[str, str], Verdict]:
-    """Every system against the baseline on every bench's leading metric, all corrected together."""
-    base = {one.bench: one for one in scored if one.system == baseline}
+    """Every system against the baseline on every task's leading metric, all corrected together."""
+    base = {one.task: one for one in scored if one.system == baseline}
     pairs: dict[str, tuple[list[float], list[float]]] = {}
     names: dict[str, tuple[str, str]] = {}
     for one in scored:
-        if one.system != baseline and one.bench in base and one.bench in leads:
-            key = f"{one.bench}\n{one.system}"
-            names[key] = (one.bench, one.system)
-            pairs[key] = paired(one.values[leads[one.bench]], base[one.bench].values[leads[one.bench]])
+        if one.system != baseline and one.task in base and one.task in leads:
+            key = f"{one.task}\n{one.system}"
+            names[key] = (one.task, one.system)
+            pairs[key] = paired(one.values[leads[one.task]], base[one.task].values[leads[one.task]])
     return {names[key]: verdict for key, verdict in compare_paired(pairs, seed).items()}
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from eval.matrix.fill.cells import cell_file, write_cell
 from eval.matrix.fill.indexes import group_index
 from eval.matrix.fill.layers import count_layers
-from eval.matrix.fill.plan import kept_metrics
-from eval.matrix.fill.types import Asked, Bench, Cell, Failure, Group
+from eval.matrix.fill.list_cells import kept_metrics
+from eval.matrix.fill.types import Cell, Failure, Group, QuestionResult, TaskData
 from eval.metrics.grounding import grounding_by_encoder
 from eval.metrics.registry import BY_ENCODER, Output, check_answer, find_metric, score_output
 from eval.retrieval.measure import ranked_sources
@@ -29,7 +29,7 @@ QUERIES_AT_ONCE, PROMPTS_AT_ONCE = 32, 16
 
 
 @dataclass(frozen=True)
-class Means:
+class RunContext:
     """What filling works with: how encoders and models are opened, and the settings that are the same for all cells."""
 
     out: Path
@@ -40,52 +40,52 @@ class Means:
     empty_is_wrong: bool
 
 
-def fill_group(group: Group, means: Means) -> list[Failure]:
+def fill_group(group: Group, run: RunContext) -> list[Failure]:
     """Fill the group's cells that are not there yet; a cell that cannot be filled is a Failure, and the others go on."""
     try:
-        index = group_index(group.cells[0], group.index_folder, means.open_encoder, means.open_model)
+        index = group_index(group.cells[0], group.index_folder, run.open_encoder, run.open_model)
     except UserError as problem:
-        return [Failure(cell.system.name, cell.bench.name, str(problem)) for cell in group.cells]
-    helper = means.open_model(means.helper, means.out / "helper.sqlite") if means.helper else None
+        return [Failure(cell.system.name, cell.task.name, str(problem)) for cell in group.cells]
+    helper = run.open_model(run.helper, run.out / "helper.sqlite") if run.helper else None
     failures: list[Failure] = []
     for model in dict.fromkeys(cell.system.model for cell in group.cells):
         cells = [cell for cell in group.cells if cell.system.model == model]
         try:
-            opened = means.open_model(model) if model else None
+            opened = run.open_model(model) if model else None
         except UserError as problem:
-            failures += [Failure(cell.system.name, cell.bench.name, str(problem)) for cell in cells]
+            failures += [Failure(cell.system.name, cell.task.name, str(problem)) for cell in cells]
             continue
         for cell in cells:
             started = time.perf_counter()
             try:
-                asked = list(ask_all(index, cell, opened, helper, means))
+                results = list(ask_all(index, cell, opened, helper, run))
             except UserError as problem:
-                failures.append(Failure(cell.system.name, cell.bench.name, str(problem)))
+                failures.append(Failure(cell.system.name, cell.task.name, str(problem)))
                 continue
-            write_cell(means.out, cell, asked, time.perf_counter() - started)
-            say(f"{cell.bench.name}: {cell.system.name} done ({time.perf_counter() - started:.1f} s)")
+            write_cell(run.out, cell, results, time.perf_counter() - started)
+            say(f"{cell.task.name}: {cell.system.name} done ({time.perf_counter() - started:.1f} s)")
     return failures
 
 
 def ask_all(
-    index: Index, cell: Cell, model: LanguageModel | None, helper: LanguageModel | None, means: Means
-) -> Iterator[Asked]:
-    """What one system does for every question of its bench, in order."""
-    bench, settings = cell.bench, cell.system.retrieve
-    _check_gold(index, bench)
-    found = _retrieved(index, bench.questions, settings, helper) if settings is not None else _nothing(bench.questions)
-    for start in range(0, len(bench.questions), PROMPTS_AT_ONCE):
+    index: Index, cell: Cell, model: LanguageModel | None, helper: LanguageModel | None, run: RunContext
+) -> Iterator[QuestionResult]:
+    """What one system does for every question of its task, in order."""
+    task, settings = cell.task, cell.system.retrieve
+    _check_gold(index, task)
+    found = _retrieved(index, task.questions, settings, helper) if settings is not None else _nothing(task.questions)
+    for start in range(0, len(task.questions), PROMPTS_AT_ONCE):
         here = slice(start, start + PROMPTS_AT_ONCE)
-        questions, evidence = bench.questions[here], found[here]
+        questions, evidence = task.questions[here], found[here]
         contexts = [_context(one, settings, model) for one in evidence]
         started = time.perf_counter()
-        made = _answers(model, questions, contexts, means.max_answer_tokens) if model is not None else None
+        made = _answers(model, questions, contexts, run.max_answer_tokens) if model is not None else None
         seconds = (time.perf_counter() - started) / len(questions) if made is not None else 0.0
         for row, (question, one, context) in enumerate(zip(questions, evidence, contexts, strict=True)):
-            asked = _asked(index, bench, question, one, context, made[row] if made is not None else None)
-            if asked.text is not None and not means.empty_is_wrong:
-                check_answer(question, asked.text)
-            yield replace(asked, answer_seconds=seconds)
+            result = _result(index, task, question, one, context, made[row] if made is not None else None)
+            if result.text is not None and not run.empty_is_wrong:
+                check_answer(question, result.text)
+            yield replace(result, answer_seconds=seconds)
 
 
 def _retrieved(
@@ -127,23 +127,23 @@ def _answers(
     return made
 
 
-def _asked(
+def _result(
     index: Index,
-    bench: Bench,
+    task: TaskData,
     question: Question,
     evidence: Evidence,
     context: Sequence[Excerpt],
     made: Completion | None,
-) -> Asked:
+) -> QuestionResult:
     trace, texts = evidence.trace, tuple(excerpt.text for excerpt in context)
     output = output_of(made.text) if made is not None else Output()
-    shown = question.id in bench.shown
-    return Asked(
+    shown = question.id in task.shown
+    return QuestionResult(
         id=question.id,
         ranked=ranked_sources(evidence),
         answer=output.answer,
         text=output.text,
-        values=_values(index, bench, question, replace(output, context=texts)),
+        values=_values(index, task, question, replace(output, context=texts)),
         seconds=trace.seconds,
         encoder_seconds=trace.encoder_seconds,
         answer_seconds=0.0,
@@ -158,9 +158,9 @@ def _asked(
     )
 
 
-def _values(index: Index, bench: Bench, question: Question, output: Output) -> dict[str, float | None]:
+def _values(index: Index, task: TaskData, question: Question, output: Output) -> dict[str, float | None]:
     """The metrics that need the texts; grounding is measured only where one of its figures is asked for, and of answers alone."""
-    names = kept_metrics(bench.metrics)
+    names = kept_metrics(task.metrics)
     if output.text is not None and any(name.endswith(BY_ENCODER) for name in names):
         grounding = grounding_by_encoder(
             question.text, output.text, question.answers, output.context, index.encode_queries
@@ -169,13 +169,13 @@ def _values(index: Index, bench: Bench, question: Question, output: Output) -> d
     return {name: score_output(find_metric(name), question, output) for name in names}
 
 
-def _check_gold(index: Index, bench: Bench) -> None:
+def _check_gold(index: Index, task: TaskData) -> None:
     """UserError when a gold document is not in the index: the figures would blame the retriever for it."""
-    wanted = {source for question in bench.questions for source in question.gold_sources}
+    wanted = {source for question in task.questions for source in question.gold_sources}
     missing = sorted(wanted - set(index.sources()))
     if missing:
         found = f"{len(missing):,} gold documents are not in the index, {missing[0]!r} first"
-        raise UserError(found, "the documents that the questions ask about", f"mend tasks.{bench.name}.documents")
+        raise UserError(found, "the documents that the questions ask about", f"mend tasks.{task.name}.documents")
 
 
 def missing_cells(group: Group, out: Path) -> Group:

@@ -24,16 +24,16 @@ def group_index(cell: Cell, folder: Path, open_encoder: OpenEncoder, open_model:
     """The index of a cell in `folder`, made if it is not there, was left half-made, or is the work of other code."""
     made_by, code = folder.with_name(f"{folder.name}.code"), index_code()
     if made_by.is_file() and made_by.read_text(encoding="utf-8") != code:
-        say(f"{cell.bench.name}: the code has changed since it was indexed")
+        say(f"{cell.task.name}: the code has changed since it was indexed")
         drop_index(folder)
     if not (folder / MANIFEST).is_file():
         started = time.perf_counter()
         folder.parent.mkdir(parents=True, exist_ok=True)
         write_text(made_by, code)
-        corpus = cell.bench.documents
+        corpus = cell.task.documents
         keeping = partial(keeping_encoder, open_encoder, documents=corpus)
         build_index(folder, read_documents(corpus, say), cell.system.index, keeping, open_model)
-        say(f"{cell.bench.name}: indexed ({time.perf_counter() - started:.1f} s)")
+        say(f"{cell.task.name}: indexed ({time.perf_counter() - started:.1f} s)")
     return open_index(folder, open_encoder)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from eval.matrix.fill.figures import Scored
-from eval.matrix.fill.types import Asked
+from eval.matrix.fill.types import QuestionResult
 from eval.shared.tables import Table, figure
 from graph.shared.types import Evidence
 
@@ -20,26 +20,26 @@ def count_layers(evidence: Evidence) -> tuple[int, ...]:
     return tuple(found[layer] for layer in range(max(found, default=-1) + 1))
 
 
-def shares(asked: Sequence[Asked]) -> list[tuple[float, ...]]:
+def shares(results: Sequence[QuestionResult]) -> list[tuple[float, ...]]:
     """The share of each layer for every question that found something, in per cent, all of one length."""
-    filled = [one.layers for one in asked if sum(one.layers)]
+    filled = [one.layers for one in results if sum(one.layers)]
     depth = max(map(len, filled), default=0)
     return [tuple(100 * count / sum(of) for count in (*of, *[0] * (depth - len(of)))) for of in filled]
 
 
-def mean_shares(asked: Sequence[Asked]) -> tuple[float, ...]:
+def mean_shares(results: Sequence[QuestionResult]) -> tuple[float, ...]:
     """The mean share of each layer, from 0 to 1."""
-    found = shares(asked)
+    found = shares(results)
     return tuple(sum(layer) / len(found) / 100 for layer in zip(*found, strict=True))
 
 
-def layers_table(bench: str, scored: Sequence[Scored]) -> Table | None:
+def layers_table(task: str, scored: Sequence[Scored]) -> Table | None:
     """One row for each layer of each system that found summaries; None where none did."""
     rows = []
     for one in scored:
-        found = shares(one.asked) if one.bench == bench else []
+        found = shares(one.results) if one.task == task else []
         if any(sum(of[1:]) for of in found):
-            for layer, mean in enumerate(mean_shares(one.asked)):
+            for layer, mean in enumerate(mean_shares(one.results)):
                 values = [of[layer] for of in found]
                 rows.append((one.system, str(layer), figure(mean, True), *_spread(values)))
     if not rows:
@@ -49,7 +49,7 @@ def layers_table(bench: str, scored: Sequence[Scored]) -> Table | None:
         "Layer 0: passages and summaries of chunks; above it, summaries of communities (GraphMPA counts from 1). The right-hand columns: "
         "the share of questions for which so much of what was found is of the layer, each without its lower end but for 0."
     )
-    return Table(f"{bench}: layers of what was found", header, tuple(rows), note)
+    return Table(f"{task}: layers of what was found", header, tuple(rows), note)
 
 
 def _spread(values: Sequence[float]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The nouns of a matrix: a system, a task with its data, a cell that is planned, and what a finished cell holds."""
+"""The nouns of a matrix: a system, a task with its data, a cell to fill, and what a finished cell holds."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class System:
 
 
 @dataclass(frozen=True)
-class Bench:
+class TaskData:
     """A task of the configuration, its data read: `documents` is what to index, `documents_hash` of its content."""
 
     name: str
-    task: str
+    benchmark: str
     questions: tuple[Question, ...]
     shown: frozenset[str]
     documents: Path
@@ -45,7 +45,7 @@ class Cell:
     code: str
     index_key: str
     system: System
-    bench: Bench
+    task: TaskData
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionResult:
     """What a system did for one question.
 
     `values` are the metrics that need passages' texts; seconds exclude the encoder, which has its own, and answers share those of
@@ -89,16 +89,16 @@ class Failure:
     """A cell that could not be filled, and why."""
 
     system: str
-    bench: str
+    task: str
     problem: str
 
 
 @dataclass(frozen=True)
-class Plan:
-    """All systems and benches, and the cells in report order."""
+class Matrix:
+    """All systems and tasks, and the cells in report order."""
 
     systems: tuple[System, ...]
-    benches: tuple[Bench, ...]
+    tasks: tuple[TaskData, ...]
     cells: tuple[Cell, ...]
 
 

@@ -10,23 +10,23 @@ from importlib.resources import files
 from typing import Any
 
 from eval.matrix.fill.figures import Figures, Scored
-from eval.matrix.fill.plan import by_id
-from eval.matrix.fill.types import Asked, Plan
+from eval.matrix.fill.list_cells import by_id
+from eval.matrix.fill.types import Matrix, QuestionResult
 
 MAX_SHOWN = 600
 PLACE = "/*DATA*/null"
 
 
-def to_html(plan: Plan, figures: Figures, headline: str) -> str:
+def to_html(matrix: Matrix, figures: Figures, headline: str) -> str:
     """The page. No text of documents, questions or models is markup: "<" is written as its escape in the JSON."""
     template = files("eval.matrix.report").joinpath("templates/report.html").read_text(encoding="utf-8")
-    data = json.dumps(page_data(plan, figures, headline), ensure_ascii=False, allow_nan=False)
+    data = json.dumps(page_data(matrix, figures, headline), ensure_ascii=False, allow_nan=False)
     safe = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     before, _, after = template.partition(PLACE)
     return f"{before}{safe}{after}"
 
 
-def page_data(plan: Plan, figures: Figures, headline: str) -> dict[str, Any]:
+def page_data(matrix: Matrix, figures: Figures, headline: str) -> dict[str, Any]:
     """Rows of the table, and of each task the shown questions with every system's evidence, steps and answer."""
     metrics = list(dict.fromkeys(name for one in figures.scored for name in one.means))
     return {
@@ -35,14 +35,14 @@ def page_data(plan: Plan, figures: Figures, headline: str) -> dict[str, Any]:
         "leads": dict(figures.leads),
         "baseline": figures.baseline,
         "rows": [_row(one, figures) for one in figures.scored],
-        "tasks": {bench.name: _questions(plan, figures, bench.name) for bench in plan.benches},
+        "tasks": {task.name: _questions(matrix, figures, task.name) for task in matrix.tasks},
     }
 
 
 def _row(one: Scored, figures: Figures) -> dict[str, Any]:
-    verdict = figures.verdicts.get((one.bench, one.system))
+    verdict = figures.verdicts.get((one.task, one.system))
     return {
-        "task": one.bench,
+        "task": one.task,
         "system": one.system,
         "means": {name: [mean.mean, mean.low, mean.high] for name, mean in one.means.items()},
         "seconds": one.seconds,
@@ -53,30 +53,30 @@ def _row(one: Scored, figures: Figures) -> dict[str, Any]:
     }
 
 
-def _questions(plan: Plan, figures: Figures, bench_name: str) -> list[dict[str, Any]]:
-    bench = next(bench for bench in plan.benches if bench.name == bench_name)
-    questions = by_id(bench)
-    own = [one for one in figures.scored if one.bench == bench_name]
+def _questions(matrix: Matrix, figures: Figures, task_name: str) -> list[dict[str, Any]]:
+    task = next(task for task in matrix.tasks if task.name == task_name)
+    questions = by_id(task)
+    own = [one for one in figures.scored if one.task == task_name]
     return [
         {
             "id": key,
             "question": questions[key].text,
             "answers": list(questions[key].answers),
             "gold": list(questions[key].gold_sources),
-            "systems": {one.system: _did(next(a for a in one.asked if a.id == key), one, key) for one in own},
+            "systems": {one.system: _did(next(a for a in one.results if a.id == key), one, key) for one in own},
         }
         for key in questions
-        if key in bench.shown
+        if key in task.shown
     ]
 
 
-def _did(asked: Asked, one: Scored, key: str) -> dict[str, Any]:
+def _did(result: QuestionResult, one: Scored, key: str) -> dict[str, Any]:
     return {
-        "answer": asked.text,
+        "answer": result.text,
         "values": {name: values[key] for name, values in one.values.items() if values[key] is not None},
-        "seconds": asked.seconds + asked.encoder_seconds + asked.answer_seconds,
-        "steps": list(asked.steps),
-        "evidence": [[title, source, _cut(text)] for title, source, text in asked.evidence],
+        "seconds": result.seconds + result.encoder_seconds + result.answer_seconds,
+        "steps": list(result.steps),
+        "evidence": [[title, source, _cut(text)] for title, source, text in result.evidence],
     }
 
 

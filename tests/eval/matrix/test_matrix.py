@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from eval.matrix.fill.cells import cell_file
-from eval.matrix.fill.plan import make_plan
+from eval.matrix.fill.list_cells import list_cells
 from eval.matrix.fill.settings import MatrixSettings, StepSettings
 from eval.matrix.report.diff import diff_json, diff_runs, diff_text
 from eval.matrix.report.page import PLACE
@@ -70,7 +70,7 @@ def test_a_selector_trained_anew_is_another_system(home):
     (home / "config.yaml").write_text(yaml.safe_dump(CONFIG | {"retrievers": {"x": {"selector": str(chosen)}}}))
 
     def key():
-        return make_plan(load_settings(MatrixSettings, home / "config.yaml"), home, home / "out", hashing).cells[0].key
+        return list_cells(load_settings(MatrixSettings, home / "config.yaml"), home, home / "out", hashing).cells[0].key
 
     (chosen / "trees.json").write_text("1")
     first = key()
@@ -82,8 +82,8 @@ def test_a_selector_trained_anew_is_another_system(home):
 def test_a_cell_lost_half_way_is_filled_again_and_no_other(home):
     run(home)
     settings = load_settings(MatrixSettings, home / "config.yaml")
-    plan = make_plan(settings, home, home / "out", hashing)
-    lost, kept = (cell_file(home / "out", cell) for cell in plan.cells)
+    matrix = list_cells(settings, home, home / "out", hashing)
+    lost, kept = (cell_file(home / "out", cell) for cell in matrix.cells)
     lost.rename(lost.with_name(lost.name + ".partial"))
     before = kept.stat().st_mtime_ns
     assert run(home)[0].json["cells"] == {"found": 1, "filled": 1}

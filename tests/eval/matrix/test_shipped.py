@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 import yaml
 
-from eval.matrix.fill.plan import systems_of
+from eval.matrix.fill.list_cells import systems_of
 from eval.matrix.fill.settings import MatrixSettings
 from eval.metrics.registry import find_metric
 from eval.tasks import find_task

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from eval.matrix.fill import code
-from eval.matrix.fill.plan import make_plan
+from eval.matrix.fill.list_cells import list_cells
 from eval.matrix.fill.settings import MatrixSettings
 from graph.shared.config import load_settings
 from graph.shared.jsonl import write_jsonl
@@ -51,7 +51,7 @@ def keys(home, config) -> list[str]:
     """The files of all cells."""
     (home / "config.yaml").write_text(yaml.safe_dump(CONFIG | config), encoding="utf-8")
     settings = load_settings(MatrixSettings, home / "config.yaml")
-    return [cell.key for cell in make_plan(settings, home, home / "out", encoder_in).cells]
+    return [cell.key for cell in list_cells(settings, home, home / "out", encoder_in).cells]
 
 
 @pytest.mark.parametrize(

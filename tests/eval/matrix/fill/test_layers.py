@@ -6,7 +6,7 @@ import pytest
 
 from eval.matrix.fill.figures import Scored as System
 from eval.matrix.fill.layers import count_layers, layers_table, mean_shares
-from eval.matrix.fill.types import Asked
+from eval.matrix.fill.types import QuestionResult
 from graph.index.index import open_index
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.shared.types import Evidence, Passage, Scored, Summary
@@ -22,9 +22,9 @@ def found(passages: int, *layers: int) -> Evidence:
     )
 
 
-def system(*layers: tuple[int, ...], bench: str = "b") -> System:
-    asked = [Asked(str(n), (), None, None, {}, 0, 0, 0, 0, 0, 0, layers=of) for n, of in enumerate(layers)]
-    return System("s", bench, {}, {}, seconds=0, tokens=0, calls=0, replayed=0, untimed=0, empty=0, asked=asked)
+def system(*layers: tuple[int, ...], task: str = "b") -> System:
+    results = [QuestionResult(str(n), (), None, None, {}, 0, 0, 0, 0, 0, 0, layers=of) for n, of in enumerate(layers)]
+    return System("s", task, {}, {}, seconds=0, tokens=0, calls=0, replayed=0, untimed=0, empty=0, results=results)
 
 
 def test_layers_are_counted_from_0_with_the_passages():
@@ -36,7 +36,7 @@ def test_layers_are_counted_from_0_with_the_passages():
 def test_shares_by_hand():
     """10 of 10, 8 and 2, 5 and 5, 4 and 6 of 10; a question that found nothing has no share."""
     table = layers_table("b", [system((10,), (8, 2), (5, 5), (4, 6), ())])
-    assert mean_shares(system((10,), (8, 2), (5, 5), (4, 6), ()).asked) == pytest.approx((0.675, 0.325))
+    assert mean_shares(system((10,), (8, 2), (5, 5), (4, 6), ()).results) == pytest.approx((0.675, 0.325))
     assert table is not None and table.header[3:] == ("0–20 %", "20–50 %", "50–80 %", "80–100 %")
     assert table.rows == (
         ("s", "0", "67.5 %", "0.0 %", "50.0 %", "25.0 %", "25.0 %"),
@@ -55,8 +55,8 @@ def test_every_count_of_ten_is_in_the_papers_bin():
 
 
 def test_no_table_without_summaries():
-    assert layers_table("b", [system((5,), (3,)), system((1, 4), bench="another")]) is None
-    assert mean_shares([]) == () == mean_shares(system(()).asked)
+    assert layers_table("b", [system((5,), (3,)), system((1, 4), task="another")]) is None
+    assert mean_shares([]) == () == mean_shares(system(()).results)
 
 
 def test_a_run_tells_what_retrieval_found(home):

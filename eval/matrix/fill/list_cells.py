@@ -10,7 +10,7 @@ from typing import Any
 from eval.matrix.fill.code import cell_code
 from eval.matrix.fill.contents import Contents, bytes_of, content_hash
 from eval.matrix.fill.settings import MatrixSettings, TaskSettings
-from eval.matrix.fill.types import Bench, Cell, Group, Plan, System
+from eval.matrix.fill.types import Cell, Group, Matrix, System, TaskData
 from eval.metrics.registry import find_metric
 from eval.tasks import find_task
 from eval.tasks.files import question_row, write_task
@@ -26,7 +26,7 @@ FORMAT = 2
 CELLS, INDEXES, CORPORA = "cells", "indexes", "corpora"
 
 
-def make_plan(settings: MatrixSettings, base: Path, out: Path, open_encoder: OpenEncoder) -> Plan:
+def list_cells(settings: MatrixSettings, base: Path, out: Path, open_encoder: OpenEncoder) -> Matrix:
     """Read the tasks below `base` / data and name every system; UserError for data, metrics or settings that are wrong."""
     systems = systems_of(settings)
     names = [system.name for system in systems]
@@ -34,10 +34,10 @@ def make_plan(settings: MatrixSettings, base: Path, out: Path, open_encoder: Ope
         raise UserError(f"baseline {settings.baseline!r}", f"a system: {', '.join(names)}", "change the value")
     for name in settings.metrics:
         find_metric(name)
-    benches = tuple(_bench(name, each, settings, base, out) for name, each in settings.tasks.items())
+    tasks = tuple(_task_data(name, each, settings, base, out) for name, each in settings.tasks.items())
     contents, code = Contents(open_encoder), cell_code()
-    cells = tuple(_cell(system, bench, settings, contents, code) for bench in benches for system in systems)
-    return Plan(systems, benches, cells)
+    cells = tuple(_cell(system, task, settings, contents, code) for task in tasks for system in systems)
+    return Matrix(systems, tasks, cells)
 
 
 def systems_of(settings: MatrixSettings) -> tuple[System, ...]:
@@ -60,13 +60,13 @@ def groups_of(cells: tuple[Cell, ...], out: Path) -> list[Group]:
     for cell in cells:
         shared.setdefault(out / INDEXES / cell.index_key, []).append(cell)
     groups = [Group(folder, tuple(own)) for folder, own in shared.items()]
-    return sorted(groups, key=lambda group: -bytes_of(group.cells[0].bench.documents))
+    return sorted(groups, key=lambda group: -bytes_of(group.cells[0].task.documents))
 
 
-def _bench(name: str, wanted: TaskSettings, settings: MatrixSettings, base: Path, out: Path) -> Bench:
-    task = find_task(wanted.task)
+def _task_data(name: str, wanted: TaskSettings, settings: MatrixSettings, base: Path, out: Path) -> TaskData:
+    benchmark = find_task(wanted.task)
     source = base / settings.data / wanted.source
-    loaded = load_task(task, source)
+    loaded = load_task(benchmark, source)
     questions = [one for one in loaded.questions if wanted.split in (None, one.split)][: wanted.limit]
     if not questions:
         raise UserError(f"tasks.{name}: no questions of split {wanted.split}", "train, dev or test", "change the split")
@@ -79,34 +79,34 @@ def _bench(name: str, wanted: TaskSettings, settings: MatrixSettings, base: Path
     shown = sorted(questions, key=lambda one: content_id("shown", str(settings.seed), one.id))[
         : settings.shown_questions
     ]
-    return Bench(
+    return TaskData(
         name=name,
-        task=wanted.task,
+        benchmark=wanted.task,
         questions=tuple(questions),
         shown=frozenset(one.id for one in shown),
         documents=documents,
         documents_hash=content_hash(documents),
-        metrics=settings.metrics or task.metrics,
+        metrics=settings.metrics or benchmark.metrics,
     )
 
 
-def _cell(system: System, bench: Bench, settings: MatrixSettings, contents: Contents, code: str) -> Cell:
+def _cell(system: System, task: TaskData, settings: MatrixSettings, contents: Contents, code: str) -> Cell:
     index = contents.index(system.index)
     depends: dict[str, Any] = {
         "format": FORMAT,
-        "questions": content_id(*(_as_text(question_row(one)) for one in bench.questions)),
-        "shown": sorted(bench.shown),
-        "documents": bench.documents_hash,
+        "questions": content_id(*(_as_text(question_row(one)) for one in task.questions)),
+        "shown": sorted(task.shown),
+        "documents": task.documents_hash,
         "index": index,
         "retriever": contents.retriever(system.retrieve),
         "model": contents.model(system.model),
         "helper": contents.model(settings.helper),
         "max_answer_tokens": settings.max_answer_tokens if system.model else None,
         "empty_answers": settings.empty_answers if system.model else None,
-        "values": sorted(kept_metrics(bench.metrics)),
+        "values": sorted(kept_metrics(task.metrics)),
     }
-    index_key = content_id(bench.documents_hash, _as_text(index))
-    return Cell(content_id(_as_text(depends)), code, index_key, system, bench)
+    index_key = content_id(task.documents_hash, _as_text(index))
+    return Cell(content_id(_as_text(depends)), code, index_key, system, task)
 
 
 def kept_metrics(metrics: tuple[str, ...]) -> list[str]:
@@ -114,14 +114,14 @@ def kept_metrics(metrics: tuple[str, ...]) -> list[str]:
     return [name for name in metrics if find_metric(name).needs in ("context", "grounding")]
 
 
-def question_texts(bench: Bench) -> dict[str, str]:
+def question_texts(task: TaskData) -> dict[str, str]:
     """Question texts by id."""
-    return {question.id: question.text for question in bench.questions}
+    return {question.id: question.text for question in task.questions}
 
 
-def by_id(bench: Bench) -> dict[str, Question]:
+def by_id(task: TaskData) -> dict[str, Question]:
     """Questions by id."""
-    return {question.id: question for question in bench.questions}
+    return {question.id: question for question in task.questions}
 
 
 def _as_text(value: Any) -> str:

@@ -1,0 +1,78 @@
+"""Recall@5 against milliseconds a question, one point a mode and set: docs/figures/recall.svg.
+
+    modegraph eval retrieval INDEX --questions SET.jsonl --modes dense … --out measured/SET
+    python -P benchmarks/figures/recall.py measured/* --out docs/figures/recall.svg
+
+Times are without the encoding of the question, which all modes share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+RECALL, SECONDS = "Recall@5", "s/query without encoder"
+OURS = "hops"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+"""Okabe and Ito's, which the colour-blind tell apart; each set has a marker of its own besides."""
+MARKERS = "osD^"
+GREY = "#7f8a94"
+"""Reads on white as on dark pages; the figure has no background."""
+
+
+def main() -> None:
+    """Read the measured sets and write the figure."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("measured", nargs="+", type=Path, help="folders that `eval retrieval --out` wrote")
+    parser.add_argument("--out", required=True, type=Path, help="the figure, .svg or .png")
+    parser.add_argument("--json", action="store_true", help="print the points")
+    options = parser.parse_args()
+    points = {folder.name: read_points(folder / "retrieval.json") for folder in options.measured}
+    draw(points).savefig(options.out, transparent=True, metadata={"Date": None} if options.out.suffix == ".svg" else {})
+    if options.json:
+        print(json.dumps(points))
+    print(f"wrote {options.out}", file=sys.stderr)
+
+
+def read_points(file: Path) -> dict[str, tuple[float, float]]:
+    """Mode to (milliseconds, recall)."""
+    modes = json.loads(file.read_text(encoding="utf-8"))["modes"]
+    return {mode: (1000 * figures[SECONDS], figures[RECALL]) for mode, figures in modes.items()}
+
+
+def draw(points: dict[str, dict[str, tuple[float, float]]]) -> Figure:
+    """A panel for each set."""
+    figure = Figure(figsize=(4.2 * len(points), 3.4), layout="constrained")
+    panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
+    for axes, (name, modes), colour, marker in zip(panels, points.items(), COLOURS, MARKERS, strict=False):
+        draw_set(axes, name, modes, colour, marker)
+    panels[0].set_ylabel(RECALL, color=GREY)
+    return figure
+
+
+def draw_set(axes: Axes, name: str, modes: dict[str, tuple[float, float]], colour: str, marker: str) -> None:
+    """The modes of one set; ours is filled."""
+    for mode, (milliseconds, recall) in modes.items():
+        axes.plot(milliseconds, recall, marker, color=colour, mfc=colour if mode == OURS else "none", ms=8)
+        weight = "bold" if mode == OURS else "normal"
+        axes.annotate(
+            mode, (milliseconds, recall), (6, 5), textcoords="offset points", fontsize=8, color=GREY, weight=weight
+        )
+    axes.set_xscale("log")
+    axes.set_title(name, fontsize=10, color=GREY)
+    axes.set_xlabel("milliseconds a question (log scale)", color=GREY)
+    axes.grid(alpha=0.25)
+    axes.tick_params(colors=GREY, which="both")
+    axes.margins(x=0.2, y=0.12)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(GREY)
+
+
+if __name__ == "__main__":
+    main()

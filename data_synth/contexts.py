@@ -87,7 +87,7 @@ def pick_questions(questions: Sequence[Question], splits: Sequence[str]) -> list
     """The questions of `splits` (of all, if none is named), in order; UserError for an unknown or an empty choice."""
     for split in splits:
         if split not in SPLITS:
-            raise UserError(f"--split {split}", f"one of {', '.join(SPLITS)}", "mend the option")
+            raise UserError(f"--split {split}", f"one of {', '.join(SPLITS)}", "fix the option")
     picked = [question for question in questions if not splits or question.split in splits]
     if not picked:
         raise UserError(
@@ -117,5 +117,5 @@ def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
         raise UserError(
             f"{len(missing):,} gold documents are not in the index: {named}{more}",
             "an index of the documents that the questions were written for",
-            "index those documents, or mend gold_ids and evidence",
+            "index those documents, or fix gold_ids and evidence",
         )

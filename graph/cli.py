@@ -1,4 +1,4 @@
-"""The commands on an index: make it, add to it, look at it, mend it."""
+"""The commands on an index: make it, add to it, look at it, fix it."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -249,7 +249,7 @@ def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"index": str(index), "damage": [asdict(found) for found in damage]})
     for found in damage if not as_json else []:
-        print(f"{index}/{found.file}: {found.problem}; mend it with: {found.repair}")
+        print(f"{index}/{found.file}: {found.problem}; fix it with: {found.repair}")
     if damage:
         raise typer.Exit(1)
     if not as_json:

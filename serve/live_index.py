@@ -67,13 +67,13 @@ class LiveIndex:
         return self._current
 
     async def watch(self) -> None:
-        """Take up what changes on disk, until cancelled."""
+        """Load what changes on disk, until cancelled."""
         while True:
             await asyncio.sleep(POLL_S)
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Take up the index on disk, if it is another one; one that cannot be opened is told of once, and tried again later."""
+        """Load the index on disk, if it is another one; one that cannot be opened is told of once, and tried again later."""
         async with self._reloading:
             try:
                 newer = await asyncio.to_thread(self._newer)
@@ -95,7 +95,7 @@ class LiveIndex:
             return
         self._trouble = trouble
         self._metrics.swaps.labels("failed").inc()
-        LOG.warning("the changed index is not taken up yet: %s", trouble)
+        LOG.warning("the changed index cannot be loaded yet: %s", trouble)
 
     def _newer(self) -> Generation | None:
         """The index on disk, opened; None when it is the one in use."""

@@ -1,6 +1,6 @@
 """`modegraph mcp`: retrieve, ask and explain as tools of the Model Context Protocol, over standard input and output.
 
-Each tool is a function with typed arguments; the protocol's package makes the schemas from them. What a caller can mend (a UserError)
+Each tool is a function with typed arguments; the protocol's package makes the schemas from them. What a caller can fix (a UserError)
 comes back as the tool's error; while the server runs, the package sends what others print to standard error.
 """
 
@@ -153,7 +153,7 @@ def build_mcp(
 
 
 def search(index: Index, question: str, mode: Mode, k: int, where: list[str]) -> Evidence:
-    """The evidence for a question; no model is asked. ToolError for what the caller can mend."""
+    """The evidence for a question; no model is asked. ToolError for what the caller can fix."""
     with told_to_the_caller():
         values = {"mode": mode, "top_k": k, "where": tuple(where)}
         return find(index, question, parse_settings(RetrieveSettings, values, "arguments"))

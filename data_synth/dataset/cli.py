@@ -20,7 +20,7 @@ def register(data: typer.Typer) -> None:
         file: Annotated[Path, typer.Argument(help="A .jsonl or .parquet file that `modegraph synth` made.")],
         as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
-        """Check every row of training data: line, what is wrong, how to mend it. Exit status 1 if any row is bad."""
+        """Check every row of training data: line, what is wrong, how to fix it. Exit status 1 if any row is bad."""
         from dataclasses import asdict
 
         from data_synth.dataset.validate import validate_file
@@ -36,7 +36,7 @@ def register(data: typer.Typer) -> None:
             if len(found.bad) > SHOWN:
                 print(f"… and {len(found.bad) - SHOWN:,} more (--json lists all)")
             if found.bad:
-                print("remedy: remove or mend these rows, or make them again with `modegraph synth`")
+                print("remedy: remove or fix these rows, or make them again with `modegraph synth`")
         if found.bad:
             raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""`modegraph data validate`: every row of a file read and checked, with the line, what is wrong with it, and how to mend it."""
+"""`modegraph data validate`: every row of a file read and checked, with the line, what is wrong with it, and how to fix it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def validate_file(file: Path) -> Validation:
         problems = problems_of(values, form)
         own_id = str(values.get("id", ""))
         if own_id in seen:
-            problems.append(f"id {own_id!r} stands above too")
+            problems.append(f"id {own_id!r} appears above too")
         seen.add(own_id)
         if problems:
             bad.append(BadRow(line, own_id, tuple(problems)))

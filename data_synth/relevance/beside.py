@@ -36,12 +36,12 @@ def read_held(folders: Iterable[Path]) -> Held:
     for folder in folders:
         files = [folder / f"{split}.parquet" for split in SPLITS if (folder / f"{split}.parquet").is_file()]
         if not files:
-            raise UserError(f"{folder}: no dataset", "a folder that `synth relevance` wrote", "mend --beside")
+            raise UserError(f"{folder}: no dataset", "a folder that `synth relevance` wrote", "fix --beside")
         for file in files:
             try:
                 columns = read_table(file, columns=["question", "proposition_id"]).to_pydict()
             except ArrowInvalid as problem:
-                raise UserError(f"{file}: {problem}", "rows of `synth relevance`", "mend --beside") from None
+                raise UserError(f"{file}: {problem}", "rows of `synth relevance`", "fix --beside") from None
             questions |= dict.fromkeys((text.casefold() for text in columns["question"]), file.stem)
             propositions |= dict.fromkeys(columns["proposition_id"], file.stem)
     return Held(questions, propositions)

@@ -53,17 +53,17 @@ def check_sources(asked: Iterable[GoldQuestion], sources: Collection[str]) -> No
                 raise UserError(
                     f"question {each.question.id!r} names document {source!r}, which is not in the index",
                     "an index of the documents that the questions were written for",
-                    "index those documents, or mend gold_ids, evidence, supporting_sentences and context_ids",
+                    "index those documents, or fix gold_ids, evidence, supporting_sentences and context_ids",
                 )
 
 
 def _gold_question(question: Question, row: Mapping[str, Any], where: str) -> GoldQuestion:
     own, pairs = row.get("context_ids", []), row.get("supporting_sentences", [])
     if not isinstance(own, list) or not all(isinstance(source, str) for source in own):
-        raise UserError(f"{where}: 'context_ids' is {str(own)[:80]}", "a list of document ids", "mend the row")
+        raise UserError(f"{where}: 'context_ids' is {str(own)[:80]}", "a list of document ids", "fix the row")
     if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
         found = f"{where}: 'supporting_sentences' is {str(pairs)[:80]}"
-        raise UserError(found, "a list of [document id, sentence number] pairs", "mend the row")
+        raise UserError(found, "a list of [document id, sentence number] pairs", "fix the row")
     return GoldQuestion(question, tuple(own), tuple((source, number) for source, number in pairs), row.get("split"))
 
 
@@ -91,6 +91,6 @@ def _quotes(
         if there is None or not 0 <= number < len(there):
             has = "is not in the corpus file" if there is None else f"has {len(there)} sentences there"
             found = f"question {question_id!r}: gold sentence {number} of {source!r}, which {has}"
-            raise UserError(found, "the corpus that the numbers were made for", "give it as --corpus, or mend the row")
+            raise UserError(found, "the corpus that the numbers were made for", "give it as --corpus, or fix the row")
         quotes.append(Quote(source, there[number]))
     return tuple(quotes)

@@ -33,7 +33,7 @@ def response_problems(row: ResponseRow) -> list[str]:
     problems += [f"response {n} is empty" for n, text in enumerate(row.responses, start=1) if not text.strip()]
     problems += [f"response {n} holds a control token" for n, text in enumerate(row.responses, start=1) if "<|" in text]
     if len(set(row.responses)) < len(row.responses):
-        problems.append("a response stands twice")
+        problems.append("a response appears twice")
     if not row.rewards:
         problems.append("no rewards")
     for component, values in row.rewards.items():

@@ -32,7 +32,7 @@ def parse_modes(text: str) -> list[Mode]:
     named = [word.strip() for word in text.split(",") if word.strip()]
     for word in named:
         if word not in known:
-            raise UserError(f"--modes {text!r}: {word!r}", f"some of {', '.join(known)}", "mend the option")
+            raise UserError(f"--modes {text!r}: {word!r}", f"some of {', '.join(known)}", "fix the option")
     if len(named) < 2 or len(set(named)) < len(named):
         raise UserError(f"--modes {text!r}", "two or more different modes", "name them, divided by commas")
     return [known[word] for word in named]

@@ -29,9 +29,11 @@ def read_answers(file: Path) -> dict[str, Answered]:
         for field in FIELDS:
             if not isinstance(row.get(field), str) or not row[field].strip():
                 problem = f"{file} line {line}: {field!r} is {row.get(field)!r}"
-                raise UserError(problem, "a non-empty string", "mend the row, or leave its question out of both files")
+                raise UserError(problem, "a non-empty string", "fix the row, or leave its question out of both files")
         if row["id"] in found:
-            raise UserError(f"{file} line {line}: id {row['id']!r} stands twice", "one answer a question", "remove one")
+            raise UserError(
+                f"{file} line {line}: id {row['id']!r} appears twice", "one answer a question", "remove one"
+            )
         found[row["id"]] = Answered(row["question"], row["answer"])
     if not found:
         raise UserError(f"{file}: no answers", "one JSON object a line", "give a file of answers")

@@ -130,7 +130,7 @@ def score_output(metric: Metric, question: Question, output: Output) -> float | 
     value = metric.of(question, output)
     if value is not None and not math.isfinite(value):
         found = f"metric {metric.name!r} of question {question.id!r} is {value}"
-        raise UserError(found, "a finite number", "mend the metric, or leave the question out")
+        raise UserError(found, "a finite number", "fix the metric, or leave the question out")
     return value
 
 

@@ -99,7 +99,7 @@ def select_questions(questions: Sequence[Question], split: str | None, sources: 
     missing = sorted({source for question in chosen for source in question.gold_sources} - set(sources))
     if missing:
         found = f"{len(missing):,} gold documents are not in the index, {missing[0]!r} first"
-        raise UserError(found, "an index of the documents the questions ask about", "index them, or mend gold_ids")
+        raise UserError(found, "an index of the documents the questions ask about", "index them, or fix gold_ids")
     return chosen
 
 

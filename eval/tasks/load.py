@@ -65,7 +65,7 @@ def _read(read: Read, row: Row, where: str) -> Item:
         raise UserError(f"{where}, {problem}", "", "") from None
     except MISSHAPEN as problem:
         found = f"{where}: {type(problem).__name__} {problem}"
-        raise UserError(found, "a row as published", "name the task that the file is of, or mend the row") from None
+        raise UserError(found, "a row as published", "name the task that the file is of, or fix the row") from None
 
 
 def _rows(file: Path) -> Iterator[tuple[str, Row]]:
@@ -90,7 +90,7 @@ def _joined(task: Task, items: Iterable[Item], where: str) -> Loaded:
     for item in items:
         for question in item.questions:
             if questions.setdefault(question.id, question) != question:
-                raise UserError(f"{where}: id {question.id!r} stands twice", "unique ids", "remove one")
+                raise UserError(f"{where}: id {question.id!r} appears twice", "unique ids", "remove one")
         documents.update((document.source, document) for document in item.documents)
     if not questions:
         raise UserError(f"{where}: no question of {task.name}", "its data", f"get {task.get}")

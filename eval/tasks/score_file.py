@@ -33,9 +33,9 @@ def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: 
     for line, row in read_jsonl(file):
         key, answer = row.get("id"), row.get("answer")
         if not isinstance(key, str) or key not in known:
-            raise UserError(f"{file} line {line}: 'id' is {key!r}", "the id of a question of the task", "mend the row")
+            raise UserError(f"{file} line {line}: 'id' is {key!r}", "the id of a question of the task", "fix the row")
         if not isinstance(answer, str):
-            raise UserError(f"{file} line {line}: 'answer' is {answer!r}", "a text", "mend the row")
+            raise UserError(f"{file} line {line}: 'answer' is {answer!r}", "a text", "fix the row")
         if not empty_is_wrong:
             check_answer(known[key], answer)
         found[key] = answer

@@ -47,7 +47,7 @@ class IndexStatus:
 
 @dataclass(frozen=True)
 class Damage:
-    """One file that is not as it was written, and the command that mends it."""
+    """One file that is not as it was written, and the command that repairs it."""
 
     file: str
     problem: str

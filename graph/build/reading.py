@@ -187,4 +187,4 @@ def few_shot_examples(settings: IndexSettings) -> str:
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as problem:
-        raise UserError(f"{file}: cannot be read ({problem})", "a text file of examples", "mend the path") from None
+        raise UserError(f"{file}: cannot be read ({problem})", "a text file of examples", "fix the path") from None

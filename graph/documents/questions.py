@@ -49,7 +49,7 @@ def read_questions(file: Path | str) -> list[Question]:
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:
-            raise UserError(f"{file}: id {question.id!r} stands twice", "unique ids", "rename one")
+            raise UserError(f"{file}: id {question.id!r} appears twice", "unique ids", "rename one")
         seen.add(question.id)
     return questions
 
@@ -61,10 +61,10 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
             raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a non-empty string", "add the field")
     answers = row.get("answers", [row["answer"]] if "answer" in row else [])
     if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
-        raise UserError(f"{where}: 'answers' is {answers!r}", "a list of strings", "mend the row")
+        raise UserError(f"{where}: 'answers' is {answers!r}", "a list of strings", "fix the row")
     split = row.get("split", "test")
     if split not in SPLITS:
-        raise UserError(f"{where}: split {split!r}", f"one of {', '.join(SPLITS)}", "mend the row")
+        raise UserError(f"{where}: split {split!r}", f"one of {', '.join(SPLITS)}", "fix the row")
     return Question(
         id=row["id"],
         text=row["question"].strip(),

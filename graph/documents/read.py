@@ -1,4 +1,4 @@
-"""The first step of the road: a folder of .txt/.md/.html/.pdf files, one such file, or a .jsonl, to documents.
+"""The first step: a folder of .txt/.md/.html/.pdf files, one such file, or a .jsonl, to documents.
 
 Text is kept as it stands in .txt and .md files, so that offsets slice the file itself; of .html and .pdf the visible text
 is kept, read in a process of its own (graph/parse/). Nothing here is skipped silently: what is no document is reported through `note`.
@@ -21,7 +21,7 @@ Note = Callable[[str], None]
 
 
 def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008
-    """Yield every document of `source`, in order of name or row; `note` gets a line for each file or row passed over.
+    """Yield every document of `source`, in order of name or row; `note` gets a line for each file or row skipped.
 
     Raises UserError naming file (and line), what is wrong, and the remedy.
     """
@@ -42,7 +42,7 @@ def _read_documents(source: Path, note: Note, worker: ParseWorker) -> Iterator[D
     found = False
     for document in documents:
         if not document.text.strip():
-            note(f"{document.source}: empty, passed over")
+            note(f"{document.source}: empty, skipped")
             continue
         found = True
         yield document
@@ -57,9 +57,9 @@ def _read_folder(folder: Path, note: Note, worker: ParseWorker) -> Iterator[Docu
         if file.is_dir() or any(part.startswith(".") for part in file.relative_to(folder).parts):
             continue
         if file.suffix.lower() not in SUFFIXES:
-            note(f"{name}: passed over, its ending is not one of {', '.join(SUFFIXES)}")
+            note(f"{name}: skipped, its ending is not one of {', '.join(SUFFIXES)}")
         elif not file.resolve().is_relative_to(root):
-            note(f"{name}: passed over, a link that leads out of {folder}")
+            note(f"{name}: skipped, a link that leads out of {folder}")
         else:
             yield _read_file(file, name, worker)
 
@@ -73,11 +73,9 @@ def _read_rows(file: Path) -> Iterator[Document]:
                 raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a string", "every row needs an id and a text")
         title = row.get("title") or ""
         if not isinstance(title, str):
-            raise UserError(f"{where}: 'title' is {title!r}", "a string", "mend the row")
+            raise UserError(f"{where}: 'title' is {title!r}", "a string", "fix the row")
         if row["id"] in lines:
-            raise UserError(
-                f"{where}: id {row['id']!r} stands on line {lines[row['id']]} too", "unique ids", "rename one"
-            )
+            raise UserError(f"{where}: id {row['id']!r} is also on line {lines[row['id']]}", "unique ids", "rename one")
         lines[row["id"]] = line
         yield Document(row["id"], title, row["text"], _metadata(row.get("metadata") or {}, where))
 
@@ -86,7 +84,7 @@ def _metadata(found: object, where: str) -> dict[str, Any]:
     """What a row says of its document besides: {key: text, number, truth value, or a list of these}."""
     expected = "an object of texts, numbers, truth values or lists of these"
     if not isinstance(found, dict):
-        raise UserError(f"{where}: 'metadata' is {found!r}", expected, "mend the row")
+        raise UserError(f"{where}: 'metadata' is {found!r}", expected, "fix the row")
     for key, value in found.items():
         if key in ("source", "title"):
             raise UserError(
@@ -94,7 +92,7 @@ def _metadata(found: object, where: str) -> dict[str, Any]:
             )
         parts = value if isinstance(value, list) else [value]
         if not all(isinstance(part, str | int | float | bool) for part in parts):
-            raise UserError(f"{where}: metadata {key!r} is {value!r}", expected, "mend the row")
+            raise UserError(f"{where}: metadata {key!r} is {value!r}", expected, "fix the row")
     return found
 
 
@@ -102,9 +100,7 @@ def _read_file(file: Path, name: str, worker: ParseWorker) -> Document:
     try:
         data = file.read_bytes()
     except OSError as problem:
-        raise UserError(
-            f"{file}: cannot be read ({problem.strerror})", "a readable file", "mend or remove it"
-        ) from None
+        raise UserError(f"{file}: cannot be read ({problem.strerror})", "a readable file", "fix or remove it") from None
     return read_bytes(data, name, str(file), worker)
 
 

@@ -42,17 +42,17 @@ def load_extraction(file: Path) -> dict[str, Row]:
         where = f"{file} line {line}"
         source = row.get("id")
         if not isinstance(source, str):
-            raise UserError(f"{where}: 'id' is {source!r}", "a document's source", "mend the row")
+            raise UserError(f"{where}: 'id' is {source!r}", "a document's source", "fix the row")
         if source in rows:
-            raise UserError(f"{where}: id {source!r} stands above too", "one row a document", "join the rows")
+            raise UserError(f"{where}: id {source!r} appears above too", "one row a document", "join the rows")
         entities = _strings(row.get("entities", []), f"{where}: 'entities'")
         triples = row.get("triples")
         if not isinstance(triples, list):
-            raise UserError(f"{where}: 'triples' is {triples!r:.80}", "a list of [s, p, o]", "mend the row")
+            raise UserError(f"{where}: 'triples' is {triples!r:.80}", "a list of [s, p, o]", "fix the row")
         parsed = [_strings(triple, f"{where}: a triple") for triple in triples]
         for triple in parsed:
             if len(triple) != 3:
-                raise UserError(f"{where}: a triple of {len(triple)} parts {triple!r:.80}", "[s, p, o]", "mend the row")
+                raise UserError(f"{where}: a triple of {len(triple)} parts {triple!r:.80}", "[s, p, o]", "fix the row")
         rows[source] = Row(entities, tuple((s, p, o) for s, p, o in parsed))
     return rows
 
@@ -128,5 +128,5 @@ def _by_itself(fact: Fact, text: str, entities: Sequence[str], passage: Passage)
 def _strings(value: Any, where: str) -> tuple[str, ...]:
     """A list of non-empty strings as a tuple of lines; UserError otherwise."""
     if not isinstance(value, list) or not all(isinstance(item, str) and item.split() for item in value):
-        raise UserError(f"{where} is {value!r:.80}", "a list of non-empty strings", "mend the row")
+        raise UserError(f"{where} is {value!r:.80}", "a list of non-empty strings", "fix the row")
     return tuple(" ".join(item.split()) for item in value)

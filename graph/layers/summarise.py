@@ -18,7 +18,7 @@ MAX_CANDIDATES = 200
 def choose_sentences(vectors_SD: Floats, count_tokens: Callable[[int], int], max_tokens: int) -> list[int]:
     """Rows of the chosen sentences, ascending, together at most `max_tokens` long; at least one, whatever its length.
 
-    `count_tokens(row)` is the length of a sentence. A sentence that is too long for the room left is passed over, it does
+    `count_tokens(row)` is the length of a sentence. A sentence that is too long for the room left is skipped, it does
     not end the choice. Ties go to the earlier row.
     """
     centre_D = vectors_SD.mean(axis=0)

@@ -53,7 +53,7 @@ def most(count: int, fits: Callable[[int], bool]) -> int:
 def rank_excerpts(evidence: Evidence, limit: int, budget: TokenBudget | None = None) -> tuple[Excerpt, ...]:
     """The best excerpts, at most `limit`: passages and summaries by score; propositions for passages where a mode ranks them.
 
-    Findings come beside them, best first. With a budget, an excerpt that is longer than the room left is passed over; those after
+    Findings come beside them, best first. With a budget, an excerpt that is longer than the room left is skipped; those after
     it may still fit. UserError when there are excerpts and none fits.
     """
     ranked: list[tuple[float, Excerpt]] = [(found.score, _of_summary(found)) for found in evidence.summaries]

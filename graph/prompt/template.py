@@ -90,9 +90,7 @@ def _render(tokenizer: Any, turns: list[dict[str, str]], add_generation_prompt: 
     except TemplateError as problem:
         roles = " and ".join(dict.fromkeys(turn["role"] for turn in turns))
         found = f"{tokenizer.name_or_path or 'the tokenizer'}: its chat template refuses turns of {roles} ({problem})"
-        raise UserError(
-            found, "a template that takes them", "choose another model, or mend its chat_template"
-        ) from None
+        raise UserError(found, "a template that takes them", "choose another model, or fix its chat_template") from None
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:

@@ -56,7 +56,7 @@ def read_yaml(file: Path) -> dict[str, Any]:
         raise UserError(f"{file}: no such file", "a YAML file of settings", "check the path") from None
     except (UnicodeDecodeError, yaml.YAMLError) as problem:
         reason = " ".join(str(problem).split())
-        raise UserError(f"{file}: not valid YAML ({reason})", "a mapping of settings", "mend the file") from None
+        raise UserError(f"{file}: not valid YAML ({reason})", "a mapping of settings", "fix the file") from None
     if values is None:
         return {}
     if not isinstance(values, dict):

@@ -1,4 +1,4 @@
-"""Opens an hf: model, a full one or a PEFT adapter's folder; a name that leads nowhere is told before torch is imported."""
+"""Opens an hf: model, a full one or a PEFT adapter's folder; a name that nothing has is told before torch is imported."""
 
 from __future__ import annotations
 

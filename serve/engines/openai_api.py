@@ -53,7 +53,7 @@ def split_target(target: str) -> tuple[str, str]:
         raise UserError(f"openai:{target}", "openai:NAME@URL", "for example openai:qwen@http://localhost:8000/v1")
     url = urlsplit(match["url"])
     if url.scheme.lower() not in ("http", "https") or not url.hostname:
-        raise UserError(f"openai:{target}: URL {match['url']!r}", "an http:// or https:// address", "mend the URL")
+        raise UserError(f"openai:{target}: URL {match['url']!r}", "an http:// or https:// address", "fix the URL")
     return match["name"], match["url"]
 
 
@@ -158,7 +158,7 @@ class OpenAIModel:
             raise UserError(
                 f"openai:{self.name}@{self.url}: no answer after {ATTEMPTS} tries ({cause})",
                 "a running OpenAI-compatible server",
-                "start the server or mend the URL (it usually ends in /v1)",
+                "start the server or fix the URL (it usually ends in /v1)",
             ) from None
         except openai.APIStatusError as problem:
             reason = " ".join(str(problem.message).split())[:300]
@@ -209,4 +209,4 @@ class OpenAIModel:
 
     def _bad_answer(self, reason: str) -> UserError:
         found = f"openai:{self.name}@{self.url}: not a chat completion ({' '.join(reason.split())[:300]})"
-        return UserError(found, "an OpenAI-compatible server", "mend the URL (it usually ends in /v1)")
+        return UserError(found, "an OpenAI-compatible server", "fix the URL (it usually ends in /v1)")

@@ -124,7 +124,7 @@ def _another_base(adapter: str, base: str, why: str) -> UserError:
     return UserError(
         f"adapter {adapter!r} does not belong to base model {base!r} ({why})",
         "the very model that it was trained on",
-        f"put that model back, or mend base_model_name_or_path in {Path(adapter) / ADAPTER}",
+        f"put that model back, or fix base_model_name_or_path in {Path(adapter) / ADAPTER}",
     )
 
 

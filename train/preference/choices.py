@@ -83,7 +83,7 @@ def combine_rewards(row: ResponseRow, weights: Mapping[str, float]) -> tuple[flo
     for component in weights:
         if component not in row.rewards:
             found = f"row {row.id!r} has no reward {component!r}, only {', '.join(row.rewards)}"
-            raise UserError(found, "every component that `rewards` weights", "mend the weights, or make the data again")
+            raise UserError(found, "every component that `rewards` weights", "fix the weights, or make the data again")
     return tuple(
         sum(weight * row.rewards[component][place] for component, weight in weights.items())
         for place in range(len(row.responses))

@@ -102,7 +102,7 @@ def check_row(row: PreferenceRow, where: str) -> None:
     if row.chosen == row.rejected:
         raise UserError(f"{where}: chosen and rejected are the same text", "two answers that differ", "remove the row")
     if not row.prompt or row.prompt[-1].role != "user":
-        raise UserError(f"{where}: the prompt does not end with a user's turn", "a question to answer", "mend the row")
+        raise UserError(f"{where}: the prompt does not end with a user's turn", "a question to answer", "fix the row")
 
 
 def check_responses(row: ResponseRow, where: str) -> None:
@@ -118,7 +118,7 @@ def check_responses(row: ResponseRow, where: str) -> None:
             found = f"{where}: reward {component!r} is {list(values)!r:.80}"
             raise UserError(found, f"{len(row.responses)} finite numbers", "make the rewards again")
     if not row.prompt or row.prompt[-1].role != "user":
-        raise UserError(f"{where}: the prompt does not end with a user's turn", "a question to answer", "mend the row")
+        raise UserError(f"{where}: the prompt does not end with a user's turn", "a question to answer", "fix the row")
 
 
 def check_lengths(

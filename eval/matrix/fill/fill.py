@@ -175,7 +175,7 @@ def _check_gold(index: Index, task: TaskData) -> None:
     missing = sorted(wanted - set(index.sources()))
     if missing:
         found = f"{len(missing):,} gold documents are not in the index, {missing[0]!r} first"
-        raise UserError(found, "the documents that the questions ask about", f"mend tasks.{task.name}.documents")
+        raise UserError(found, "the documents that the questions ask about", f"fix tasks.{task.name}.documents")
 
 
 def missing_cells(group: Group, out: Path) -> Group:

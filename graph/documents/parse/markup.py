@@ -1,7 +1,7 @@
 """HTML to tags and text, in time linear in its length whatever it holds: a search that failed once is not made again.
 
 The standard library's parser and libxml2 look for ends that are not there again and again (1 MB of `<!--` or of `<b></i>` takes them
-minutes). Attributes are passed over; what has no end is text.
+minutes). Attributes are skipped; what has no end is text.
 """
 
 import re

@@ -118,7 +118,7 @@ def choose_sides(index: Index, query: Query, anchors: Sequence[int]) -> list[Sid
 
 
 def read_side(index: Index, members: Ints, cosines_N: Floats, count_tokens: Callable[[str], int]) -> tuple[Side, int]:
-    """The members nearest to the question, MAX_COMMUNITY_TOKENS at most, and their tokens; one too long is passed over."""
+    """The members nearest to the question, MAX_COMMUNITY_TOKENS at most, and their tokens; one too long is skipped."""
     kept, tokens = [], 0
     for row in members[np.argsort(-cosines_N[members], kind="stable")].tolist():
         length = count_tokens(index.data.proposition_texts[row])

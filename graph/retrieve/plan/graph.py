@@ -41,7 +41,7 @@ class Fault(Enum):
     NO_SUB_QUESTIONS = "no sub-questions"
     TOO_MANY = f"more than {MAX_SUB_QUESTIONS} sub-questions"
     EMPTY_TEXT = "an empty sub-question"
-    REPEATED_ID = "an id that stands twice"
+    REPEATED_ID = "an id that appears twice"
     SELF_DEPENDENCY = "a sub-question that depends on itself"
     MISSING_DEPENDENCY = "a dependency that is not in the plan"
     UNDECLARED_PLACEHOLDER = "a placeholder that is no declared dependency"

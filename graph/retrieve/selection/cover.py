@@ -37,7 +37,7 @@ def greedy_cover(
 ) -> list[int]:
     """Rows of `nested`, in the order chosen: always the most uncovered anchors for its size, ties by row.
 
-    A community that costs more than the room left is passed over, and does not end the choice; one that lies within a chosen
+    A community that costs more than the room left is skipped, and does not end the choice; one that lies within a chosen
     one, or around it, is never chosen. Ends when all anchors that can be covered are.
     """
     uncovered_N = np.zeros(proposition_CN.shape[1], np.float32)

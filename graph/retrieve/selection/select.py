@@ -47,7 +47,7 @@ def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
 
 
 def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
-    """Keep what the query's model chooses, in its order; numbers that were not offered are passed over.
+    """Keep what the query's model chooses, in its order; numbers that were not offered are skipped.
 
     Where its reply cannot be used, the threshold chooses. Raises ModelGone when the model does not answer.
     """

@@ -190,7 +190,7 @@ class OpenAIBackend:
 
     def _shut(self, status: int, text: str) -> ApiError:
         LOG.error("%s refuses our key: status %d: %s", without_password(self.url), status, _reason(text))
-        told = f"the model's server refuses the key of this one (its status: {status}); whoever runs this server can mend it"
+        told = f"the model's server refuses the key of this one (its status: {status}); whoever runs this server can fix it"
         return ApiError(502, "model_refuses_key", f"{told}: OPENAI_API_KEY")
 
     def _odd(self) -> ApiError:

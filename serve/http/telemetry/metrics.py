@@ -56,7 +56,7 @@ class Metrics:
             "modegraph_index_generation", "Generation of the index in use", registry=registry
         )
         self.swaps = Counter(
-            "modegraph_index_swaps", "Times a newer index was taken up, by outcome", ["outcome"], registry=registry
+            "modegraph_index_swaps", "Times a newer index was loaded, by outcome", ["outcome"], registry=registry
         )
 
     def count_tokens(self, model: str, usage: Any) -> None:

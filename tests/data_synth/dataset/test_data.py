@@ -107,7 +107,7 @@ def test_missing_columns_broken_lines_and_ids_that_stand_twice(tmp_path: Path) -
     found = json.loads(run("validate", file, "--json").stdout)
     assert [(row["line"], row["problems"][0]) for row in found["bad"]][1:] == [
         (3, "a JSON list, expected an object"),
-        (4, "id 'q1#1' stands above too"),
+        (4, "id 'q1#1' appears above too"),
         (5, "no column 'answers'"),
     ]
     assert found["bad"][0]["line"] == 2 and "no JSON" in found["bad"][0]["problems"][0]

@@ -153,7 +153,7 @@ def test_problems_of_rows_are_told() -> None:
     for change, told in [
         ({"responses": ["a"], "rewards": {"correct": [1.0]}}, "1 responses"),
         ({"responses": ["a", " "]}, "response 2 is empty"),
-        ({"responses": ["a", "a"]}, "stands twice"),
+        ({"responses": ["a", "a"]}, "appears twice"),
         ({"responses": ["a", "<|im_end|>"]}, "control token"),
         ({"rewards": {}}, "no rewards"),
         ({"rewards": {"beauty": [1.0, 1.0]}}, "unknown reward 'beauty'"),

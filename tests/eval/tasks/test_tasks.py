@@ -248,7 +248,7 @@ def test_absent_data_tell_how_to_get_them(tmp_path):
 
 def test_an_id_that_stands_for_two_questions_is_refused(tmp_path):
     write_jsonl(tmp_path / "rows.jsonl", [HOTPOT, HOTPOT | {"question": "When?"}])
-    with pytest.raises(UserError, match="id 'h' stands twice"):
+    with pytest.raises(UserError, match="id 'h' appears twice"):
         load_task(TASKS["hotpotqa"], tmp_path / "rows.jsonl")
 
 

@@ -1,4 +1,4 @@
-"""Deleting, resuming, verifying and repairing: faults are injected into real files, and every one must be found and mended."""
+"""Deleting, resuming, verifying and repairing: faults are injected into real files, and every one must be found and fixed."""
 
 import os
 import shutil

@@ -32,7 +32,7 @@ def test_a_folder_gives_every_kind_of_file_with_its_title(tmp_path: Path) -> Non
     assert (
         "One & two." in found["c.html"][1] and "| Quill | 3 |" in found["c.html"][1] and "p{}" not in found["c.html"][1]
     )
-    assert notes == ["notes.docx: passed over, its ending is not one of .txt, .md, .html, .htm, .pdf"]
+    assert notes == ["notes.docx: skipped, its ending is not one of .txt, .md, .html, .htm, .pdf"]
 
 
 def test_a_pdf_gives_its_text_layer(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_empty_documents_are_passed_over_and_said(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text(" \n")
     (tmp_path / "full.txt").write_text("full")
     found, notes = read(tmp_path)
-    assert list(found) == ["full.txt"] and notes == ["empty.txt: empty, passed over"]
+    assert list(found) == ["full.txt"] and notes == ["empty.txt: empty, skipped"]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_empty_documents_are_passed_over_and_said(tmp_path: Path) -> None:
         ("a.jsonl", b'{"id": "1", "text": "x"}\n{"id": "2"}\n', "a.jsonl line 2: 'text' is None"),
         ("a.jsonl", b'{"id": "1", "text": "x"}\n\n{"id": \n', "a.jsonl line 3: not valid JSON"),
         ("a.jsonl", b'{"id": "1", "text": "x"}\n[1]\n', "a.jsonl line 2: a JSON list"),
-        ("a.jsonl", b'{"id": "1", "text": "x"}\n{"id": "1", "text": "y"}\n', "line 2: id '1' stands on line 1 too"),
+        ("a.jsonl", b'{"id": "1", "text": "x"}\n{"id": "1", "text": "y"}\n', "line 2: id '1' is also on line 1"),
         ("a.jsonl", b'{"id": "1", "text": "\xff"}\n', "a.jsonl line 1: byte 0xff"),
         ("a.jsonl", b"", "no documents"),
         ("a.txt", b"caf\xe9", "byte 0xe9 at offset 3 is not UTF-8"),

@@ -21,7 +21,7 @@ def root(tmp_path, monkeypatch):
     (home / "configs/demo/tiny.yaml").write_text("")
     rows = [{"id": "1", "question": "Old?", "split": "train"}, {"id": "2", "question": "What's new?", "split": "test"}]
     (home / "examples/questions.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
-    monkeypatch.setattr(demo, "ROOT", home)
+    monkeypatch.setattr(demo, "HOME", home)
     return home
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/follow_ups.py --index INDEX [--json]
 
-INDEX is of examples/documents. Recall@5 of `walk`, by rule alone (no model), where the history is read
+INDEX is of examples/documents. Recall@5 of `hops`, by rule alone (no model), where the history is read
 * for the questions of examples/questions.jsonl: asked alone, and after one and two others, whose documents are not theirs;
 * for examples/follow_ups.jsonl: by the rule, by what was done before (the names of all turns in brackets), with no history, and as somebody
   wrote them down to stand alone. The rule was made on the half called dev.
@@ -104,7 +104,7 @@ def _shown(text: str, answers: Answers) -> str:
 
 def recalls(index: Index, texts: Sequence[str], questions: Sequence[Question]) -> list[float]:
     """Recall@5 of each text, judged as its question."""
-    found = retrieve_many(index, texts, RetrieveSettings(mode="walk", top_k=20))
+    found = retrieve_many(index, texts, RetrieveSettings(mode="hops", top_k=20))
     return [
         recall_at(ranked_sources(each), asked.gold_sources, 5) for each, asked in zip(found, questions, strict=True)
     ]

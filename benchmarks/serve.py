@@ -153,7 +153,7 @@ async def soak(
 
 def prompts_of(index: Path, questions: Sequence[str]) -> list[list[dict[str, str]]]:
     """The messages that the server makes of each question."""
-    opened, settings = open_index(index), RetrieveSettings.model_validate({"mode": "walk", "top_k": K})
+    opened, settings = open_index(index), RetrieveSettings.model_validate({"mode": "hops", "top_k": K})
     found = [build_context(retrieve(opened, question, settings), K) for question in questions]
     return [
         [{"role": turn.role, "content": turn.content} for turn in answer_messages(question, excerpts)]

@@ -100,7 +100,7 @@ def commands(out: Path, question: str) -> list[list[str]]:
     index, data, tiny = f"{out}/index", f"{out}/preferences", f"{out}/tiny"
     relevance, selector, route, router = (f"{out}/{name}" for name in ("relevance", "selector", "route", "router"))
     sft, ms, dpo = f"{out}/sft", f"{out}/ms", f"{out}/dpo"
-    modes = ["--modes", "dense", "naive", "hierarchy", "walk"]
+    modes = ["--modes", "dense", "naive", "hierarchy", "hops"]
     splits = ["--split", "train", "--split", "test"]
     models = ["--runs", ms, dpo, sft, "--base", tiny]
     limits = ["--context-size", CONTEXT_SIZE, "--limit", QUESTIONS, "--max-answer-tokens", MAX_ANSWER_TOKENS]

@@ -132,7 +132,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, nargs=2, action="append", required=True, metavar=("INDEX", "QUESTIONS"))
     parser.add_argument("--out", type=Path, default=Path("router-experiment"))
-    parser.add_argument("--modes", default="dense,hierarchy,lexical,hybrid,walk,paths")
+    parser.add_argument("--modes", default="dense,hierarchy,lexical,hybrid,hops,paths")
     parser.add_argument("--limit", type=int, help="questions of each file, before their single hops")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE)
     parser.add_argument("--processor-time", action="store_true", help="time by one thread's processor time")

@@ -27,7 +27,7 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
             typer.Option(help="hf:PATH_OR_NAME or openai:NAME@URL; without one, templates over the index's sentences."),
         ] = None,
         critic: Annotated[str | None, typer.Option(help="A model that judges what --writer wrote.")] = None,
-        mode: Annotated[str, typer.Option(help="How answers of --writer are looked for: any mode of `ask`.")] = "walk",
+        mode: Annotated[str, typer.Option(help="How answers of --writer are looked for: any mode of `ask`.")] = "hops",
         preview: Annotated[int | None, typer.Option(min=1, help="Show this many rows and write nothing.")] = None,
         as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:

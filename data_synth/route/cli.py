@@ -18,7 +18,7 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         questions: Annotated[Path, typer.Option(help="Questions with gold documents, one JSON object a line.")],
         out: Annotated[Path | None, typer.Option(help="The folder to write (not needed with --preview).")] = None,
         modes: Annotated[str, typer.Option(help="Modes of `modegraph ask` to run, divided by commas.")] = (
-            "dense,hierarchy,lexical,hybrid,walk,paths,local"
+            "dense,hierarchy,lexical,hybrid,hops,paths,local"
         ),
         tolerance: Annotated[
             float, typer.Option(min=0, max=1, help="How far below the best Recall@5 the cheapest mode may be.")

@@ -27,7 +27,7 @@ Track = Callable[[Iterable[str], str, int], Iterable[str]]
 
 
 def parse_modes(text: str) -> list[Mode]:
-    """The modes of a list such as "dense,walk"; UserError for an unknown one, one that is there twice, and for fewer than two."""
+    """The modes of a list such as "dense,hops"; UserError for an unknown one, one that is there twice, and for fewer than two."""
     known = {str(mode): mode for mode in get_args(Mode)}
     named = [word.strip() for word in text.split(",") if word.strip()]
     for word in named:
@@ -87,9 +87,9 @@ def by_cost(runs: Sequence[Runs]) -> list[str]:
 def best_mode(runs: Runs, cheap_first: Sequence[str], tolerance: float) -> str:
     """The cheapest mode whose recall is at most `tolerance` below the best.
 
-    >>> runs = {"dense": Run(0.5, 1, 0), "walk": Run(1.0, 8, 0), "paths": Run(1.0, 19, 0)}
-    >>> best_mode(runs, ["dense", "walk", "paths"], 0.01), best_mode(runs, ["dense", "walk", "paths"], 0.5)
-    ('walk', 'dense')
+    >>> runs = {"dense": Run(0.5, 1, 0), "hops": Run(1.0, 8, 0), "paths": Run(1.0, 19, 0)}
+    >>> best_mode(runs, ["dense", "hops", "paths"], 0.01), best_mode(runs, ["dense", "hops", "paths"], 0.5)
+    ('hops', 'dense')
     """
     least = max(run.recall_at_5 for run in runs.values()) - tolerance
     return next(mode for mode in cheap_first if runs[mode].recall_at_5 >= least)

@@ -94,6 +94,8 @@ def route_problems(row: RouteRow) -> list[str]:
     if row.best_mode not in row.runs:
         problems.append(f"best_mode {row.best_mode!r} is none of the modes run: {', '.join(row.runs)}")
     for mode, run in row.runs.items():
+        if mode not in get_args(Mode):
+            problems.append(f"mode {mode!r} is none of this version")
         if not 0 <= run.recall_at_5 <= 1:
             problems.append(f"recall_at_5 of {mode} is {run.recall_at_5}, expected 0 to 1")
         if not 0 <= run.milliseconds < float("inf") or run.tokens < 0:

@@ -1,7 +1,7 @@
 """`auto`: which mode a question is for, by a trained router, or by a rule of thumb that can be read in a minute.
 
 The rule: a question about the whole collection says so ("what themes recur", "overall", "summarise") and calls no document by
-name; all others are for `walk`.
+name; all others are for `hops`.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ def rule_of_thumb(index: Index, query: Query) -> Route:
 
 
 def mode_by_rule(broad: bool, has_model: bool) -> Mode:
-    """`walk`, but for broad questions `global` with a model and `hierarchy` without."""
+    """`hops`, but for broad questions `global` with a model and `hierarchy` without."""
     if not broad:
-        return "walk"
+        return "hops"
     return "global" if has_model else "hierarchy"

@@ -6,6 +6,7 @@ from graph.index.index import Index
 from graph.retrieve.modes.dense import retrieve_dense
 from graph.retrieve.modes.global_mode import retrieve_global
 from graph.retrieve.modes.hierarchy import retrieve_hierarchy
+from graph.retrieve.modes.hops import retrieve_hops
 from graph.retrieve.modes.hybrid import retrieve_hybrid
 from graph.retrieve.modes.lexical import retrieve_lexical
 from graph.retrieve.modes.local import retrieve_local
@@ -13,7 +14,6 @@ from graph.retrieve.modes.naive import retrieve_naive
 from graph.retrieve.modes.paths import retrieve_paths
 from graph.retrieve.modes.statements import retrieve_statements
 from graph.retrieve.modes.topics import retrieve_topics
-from graph.retrieve.modes.walk import retrieve_walk
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.settings import RetrieveSettings
 from graph.retrieve.plan.mode import retrieve_plan
@@ -27,7 +27,7 @@ DIRECT_STRATEGIES: Mapping[Mode, Strategy] = {
     "hybrid": retrieve_hybrid,
     "naive": retrieve_naive,
     "hierarchy": retrieve_hierarchy,
-    "walk": retrieve_walk,
+    "hops": retrieve_hops,
     "paths": retrieve_paths,
     "local": retrieve_local,
     "global": retrieve_global,

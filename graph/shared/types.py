@@ -20,7 +20,7 @@ Mode = Literal[
     "hybrid",
     "naive",
     "hierarchy",
-    "walk",
+    "hops",
     "paths",
     "local",
     "global",
@@ -32,7 +32,7 @@ Mode = Literal[
 """How evidence is looked for (graph/retrieve/)."""
 DIRECT_MODES: frozenset[Mode] = frozenset(get_args(Mode)) - {"auto"}
 """Those that look for themselves; `auto` chooses one of them."""
-DEFAULT_MODE: Mode = "walk"
+DEFAULT_MODE: Mode = "hops"
 """Wherever a user asks and does not say how: command line, server, MCP, Python."""
 
 Encode = Callable[[Sequence[str]], Floats]

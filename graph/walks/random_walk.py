@@ -143,7 +143,7 @@ def personalised_pagerank(
 ) -> Floats:
     """The stationary distribution of each column's walk: float32[V, Q], columns sum to 1.
 
-    `walk` is a chain or its transition matrix; `damping` is the probability of walking on; with 1 − damping the walk starts
+    `hops` is a chain or its transition matrix; `damping` is the probability of walking on; with 1 − damping the walk starts
     again from its column of `restart_VQ` (≥ 0, not all 0; scaled to sum 1 here). Power iteration until every column is within
     `tolerance` of its stationary distribution, in sum, but for the rounding of float32 (TOLERANCE). Many columns are walked
     together, in blocks that share out the processor's cores. ValueError for a damping with which it would never settle.

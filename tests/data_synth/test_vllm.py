@@ -88,7 +88,7 @@ def test_every_command_that_asks_a_model_runs_on_the_server(world: Path, server:
         "responses": ("--policy", model, "--judge", model, "--k", 6, "--max-context", 1, "--max-tokens", 60),
         "questions": ("--writer", model, "--critic", model, "--count", 4),
         "relevance": ("--distil-from", model, "--negatives", 5),
-        "route": ("--modes", "dense,walk,local", "--model", model),
+        "route": ("--modes", "dense,hops,local", "--model", model),
     }
     for command, options in commands.items():
         before = server.requests_served()

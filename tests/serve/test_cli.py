@@ -77,7 +77,8 @@ def test_with_a_model_the_answer_is_cited(index: Path) -> None:
     [
         ((" ",), "empty"),
         (("q", "--top-k", "0"), "top_k = 0"),
-        (("q", "--mode", "wlak"), "did you mean 'walk'?"),
+        (("q", "--mode", "hosp"), "did you mean 'hops'?"),
+        (("q", "--mode", "walk"), "mode = 'walk'.*'hierarchy', 'hops'"),
         (("q", "--trace", "no/such/file"), "--trace no/such/file"),
     ],
 )
@@ -103,17 +104,17 @@ def test_filters_reach_the_retrieval(index: Path) -> None:
 
 
 def test_an_explanation_follows_the_evidence(index: Path) -> None:
-    shown = run(index, "Who founded the Marlow Yard?", "--mode", "walk", "--explain")
-    evidence, _, how = shown.partition("How it was found (walk)")
+    shown = run(index, "Who founded the Marlow Yard?", "--mode", "hops", "--explain")
+    evidence, _, how = shown.partition("How it was found (hops)")
     assert "1. " in evidence and "question → the question names “Marlow Yard”" in how
     assert "How it was found" in run(index, QUESTION, "--model", "scripted", "--explain")
 
 
 def test_a_trace_is_written_whole(index: Path, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
-    shown = json.loads(run(index, QUESTION, "--mode", "walk", "--trace", file, "--json"))
+    shown = json.loads(run(index, QUESTION, "--mode", "hops", "--trace", file, "--json"))
     kept = json.loads(file.read_text(encoding="utf-8"))
-    assert kept["evidence"] == shown and kept["settings"]["mode"] == "walk"
+    assert kept["evidence"] == shown and kept["settings"]["mode"] == "hops"
     assert list(tmp_path.iterdir()) == [file]
 
 

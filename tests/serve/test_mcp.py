@@ -67,10 +67,10 @@ async def tools_and_answers(
 def answered(index: Path) -> Iterator[tuple[list[str], list[CallToolResult]]]:
     calls: list[tuple[str, dict[str, object]]] = [
         ("retrieve", {"question": QUESTION, "k": 2}),
-        ("explain", {"question": QUESTION, "mode": "walk"}),
+        ("explain", {"question": QUESTION, "mode": "hops"}),
         ("ask", {"question": QUESTION}),
         ("retrieve", {"question": "  "}),
-        ("retrieve", {"question": QUESTION, "mode": "wlak"}),
+        ("retrieve", {"question": QUESTION, "mode": "hosp"}),
         ("retrieve", {"question": QUESTION, "k": 10**9}),
         ("retrieve", {"question": QUESTION, "where": ["source=nothing"]}),
         ("nonsense", {}),
@@ -91,7 +91,7 @@ def test_passages_have_offsets_that_slice_their_documents(answered: tuple[list[s
 
 def test_every_passage_is_explained(answered: tuple[list[str], list[CallToolResult]]) -> None:
     told = answered[1][1].structured_content
-    assert told is not None and told["mode"] == "walk" and told["ways"]
+    assert told is not None and told["mode"] == "hops" and told["ways"]
     assert all(way["steps"] and way["source"] in TEXTS for way in told["ways"])
 
 
@@ -108,7 +108,7 @@ def test_what_is_wrong_is_told_and_the_server_lives_on(answered: tuple[list[str]
     *_, empty, mode, many, nowhere, unknown, after = answered[1]
     for answer, told in (
         (empty, "empty"),
-        (mode, "walk"),
+        (mode, "hops"),
         (many, "100"),
         (nowhere, "source=nothing"),
         (unknown, "nonsense"),
@@ -175,5 +175,5 @@ def test_every_door_has_the_same_mode_unless_one_is_named(index: Path) -> None:
     (ask,) = [each for each in build_app().registered_commands if each.callback and each.callback.__name__ == "ask"]
     assert ask.callback is not None
     command_line = inspect.signature(ask.callback).parameters["mode"].default
-    assert {command_line, RetrieveSettings().mode, ServerSettings().mode} == {DEFAULT_MODE} == {"walk"}
-    assert anyio.run(tools) == {"retrieve": "walk", "explain": "walk", "ask": "walk"}
+    assert {command_line, RetrieveSettings().mode, ServerSettings().mode} == {DEFAULT_MODE} == {"hops"}
+    assert anyio.run(tools) == {"retrieve": "hops", "explain": "hops", "ask": "hops"}

@@ -221,7 +221,7 @@ def test_the_engine_reads_the_very_tokens_of_training(server: tuple[Running, Any
             body = {"model": "sft", "messages": [{"role": "user", "content": question}], "retrieval": {"k": k}}
             sent = asyncio.run(prepare(services, ChatRequest.model_validate(body))).body["messages"]
             reply = client.post(child.url.replace("/v1", "/tokenize"), json={"model": "sft", "messages": sent})
-            excerpts = build_context(retrieve(index, question, RetrieveSettings(mode="walk", top_k=k)), k)
+            excerpts = build_context(retrieve(index, question, RetrieveSettings(mode="hops", top_k=k)), k)
             row = tokenize_row(tokenizer, answer_messages(question, excerpts), "###Reason: r ###Answer: a")
             assert reply.json()["tokens"] == list(row.ids[: row.prompt_tokens]), question
             assert reply.json()["tokens"].count(tokenizer.convert_tokens_to_ids("<|im_start|>")) == 3

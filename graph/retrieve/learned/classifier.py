@@ -22,7 +22,7 @@ from graph.shared.errors import UserError
 from graph.shared.types import Floats
 
 SELECTOR_FILE = "selector.safetensors"
-FORMAT = "modegraph selector, light, 1"
+FORMAT = "modegraph selector, light, 2"
 HEADER = "selector"
 """The one key of the file's metadata; its value is JSON, so that equal selectors are equal bytes."""
 

@@ -30,7 +30,7 @@ FEATURES = (
     "log_rank",
     "lead_in_passage",
     "passage_score",
-    "walk_score",
+    "hops_score",
     "seed_similarity",
     "seed_path_score",
     "title_in_seeds",
@@ -42,7 +42,7 @@ FEATURES = (
     "log_place",
     "log_length",
 )
-"""The columns, in order. `passage_score` and `walk_score` are of the best passage that a proposition stands in, by itself and
+"""The columns, in order. `passage_score` and `hops_score` are of the best passage that a proposition stands in, by itself and
 with what leads to it; `seed_…`, `title_in_seeds`, `shared_names`, `walk_mass` and `hops` tell how it hangs together with the seeds;
 `document_named` and `question_names` what the question calls by name; `log_…` are ln(1 + value).
 """
@@ -53,7 +53,7 @@ WALK = SuggestSettings(damping=0.85, structure_weight=0.5)
 
 @dataclass(frozen=True)
 class View:
-    """A question's look at the whole index, shared by all its candidates. `own_P` and `reached_P` are `walk`'s scores."""
+    """A question's look at the whole index, shared by all its candidates. `own_P` and `reached_P` are `hops`'s scores."""
 
     cosines_N: Floats
     own_P: Floats
@@ -108,7 +108,7 @@ def measure(index: Index, query: Query, view: View, rows_n: Ints) -> Floats:
         "log_rank": log_ranks(view.cosines_N, cosines_n),
         "lead_in_passage": lead_in_passage(index, view.cosines_N, cosines_n, rows_n),
         "passage_score": best_standing(index, view.own_P, rows_n),
-        "walk_score": best_standing(index, view.reached_P, rows_n),
+        "hops_score": best_standing(index, view.reached_P, rows_n),
         "seed_similarity": np.where(other_nS, likeness_nS, 0).max(axis=1, initial=0),
         "seed_path_score": pair_scores(cosines_n, seed_cosines_S, likeness_nS, tied(index, rows_n, seeds_S)),
         "title_in_seeds": best_standing(index, called_by_seeds(index, seeds_S, seed_cosines_S), rows_n),

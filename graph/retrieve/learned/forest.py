@@ -99,7 +99,11 @@ def forest_from(opened: Any, prefix: str, told: Mapping[str, Any], features: int
 def check_header(file: Path, header: Mapping[str, Any], form: str, features: Sequence[str]) -> None:
     """UserError for a file of another kind than `form`, and for one that reads other features than this version makes."""
     if header.get("format") != form:
-        raise UserError(f"{file}: its format is {header.get('format')!r}", repr(form), "name another folder")
+        raise UserError(
+            f"{file}: its format is {header.get('format')!r}",
+            repr(form),
+            "make its data again and train on it, or name another folder",
+        )
     reads = header["features"]
     if tuple(reads) != tuple(features):
         other = [f"without {name!r}" for name in features if name not in reads]

@@ -1,6 +1,6 @@
 """`local` with a trained selector and no model: the selector judges what the walk found, and the walk goes on from what it likes.
 
-1. Candidates are the propositions of the passages that `walk` ranks best, and those that ToPG's suggestion step visits most.
+1. Candidates are the propositions of the passages that `hops` ranks best, and those that ToPG's suggestion step visits most.
 2. A passage's own score gains STEER times the highest probability of a proposition in it. From the best passages by that, links lead
    on again (graph/retrieve/parts/links.py), so a step starts where the selector says that the question is met.
 3. A passage is ranked by the better of that score and the best link to it, and gains GAIN times its probability.

@@ -15,7 +15,7 @@ from graph.retrieve.learned.router import ModeModel, Router
 from graph.shared.types import DIRECT_MODES
 
 ROUTER_FILE = "router.safetensors"
-FORMAT = "modegraph router, 1"
+FORMAT = "modegraph router, 2"
 HEADER = "router"
 """The one key of the file's metadata; its value is JSON, so that equal routers are equal bytes."""
 

@@ -18,7 +18,7 @@ Selector = Literal["threshold", "llm"]
 
 
 class SuggestSettings(Settings):
-    """The walk by which `local` and `global` suggest propositions (ToPG Eq. 3–8). The mode `walk` is another one."""
+    """The walk by which `local` and `global` suggest propositions (ToPG Eq. 3–8). The mode `hops` is another one."""
 
     damping: float = Field(
         default=0.85,

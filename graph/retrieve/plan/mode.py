@@ -1,7 +1,7 @@
 """`plan` (PankRAG): a model breaks the question up, its parts are answered in the order of their needs, and all lists are fused.
 
 One call makes the plan, which graph.py checks before any other; run.py executes it; what was found for the sub-questions,
-the final and the whole question is fused by rank. Without a model, and where a plan is refused, `walk` answers the whole question.
+the final and the whole question is fused by rank. Without a model, and where a plan is refused, `hops` answers the whole question.
 
 Legend: X nodes (passages, then summaries).
 """
@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from graph.index.index import Index
 from graph.retrieve.modes.hierarchy import nodes_in
+from graph.retrieve.modes.hops import retrieve_hops
 from graph.retrieve.modes.hybrid import fuse_ranks
 from graph.retrieve.modes.lexical import matching_rows
-from graph.retrieve.modes.walk import retrieve_walk
 from graph.retrieve.parts.caller import Caller, ModelGone
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.settings import RetrieveSettings
@@ -43,7 +43,7 @@ def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evi
             stopped = str(gone)
     trace = Trace("plan", tuple(run.steps), stopped=stopped)
     if not run.found:
-        whole = retrieve_walk(index, query, settings)
+        whole = retrieve_hops(index, query, settings)
         return replace(whole, trace=replace(trace, steps=(*trace.steps, *whole.trace.steps)))
     lists = list(({query.text: find_nodes(index, query, "specific", deep)} | run.found).values())
     nodes = len(index.data.passage_ids) + len(index.data.summary_ids)

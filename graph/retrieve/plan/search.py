@@ -11,8 +11,8 @@ import numpy as np
 
 from graph.index.index import Index
 from graph.retrieve.modes.hierarchy import node_scores, nodes_in
+from graph.retrieve.modes.hops import retrieve_hops
 from graph.retrieve.modes.paths import min_max
-from graph.retrieve.modes.walk import retrieve_walk
 from graph.retrieve.parts.passage_scores import passages_of
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
@@ -57,12 +57,12 @@ def search_all(index: Index, queries: Sequence[SubQuery], settings: RetrieveSett
 
 
 def find_nodes(index: Index, query: Query, kind: Kind, settings: RetrieveSettings) -> Found:
-    """The best nodes: passages by `walk` for a specific question, passages and summaries for an abstract one."""
+    """The best nodes: passages by `hops` for a specific question, passages and summaries for an abstract one."""
     if kind == "abstract":
         scores_X = node_scores(index, query.vector_D)
         rows_k = top_rows(scores_X, settings.top_k)
         return Found(query.text, rows_k, scores_X[rows_k], (("near to it by itself",),) * len(rows_k))
-    found = retrieve_walk(index, query, settings)
+    found = retrieve_hops(index, query, settings)
     rows = [passage_row(index, each.item) for each in found.passages]
     scores = [each.score for each in found.passages]
     return Found(query.text, np.array(rows, np.int64), np.array(scores, np.float32), found.paths)

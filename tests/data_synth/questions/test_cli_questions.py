@@ -71,7 +71,7 @@ def test_options_that_do_not_go_together_are_told(index: Path, tmp_path: Path) -
     with pytest.raises(UserError, match="--critic scripted without --writer"):
         run(index, "--critic", "scripted", "--preview", 1)
     with pytest.raises(UserError, match="mode"):
-        run(index, "--mode", "wlak", "--preview", 1)
+        run(index, "--mode", "hosp", "--preview", 1)
     with pytest.raises(UserError, match="no --out"):
         run(index)
 

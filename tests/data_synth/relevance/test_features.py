@@ -210,13 +210,13 @@ def test_walk_mass_is_the_root_of_the_share_of_the_largest(index: Index) -> None
         assert float(view.mass_N[row]) == pytest.approx(expected.get(row, 0.0), abs=1e-6)
 
 
-def test_the_walk_score_is_what_the_mode_ranks_by(index: Index) -> None:
+def test_the_hops_score_is_what_the_mode_ranks_by(index: Index) -> None:
     from graph.retrieve import RetrieveSettings, retrieve
 
-    found = retrieve(index, QUESTION, RetrieveSettings.model_validate({"mode": "walk", "top_k": 100}))
+    found = retrieve(index, QUESTION, RetrieveSettings.model_validate({"mode": "hops", "top_k": 100}))
     score_of = {scored.item.id: scored.score for scored in found.passages}
     values = features(index, asked(index), everything(index))
-    for row, value in zip(everything(index), column(values, "walk_score"), strict=True):
+    for row, value in zip(everything(index), column(values, "hops_score"), strict=True):
         expected = max(score_of[span.passage_id] for span in index.proposition(int(row)).spans)
         assert value == pytest.approx(expected, abs=1e-5)
 

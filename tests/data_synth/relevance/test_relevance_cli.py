@@ -155,15 +155,15 @@ def test_useless_replies_lose_most_rows_and_say_so(index: Path, questions: Path,
 
 def test_route_writes_a_row_a_question(index: Path, questions: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = run("route", index, questions, "--out", out, "--modes", "dense,walk", "--json")
+    result = run("route", index, questions, "--out", out, "--modes", "dense,hops", "--json")
     assert result.exit_code == 0, result.output
     rows = lines(out)
     assert sorted(row["id"] for row in rows) == ["born", "kelp"]
-    assert all(set(row["runs"]) == {"dense", "walk"} and row["best_mode"] in row["runs"] for row in rows)
+    assert all(set(row["runs"]) == {"dense", "hops"} and row["best_mode"] in row["runs"] for row in rows)
 
 
 def test_route_previews_the_first_questions_only(index: Path, questions: Path) -> None:
-    result = run("route", index, questions, "--preview", 1, "--modes", "dense,walk", "--json")
+    result = run("route", index, questions, "--preview", 1, "--modes", "dense,hops", "--json")
     assert result.exit_code == 0, result.output
     assert [row["id"] for row in json.loads(result.stdout)["rows"]] == ["born"]
 

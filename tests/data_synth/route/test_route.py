@@ -69,17 +69,17 @@ def runs(**by_mode: tuple[float, float, int]) -> dict[str, Run]:
 
 def test_cheap_is_first_fewer_tokens_then_the_lower_median() -> None:
     both = [
-        runs(walk=(1, 9, 0), dense=(0, 50, 0), plan=(1, 1, 400)),
-        runs(walk=(1, 8, 0), dense=(0, 0.5, 0), plan=(1, 1, 0)),
-        runs(walk=(1, 7, 0), dense=(0, 0.4, 0), plan=(1, 1, 0)),
+        runs(hops=(1, 9, 0), dense=(0, 50, 0), plan=(1, 1, 400)),
+        runs(hops=(1, 8, 0), dense=(0, 0.5, 0), plan=(1, 1, 0)),
+        runs(hops=(1, 7, 0), dense=(0, 0.4, 0), plan=(1, 1, 0)),
     ]
-    assert by_cost(both) == ["dense", "walk", "plan"]
+    assert by_cost(both) == ["dense", "hops", "plan"]
 
 
-@pytest.mark.parametrize(("tolerance", "expected"), [(0.0, "paths"), (0.1, "walk"), (0.5, "dense")])
+@pytest.mark.parametrize(("tolerance", "expected"), [(0.0, "paths"), (0.1, "hops"), (0.5, "dense")])
 def test_the_tolerance_says_how_much_recall_a_cheaper_mode_may_lose(tolerance: float, expected: str) -> None:
-    of_question = runs(dense=(0.5, 1, 0), walk=(0.9, 8, 0), paths=(1.0, 19, 0))
-    assert best_mode(of_question, ["dense", "walk", "paths"], tolerance) == expected
+    of_question = runs(dense=(0.5, 1, 0), hops=(0.9, 8, 0), paths=(1.0, 19, 0))
+    assert best_mode(of_question, ["dense", "hops", "paths"], tolerance) == expected
 
 
 @given(
@@ -96,10 +96,10 @@ def test_the_best_mode_is_good_and_none_cheaper_is(recalls: dict[str, float], to
 
 
 def test_every_mode_runs_on_every_question(index: Index) -> None:
-    found = run_modes(index, [BORN.question, YARD.question], ["dense", "walk"], None, track)
-    assert [list(each) for each in found] == [["dense", "walk"]] * 2
+    found = run_modes(index, [BORN.question, YARD.question], ["dense", "hops"], None, track)
+    assert [list(each) for each in found] == [["dense", "hops"]] * 2
     assert all(run.milliseconds > 0 and run.tokens == 0 for each in found for run in each.values())
-    assert found[0]["walk"].recall_at_5 == 1
+    assert found[0]["hops"].recall_at_5 == 1
 
 
 def test_a_model_is_asked_and_its_tokens_are_counted(index: Index) -> None:
@@ -112,7 +112,7 @@ def test_a_model_is_asked_and_its_tokens_are_counted(index: Index) -> None:
 
 
 def made(index: Index, *asked: GoldQuestion) -> list[RouteRow | Dropped]:
-    return list(route_rows(index, asked, ["dense", "walk"], 0.01, 0, None, track))
+    return list(route_rows(index, asked, ["dense", "hops"], 0.01, 0, None, track))
 
 
 def test_rows_keep_the_order_and_questions_without_gold_are_dropped(index: Index) -> None:
@@ -131,7 +131,7 @@ def test_a_row_survives_json_and_parquet(index: Index, tmp_path: Path) -> None:
     assert route_from_json(values) == row and FORM.problems(row) == []
     [back] = pa.Table.from_pylist([values], FORM.schema()).to_pylist()
     read = route_from_json(back)
-    assert list(read.runs) == ["dense", "walk"] and read.features == pytest.approx(row.features, rel=1e-6)
+    assert list(read.runs) == ["dense", "hops"] and read.features == pytest.approx(row.features, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,10 @@ def test_a_row_survives_json_and_parquet(index: Index, tmp_path: Path) -> None:
         ({"question": ""}, "the question is empty"),
         ({"split": "x"}, "split is 'x'"),
         ({"runs": runs(dense=(1, 1, 0))}, "runs of 1 modes"),
-        ({"best_mode": "magic"}, "best_mode 'magic' is none of the modes run: dense, walk"),
-        ({"runs": runs(dense=(1.5, 1, 0), walk=(1, 1, 0))}, "recall_at_5 of dense is 1.5"),
-        ({"runs": runs(dense=(1, -1, 0), walk=(1, 1, 0))}, "dense took -1 ms"),
+        ({"best_mode": "magic"}, "best_mode 'magic' is none of the modes run: dense, hops"),
+        ({"runs": runs(dense=(1.5, 1, 0), hops=(1, 1, 0))}, "recall_at_5 of dense is 1.5"),
+        ({"runs": runs(dense=(1, -1, 0), hops=(1, 1, 0))}, "dense took -1 ms"),
+        ({"runs": runs(dense=(1, 1, 0), walk=(1, 1, 0))}, "mode 'walk' is none of this version"),
         ({"features_ms": float("nan")}, "features_ms is nan"),
         ({"features": (float("inf"),) * len(QUERY_FEATURES)}, "feature words is inf"),
     ],
@@ -160,7 +161,7 @@ def test_bad_modes_are_told(modes: str) -> None:
 
 
 def test_modes_keep_their_order() -> None:
-    assert parse_modes(" walk, dense ") == ["walk", "dense"]
+    assert parse_modes(" hops, dense ") == ["hops", "dense"]
 
 
 def told(index: Index, question: str) -> dict[str, float]:

@@ -140,7 +140,7 @@ def test_the_page_is_whole_and_holds_no_foreign_markup(home):
     ("changes", "message"),
     [
         ({"metrics": ["recal@5"]}, r"metric 'recal@5'; did you mean 'recall@5'\?"),
-        ({"baseline": "walk"}, r"baseline 'walk'; a system: dense, lexical"),
+        ({"baseline": "hops"}, r"baseline 'hops'; a system: dense, lexical"),
         ({"task": {}}, r"config.yaml: unknown key 'task'; did you mean 'tasks"),
         ({"retrievers": {"x": {"mode": "walks"}}}, r"retrievers.x.mode = 'walks'"),
         ({"retrievers": {"none": None}}, r"retrievers.none: no retrieval and no model"),

@@ -83,8 +83,8 @@ def test_what_is_no_finished_run_is_told_and_leaves_no_file(home):
         UserError, match=r"out: 1 of 2 cells are not finished, .* on isles first; a finished run of this"
     ):
         write_ragas(config, [], home / "out", out, hashing)
-    config.write_text(yaml.safe_dump({**CONFIG, "retrievers": {"walk": {"mode": "walk"}}}))
-    with pytest.raises(UserError, match="1 of 1 cells are not finished, walk on isles first"):
+    config.write_text(yaml.safe_dump({**CONFIG, "retrievers": {"hops": {"mode": "hops"}}}))
+    with pytest.raises(UserError, match="1 of 1 cells are not finished, hops on isles first"):
         write_ragas(config, [], home / "out", out, hashing)
     run(home, shown_questions=0)
     with pytest.raises(UserError, match="dense on isles: no passages were kept; shown_questions of 1 or more"):

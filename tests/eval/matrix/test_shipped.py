@@ -76,7 +76,7 @@ def test_a_killed_run_goes_on_without_repeating_a_finished_cell(home):
     config = {
         **CONFIG,
         "indexes": {f"at {number}": {"min_similarity": number / 10} for number in range(1, 7)},
-        "retrievers": {mode: {"mode": mode} for mode in ("dense", "lexical", "walk")},
+        "retrievers": {mode: {"mode": mode} for mode in ("dense", "lexical", "hops")},
         "workers": 2,
     }
     (home / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")

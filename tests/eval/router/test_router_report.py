@@ -40,18 +40,18 @@ def evaluate(*arguments: object) -> Result:
 def test_the_figures_of_every_way(data: Path, router: str) -> None:
     report = evaluate_router([data], router, "test", 0)
     points = {each.name: each for each in report.points}
-    assert list(points) == ["dense", "hierarchy", "walk", RULE, ROUTER, ORACLE] and report.best == "walk"
-    walk, dense = points["walk"].milliseconds, points["dense"].milliseconds
-    assert points[RULE].milliseconds == walk and points[ORACLE].milliseconds == pytest.approx((walk + dense) / 2)
-    assert points[ROUTER].milliseconds == pytest.approx((walk + dense) / 2 + report.routing_ms)
+    assert list(points) == ["dense", "hierarchy", "hops", RULE, ROUTER, ORACLE] and report.best == "hops"
+    hops, dense = points["hops"].milliseconds, points["dense"].milliseconds
+    assert points[RULE].milliseconds == hops and points[ORACLE].milliseconds == pytest.approx((hops + dense) / 2)
+    assert points[ROUTER].milliseconds == pytest.approx((hops + dense) / 2 + report.routing_ms)
     assert points[ROUTER].recall == 1 and report.routing_ms > 0.5, "made features took .5 ms"
     assert report.differences["dense"].mean == pytest.approx(-0.25) and report.differences[ROUTER].mean == 0
-    assert report.as_good_share == 0.5 and "walk" not in report.differences
+    assert report.as_good_share == 0.5 and "hops" not in report.differences
     assert [(each.name, each.questions, each.router.recall) for each in report.kinds] == [
         ("easy", 30, 1),
         ("hard", 30, 1),
     ]
-    assert {mode for each in report.kinds for mode in each.router.chosen} == {"dense", "walk"}
+    assert {mode for each in report.kinds for mode in each.router.chosen} == {"dense", "hops"}
 
 
 def test_the_curve_goes_from_cheap_to_good(data: Path, router: str) -> None:
@@ -102,7 +102,7 @@ def test_rows_that_do_not_fit_are_refused(data: Path, router: str, tmp_path: Pat
     rows = small_world("bb")
     for row in rows:
         del row["runs"]["dense"]
-        row["best_mode"] = "walk"
+        row["best_mode"] = "hops"
     told = refused("--data", write_rows(tmp_path / "modes", rows), "--router", router)
     assert "no runs of dense" in told
     assert "--split tset: no such split" in refused("--data", data, "--router", router, "--split", "tset")

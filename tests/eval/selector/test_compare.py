@@ -140,7 +140,7 @@ def test_without_gold_sentences_there_is_no_precision_column(world: Path, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--selectors", "threshold", "--mode", "walk"), "--mode walk; local or global"),
+        (("--selectors", "threshold", "--mode", "hops"), "--mode hops; local or global"),
         (("--selectors", "threshold", "threshold"), "each selector once"),
         (("--selectors", "llm"), "llm without --model"),
         (("--selectors", "threshold", "--model", "any"), "without the selector llm"),

@@ -102,7 +102,7 @@ def test_an_alias_is_a_mention_of_the_full_name(tmp_path: Path) -> None:
     index = build(tmp_path / "i", LETTER, FULL)
     assert {"j. brandt", "johanna brandt"} <= names_of(index, "J. Brandt lies")
     assert "j. brandt" not in names_of(index, "Johanna Brandt until")
-    found = retrieve(index, "Where was the writer of The letter at work?", RetrieveSettings(mode="walk", top_k=2))
+    found = retrieve(index, "Where was the writer of The letter at work?", RetrieveSettings(mode="hops", top_k=2))
     assert {passage.item.source for passage in found.passages} == {"letter", "johanna"}
 
 

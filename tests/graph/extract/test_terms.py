@@ -102,7 +102,7 @@ def test_what_two_documents_share_is_a_name_and_leads_on(
     assert [document for _, document in named_documents(index, question)] == [
         index.sources().index(documents[0].source)
     ]
-    found = retrieve(index, question, RetrieveSettings(mode="walk", top_k=2))
+    found = retrieve(index, question, RetrieveSettings(mode="hops", top_k=2))
     assert [passage.item.source for passage in found.passages] == [documents[0].source, documents[1].source]
     assert found.paths[1][1:] == (f"names “{name}”", "and this is the document called so")
 

@@ -32,7 +32,7 @@ def build(folder: Path, documents: list[Document]) -> None:
 
 
 def live(folder: Path) -> LiveIndex:
-    return LiveIndex(folder, "walk", lambda spec: HashEncoder(), Metrics())
+    return LiveIndex(folder, "hops", lambda spec: HashEncoder(), Metrics())
 
 
 def built_after_the_first_opening(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

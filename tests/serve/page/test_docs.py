@@ -46,7 +46,7 @@ def test_references_are_followed_and_limits_told(server: Running, visit: Visits)
     assert named.locator("> .required").count() == 1
     assert {"role", "content"} <= set(named.locator("> .fields > .field > .name").all_inner_texts())
     retrieval = route.locator(".field", has=page.locator("> code", has_text="retrieval")).first.inner_text()
-    assert '"walk"' in retrieval and "whole number or null" in retrieval and "≥ 1, ≤ 100" in retrieval
+    assert '"hops"' in retrieval and "whole number or null" in retrieval and "≥ 1, ≤ 100" in retrieval
     page.click("#get-v1-graph-neighbourhood summary")
     told = page.inner_text("#get-v1-graph-neighbourhood .fields >> nth=0")
     assert '"document" | "passage"' in told and "≥ 1, ≤ 500, default 60" in told and "1 to 1,000 characters" in told

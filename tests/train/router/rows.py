@@ -1,4 +1,4 @@
-"""Route data of a small world: questions with many links need `walk`, for the others `dense` finds as much for a tenth of the time."""
+"""Route data of a small world: questions with many links need `hops`, for the others `dense` finds as much for a tenth of the time."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ SIZES = {"train": 160, "dev": 40, "test": 60}
 
 
 def make_row(split: str, number: int, name: str) -> RouteRow:
-    """Every other question is hard; the clocks of `walk` and `dense` run a little unevenly."""
+    """Every other question is hard; the clocks of `hops` and `dense` run a little unevenly."""
     random = np.random.default_rng([SPLITS.index(split), number, len(name)])
     hard = number % 2 == 1
     features_F = random.uniform(0, 1, len(QUERY_FEATURES))
     features_F[LINKS], features_F[BROAD] = 3 if hard else 1, 0
     runs = {
         "dense": Run(0.5 if hard else 1.0, round(0.8 + 0.4 * random.random(), 3), 0),
-        "walk": Run(1.0, round(9 + 2 * random.random(), 3), 0),
+        "hops": Run(1.0, round(9 + 2 * random.random(), 3), 0),
         "hierarchy": Run(0.4, round(1.5 + random.random(), 3), 0),
     }
     return RouteRow(
@@ -28,7 +28,7 @@ def make_row(split: str, number: int, name: str) -> RouteRow:
         question=f"What is {name} {split} {number}?",
         kind="hard" if hard else "easy",
         split=split,
-        best_mode="walk" if hard else "dense",
+        best_mode="hops" if hard else "dense",
         runs=runs,
         features=tuple(features_F.round(6).tolist()),
         features_ms=0.5,

@@ -26,7 +26,7 @@ RECALL_QM = np.array([[1.0, 1.0, 0.0], [0.5, 1.0, 1.0], [1.0, 1.0, 1.0], [0.0, 0
 
 
 def questions(recall_QM: np.ndarray = RECALL_QM, tokens: float = 0.0) -> Questions:
-    """Modes dense (1 ms), walk (9 ms) and hierarchy (2 ms, and tokens)."""
+    """Modes dense (1 ms), hops (9 ms) and hierarchy (2 ms, and tokens)."""
     count = len(recall_QM)
     return Questions(
         ids=tuple(f"q{row}" for row in range(count)),
@@ -34,7 +34,7 @@ def questions(recall_QM: np.ndarray = RECALL_QM, tokens: float = 0.0) -> Questio
         texts=tuple(f"Q {row}?" for row in range(count)),
         names=("a",),
         dataset_Q=np.zeros(count, np.int64),
-        modes=("dense", "walk", "hierarchy"),
+        modes=("dense", "hops", "hierarchy"),
         features_QF=np.zeros((count, len(QUERY_FEATURES)), np.float32),
         recall_QM=recall_QM,
         ms_QM=np.tile([1.0, 9.0, 2.0], (count, 1)),
@@ -51,7 +51,7 @@ def test_the_best_single_mode_is_the_best_on_average_and_then_the_cheapest() -> 
 def test_a_point_by_hand() -> None:
     found = point("x", questions(), np.array([0, 1, 0, 2]), routing_ms=0.25)
     assert (found.recall, found.milliseconds) == ((1 + 1 + 1 + 0) / 4, (1 + 9 + 1 + 2) / 4 + 0.25)
-    assert found.chosen == {"dense": 2, "walk": 1, "hierarchy": 1}
+    assert found.chosen == {"dense": 2, "hops": 1, "hierarchy": 1}
 
 
 def test_the_oracle_takes_the_cheapest_of_the_best_and_tokens_count() -> None:
@@ -60,7 +60,7 @@ def test_the_oracle_takes_the_cheapest_of_the_best_and_tokens_count() -> None:
     assert cost_QM(questions(tokens=10.0), 0.5)[0].tolist() == [1, 9, 7]
 
 
-def test_the_rule_sends_broad_questions_to_the_hierarchy_and_others_to_walk() -> None:
+def test_the_rule_sends_broad_questions_to_the_hierarchy_and_others_to_hops() -> None:
     asked = questions()
     asked.features_QF[2, BROAD] = 1
     assert (found := rule_choice(asked)) is not None and found.tolist() == [1, 1, 2, 1]

@@ -37,28 +37,28 @@ def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_router_learns_which_questions_a_cheap_mode_is_enough_for(run: Path, data: Path) -> None:
     router = open_router(str(run))
-    assert router.encoder == ENCODER and [each.mode for each in router.modes] == ["walk", "dense"]
+    assert router.encoder == ENCODER and [each.mode for each in router.modes] == ["hops", "dense"]
     datasets = read_datasets([data])
     test = questions_of(datasets, ("test",), shared_modes(datasets))
     chosen = [find_route(router, features_F, has_model=False).mode for features_F in test.features_QF]
-    assert chosen == ["dense", "walk"] * 30
+    assert chosen == ["dense", "hops"] * 30
 
 
 def test_the_record_tells_quality_and_cost_of_every_way(run: Path) -> None:
     record = json.loads((run / "router.json").read_text())
     points = {each["name"]: each for each in record["test"]}
-    assert list(points) == ["dense", "hierarchy", "walk", "router", "oracle"]
-    assert points["router"]["recall"] == points["walk"]["recall"] == 1 and points["dense"]["recall"] == 0.75
-    assert points["router"]["milliseconds"] < 0.75 * points["walk"]["milliseconds"]
+    assert list(points) == ["dense", "hierarchy", "hops", "router", "oracle"]
+    assert points["router"]["recall"] == points["hops"]["recall"] == 1 and points["dense"]["recall"] == 0.75
+    assert points["router"]["milliseconds"] < 0.75 * points["hops"]["milliseconds"]
     assert points["router"]["milliseconds"] > points["oracle"]["milliseconds"] + 0.5, "features are paid for"
-    assert record["default"] == "walk" and record["questions"] == {"train": 160, "dev": 40, "test": 60}
+    assert record["default"] == "hops" and record["questions"] == {"train": 160, "dev": 40, "test": 60}
     assert fingerprint("What is a dev 3?") in record["learned_from"]
     assert fingerprint("What is a test 3?") not in record["learned_from"]
 
 
 def test_the_card_tells_what_it_is_and_how_to_use_it(run: Path) -> None:
     card = (run / "README.md").read_text()
-    assert "--mode auto --router" in card and "| default | walk |" in card and "| oracle | 1.000 |" in card
+    assert "--mode auto --router" in card and "| default | hops |" in card and "| oracle | 1.000 |" in card
 
 
 def test_equal_data_make_equal_bytes(run: Path, data: Path, tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_a_place_that_is_taken_is_refused_and_a_failed_run_leaves_nothing(
 ) -> None:
     told = train("--data", data, "--out", run).exception
     assert isinstance(told, UserError) and "already there" in str(told)
-    bad = write_rows(tmp_path / "bad", [row | {"best_mode": "walk"} for row in small_world()])
+    bad = write_rows(tmp_path / "bad", [row | {"best_mode": "hops"} for row in small_world()])
     told = train("--data", bad, "--out", tmp_path / "new").exception
-    assert isinstance(told, UserError) and "use --mode walk" in str(told)
+    assert isinstance(told, UserError) and "use --mode hops" in str(told)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["bad"]
 
 

@@ -18,23 +18,23 @@ Row = dict[str, Any]
 
 def test_rows_become_arrays_with_typical_milliseconds(tmp_path: Path) -> None:
     rows = small_world()
-    rows[0]["runs"]["walk"]["milliseconds"] = 5000.0
+    rows[0]["runs"]["hops"]["milliseconds"] = 5000.0
     [dataset] = read_datasets([write_rows(tmp_path / "a", rows)])
     modes = shared_modes([dataset])
     found = questions_of([dataset], ("train", "dev"), modes)
-    assert modes == ("dense", "hierarchy", "walk") and found.features_QF.shape == (200, len(QUERY_FEATURES))
+    assert modes == ("dense", "hierarchy", "hops") and found.features_QF.shape == (200, len(QUERY_FEATURES))
     assert found.recall_QM[1].tolist() == [0.5, 0.4, 1.0] and found.kinds[:2] == ("easy", "hard")
-    walks = [row["runs"]["walk"]["milliseconds"] for row in rows]
-    assert set(found.ms_QM[:, 2].tolist()) == {float(np.median(walks))}
+    hops = [row["runs"]["hops"]["milliseconds"] for row in rows]
+    assert set(found.ms_QM[:, 2].tolist()) == {float(np.median(hops))}
     assert set(found.features_ms_Q.tolist()) == {0.5}
 
 
 def test_each_dataset_has_its_own_milliseconds(tmp_path: Path) -> None:
     slow = small_world("bb")
     for row in slow:
-        row["runs"]["walk"]["milliseconds"] = 30.0
+        row["runs"]["hops"]["milliseconds"] = 30.0
     datasets = read_datasets([write_rows(tmp_path / "a", small_world()), write_rows(tmp_path / "b", slow)])
-    found = questions_of(datasets, ("test",), ("dense", "walk"))
+    found = questions_of(datasets, ("test",), ("dense", "hops"))
     assert found.names == ("a", "b") and found.dataset_Q.tolist() == [0] * 60 + [1] * 60
     assert (found.ms_QM[:60, 1] < 12).all() and (found.ms_QM[60:, 1] == 30).all()
 
@@ -56,7 +56,7 @@ def no_time(rows: list[Row]) -> None:
 
 
 def bad_recall(rows: list[Row]) -> None:
-    rows[5]["runs"]["walk"]["recall_at_5"] = float("nan")
+    rows[5]["runs"]["hops"]["recall_at_5"] = float("nan")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def bad_recall(rows: list[Row]) -> None:
         (not_a_number, "train.jsonl line 4: feature best_passage is nan"),
         (one_mode, "train.jsonl line 3: runs of 1 modes; there is nothing to choose between"),
         (no_time, "train.jsonl line 5: KeyError: 'features_ms'; a row as `synth route` writes it"),
-        (bad_recall, "train.jsonl line 6: recall_at_5 of walk is nan"),
+        (bad_recall, "train.jsonl line 6: recall_at_5 of hops is nan"),
     ],
 )
 def test_a_row_that_cannot_be_learned_from_is_named(
@@ -79,9 +79,9 @@ def test_a_row_that_cannot_be_learned_from_is_named(
 
 
 def test_one_best_mode_for_all_is_told_with_the_remedy(tmp_path: Path) -> None:
-    rows = [row | {"best_mode": "walk"} for row in small_world()]
+    rows = [row | {"best_mode": "hops"} for row in small_world()]
     datasets = read_datasets([write_rows(tmp_path / "a", rows)])
-    with pytest.raises(UserError, match=r"the best mode of every question is walk; .*; use --mode walk"):
+    with pytest.raises(UserError, match=r"the best mode of every question is hops; .*; use --mode hops"):
         check_learnable(datasets)
 
 
@@ -114,11 +114,11 @@ def test_two_encoders_are_refused(tmp_path: Path) -> None:
 def test_modes_that_some_questions_lack_are_left_out(tmp_path: Path) -> None:
     rows = small_world()
     del rows[7]["runs"]["hierarchy"]
-    assert shared_modes(read_datasets([write_rows(tmp_path / "a", rows)])) == ("dense", "walk")
+    assert shared_modes(read_datasets([write_rows(tmp_path / "a", rows)])) == ("dense", "hops")
     other = small_world("bb")
     for row in other:
-        row["runs"] = {"walk": row["runs"]["walk"], "hybrid": row["runs"]["dense"]}
-        row["best_mode"] = "walk"
+        row["runs"] = {"hops": row["runs"]["hops"], "hybrid": row["runs"]["dense"]}
+        row["best_mode"] = "hops"
     datasets = read_datasets([tmp_path / "a", write_rows(tmp_path / "b", other)])
-    with pytest.raises(UserError, match=r"modes run for every question: walk \(a: dense, walk; b: walk, hybrid\)"):
+    with pytest.raises(UserError, match=r"modes run for every question: hops \(a: dense, hops; b: hops, hybrid\)"):
         shared_modes(datasets)

@@ -125,6 +125,7 @@ def spoilt(folder: Path, header: dict[str, Any], **columns: Any) -> str:
     ("header", "columns", "told"),
     [
         ({"format": "something else"}, {}, "its format is 'something else'"),
+        ({"format": "modegraph selector, light, 1"}, {}, "make its data again and train on it"),
         ({"features": FEATURES[1:]}, {}, "trained on other features .without 'cosine'"),
         ({"features": [*FEATURES, "colour"]}, {}, "other features .with 'colour'"),
         ({"features": FEATURES[::-1]}, {}, "other features .in another order"),
@@ -194,13 +195,13 @@ def test_a_selector_of_another_encoder_is_refused(isles: Index, tmp_path: Path, 
 
 
 def test_local_ranks_by_what_the_selector_says(isles: Index, tmp_path: Path) -> None:
-    """With a selector that finds nothing relevant the ranking is the walk's own; what it likes rises by what it is worth."""
-    walk = retrieve(isles, QUESTION, RetrieveSettings(mode="walk", top_k=5))
+    """With a selector that finds nothing relevant the ranking is that of `hops`; what it likes rises by what it is worth."""
+    hops = retrieve(isles, QUESTION, RetrieveSettings(mode="hops", top_k=5))
     (tmp_path / "none").mkdir()
     (tmp_path / "some").mkdir()
     nothing = saved_for(isles, tmp_path / "none", cut=2.0)
     same = retrieve(isles, QUESTION, RetrieveSettings(mode="local", top_k=5, selector=nothing))
-    assert [found.item.id for found in same.passages] == [found.item.id for found in walk.passages]
+    assert [found.item.id for found in same.passages] == [found.item.id for found in hops.passages]
     some = saved_for(isles, tmp_path / "some", cut=0.4)
     found = retrieve(isles, QUESTION, RetrieveSettings(mode="local", top_k=5, selector=some))
     assert found.trace.model_calls == 0 and "propositions judged" in found.trace.steps[0]

@@ -42,9 +42,9 @@ def stump(feature: int, low: float, high: float) -> Forest:
 
 
 def router(**changes: Any) -> Router:
-    """`walk`, and for questions that do not compare `dense`, which then finds nearly as much for an eighth of the time."""
+    """`hops`, and for questions that do not compare `dense`, which then finds nearly as much for an eighth of the time."""
     modes = (
-        ModeModel("walk", stump(COMPARES, 0.9, 0.95), 8.0, 0.0),
+        ModeModel("hops", stump(COMPARES, 0.9, 0.95), 8.0, 0.0),
         ModeModel("dense", stump(COMPARES, 0.88, 0.5), 1.0, 0.0),
     )
     return replace(Router(modes, 0.01, 0.001, 0.02, "hash-encoder"), **changes)
@@ -69,19 +69,19 @@ def folder(index: Index, tmp_path: Path) -> Path:
 
 def test_the_cheap_mode_is_taken_where_it_is_nearly_as_good() -> None:
     assert find_route(router(), features(0), False).mode == "dense", ".88 − .01 against .90 − .08"
-    assert find_route(router(), features(1), False).mode == "walk"
+    assert find_route(router(), features(1), False).mode == "hops"
 
 
 def test_the_margin_keeps_the_default_where_the_gain_is_not_sure() -> None:
-    assert find_route(router(margin=0.06), features(0), False).mode == "walk", "the gain is .05"
+    assert find_route(router(margin=0.06), features(0), False).mode == "hops", "the gain is .05"
 
 
 def test_the_route_is_told() -> None:
     assert find_route(router(), features(0), False).why == (
-        "routed to dense, one hop is enough: expected recall 0.88 against 0.90 of walk, at 1.0 ms instead of 8.0 ms"
+        "routed to dense, one hop is enough: expected recall 0.88 against 0.90 of hops, at 1.0 ms instead of 8.0 ms"
     )
     assert find_route(router(), features(1), False).why == (
-        "routed to walk: expected recall 0.95 against 0.50 of dense, at 8.0 ms instead of 1.0 ms; "
+        "routed to hops: expected recall 0.95 against 0.50 of dense, at 8.0 ms instead of 1.0 ms; "
         "nothing else is surely worth more than the default"
     )
 
@@ -90,15 +90,15 @@ def test_a_mode_that_asks_a_model_is_left_out_without_one_and_its_tokens_have_a_
     plan = ModeModel("plan", stump(COMPARES, 1.0, 1.0), 8.0, 40.0)
     both = router(modes=(plan, router().modes[0]))
     found = find_route(both, features(1), has_model=False)
-    assert (found.mode, found.asks_model) == ("walk", False) and "no other mode can be had" in found.why
+    assert (found.mode, found.asks_model) == ("hops", False) and "no other mode can be had" in found.why
     assert find_route(replace(both, price_per_token=0.0), features(1), True).asks_model
-    assert find_route(replace(both, price_per_token=0.01), features(1), True).mode == "walk"
+    assert find_route(replace(both, price_per_token=0.01), features(1), True).mode == "hops"
     with pytest.raises(UserError, match="every mode of the router asks a model"):
         find_route(router(modes=(plan,)), features(1), has_model=False)
 
 
 def test_expected_recall_stays_between_nothing_and_all() -> None:
-    wild = (ModeModel("walk", stump(COMPARES, -3.0, 7.0), 1.0, 0.0),)
+    wild = (ModeModel("hops", stump(COMPARES, -3.0, 7.0), 1.0, 0.0),)
     assert expected_recall(wild, np.stack([features(0), features(1)])).tolist() == [[0.0], [1.0]]
 
 
@@ -140,7 +140,7 @@ QUESTIONS = ["Where was Ada Marlow born?", "Is Tarn older than Quill?"]
 def test_auto_goes_where_the_router_says_and_finds_what_that_mode_finds(index: Index, folder: Path) -> None:
     settings = RetrieveSettings.model_validate({"mode": "auto", "router": str(folder), "top_k": 3})
     found = retrieve_many(index, QUESTIONS, settings)
-    for evidence, mode in zip(found, ("dense", "walk"), strict=True):
+    for evidence, mode in zip(found, ("dense", "hops"), strict=True):
         direct = retrieve(index, evidence.query, RetrieveSettings.model_validate({"mode": mode, "top_k": 3}))
         assert evidence.trace.steps[0].startswith(f"routed to {mode}") and evidence.trace.mode == "auto"
         assert evidence.passages == direct.passages and evidence.trace.steps[1:] == direct.trace.steps
@@ -168,13 +168,14 @@ def test_another_encoder_is_refused(index: Index, tmp_path: Path) -> None:
     ("header", "arrays", "told"),
     [
         ({"format": "something else"}, {}, "its format is 'something else'"),
+        ({"format": "modegraph router, 1"}, {}, "make its data again and train on it"),
         ({"features": QUERY_FEATURES[1:]}, {}, "trained on other features .without 'words'"),
         ({"margin": float("nan")}, {}, "no router .a price or the margin"),
         ({"price_per_ms": -1.0}, {}, "no router .a price or the margin"),
         ({"modes": []}, {}, "its modes are not those of this version"),
-        ({}, {"walk.left_V": np.array([1, 1, 9])}, "no router .left_V points outside"),
-        ({}, {"walk.feature_V": np.array([99, 0, 0])}, "no router .feature_V points outside"),
-        ({}, {"walk.value_V": None}, "no router"),
+        ({}, {"hops.left_V": np.array([1, 1, 9])}, "no router .left_V points outside"),
+        ({}, {"hops.feature_V": np.array([99, 0, 0])}, "no router .feature_V points outside"),
+        ({}, {"hops.value_V": None}, "no router"),
     ],
 )
 def test_a_file_that_was_changed_is_refused(
@@ -190,7 +191,7 @@ def test_a_file_that_was_changed_is_refused(
 )
 def test_a_mode_that_makes_no_sense_is_refused(folder: Path, change: dict[str, Any]) -> None:
     modes = json.loads(read_header(folder))["modes"]
-    arrays = {f"{change.get('mode', 'walk')}.{name}": array for name, array in walk_arrays(folder).items()}
+    arrays = {f"{change.get('mode', 'hops')}.{name}": array for name, array in hops_arrays(folder).items()}
     spoil(folder, {"modes": [modes[0] | change, modes[1]]}, arrays)
     with pytest.raises(UserError, match="no router"):
         open_router(str(folder))
@@ -213,9 +214,9 @@ def read_header(folder: Path) -> str:
         return str(opened.metadata()[HEADER])
 
 
-def walk_arrays(folder: Path) -> dict[str, Any]:
+def hops_arrays(folder: Path) -> dict[str, Any]:
     arrays = load_file(folder / ROUTER_FILE)
-    return {name.removeprefix("walk."): array for name, array in arrays.items() if name.startswith("walk.")}
+    return {name.removeprefix("hops."): array for name, array in arrays.items() if name.startswith("hops.")}
 
 
 def spoil(folder: Path, header: dict[str, Any], arrays: dict[str, Any]) -> None:

@@ -101,7 +101,7 @@ def test_a_plan_that_is_wrong_is_refused_before_any_other_call(
     assert len(model.asked) == found.trace.model_calls == 1
     assert found.trace.steps[0].startswith(f"plan refused: {fault.value} (") and where in found.trace.steps[0]
     assert found.trace.steps[0].endswith("the question is taken whole") and found.trace.stopped == ""
-    whole = ask(isles, None, mode="walk")
+    whole = ask(isles, None, mode="hops")
     assert (found.passages, found.paths, found.findings) == (whole.passages, whole.paths, ())
 
 
@@ -113,7 +113,7 @@ def test_a_reply_that_is_no_plan_is_asked_for_once_more_and_then_the_question_is
 ) -> None:
     model = ScriptedModel(lambda request: reply)
     found = ask(isles, model)
-    assert len(model.asked) == 2 and found.passages == ask(isles, None, mode="walk").passages
+    assert len(model.asked) == 2 and found.passages == ask(isles, None, mode="hops").passages
     assert found.trace.steps[0] == "plan refused: no usable reply; the question is taken whole"
 
 
@@ -173,7 +173,7 @@ def test_answers_reach_the_questions_that_need_them(isles: Index) -> None:
 
 def test_a_finding_names_the_passages_it_is_from(isles: Index) -> None:
     found = ask(isles, planner(CHAIN))
-    read = [ask(isles, None, each.question, mode="walk").passages[0].item.id for each in found.findings[:2]]
+    read = [ask(isles, None, each.question, mode="hops").passages[0].item.id for each in found.findings[:2]]
     assert [each.passage_ids for each in found.findings[:2]] == [(read[0],), (read[1],)]
     excerpts = [Excerpt("p", "", "x"), Excerpt("s", "Summary", "y", members=("q", "p"))]
     for numbers, ids in (([2], ("q", "p")), ([1, 1], ("p",)), ([0, 9], ("p", "q")), ([], ("p", "q"))):
@@ -222,7 +222,7 @@ def test_what_needs_an_answer_that_is_not_there_is_not_asked(isles: Index, said:
 
 def test_a_list_without_an_answer_moves_nothing(isles: Index) -> None:
     nothing = ask(isles, planner(CHAIN, lambda question: ""))
-    assert nothing.passages == ask(isles, None, mode="walk").passages and nothing.findings == ()
+    assert nothing.passages == ask(isles, None, mode="hops").passages and nothing.findings == ()
     assert "{1} Who built the Lantern? · not in the documents" in nothing.trace.steps
 
 
@@ -260,7 +260,7 @@ def test_a_model_that_goes_away_leaves_what_was_found(isles: Index, calls: int, 
     assert len(found.findings) == answered and found.trace.model_calls == calls
     assert len(found.passages) + len(found.summaries) == 3
     if calls == 0:
-        assert found.passages == ask(isles, None, mode="walk").passages
+        assert found.passages == ask(isles, None, mode="hops").passages
     again = ask(isles, Leaving(calls))
     assert (again.passages, again.findings, again.paths) == (found.passages, found.findings, found.paths)
 
@@ -276,8 +276,8 @@ def test_a_server_that_closes_half_way_is_told_with_what_was_found(isles: Index)
     assert "the key has expired" in found.trace.stopped and found.passages and found.findings == ()
 
 
-def test_without_a_model_it_is_walk(isles: Index) -> None:
-    found, whole = ask(isles, None), ask(isles, None, mode="walk")
+def test_without_a_model_it_is_hops(isles: Index) -> None:
+    found, whole = ask(isles, None), ask(isles, None, mode="hops")
     assert (found.passages, found.paths) == (whole.passages, whole.paths) and found.trace.mode == "plan"
     assert found.trace.steps == whole.trace.steps and found.trace.model_calls == 0
 
@@ -353,7 +353,7 @@ def test_only_what_rests_on_answers_is_reranked(isles: Index) -> None:
         return search_all(isles, [query], RetrieveSettings.model_validate({"top_k": 5}))[query.text]
 
     alone, resting = search(), search(Finding("What is baked in Tarn?", "Kelp bread", (), 1.0))
-    whole = ask(isles, None, "Who founded the Marlow Yard?", mode="walk", top_k=5)
+    whole = ask(isles, None, "Who founded the Marlow Yard?", mode="hops", top_k=5)
     assert alone.scores_k.tolist() == pytest.approx([each.score for each in whole.passages])
     near_D = isles.encode_queries(["What is baked in Tarn? Kelp bread"])[0]
     expected = rerank_nodes(isles, alone, "specific", near_D)
@@ -386,7 +386,7 @@ def test_broad_questions_say_so_and_name_no_document(isles: Index, question: str
 def test_auto_says_which_mode_it_took_and_why(isles: Index) -> None:
     broad = "What themes recur on the islands?"
     for question, mode, model in (
-        ("Who founded the yard?", "walk", None),
+        ("Who founded the yard?", "hops", None),
         (broad, "hierarchy", None),
         (broad, "global", ScriptedModel(lambda request: "no")),
     ):

@@ -1,4 +1,4 @@
-"""`walk`: multi-hop retrieval without a model, our own; made for small encoders.
+"""`hops`: multi-hop retrieval without a model, our own; made for small encoders.
 
 A question about Port Ellery's ferry's builder names the ferry; the builder is named only in the ferry's passage. So:
 1. Every passage is scored by its own cosine and its best proposition's, and higher if the question calls its document by name.
@@ -18,7 +18,7 @@ from graph.retrieve.parts.titles import named_documents
 from graph.shared.types import Evidence, Scored, Trace
 
 
-def retrieve_walk(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
+def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, each with the path that led to it."""
     data = index.data
     cosines_P = data.passage_vectors_PD @ query.vector_D
@@ -34,5 +34,5 @@ def retrieve_walk(index: Index, query: Query, settings: RetrieveSettings) -> Evi
         query=query.text,
         passages=tuple(Scored(index.passage(row), float(reached_P[row])) for row in rows),
         paths=tuple(tell_path(index, row, links, led, called) for row in rows),
-        trace=Trace("walk", steps),
+        trace=Trace("hops", steps),
     )

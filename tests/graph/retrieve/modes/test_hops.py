@@ -1,4 +1,4 @@
-"""`walk`: it reaches what a question does not name, tells how, and leaves plain questions as they were."""
+"""`hops`: it reaches what a question does not name, tells how, and leaves plain questions as they were."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from graph.retrieve.parts import passage_scores
 from graph.retrieve.parts.gather import best_in_passage, expand_rows
 from graph.retrieve.parts.titles import named_documents
 
-WALK = RetrieveSettings(mode="walk", top_k=5)
+HOPS = RetrieveSettings(mode="hops", top_k=5)
 
 
 def ranked(index: Index, question: str, mode: str) -> list[str]:
@@ -49,7 +49,7 @@ def test_a_question_names_documents_by_title_and_by_short_form(isles: Index) -> 
 
 def test_two_hops_reach_what_the_question_does_not_name(isles: Index) -> None:
     question = "In which village was the founder of the yard that built the Lantern born?"
-    found = retrieve(isles, question, WALK)
+    found = retrieve(isles, question, HOPS)
     sources = [passage.item.source for passage in found.passages]
     assert sources[0] == "lantern" and "marlow" in sources[:3] and "ada" in sources[:4]
     path = found.paths[sources.index("marlow")]
@@ -63,14 +63,14 @@ def test_two_hops_reach_what_the_question_does_not_name(isles: Index) -> None:
 
 
 def test_a_plain_question_keeps_its_passage_first(isles: Index) -> None:
-    assert ranked(isles, "How long does the bread keep?", "walk")[0] == "bread"
+    assert ranked(isles, "How long does the bread keep?", "hops")[0] == "bread"
 
 
 def test_the_order_of_documents_does_not_matter_and_scores_fall(isles: Index) -> None:
-    found = retrieve(isles, "Who founded the Marlow Yard?", WALK)
+    found = retrieve(isles, "Who founded the Marlow Yard?", HOPS)
     scores = [passage.score for passage in found.passages]
     assert scores == sorted(scores, reverse=True) and len({p.item.id for p in found.passages}) == len(scores)
-    again = retrieve(isles, "Who founded the Marlow Yard?", WALK)
+    again = retrieve(isles, "Who founded the Marlow Yard?", HOPS)
     assert found.passages == again.passages and found.paths == again.paths
 
 
@@ -79,7 +79,7 @@ def test_a_large_index_is_scanned_in_part_and_still_follows_links(
     isles: Index, monkeypatch: pytest.MonkeyPatch, scanned: int
 ) -> None:
     question = "Who founded the yard that built the ferry Lantern?"
-    whole = retrieve(isles, question, RetrieveSettings(mode="walk", top_k=3))
+    whole = retrieve(isles, question, RetrieveSettings(mode="hops", top_k=3))
     monkeypatch.setattr(passage_scores, "SCAN_ALL", 0)
     monkeypatch.setattr(passage_scores, "SCANNED_PASSAGES", scanned)
     query_D = isles.encode_queries([question])[0]
@@ -87,7 +87,7 @@ def test_a_large_index_is_scanned_in_part_and_still_follows_links(
     exact_N = isles.data.proposition_vectors_ND @ query_D
     seen = scores_N != passage_scores.UNSEEN
     assert np.allclose(scores_N[seen], exact_N[seen], atol=1e-6) and seen.any() and (seen.all() == (scanned == 5))
-    part = retrieve(isles, question, RetrieveSettings(mode="walk", top_k=3))
+    part = retrieve(isles, question, RetrieveSettings(mode="hops", top_k=3))
     assert [found.item.id for found in part.passages[:2]] == [found.item.id for found in whole.passages[:2]]
     if scanned == 5:
         assert part.passages == whole.passages

@@ -82,10 +82,12 @@ def _add_index(app: typer.Typer, open_model: OpenModel) -> None:
         from graph.documents.parse.types import Limits
         from graph.documents.read import read_documents
         from graph.encode.encoder import open_encoder, prepare_for_questions
-        from graph.store.own_settings import settings_for
+        from graph.store.own_settings import reading_settings, settings_for
 
         limits = Limits(file_seconds, file_memory_mb)
-        chosen = settings_for(out, config, settings or [], _model_flags(extractor_model, import_file, summary_model))
+        chosen = settings_for(
+            out, config, settings or [], reading_settings(extractor_model, import_file, summary_model)
+        )
         report = build_index(out, read_documents(src, say, limits), chosen, open_encoder, open_model)
         prepare_for_questions(chosen.encoder)
         if as_json:
@@ -127,9 +129,9 @@ def plan_command(
     from graph.documents.parse.types import Limits
     from graph.documents.read import read_documents
     from graph.encode.encoder import open_encoder
-    from graph.store.own_settings import settings_for
+    from graph.store.own_settings import reading_settings, settings_for
 
-    chosen = settings_for(out, config, settings or [], _model_flags(extractor_model, import_file, summary_model))
+    chosen = settings_for(out, config, settings or [], reading_settings(extractor_model, import_file, summary_model))
     prices = Prices(price_in, price_out) if price_in or price_out else None
     documents = read_documents(src, say, Limits(file_seconds, file_memory_mb))
     plan = plan_build(out, documents, chosen, open_encoder, prices)
@@ -267,27 +269,15 @@ def compact_command(index: IndexFolder, as_json: AsJson = False) -> None:
         print(f"{index}: {freed / 1e6:,.1f} MB given back")
 
 
-def _model_flags(model: str | None, import_file: Path | None, summary_model: str | None) -> dict[str, object]:
-    """The settings that --extractor-model, --import and --summary-model stand for."""
-    if model is not None and import_file is not None:
-        raise UserError("--extractor-model and --import", "one of the two", "leave one out")
-    summaries = {} if summary_model is None else {"summary_model": summary_model}
-    if model is not None:
-        return {"extractor": "llm", "extractor_model": model, "import_file": "", **summaries}
-    if import_file is not None:
-        return {"extractor": "import", "import_file": str(import_file.resolve()), "extractor_model": "", **summaries}
-    return dict(summaries)
-
-
 def _own_settings(
     index: Path, moved_model: str | None, summary_model: str | None, overrides: list[str] | None = None
 ) -> "IndexSettings":
     """The index's own settings, with the models' new addresses and `overrides` laid over them."""
-    from graph.store.own_settings import settings_for
+    from graph.store.own_settings import reading_settings, settings_for
     from graph.store.store import read_settings
 
     read_settings(index)
-    return settings_for(index, None, overrides or [], _model_flags(moved_model, None, summary_model))
+    return settings_for(index, None, overrides or [], reading_settings(moved_model, None, summary_model))
 
 
 def _show_readers(read_by: dict[str, int], quarantined: int, dropped: int) -> None:

@@ -18,14 +18,14 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from graph.encode.encoder import open_encoder
-from graph.index.index import Index, open_index
+from graph.index.fresh import FreshIndex
+from graph.index.index import Index
 from graph.retrieve import RetrieveSettings
 from graph.retrieve import retrieve as find
 from graph.shared.config import parse_settings
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.types import DEFAULT_MODE, Evidence, LanguageModel, Mode, OpenEncoder
-from graph.store.arrays import read_manifest
 from serve.answering import Answer, answer_from
 from serve.live_index import warm_up
 from serve.views.citations import citation
@@ -90,32 +90,18 @@ class Explained(BaseModel):
     ways: list[Way]
 
 
-class FreshIndex:
-    """The index in `folder`, opened again whenever it has changed on disk."""
+@asynccontextmanager
+async def warmed_up(fresh: FreshIndex) -> AsyncIterator[None]:
+    """Load what a search needs while the client reads what tools there are; its first call waits for what is left of that."""
+    Thread(target=_warm_up, args=(fresh,), name="warm-up", daemon=True).start()
+    yield
 
-    def __init__(self, folder: Path, open_by_spec: OpenEncoder) -> None:
-        self._folder, self._open_by_spec = folder, open_by_spec
-        self._lock = Lock()
-        self._index = open_index(folder, open_by_spec)
 
-    def get(self) -> Index:
-        """The index as it is now. ToolError when it cannot be opened."""
-        with self._lock, told_to_the_caller():
-            if read_manifest(self._folder).identity != self._index.manifest.identity:
-                self._index = open_index(self._folder, self._open_by_spec)
-            return self._index
-
-    @asynccontextmanager
-    async def warmed_up(self, server: MCPServer[None]) -> AsyncIterator[None]:
-        """Load what a search needs while the client reads what tools there are; its first call waits for what is left of that."""
-        Thread(target=self._warm_up, name="warm-up", daemon=True).start()
-        yield
-
-    def _warm_up(self) -> None:
-        try:
-            warm_up(self.get(), DEFAULT_MODE)
-        except (UserError, ToolError) as problem:
-            say(f"modegraph: the index cannot be searched yet: {problem}")
+def _warm_up(fresh: FreshIndex) -> None:
+    try:
+        warm_up(fresh.get(), DEFAULT_MODE)
+    except UserError as problem:
+        say(f"modegraph: the index cannot be searched yet: {problem}")
 
 
 def build_mcp(
@@ -125,19 +111,23 @@ def build_mcp(
     fresh = FreshIndex(Path(folder), open_by_spec)
     asking = Lock()
     server: MCPServer[None] = MCPServer(
-        "modegraph", instructions=INSTRUCTIONS, log_level="WARNING", lifespan=fresh.warmed_up
+        "modegraph", instructions=INSTRUCTIONS, log_level="WARNING", lifespan=lambda _: warmed_up(fresh)
     )
+
+    def current() -> Index:
+        with told_to_the_caller():
+            return fresh.get()
 
     @server.tool(annotations=READ_ONLY, structured_output=True)
     def retrieve(question: Question, mode: Strategy = DEFAULT_MODE, k: Amount = 5, where: Where = []) -> Retrieved:  # noqa: B006
         """Find the passages that bear on a question, with their documents and character offsets."""
-        index = fresh.get()
+        index = current()
         return retrieved(search(index, question, mode, k, where), index.manifest)
 
     @server.tool(annotations=READ_ONLY, structured_output=True)
     def explain(question: Question, mode: Strategy = DEFAULT_MODE, k: Amount = 5, where: Where = []) -> Explained:  # noqa: B006
         """Tell step by step how a question led to each of its passages."""
-        return explained(search(fresh.get(), question, mode, k, where))
+        return explained(search(current(), question, mode, k, where))
 
     if model is None:
         return server
@@ -145,7 +135,7 @@ def build_mcp(
     @server.tool(annotations=READ_ONLY, structured_output=True)
     def ask(question: Question, mode: Strategy = DEFAULT_MODE, k: Amount = 5, where: Where = []) -> Told:  # noqa: B006
         """Answer a question from the documents; every citation in the answer was checked against the passages read."""
-        evidence = search(fresh.get(), question, mode, k, where)
+        evidence = search(current(), question, mode, k, where)
         with asking, told_to_the_caller():
             return told(answer_from(evidence, k, None, model, max_answer_tokens))
 

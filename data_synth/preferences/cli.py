@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from graph.shared.console import track
 from graph.shared.types import OpenModel
 
 
@@ -44,36 +43,20 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
         """Preference pairs over growing contexts: reasoning with the answer is chosen, the bare answer rejected."""
-        from itertools import chain
-
-        from data_synth.contexts import check_gold, pick_questions, without_twins
         from data_synth.dataset.deliver import deliver, ledger_of
         from data_synth.preferences.preference_form import PLAIN_PREFERENCES, PREFERENCES
-        from data_synth.preferences.preferences import BY_RULES, preference_rows
-        from graph.documents.questions import read_questions
+        from data_synth.preferences.run import Models, preference_run
         from graph.index.index import open_index
         from graph.retrieve import RetrieveSettings
         from graph.shared.config import parse_settings
 
         values = {"mode": mode, "top_k": max_context, "max_context_tokens": max_context_tokens}
         settings = parse_settings(RetrieveSettings, values, "synth preferences")
-        kept, twins = without_twins(pick_questions(read_questions(questions), split or [])[:preview])
-        opened = open_index(index)
-        check_gold(kept, frozenset(opened.sources()))
-        ledger = ledger_of(out, preview)
-        models = [open_model(spec, ledger) for spec in reasoner or []]
-        judge = open_model(checker, ledger) if checker else None
-        origin = {
-            "Index": index.name,
-            "Questions": questions.name,
-            "Contexts": f"0 to {max_context} excerpts, best first, by mode {settings.mode}"
-            + (f", at most {max_context_tokens:,} tokens together" if max_context_tokens else ""),
-            "Reasoning written by": ", ".join(model.name for model in models) or BY_RULES,
-            "Reasoning checked by": judge.name if judge else "encoder similarity and names" if models else "nobody",
-            "Share of controls asked for": f"{controls:g}",
-        }
+        models = Models(reasoner or [], checker, ledger_of(out, preview))
+        splits = split or []
+        run = preference_run(
+            open_index(index), questions, settings, models, open_model, controls=controls, splits=splits, first=preview
+        )
         form = PREFERENCES if shape is Shape.chat else PLAIN_PREFERENCES
-        asked = kept if preview is not None else track(kept, "questions", len(kept))
-        rows = preference_rows(opened, asked, settings, models, judge, controls)
-        if not deliver(chain(twins, rows), form, origin, out, preview, as_json):
+        if not deliver(run.rows, form, run.origin, out, preview, as_json):
             raise typer.Exit(1)

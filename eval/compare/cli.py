@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,35 +50,23 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Compare fine-tuned runs and their untuned model on held-out rows: answers, margins, log-probabilities."""
         size = read_context_size(context_size)
-        from eval.compare.compare import compare as compare_policies
-        from eval.compare.policies import policies_of
         from eval.compare.report import to_json, write_report
-        from eval.shared.rows import read_rows, select_rows
+        from eval.compare_runs import compare_runs
         from eval.shared.tables import as_text, choice_table, measure_table
-        from train.model.models import load_policy
 
-        policies = policies_of(runs, base)
-        rows = select_rows(read_rows(data, split), size, limit, seed)
-        train_rows = read_rows(data, "train")
-        comparison = compare_policies(
-            policies,
-            rows,
-            train_rows,
+        comparison, appendix = compare_runs(
+            runs,
+            data,
             open_model,
-            load_policy,
-            data=data,
             split=split,
+            base=base,
+            context_size=size,
             max_answer_tokens=max_answer_tokens,
+            limit=limit,
+            responses=responses,
+            samples=samples,
             seed=seed,
         )
-        appendix = None
-        if responses is not None:
-            from eval.alignment.report import align_runs, as_appendix
-            from eval.alignment.sample import Drawing
-
-            drawing = Drawing(samples, max_answer_tokens, seed)
-            tuned = preference_runs(runs)
-            appendix = as_appendix(align_runs(tuned, responses, split, limit, drawing, load_policy))
         write_report(comparison, out, appendix)
         say(f"report: {out / 'report.html'}")
         if as_json:
@@ -87,16 +74,6 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
             return
         shown = [measure_table(comparison), *([choice_table(comparison)] if comparison.choices else [])]
         print("\n\n".join(as_text(table) for table in (*shown, *(appendix.tables if appendix else ()))))
-
-
-def preference_runs(runs: Sequence[Path]) -> list[Path]:
-    """Those of the runs that have a reference to be measured against; UserError when none has."""
-    from train.shared.types import read_run
-
-    found = [run for run in runs if read_run(run).beta is not None]
-    if not found:
-        raise UserError("--responses without a preference run among --runs", "a run of train ms or dpo", "add one")
-    return found
 
 
 def read_context_size(text: str) -> int | None:

@@ -1,7 +1,7 @@
 """Parquet, for data tools (datasets, pandas, DuckDB): a table for each kind of node, with its vectors, one of statements, one of edges."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -51,28 +51,57 @@ def write_parquet(index: Index, folder: Path) -> dict[str, int]:
     }
 
 
+def index_tables(index: Index) -> dict[str, pa.Table]:
+    """The same tables in memory, by name: documents, …, statements, edges."""
+    plain: dict[str, tuple[Iterable[Mapping[str, Any]], dict[str, pa.DataType]]] = {
+        "statements": (map(vars, statements(index)), STATEMENT_COLUMNS),
+        "edges": (map(vars, edges(index)), EDGE_COLUMNS),
+    }
+    parts = {TABLES[kind]: _node_tables(index, kind) for kind in NODE_KINDS}
+    parts |= {name: _tables(rows, columns) for name, (rows, columns) in plain.items()}
+    return {name: pa.concat_tables(list(tables), promote_options="none") for name, tables in parts.items()}
+
+
 def _write_nodes(index: Index, kind: NodeKind, file: Path) -> int:
+    return _write_tables(_node_tables(index, kind), file)
+
+
+def _write_rows(rows: Iterable[Mapping[str, Any]], columns: dict[str, pa.DataType], file: Path) -> int:
+    return _write_tables(_tables(rows, columns), file)
+
+
+def _write_tables(tables: Iterator[pa.Table], file: Path) -> int:
+    """Write the tables one after another, one in memory at a time; how many rows there were."""
+    first = next(tables)
+    count = 0
+    with pq.ParquetWriter(file, first.schema) as out:
+        for table in chain([first], tables):
+            out.write_table(table)
+            count += table.num_rows
+    return count
+
+
+def _node_tables(index: Index, kind: NodeKind) -> Iterator[pa.Table]:
     rows = (node.values for node in nodes(index, kind))
     if TABLES[kind] not in VECTOR_FIELDS:
-        return _write_rows(rows, COLUMNS[kind], file)
-    return _write_rows(rows, COLUMNS[kind], file, getattr(index.data, VECTOR_FIELDS[TABLES[kind]][1]))
+        return _tables(rows, COLUMNS[kind])
+    return _tables(rows, COLUMNS[kind], getattr(index.data, VECTOR_FIELDS[TABLES[kind]][1]))
 
 
-def _write_rows(
-    rows: Iterable[Mapping[str, Any]], columns: dict[str, pa.DataType], file: Path, vectors_ND: Floats | None = None
-) -> int:
-    """Write the rows, ROWS_AT_ONCE in memory at a time, each with its vector if there are any; how many there were."""
+def _tables(
+    rows: Iterable[Mapping[str, Any]], columns: dict[str, pa.DataType], vectors_ND: Floats | None = None
+) -> Iterator[pa.Table]:
+    """The rows as tables of up to ROWS_AT_ONCE, each row with its vector if there are any; without rows one empty table."""
     found, schema, count = iter(rows), pa.schema(columns), 0
     vector = pa.list_(pa.float32(), 0 if vectors_ND is None else vectors_ND.shape[1])
-    with pq.ParquetWriter(file, schema if vectors_ND is None else schema.append(pa.field("vector", vector))) as out:
-        for part in _parts(found):
+    for part in chain(_parts(found), [[]]):
+        if part or not count:
             table = pa.Table.from_pylist(part, schema)
             if vectors_ND is not None:
                 flat = np.ascontiguousarray(vectors_ND[count : count + len(part)], np.float32).ravel()
                 table = table.append_column("vector", pa.FixedSizeListArray.from_arrays(pa.array(flat), type=vector))
-            out.write_table(table)
+            yield table
             count += len(part)
-    return count
 
 
 def _parts(rows: Iterator[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:

@@ -1,18 +1,39 @@
-"""What a command shows: progress on standard error (a bar in a terminal, plain lines elsewhere), results on standard output."""
+"""What a command shows: progress on standard error (a bar in a terminal, plain lines elsewhere), results on standard output.
+
+Inside `quiet()` nothing is shown: lines are logged instead (logger "modegraph", level INFO).
+"""
 
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 5.0
+LOG = logging.getLogger("modegraph")
+_QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
 def say(line: str) -> None:
     """One line for the person at the terminal (standard error, so that standard output stays parseable)."""
-    print(line, file=sys.stderr, flush=True)
+    if _QUIET.get():
+        LOG.info("%s", line)
+    else:
+        print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Show no progress within the block, in this thread or task."""
+    before = _QUIET.set(True)
+    try:
+        yield
+    finally:
+        _QUIET.reset(before)
 
 
 def print_json(result: Any) -> None:
@@ -28,7 +49,7 @@ def one(item: object) -> int:
 
 def track(items: Iterable[T], what: str, total: int, size: Callable[[T], int] = one) -> Iterator[T]:
     """Yield `items`, showing how many of `total` are done; `size(item)` is how many an item stands for (a batch, say)."""
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not _QUIET.get():
         yield from _track_bar(items, what, total, size)
     else:
         yield from _track_lines(items, what, total, size)

@@ -11,14 +11,35 @@ from graph.store.store import FILE, Store, read_settings
 
 
 def settings_for(
-    folder: Path, file: Path | None, overrides: Sequence[str], flags: Mapping[str, object] | None = None
+    folder: Path,
+    file: Path | None,
+    overrides: Sequence[str],
+    flags: Mapping[str, object] | None = None,
+    where: str = "--set",
 ) -> IndexSettings:
-    """Settings for a run on `folder`: its own if it is an index already, with `file`, `overrides` and `flags` laid over them."""
+    """Settings for a run on `folder`: its own if it is an index already, with `file`, `overrides` and `flags` laid over them.
+
+    Errors name `file`, or else `where`.
+    """
     values = read_settings(folder).model_dump() if (folder / FILE).exists() else {}
     given = read_yaml(file) if file is not None else {}
     for override in overrides:
         set_value(given, override)
-    return parse_settings(IndexSettings, {**values, **given, **(flags or {})}, str(file or "--set"))
+    return parse_settings(IndexSettings, {**values, **given, **(flags or {})}, str(file or where))
+
+
+def reading_settings(
+    extractor_model: str | None, import_file: Path | None, summary_model: str | None
+) -> dict[str, object]:
+    """The settings that a model to read with, a file of readings and a model for summaries stand for."""
+    if extractor_model is not None and import_file is not None:
+        raise UserError("--extractor-model and --import", "one of the two", "leave one out")
+    summaries = {} if summary_model is None else {"summary_model": summary_model}
+    if extractor_model is not None:
+        return {"extractor": "llm", "extractor_model": extractor_model, "import_file": "", **summaries}
+    if import_file is not None:
+        return {"extractor": "import", "import_file": str(import_file.resolve()), "extractor_model": "", **summaries}
+    return dict(summaries)
 
 
 def keep_settings(store: Store, settings: IndexSettings) -> None:

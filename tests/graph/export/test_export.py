@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from graph.build.build import build_index
 from graph.export.graphml import write_graphml
 from graph.export.page import page_data, take_turns, write_page
-from graph.export.parquet import TABLES, write_parquet
+from graph.export.parquet import TABLES, index_tables, write_parquet
 from graph.export.parts import NODE_KINDS, edges, nodes, statements
 from graph.index.index import Index, open_index
 from graph.shared.errors import UserError
@@ -134,6 +134,14 @@ def test_sources_that_xml_cannot_tell_apart_stay_apart(tmp_path: Path) -> None:
     assert graph.vcount() == counts["nodes"] and graph.vs["kind"].count("document") == 3
     texts = [v["text"] for v in graph.vs if v["kind"] == "passage"]
     assert texts == list(built.data.passage_texts) and "\r\n" in texts[0]
+
+
+def test_tables_in_memory_are_those_on_disk(index: Index, tmp_path: Path) -> None:
+    write_parquet(index, tmp_path / "tables")
+    tables = index_tables(index)
+    assert {f"{name}.parquet" for name in tables} == {file.name for file in (tmp_path / "tables").iterdir()}
+    for name, table in tables.items():
+        assert table.equals(pq.read_table(tmp_path / "tables" / f"{name}.parquet")), name
 
 
 def test_parquet_tables_hold_every_row_and_vector(index: Index, tmp_path: Path) -> None:

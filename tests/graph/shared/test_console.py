@@ -1,0 +1,33 @@
+"""What a command says goes to standard error; within `quiet` it is logged instead, and other threads go on talking."""
+
+import logging
+import threading
+
+import pytest
+
+from graph.shared.console import quiet, say, track
+
+
+def talk() -> list[int]:
+    say("a line")
+    return list(track([1, 2], "items", 2))
+
+
+def test_within_quiet_lines_are_logged_and_nothing_is_shown(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "modegraph")
+    with quiet():
+        assert talk() == [1, 2]
+    assert capfd.readouterr() == ("", "")
+    assert [record.getMessage() for record in caplog.records] == ["a line", "items: 2 done"]
+    assert talk() == [1, 2]
+    assert capfd.readouterr() == ("", "a line\nitems: 2 done\n")
+
+
+def test_quiet_is_of_one_thread(capfd: pytest.CaptureFixture[str]) -> None:
+    with quiet():
+        thread = threading.Thread(target=talk)
+        thread.start()
+        thread.join()
+    assert capfd.readouterr().err.startswith("a line\n")

@@ -20,7 +20,8 @@ from graph.encode.encoder import open_encoder, unit_rows
 from graph.index.index import EncoderSource, Index, open_index
 from graph.retrieve import STRATEGIES, RetrieveSettings
 from graph.retrieve.parts.query import Query
-from graph.shared.types import Floats, Mode
+from graph.shared.modes import Mode
+from graph.shared.types import Floats
 from graph.store.arrays import Manifest, Strings
 from graph.store.data import IndexData, block
 from graph.store.settings import IndexSettings

@@ -264,7 +264,7 @@ async def server(index: Path, bare: Engine) -> AsyncIterator[tuple[Engine, "subp
     """`modegraph serve` over the engine, in a process of its own."""
     port = free_port()
     command = ["-m", "modegraph", "serve", str(index), "--model", f"openai:{bare.model}@{bare.url}"]
-    command += ["--port", str(port), "--capacity", str(CONCURRENT), "--queue", str(CONCURRENT), "-k", str(K)]
+    command += ["--port", str(port), "--capacity", str(CONCURRENT), "--queue", str(CONCURRENT), "--top-k", str(K)]
     process = begin(command, bare.key)
     try:
         await answering(f"http://127.0.0.1:{port}/ready", process)

@@ -1,5 +1,7 @@
 """The commands of data synthesis: `modegraph synth …` makes training data, `modegraph data …` imports and checks it."""
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from data_synth.dataset.cli import register as register_data
@@ -8,15 +10,18 @@ from data_synth.questions.cli import register as register_questions
 from data_synth.relevance.cli import register as register_relevance
 from data_synth.responses.cli import register as register_responses
 from data_synth.route.cli import register as register_route
-from graph.shared.types import OpenModel
+from graph.shared.cli_app import DATA, Group
+
+if TYPE_CHECKING:
+    from graph.shared.types import OpenModel
 
 
-def register(app: typer.Typer, open_model: OpenModel) -> None:
+def register(app: typer.Typer, open_model: "OpenModel") -> None:
     """Add `synth` and `data` and their sub-commands to the command line."""
-    synth = typer.Typer(help="Make training data from an index and questions.", no_args_is_help=True)
-    data = typer.Typer(help="Check training data, and import existing sets.", no_args_is_help=True)
-    app.add_typer(synth, name="synth")
-    app.add_typer(data, name="data")
+    synth = typer.Typer(help="Make training data from an index and questions.", no_args_is_help=True, cls=Group)
+    data = typer.Typer(help="Check training data, and import published sets.", no_args_is_help=True, cls=Group)
+    app.add_typer(synth, name="synth", rich_help_panel=DATA)
+    app.add_typer(data, name="data", rich_help_panel=DATA)
     register_preferences(synth, open_model)
     register_responses(synth, open_model)
     register_questions(synth, open_model)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from graph.shared.cli_app import EVALUATION, Command, Group
+from graph.shared.cli_options import AsJson, Out
 from graph.shared.console import print_json, say
 
 if TYPE_CHECKING:
@@ -36,12 +38,10 @@ def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
     from eval.selector.cli import register as add_selector
     from eval.tasks.cli import register as add_tasks
 
-    commands = typer.Typer(help="Measure one part of the road on its own.", no_args_is_help=True)
-    app.add_typer(commands, name="eval")
-
-    @commands.callback()
-    def group() -> None:
-        """Measure one part of the road on its own."""
+    commands = typer.Typer(
+        help="Measure retrieval, answers and training, each on its own.", no_args_is_help=True, cls=Group
+    )
+    app.add_typer(commands, name="eval", rich_help_panel=EVALUATION)
 
     add_retrieval(commands, open_model)
     add_alignment(commands)
@@ -60,12 +60,12 @@ def run_command(app: typer.Typer, command: Sequence[str]) -> int:
 def add_demo(app: typer.Typer) -> None:
     """`modegraph demo`, which runs the other commands of `app`."""
 
-    @app.command()
+    @app.command(cls=Command, rich_help_panel=EVALUATION)
     def demo(
-        out: Annotated[Path, typer.Option(help="Folder for everything the demo makes.")] = Path("demo-run"),
-        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+        out: Out = Path("demo-run"),
+        as_json: AsJson = False,
     ) -> None:
-        """The whole road on the example documents with a tiny model trained on the spot; no network, key or GPU."""
+        """Run everything on the example documents, with a tiny model trained on the spot; no network, key or GPU."""
         from eval.demo import demo_json, run_demo
 
         result = run_demo(out, partial(run_command, app), say if as_json else print)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from eval.alignment.report import align_runs, as_appendix
@@ -25,7 +25,7 @@ def compare_runs(
     *,
     split: str = "test",
     base: str | None = None,
-    context_size: int | None = None,
+    context_sizes: Collection[int] = (),
     max_answer_tokens: int = 256,
     limit: int | None = None,
     responses: Path | None = None,
@@ -34,10 +34,10 @@ def compare_runs(
 ) -> tuple[Comparison, Appendix | None]:
     """The runs and the model they grew from on held-out rows; with `responses`, reward, KL and entropy of the preference runs, too.
 
-    `context_size` keeps only rows over so many excerpts. UserError for what is no finished run and for data without such rows.
+    `context_sizes` keeps only rows over so many excerpts. UserError for what is no finished run and for data without such rows.
     """
     policies = policies_of(runs, base)
-    rows = select_rows(read_rows(data, split), context_size, limit, seed)
+    rows = select_rows(read_rows(data, split), context_sizes, limit, seed)
     train_rows = read_rows(data, "train")
     comparison = compare(
         policies,

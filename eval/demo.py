@@ -118,7 +118,7 @@ def commands(out: Path, question: str) -> list[list[str]]:
             index,
             "--questions",
             questions,
-            "--max-context",
+            "--top-k",
             CONTEXT_SIZE,
             *splits,
             "--out",

@@ -7,6 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graph.export.cli import export_command
+from graph.shared.cli_app import INDEXING, INPUT, MODEL, Command, command
+from graph.shared.cli_options import (
+    AsJson,
+    Config,
+    Documents,
+    ExtractorModel,
+    FileMemory,
+    FileSeconds,
+    IndexFolder,
+    Out,
+    Set,
+    SummaryModel,
+)
 from graph.shared.console import print_json, say
 from graph.shared.errors import UserError
 from graph.shared.types import OpenModel
@@ -14,56 +27,58 @@ from graph.shared.types import OpenModel
 if TYPE_CHECKING:
     from graph.store.settings import IndexSettings
 
-IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="folder of an index")]
-AsJson = Annotated[bool, typer.Option("--json", help="print the result as one JSON object")]
-Source = Annotated[
-    Path, typer.Argument(help="folder of .txt/.md/.html/.pdf files, one such file, or a .jsonl of {id, title, text}")
-]
-Config = Annotated[Path | None, typer.Option("--config", help="YAML file of index settings")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="one setting, as key=value; repeatable")]
-ExtractorModel = Annotated[
-    str | None,
-    typer.Option(metavar="SPEC", help="read propositions with this language model: hf:PATH_OR_NAME, openai:NAME@URL"),
-]
 ImportFile = Annotated[
     Path | None,
-    typer.Option("--import", metavar="FILE", help="take propositions from a .jsonl of {id, entities, triples}"),
-]
-SummaryModel = Annotated[
-    str | None,
-    typer.Option(metavar="SPEC", help="have this language model write the summaries of chunks and communities"),
-]
-FileSeconds = Annotated[
-    float,
     typer.Option(
-        min=0.1, help="longest that an HTML or PDF file of up to 1 MiB may take to read; more for larger ones"
+        "--import",
+        metavar="FILE",
+        rich_help_panel=INPUT,
+        help='Take propositions from a .jsonl of {"id", "entities", "triples"}.',
     ),
 ]
-FileMemory = Annotated[
-    int, typer.Option("--file-memory-mb", min=64, help="most memory that an HTML or PDF file may take to read, in MiB")
+PriceIn = Annotated[
+    float,
+    typer.Option(
+        "--price-per-million-tokens-in",
+        metavar="PRICE",
+        min=0,
+        rich_help_panel=MODEL,
+        help="Price of a million prompt tokens.",
+    ),
 ]
-MovedModel = Annotated[
-    str | None, typer.Option("--extractor-model", metavar="SPEC", help="where the index's own model is to be found now")
+PriceOut = Annotated[
+    float,
+    typer.Option(
+        "--price-per-million-tokens-out",
+        metavar="PRICE",
+        min=0,
+        rich_help_panel=MODEL,
+        help="Price of a million reply tokens.",
+    ),
 ]
+Failed = Annotated[
+    bool, typer.Option("--failed", metavar="", rich_help_panel=INPUT, help="The passages in quarantine.")
+]
+INDEX_SETTINGS = "graph.store.settings:IndexSettings"
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add this folder's commands."""
     _add_index(app, open_model)
-    app.command("plan")(plan_command)
-    app.command("status")(status_command)
+    app.command("plan", cls=command(settings=INDEX_SETTINGS), rich_help_panel=INDEXING)(plan_command)
+    app.command("status", cls=Command, rich_help_panel=INDEXING)(status_command)
     _add_resume_and_retry(app, open_model)
     _add_delete_and_repair(app, open_model)
-    app.command("verify")(verify_command)
-    app.command("compact")(compact_command)
-    app.command("export")(export_command)
+    app.command("verify", cls=Command, rich_help_panel=INDEXING)(verify_command)
+    app.command("compact", cls=Command, rich_help_panel=INDEXING)(compact_command)
+    app.command("export", cls=command({"--limit": "--page-limit"}), rich_help_panel=INDEXING)(export_command)
 
 
 def _add_index(app: typer.Typer, open_model: OpenModel) -> None:
-    @app.command()
+    @app.command(cls=command(settings=INDEX_SETTINGS), rich_help_panel=INDEXING)
     def index(
-        src: Source,
-        out: Annotated[Path, typer.Option("--out", help="folder of the index; an existing one is added to")],
+        documents: Documents,
+        out: Out,
         extractor_model: ExtractorModel = None,
         import_file: ImportFile = None,
         summary_model: SummaryModel = None,
@@ -73,10 +88,10 @@ def _add_index(app: typer.Typer, open_model: OpenModel) -> None:
         settings: Set = None,
         as_json: AsJson = False,
     ) -> None:
-        """Read documents into an index: passages, propositions, names, vectors, the graphs and their summaries.
+        """Make an index of documents, or add to one.
 
-        Propositions are read by rules; by a language model with --extractor-model; from a file with --import. An index
-        remembers which. Exit status 1 when more passages could not be read than max_failed_share allows.
+        --out is the folder of the index. Rules read the propositions, unless --extractor-model names a language model or
+        --import a file; the index remembers which. Exits with 1 when more passages failed than max_failed_share allows.
         """
         from graph.build.build import build_index
         from graph.documents.parse.types import Limits
@@ -88,7 +103,7 @@ def _add_index(app: typer.Typer, open_model: OpenModel) -> None:
         chosen = settings_for(
             out, config, settings or [], reading_settings(extractor_model, import_file, summary_model)
         )
-        report = build_index(out, read_documents(src, say, limits), chosen, open_encoder, open_model)
+        report = build_index(out, read_documents(documents, say, limits), chosen, open_encoder, open_model)
         prepare_for_questions(chosen.encoder)
         if as_json:
             print_json({"index": str(out), **asdict(report)})
@@ -104,26 +119,22 @@ def _add_index(app: typer.Typer, open_model: OpenModel) -> None:
 
 
 def plan_command(
-    src: Source,
-    out: Annotated[Path, typer.Option("--out", help="folder of the index that a run would make or add to")],
+    documents: Documents,
+    out: Out,
     extractor_model: ExtractorModel = None,
     import_file: ImportFile = None,
     summary_model: SummaryModel = None,
-    price_in: Annotated[
-        float, typer.Option("--price-per-million-tokens-in", min=0, help="price of a million prompt tokens")
-    ] = 0.0,
-    price_out: Annotated[
-        float, typer.Option("--price-per-million-tokens-out", min=0, help="price of a million reply tokens")
-    ] = 0.0,
+    price_in: PriceIn = 0.0,
+    price_out: PriceOut = 0.0,
     file_seconds: FileSeconds = 4.5,
     file_memory_mb: FileMemory = 512,
     config: Config = None,
     settings: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """What `modegraph index` with the same arguments would do, and cost: no model is called and nothing is written.
+    """Tell what `modegraph index` would do and cost.
 
-    Tokens are estimated with the encoder's tokenizer.
+    Takes the same options, calls no model and writes nothing. The encoder's tokenizer counts the tokens.
     """
     from graph.build.estimate import Prices, plan_build
     from graph.documents.parse.types import Limits
@@ -133,8 +144,8 @@ def plan_command(
 
     chosen = settings_for(out, config, settings or [], reading_settings(extractor_model, import_file, summary_model))
     prices = Prices(price_in, price_out) if price_in or price_out else None
-    documents = read_documents(src, say, Limits(file_seconds, file_memory_mb))
-    plan = plan_build(out, documents, chosen, open_encoder, prices)
+    found = read_documents(documents, say, Limits(file_seconds, file_memory_mb))
+    plan = plan_build(out, found, chosen, open_encoder, prices)
     if as_json:
         print_json({"index": str(out), **asdict(plan)})
         return
@@ -149,7 +160,7 @@ def plan_command(
 
 
 def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
-    """What an index holds, its size, and whether the last run finished."""
+    """Show what an index holds, its size, and whether the last run finished."""
     from graph.build.lifecycle import index_status
 
     status = index_status(index)
@@ -167,14 +178,17 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
 
 
 def _add_resume_and_retry(app: typer.Typer, open_model: OpenModel) -> None:
-    @app.command()
+    @app.command(cls=Command, rich_help_panel=INDEXING)
     def resume(
         index: IndexFolder,
-        extractor_model: MovedModel = None,
+        extractor_model: ExtractorModel = None,
         summary_model: SummaryModel = None,
         as_json: AsJson = False,
     ) -> None:
-        """Finish what an interrupted run left; nothing that was done is done again."""
+        """Finish an interrupted run, without repeating what was done.
+
+        An index whose language model has moved takes its new address with --extractor-model or --summary-model.
+        """
         from graph.build.lifecycle import resume_build
         from graph.encode.encoder import open_encoder
 
@@ -186,16 +200,19 @@ def _add_resume_and_retry(app: typer.Typer, open_model: OpenModel) -> None:
             print(f"{index}: finished, {documents:,} documents")
         _exit_if_lost(index)
 
-    @app.command()
+    @app.command(cls=Command, rich_help_panel=INDEXING)
     def retry(
         index: IndexFolder,
-        failed: Annotated[bool, typer.Option("--failed", help="the passages in quarantine")] = False,
-        extractor_model: MovedModel = None,
+        failed: Failed = False,
+        extractor_model: ExtractorModel = None,
         summary_model: SummaryModel = None,
         settings: Set = None,
         as_json: AsJson = False,
     ) -> None:
-        """Ask the language model again for the passages that it could not read, and for no others."""
+        """Ask the language model again for the passages it could not read.
+
+        An index whose language model has moved takes its new address with --extractor-model or --summary-model.
+        """
         from graph.build.lifecycle import index_status, retry_failed
         from graph.encode.encoder import open_encoder
 
@@ -213,25 +230,31 @@ def _add_resume_and_retry(app: typer.Typer, open_model: OpenModel) -> None:
 
 
 def _add_delete_and_repair(app: typer.Typer, open_model: OpenModel) -> None:
-    @app.command()
+    @app.command(cls=command({"--source": "modegraph delete INDEX SOURCE …"}), rich_help_panel=INDEXING)
     def delete(
         index: IndexFolder,
-        source: Annotated[list[str], typer.Option("--source", help="source of a document to remove; repeatable")],
+        sources: Annotated[
+            list[str],
+            typer.Argument(metavar="SOURCE", help="Documents to remove, as the index names them (file or id)."),
+        ],
         as_json: AsJson = False,
     ) -> None:
-        """Remove documents and everything that was read from them alone."""
+        """Remove documents, and everything that came from them alone."""
         from graph.build.lifecycle import delete_documents
         from graph.encode.encoder import open_encoder
 
-        left = len(delete_documents(index, source, open_encoder, open_model).document_sources)
+        left = len(delete_documents(index, sources, open_encoder, open_model).document_sources)
         if as_json:
-            print_json({"index": str(index), "deleted": source, "documents": left})
+            print_json({"index": str(index), "deleted": sources, "documents": left})
         else:
-            print(f"{index}: {len(source):,} removed, {left:,} documents left")
+            print(f"{index}: {len(sources):,} removed, {left:,} documents left")
 
-    @app.command()
+    @app.command(cls=Command, rich_help_panel=INDEXING)
     def repair(index: IndexFolder, as_json: AsJson = False) -> None:
-        """Rebuild damaged arrays from index.sqlite, keeping vectors that are sound."""
+        """Rebuild the damaged files of an index.
+
+        Everything comes from index.sqlite again; vectors that are sound are kept.
+        """
         from graph.build.lifecycle import repair_index
         from graph.encode.encoder import open_encoder
 
@@ -244,7 +267,10 @@ def _add_delete_and_repair(app: typer.Typer, open_model: OpenModel) -> None:
 
 
 def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
-    """Compare every byte with what was written; exit status 1 when something is damaged."""
+    """Check every byte of an index against what was written.
+
+    Exits with 1 when something is damaged, and says how to mend it.
+    """
     from graph.build.lifecycle import verify_index
 
     damage = verify_index(index)
@@ -259,7 +285,7 @@ def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
 
 
 def compact_command(index: IndexFolder, as_json: AsJson = False) -> None:
-    """Give back the space of deleted rows and of the previous generation."""
+    """Free the space of deleted rows and of the previous generation."""
     from graph.build.lifecycle import compact_index
 
     freed = compact_index(index)

@@ -1,63 +1,74 @@
 """`modegraph ask`."""
 
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.shared.cli_app import ASKING, OUTPUT, Command
+from graph.shared.cli_options import (
+    AsJson,
+    IndexFolder,
+    MaxAnswerTokens,
+    MaxContextTokens,
+    ModeName,
+    Reranker,
+    Router,
+    Selector,
+    SomeModel,
+    TopK,
+    Unit,
+    Where,
+)
 from graph.shared.console import print_json, say
 from graph.shared.errors import UserError
-from graph.shared.types import DEFAULT_MODE, Mode, OpenModel
+from graph.shared.modes import DEFAULT_MODE
 
-Where = Annotated[
-    list[str] | None,
-    typer.Option(help="Only documents with KEY=VALUE (also != < <= > >=, and * in values); repeatable."),
+if TYPE_CHECKING:
+    from graph.shared.types import OpenModel
+
+Question = Annotated[str, typer.Argument(metavar="QUESTION", help="The question, in quotes.")]
+RetrieveOnly = Annotated[
+    bool,
+    typer.Option("--retrieve-only", metavar="", rich_help_panel=OUTPUT, help="Show the evidence and write no answer."),
 ]
-Unit = Annotated[str, typer.Option("--as", help="What statements and topics return: passages or propositions.")]
-Selector = Annotated[
-    str,
-    typer.Option(help="What chooses among propositions, where a mode does: threshold, llm, or a trained one's folder."),
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain", metavar="", rich_help_panel=OUTPUT, help="Show the path from the question to each passage."
+    ),
 ]
-Reranker = Annotated[str, typer.Option(help="Cross-encoder that orders what was found: a folder or a hub name.")]
-Router = Annotated[
-    str,
-    typer.Option(help="What chooses the mode of --mode auto: a trained router's folder; by default a rule of thumb."),
+TraceFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", rich_help_panel=OUTPUT, help="Write settings, evidence and trace to this file, as JSON."
+    ),
 ]
-ContextTokens = Annotated[
-    int | None, typer.Option(help="The longest context, in the model's tokens; passages that do not fit are left out.")
-]
-TraceFile = Annotated[Path | None, typer.Option(help="Write settings, evidence and trace to this file, as JSON.")]
 
 
-def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
+def register_ask(app: typer.Typer, open_model: "OpenModel") -> None:
     """Add `ask` to the command line."""
 
-    @app.command()
+    @app.command(cls=Command, rich_help_panel=ASKING)
     def ask(
-        index: Annotated[Path, typer.Argument(help="The index folder that `modegraph index` made.")],
-        question: Annotated[str, typer.Argument(help="The question, in quotes.")],
-        mode: Annotated[str, typer.Option(help=f"How to retrieve: {', '.join(get_args(Mode))}.")] = DEFAULT_MODE,
-        top_k: Annotated[int, typer.Option(help="How many passages to read.")] = 5,
+        index: IndexFolder,
+        question: Question,
+        mode: ModeName = DEFAULT_MODE,
+        top_k: TopK = 5,
         unit: Unit = "passages",
         where: Where = None,
-        model: Annotated[
-            str | None, typer.Option(help="hf:PATH_OR_NAME or openai:NAME@URL; without one the evidence is shown.")
-        ] = None,
         selector: Selector = "threshold",
         router: Router = "",
         reranker: Reranker = "",
-        max_context_tokens: ContextTokens = None,
-        retrieve_only: Annotated[
-            bool, typer.Option("--retrieve-only", help="Show the evidence, write no answer.")
-        ] = False,
-        max_answer_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens.")] = 256,
-        explain: Annotated[
-            bool, typer.Option("--explain", help="Tell the path from the question to each passage.")
-        ] = False,
+        model: SomeModel = None,
+        retrieve_only: RetrieveOnly = False,
+        explain: Explain = False,
         trace: TraceFile = None,
-        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+        as_json: AsJson = False,
+        max_context_tokens: MaxContextTokens = None,
+        max_answer_tokens: MaxAnswerTokens = 256,
     ) -> None:
-        """Answer a question from an index, with citations; without a model, show what was found."""
+        """Answer a question from an index, with citations. Without --model, show the evidence."""
         from dataclasses import asdict
 
         from graph.index.index import open_index

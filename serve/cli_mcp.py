@@ -1,27 +1,30 @@
 """`modegraph mcp`: the tools of an index for clients of the Model Context Protocol."""
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from graph.shared.cli_app import ASKING, Command
+from graph.shared.cli_options import IndexFolder, MaxAnswerTokens, SomeModel
 from graph.shared.console import say
-from graph.shared.types import OpenModel
+
+if TYPE_CHECKING:
+    from graph.shared.types import OpenModel
 
 
-def register_mcp(app: typer.Typer, open_model: OpenModel) -> None:
+def register_mcp(app: typer.Typer, open_model: "OpenModel") -> None:
     """Add `mcp` to the command line."""
 
-    @app.command()
+    @app.command(cls=Command, rich_help_panel=ASKING)
     def mcp(
-        index: Annotated[Path, typer.Argument(help="The index folder that `modegraph index` made.")],
-        model: Annotated[
-            str | None,
-            typer.Option(metavar="SPEC", help="hf:PATH_OR_NAME or openai:NAME@URL; without one, no tool `ask`."),
-        ] = None,
-        max_answer_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens.")] = 512,
+        index: IndexFolder,
+        model: SomeModel = None,
+        max_answer_tokens: MaxAnswerTokens = 512,
     ) -> None:
-        """Serve retrieve, explain and (with a model) ask to an MCP client over standard input and output."""
+        """Serve an index to an MCP client, over standard input and output.
+
+        The tools are retrieve, explain and, with --model, ask.
+        """
         import sys
         from contextlib import redirect_stdout
 

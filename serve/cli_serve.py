@@ -2,74 +2,118 @@
 
 import importlib
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from graph.shared.cli_app import LIMITS, MODEL
+from graph.shared.cli_options import (
+    Config,
+    IndexFolder,
+    Set,
+    SomeMode,
+    SomeModel,
+    SomeReranker,
+    SomeRouter,
+    SomeSelector,
+    SomeTopK,
+)
 from graph.shared.console import say
-from graph.shared.types import DEFAULT_MODE
 
 KEY_VARIABLE = "MODEGRAPH_API_KEY"
 IN_PROCESS = "hf:"
 THREADS = "OMP_NUM_THREADS"
-Config = Annotated[Path | None, typer.Option("--config", help="YAML file of server settings.")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="One server setting, as key=value; repeatable.")]
+SERVER_SETTINGS = "serve.http.shared.settings:ServerSettings"
+SERVER = "Server"
 Adapters = Annotated[
     list[str] | None,
     typer.Option(
         "--adapter",
-        metavar="NAME=DIR",
-        help="A LoRA adapter as a model of its own; repeatable. With openai: the NAME of a model of that server.",
+        metavar="NAME=FOLDER",
+        rich_help_panel=MODEL,
+        help="Offer a LoRA adapter as a model of its own; NAME alone for one that the openai: server has. Repeatable.",
+    ),
+]
+VllmPython = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE", rich_help_panel=MODEL, help="Python of vLLM's environment, when that is not this one."
     ),
 ]
 VllmArguments = Annotated[
     list[str] | None,
     typer.Option(
-        "--vllm-arg", metavar="ARG", help="Passed to vLLM as it stands (--vllm-arg=--max-model-len=4096); repeatable."
+        "--vllm-arg",
+        metavar="ARG",
+        rich_help_panel=MODEL,
+        help="Pass this on to vLLM: --vllm-arg=--max-model-len=4096. Repeatable.",
     ),
+]
+Host = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        rich_help_panel=SERVER,
+        help="Address to listen on; one that other machines can reach needs a key.",
+    ),
+]
+Port = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=SERVER, help="Port to listen on.")]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY",
+        show_default=False,
+        rich_help_panel=SERVER,
+        help=f"Key that clients must send; better set in {KEY_VARIABLE}, which other users of this machine cannot see.",
+    ),
+]
+Writable = Annotated[
+    bool,
+    typer.Option(
+        "--writable", metavar="", rich_help_panel=SERVER, help="Let clients add and delete documents over HTTP."
+    ),
+]
+OtlpEndpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        rich_help_panel=SERVER,
+        help="Send traces to this OpenTelemetry collector, such as http://localhost:4318.",
+    ),
+]
+Capacity = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=LIMITS, help="Requests to work on at once.")]
+Queue = Annotated[
+    int | None, typer.Option(metavar="N", rich_help_panel=LIMITS, help="Requests that may wait; more are answered 429.")
 ]
 
 
 def serve_command(
-    index: Annotated[Path, typer.Argument(metavar="INDEX", help="The index folder that `modegraph index` made.")],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPEC", help="vllm:PATH, openai:NAME@URL or hf:PATH; without one, search and evidence only."
-        ),
-    ] = None,
-    adapter: Adapters = None,
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on; any but this machine's own wants a key.")
-    ] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on (default 8080).")] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option(help=f"Key that clients must send; better given in {KEY_VARIABLE}.", show_default=False),
-    ] = None,
-    writable: Annotated[bool, typer.Option("--writable", help="Let documents be added and deleted over HTTP.")] = False,
-    mode: Annotated[
-        str | None, typer.Option(help=f"How to retrieve when a request does not say (default {DEFAULT_MODE}).")
-    ] = None,
-    k: Annotated[
-        int | None, typer.Option("-k", help="Passages to read when a request does not say (default 5).")
-    ] = None,
-    capacity: Annotated[int | None, typer.Option(help="Requests worked on at once (default 8).")] = None,
-    queue: Annotated[int | None, typer.Option(help="Requests that may wait (default 4); more get 429.")] = None,
-    selector: Annotated[str | None, typer.Option(help="A trained selector's folder, for `selector: trained`.")] = None,
-    router: Annotated[str | None, typer.Option(help="A trained router's folder, for mode auto.")] = None,
-    reranker: Annotated[str | None, typer.Option(help="A cross-encoder, for `reranker: true`.")] = None,
-    otlp_endpoint: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="OpenTelemetry collector that gets spans, e.g. http://localhost:4318."),
-    ] = None,
-    vllm_python: Annotated[str, typer.Option(help="The Python of vLLM's environment, if it is not this one.")] = "",
-    vllm_arg: VllmArguments = None,
+    index: IndexFolder,
     config: Config = None,
     settings: Set = None,
+    mode: SomeMode = None,
+    top_k: SomeTopK = None,
+    selector: SomeSelector = None,
+    router: SomeRouter = None,
+    reranker: SomeReranker = None,
+    model: SomeModel = None,
+    adapter: Adapters = None,
+    vllm_python: VllmPython = "",
+    vllm_arg: VllmArguments = None,
+    host: Host = None,
+    port: Port = None,
+    api_key: ApiKey = None,
+    writable: Writable = False,
+    otlp_endpoint: OtlpEndpoint = None,
+    capacity: Capacity = None,
+    queue: Queue = None,
 ) -> None:
-    """Serve answers from an index over HTTP, as an OpenAI-compatible server with citations (docs/serving.md)."""
+    """Serve an index over HTTP: a web page and an OpenAI-compatible API.
+
+    --model also takes vllm:PATH, which starts vLLM; without it, there is search but no answer. The options are settings
+    too: those of retrieval hold when a request does not say, and --selector is the trained one of `selector: trained`.
+    docs/serving.md describes the routes.
+    """
     if model is None or not model.startswith(IN_PROCESS):
         load_for_one_core()
     from graph.encode.encoder import prepare_for_questions
@@ -87,7 +131,7 @@ def serve_command(
         "api_key": api_key if api_key is not None else os.environ.get(KEY_VARIABLE),
         "writable": writable or None,
         "mode": mode,
-        "k": k,
+        "top_k": top_k,
         "capacity": capacity,
         "queue": queue,
         "selector": selector,

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from graph.index.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.shared.types import Mode, OpenEncoder
+from graph.shared.modes import Mode
+from graph.shared.types import OpenEncoder
 from graph.store.arrays import read_manifest
 from serve.http.telemetry.metrics import Metrics
 

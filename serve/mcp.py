@@ -25,7 +25,8 @@ from graph.retrieve import retrieve as find
 from graph.shared.config import parse_settings
 from graph.shared.console import say
 from graph.shared.errors import UserError
-from graph.shared.types import DEFAULT_MODE, Evidence, LanguageModel, Mode, OpenEncoder
+from graph.shared.modes import DEFAULT_MODE, Mode
+from graph.shared.types import Evidence, LanguageModel, OpenEncoder
 from serve.answering import Answer, answer_from
 from serve.live_index import warm_up
 from serve.views.citations import citation

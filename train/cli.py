@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.shared.cli_app import INPUT, TRAINING, Group, command
+from graph.shared.cli_options import AsJson, Config, Set, SomeOut
 from graph.shared.console import say
 from train.export.cli import register as register_export
 from train.reward.cli import register as register_score
 from train.router.cli import register as register_router
 from train.selector.cli import register as register_selector
-from train.shared.cli_options import AsJson, Config, Overrides, SomeConfig, print_record, settings_of
+from train.shared.cli_options import print_record, settings_of
 
 if TYPE_CHECKING:
     from graph.shared.types import OpenModel
@@ -21,77 +24,79 @@ if TYPE_CHECKING:
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add `modegraph train` and its commands. Training opens its own models, so `open_model` stays unused."""
     commands = typer.Typer(
-        help="Train: a model (tiny from nothing, sft, ms for mode-seeking, dpo), a reward model, a selector, a router; score, export.",
-        no_args_is_help=True,
+        help="Train a language model, a reward model, a selector or a router.", no_args_is_help=True, cls=Group
     )
-    commands.command("tiny")(tiny)
-    commands.command("sft")(sft)
-    commands.command("ms")(ms)
-    commands.command("dpo")(dpo)
-    commands.command("reward")(reward)
+    for train in (tiny, sft, ms, dpo, reward):
+        settings = f"train.run.settings:{train.__name__.capitalize()}Settings"
+        commands.command(train.__name__, cls=command(settings=settings))(train)
     register_score(commands)
     register_export(commands)
     register_selector(commands)
     register_router(commands)
-    app.add_typer(commands, name="train")
+    app.add_typer(commands, name="train", rich_help_panel=TRAINING)
 
 
 def tiny(
     texts: Annotated[
-        str | None, typer.Option(help="Folder of documents, .jsonl of documents, or preference-data folder.")
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            rich_help_panel=INPUT,
+            help="Folder or .jsonl of documents, or folder of preference data, to train on.",
+        ),
     ] = None,
-    out: Annotated[str | None, typer.Option(help="Folder to save the model in; must not exist yet.")] = None,
-    config: SomeConfig = None,
-    overrides: Overrides = None,
+    config: Config = None,
+    settings: Set = None,
+    out: SomeOut = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a tokenizer and a tiny Llama on texts: a stand-in where no pretrained model can be had."""
+    """Train a tokenizer and a tiny Llama from nothing: a stand-in where no pretrained model can be had."""
     from train.run.settings import TinySettings
 
-    settings = settings_of(TinySettings, config, overrides, texts=texts, output=out)
+    chosen = settings_of(TinySettings, config, settings, texts=texts, output=out)
     from train.tiny import train_tiny
 
-    report(train_tiny(settings), settings.output, as_json)
+    report(train_tiny(chosen), chosen.output, as_json)
 
 
-def sft(config: Config, overrides: Overrides = None, as_json: AsJson = False) -> None:
-    """Supervised fine-tuning on the chosen answers of a preference-data folder."""
+def sft(config: Config = None, settings: Set = None, as_json: AsJson = False) -> None:
+    """Fine-tune a model on the chosen answers of preference pairs (SFT)."""
     from train.run.settings import SftSettings
 
-    settings = settings_of(SftSettings, config, overrides)
+    chosen = settings_of(SftSettings, config, settings)
     from train.sft import train_sft
 
-    report(train_sft(settings), settings.output, as_json)
+    report(train_sft(chosen), chosen.output, as_json)
 
 
-def ms(config: Config, overrides: Overrides = None, as_json: AsJson = False) -> None:
-    """Mode-seeking preference optimisation (reverse KL) on pairs or on K scored responses."""
+def ms(config: Config = None, settings: Set = None, as_json: AsJson = False) -> None:
+    """Tune a model on preferences, mode-seeking (MS, reverse KL): on pairs or on K scored responses."""
     from train.run.settings import MsSettings
 
-    settings = settings_of(MsSettings, config, overrides)
+    chosen = settings_of(MsSettings, config, settings)
     from train.preference.train import train_ms
 
-    report(train_ms(settings), settings.output, as_json)
+    report(train_ms(chosen), chosen.output, as_json)
 
 
-def dpo(config: Config, overrides: Overrides = None, as_json: AsJson = False) -> None:
-    """Direct preference optimisation (forward KL) on pairs or on K scored responses."""
+def dpo(config: Config = None, settings: Set = None, as_json: AsJson = False) -> None:
+    """Tune a model on preferences, directly (DPO, forward KL): on pairs or on K scored responses."""
     from train.run.settings import DpoSettings
 
-    settings = settings_of(DpoSettings, config, overrides)
+    chosen = settings_of(DpoSettings, config, settings)
     from train.preference.train import train_dpo
 
-    report(train_dpo(settings), settings.output, as_json)
+    report(train_dpo(chosen), chosen.output, as_json)
 
 
-def reward(config: Config, overrides: Overrides = None, as_json: AsJson = False) -> None:
-    """A reward model of preference pairs: what `train score` rewards responses by."""
+def reward(config: Config = None, settings: Set = None, as_json: AsJson = False) -> None:
+    """Train a reward model on preference pairs; `train score` rewards responses with it."""
     from train.run.settings import RewardSettings
 
-    settings = settings_of(RewardSettings, config, overrides)
+    chosen = settings_of(RewardSettings, config, settings)
     from train.reward.reward import train_reward
 
-    report(train_reward(settings), settings.output, as_json)
+    report(train_reward(chosen), chosen.output, as_json)
 
 
 def report(record: RunRecord, output: str, as_json: bool) -> None:

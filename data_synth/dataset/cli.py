@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from graph.shared.cli_app import Command
+from graph.shared.cli_options import AsJson, Out
 from graph.shared.console import print_json, say
 from graph.shared.errors import UserError
 
@@ -15,12 +17,17 @@ SETS = ("pubmedqa", "medmcqa", "riddlesense", "qa_feedback")
 def register(data: typer.Typer) -> None:
     """Add the commands of `data`."""
 
-    @data.command()
+    @data.command(cls=Command)
     def validate(
-        file: Annotated[Path, typer.Argument(help="A .jsonl or .parquet file that `modegraph synth` made.")],
-        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+        file: Annotated[
+            Path, typer.Argument(metavar="FILE", help="A .jsonl or .parquet file that `modegraph synth` made.")
+        ],
+        as_json: AsJson = False,
     ) -> None:
-        """Check every row of training data: line, what is wrong, how to fix it. Exit status 1 if any row is bad."""
+        """Check every row of training data.
+
+        Prints the line, what is wrong and how to fix it; exits with 1 if any row is bad.
+        """
         from dataclasses import asdict
 
         from data_synth.dataset.validate import validate_file
@@ -40,14 +47,14 @@ def register(data: typer.Typer) -> None:
         if found.bad:
             raise typer.Exit(1)
 
-    @data.command("import")
+    @data.command("import", cls=Command)
     def import_set(
-        kind: Annotated[str, typer.Argument(help=f"Which set: {', '.join(SETS)}.")],
-        file: Annotated[Path, typer.Argument(help="Its rows, one JSON object a line.")],
-        out: Annotated[Path, typer.Option(help="The folder to write.")],
-        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+        kind: Annotated[str, typer.Argument(metavar="SET", help=f"One of {', '.join(SETS)}.")],
+        file: Annotated[Path, typer.Argument(metavar="FILE", help="Its rows, one JSON object a line.")],
+        out: Out,
+        as_json: AsJson = False,
     ) -> None:
-        """An existing set in this suite's forms: documents and questions, or scored responses."""
+        """Turn a published set into documents and questions, or scored responses."""
         from data_synth.dataset.deliver import deliver
         from data_synth.dataset.existing import multiple_choice, pubmedqa, qa_feedback, read_items
         from data_synth.dataset.write import check_folder

@@ -1,12 +1,27 @@
 """`modegraph synth preferences`."""
 
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.shared.types import OpenModel
+from graph.shared.cli_app import OUTPUT, command
+from graph.shared.cli_options import (
+    AsJson,
+    IndexFolder,
+    Judge,
+    MaxContextTokens,
+    ModeName,
+    Preview,
+    Questions,
+    SomeOut,
+    Splits,
+    TopK,
+    Writers,
+)
+
+if TYPE_CHECKING:
+    from graph.shared.types import OpenModel
 
 
 class Shape(StrEnum):
@@ -16,33 +31,46 @@ class Shape(StrEnum):
     plain = "plain"
 
 
-def register(synth: typer.Typer, open_model: OpenModel) -> None:
+Controls = Annotated[
+    float,
+    typer.Option(
+        metavar="SHARE",
+        min=0,
+        max=0.5,
+        rich_help_panel=OUTPUT,
+        help="Share of pairs whose rejected side reasons as long as the chosen one.",
+    ),
+]
+Format = Annotated[
+    Shape,
+    typer.Option("--format", metavar="FORM", rich_help_panel=OUTPUT, help="Rows of messages (chat) or text (plain)."),
+]
+
+
+def register(synth: typer.Typer, open_model: "OpenModel") -> None:
     """Add `preferences` to the commands of `synth`."""
 
-    @synth.command()
+    @synth.command(cls=command({"--max-context": "--top-k", "--reasoner": "--writer", "--checker": "--judge"}))
     def preferences(
-        index: Annotated[Path, typer.Argument(help="The index folder that `modegraph index` made.")],
-        questions: Annotated[Path, typer.Option(help="Questions with gold answers, one JSON object a line.")],
-        out: Annotated[Path | None, typer.Option(help="The folder to write (not needed with --preview).")] = None,
-        mode: Annotated[str, typer.Option(help="How to retrieve: any mode of `modegraph ask`.")] = "dense",
-        max_context: Annotated[int, typer.Option(min=1, help="The largest context, in excerpts.")] = 5,
-        max_context_tokens: Annotated[
-            int | None, typer.Option(help="The longest context, in tokens; passages that do not fit are left out.")
-        ] = None,
-        reasoner: Annotated[
-            list[str] | None,
-            typer.Option(help="hf:PATH_OR_NAME or openai:NAME@URL, repeatable; without one, gold sentences are used."),
-        ] = None,
-        checker: Annotated[str | None, typer.Option(help="A model that says if a reasoning is supported.")] = None,
-        controls: Annotated[
-            float, typer.Option(min=0, max=0.5, help="Share of pairs whose rejected side reasons as long as the other.")
-        ] = 0.0,
-        shape: Annotated[Shape, typer.Option("--format", help="Lists of messages, or strings.")] = Shape.chat,
-        split: Annotated[list[str] | None, typer.Option(help="Only this split; repeatable. Default: all.")] = None,
-        preview: Annotated[int | None, typer.Option(min=1, help="Show this many rows and write nothing.")] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+        index: IndexFolder,
+        questions: Questions,
+        split: Splits = None,
+        mode: ModeName = "dense",
+        top_k: TopK = 5,
+        writer: Writers = None,
+        judge: Judge = None,
+        controls: Controls = 0.0,
+        shape: Format = Shape.chat,
+        out: SomeOut = None,
+        preview: Preview = None,
+        as_json: AsJson = False,
+        max_context_tokens: MaxContextTokens = None,
     ) -> None:
-        """Preference pairs over growing contexts: reasoning with the answer is chosen, the bare answer rejected."""
+        """Make preference pairs: reasoning with the answer is chosen, the bare answer rejected.
+
+        Each question gets a pair over every context of 0 to --top-k passages. Gold sentences make the reasoning unless
+        --writer names a model; a --judge then drops what the passages do not support.
+        """
         from data_synth.dataset.deliver import deliver, ledger_of
         from data_synth.preferences.preference_form import PLAIN_PREFERENCES, PREFERENCES
         from data_synth.preferences.run import Models, preference_run
@@ -50,9 +78,9 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         from graph.retrieve import RetrieveSettings
         from graph.shared.config import parse_settings
 
-        values = {"mode": mode, "top_k": max_context, "max_context_tokens": max_context_tokens}
+        values = {"mode": mode, "top_k": top_k, "max_context_tokens": max_context_tokens}
         settings = parse_settings(RetrieveSettings, values, "synth preferences")
-        models = Models(reasoner or [], checker, ledger_of(out, preview))
+        models = Models(writer or [], judge, ledger_of(out, preview))
         splits = split or []
         run = preference_run(
             open_index(index), questions, settings, models, open_model, controls=controls, splits=splits, first=preview

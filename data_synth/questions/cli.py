@@ -1,37 +1,50 @@
 """`modegraph synth questions`."""
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.shared.cli_app import OUTPUT, command
+from graph.shared.cli_options import AsJson, IndexFolder, Judge, ModeName, Preview, Seed, SomeOut, Writer
 from graph.shared.errors import UserError
-from graph.shared.types import OpenModel
+
+if TYPE_CHECKING:
+    from graph.shared.types import OpenModel
+
+Hops = Annotated[
+    list[int] | None,
+    typer.Option(
+        metavar="N",
+        min=2,
+        max=4,
+        rich_help_panel=OUTPUT,
+        help="Documents that an answer needs; 2, 3 and 4 by default. Repeatable.",
+    ),
+]
+Count = Annotated[int, typer.Option(metavar="N", min=1, rich_help_panel=OUTPUT, help="Questions to make, at most.")]
 
 
-def register(synth: typer.Typer, open_model: OpenModel) -> None:
+def register(synth: typer.Typer, open_model: "OpenModel") -> None:
     """Add `questions` to the commands of `synth`."""
 
-    @synth.command()
+    @synth.command(cls=command({"--critic": "--judge"}))
     def questions(
-        index: Annotated[Path, typer.Argument(help="The index folder that `modegraph index` made.")],
-        out: Annotated[Path | None, typer.Option(help="The folder to write (not needed with --preview).")] = None,
-        count: Annotated[int, typer.Option(min=1, help="How many questions to make, at most.")] = 500,
-        hops: Annotated[
-            list[int] | None,
-            typer.Option(min=2, max=4, help="How many documents an answer needs; repeatable. Default: 2, 3 and 4."),
-        ] = None,
-        seed: Annotated[int, typer.Option(help="Of the choice of documents.")] = 0,
-        writer: Annotated[
-            str | None,
-            typer.Option(help="hf:PATH_OR_NAME or openai:NAME@URL; without one, templates over the index's sentences."),
-        ] = None,
-        critic: Annotated[str | None, typer.Option(help="A model that judges what --writer wrote.")] = None,
-        mode: Annotated[str, typer.Option(help="How answers of --writer are looked for: any mode of `ask`.")] = "hops",
-        preview: Annotated[int | None, typer.Option(min=1, help="Show this many rows and write nothing.")] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+        index: IndexFolder,
+        mode: ModeName = "hops",
+        writer: Writer = None,
+        judge: Judge = None,
+        seed: Seed = 0,
+        hops: Hops = None,
+        count: Count = 500,
+        out: SomeOut = None,
+        preview: Preview = None,
+        as_json: AsJson = False,
     ) -> None:
-        """Multi-hop questions with their answers and the passages they need, from the index alone or by a model."""
+        """Make multi-hop questions with answers and the passages they need.
+
+        Templates over the index's sentences make them, unless --writer names a model; what it wrote is answered anew over
+        what --mode finds, and marked by --judge.
+        """
         from data_synth.dataset.deliver import deliver, ledger_of
         from data_synth.questions.make import QuestionSpec, question_rows
         from data_synth.questions.types import BY_TEMPLATES, FORM
@@ -39,12 +52,12 @@ def register(synth: typer.Typer, open_model: OpenModel) -> None:
         from graph.retrieve import RetrieveSettings
         from graph.shared.config import parse_settings
 
-        if critic and not writer:
-            raise UserError(f"--critic {critic} without --writer", "a model whose questions it judges", "give --writer")
+        if judge and not writer:
+            raise UserError(f"--judge {judge} without --writer", "a model whose questions it judges", "give --writer")
         settings = parse_settings(RetrieveSettings, {"mode": mode, "top_k": 10}, "synth questions")
         opened = open_index(index)
         ledger = ledger_of(out, preview)
-        models = [open_model(spec, ledger) if spec else None for spec in (writer, critic)]
+        models = [open_model(spec, ledger) if spec else None for spec in (writer, judge)]
         spec = QuestionSpec(min(count, preview or count), tuple(hops or (2, 3, 4)), seed)
         origin = {
             "Index": index.name,

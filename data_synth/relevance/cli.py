@@ -1,49 +1,75 @@
 """`modegraph synth relevance`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from graph.shared.cli_app import INPUT, MODEL, RETRIEVAL, Command
+from graph.shared.cli_options import SPEC, AsJson, IndexFolder, Preview, Questions, Seed, SomeOut
 from graph.shared.console import track
-from graph.shared.types import OpenModel
+
+if TYPE_CHECKING:
+    from graph.shared.types import OpenModel
+
+Corpus = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=INPUT,
+        help="Documents whose `sentences` the supporting_sentences of the questions count; corpus.jsonl beside --questions if there.",
+    ),
+]
+Beside = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FOLDER",
+        rich_help_panel=INPUT,
+        help="Relevance data to train with together: no question or passage of another split there is used. Repeatable.",
+    ),
+]
+SplitBy = Annotated[
+    Literal["passages", "questions"],
+    typer.Option(
+        metavar="WHAT",
+        rich_help_panel=INPUT,
+        help="Splits share no passages and no questions, or with `questions` no questions only, for facts that all questions draw on.",
+    ),
+]
+Negatives = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, rich_help_panel=RETRIEVAL, help="Hard negatives to search out for each question."),
+]
+DistilFrom = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPEC", rich_help_panel=MODEL, help=f"Language model that labels in place of the gold: {SPEC}."
+    ),
+]
 
 
-def register(synth: typer.Typer, open_model: OpenModel) -> None:
+def register(synth: typer.Typer, open_model: "OpenModel") -> None:
     """Add `relevance` to the commands of `synth`."""
 
-    @synth.command()
+    @synth.command(cls=Command)
     def relevance(
-        index: Annotated[Path, typer.Argument(help="The index folder that `modegraph index` made.")],
-        questions: Annotated[Path, typer.Option(help="Questions with gold, one JSON object a line.")],
-        out: Annotated[Path | None, typer.Option(help="The folder to write (not needed with --preview).")] = None,
-        negatives: Annotated[int, typer.Option(min=0, help="Hard negatives for each question, searched out.")] = 64,
-        seed: Annotated[int, typer.Option(help="Of the split into train, dev and test.")] = 0,
-        split_by: Annotated[
-            Literal["passages", "questions"],
-            typer.Option(
-                help="passages: no two splits share a question or a passage; questions: passages may be shared, for facts that all questions draw on."
-            ),
-        ] = "passages",
-        corpus: Annotated[
-            Path | None,
-            typer.Option(
-                help="Whose `sentences` the questions' supporting_sentences count. Default: corpus.jsonl beside them."
-            ),
-        ] = None,
-        distil_from: Annotated[
-            str | None, typer.Option(help="hf:PATH_OR_NAME or openai:NAME@URL: a model labels instead of the gold.")
-        ] = None,
-        beside: Annotated[
-            list[Path] | None,
-            typer.Option(
-                help="A relevance dataset to train with this one, repeatable: no split shares with its others."
-            ),
-        ] = None,
-        preview: Annotated[int | None, typer.Option(min=1, help="Show this many rows and write nothing.")] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+        index: IndexFolder,
+        questions: Questions,
+        corpus: Corpus = None,
+        beside: Beside = None,
+        split_by: SplitBy = "passages",
+        negatives: Negatives = 64,
+        distil_from: DistilFrom = None,
+        seed: Seed = 0,
+        out: SomeOut = None,
+        preview: Preview = None,
+        as_json: AsJson = False,
     ) -> None:
-        """Questions with relevant and irrelevant propositions and what retrieval knows of each: data for a selector."""
+        """Label the relevant and irrelevant propositions of each question: data for `train selector`.
+
+        The questions' gold passages and sentences tell which are relevant, or with --distil-from a model does. The seed splits
+        the rows into train, dev and test.
+        """
         from data_synth.dataset.deliver import deliver, ledger_of
         from data_synth.relevance.beside import as_held, read_held, without_held
         from data_synth.relevance.gold import CORPUS, check_sources, read_gold_questions, with_sentences

@@ -1,38 +1,50 @@
 """`modegraph synth route`."""
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from graph.shared.cli_app import command
+from graph.shared.cli_options import (
+    AsJson,
+    IndexFolder,
+    Modes,
+    Preview,
+    Questions,
+    Seed,
+    SomeModel,
+    SomeOut,
+    Tolerance,
+)
 from graph.shared.console import track
-from graph.shared.types import OpenModel
+
+if TYPE_CHECKING:
+    from graph.shared.types import OpenModel
+
+ROUTED = ["dense", "hierarchy", "lexical", "hybrid", "hops", "paths", "local"]
+"""The modes that are run when no others are named."""
 
 
-def register(synth: typer.Typer, open_model: OpenModel) -> None:
+def register(synth: typer.Typer, open_model: "OpenModel") -> None:
     """Add `route` to the commands of `synth`."""
 
-    @synth.command()
+    @synth.command(cls=command(several=("--modes",)))
     def route(
-        index: Annotated[Path, typer.Argument(help="The index folder that `modegraph index` made.")],
-        questions: Annotated[Path, typer.Option(help="Questions with gold documents, one JSON object a line.")],
-        out: Annotated[Path | None, typer.Option(help="The folder to write (not needed with --preview).")] = None,
-        modes: Annotated[str, typer.Option(help="Modes of `modegraph ask` to run, divided by commas.")] = (
-            "dense,hierarchy,lexical,hybrid,hops,paths,local"
-        ),
-        tolerance: Annotated[
-            float, typer.Option(min=0, max=1, help="How far below the best Recall@5 the cheapest mode may be.")
-        ] = 0.01,
-        model: Annotated[
-            str | None, typer.Option(help="hf:PATH_OR_NAME or openai:NAME@URL, for the modes that can ask one.")
-        ] = None,
-        seed: Annotated[int, typer.Option(help="Of the split into train, dev and test.")] = 0,
-        preview: Annotated[
-            int | None, typer.Option(min=1, help="Show this many rows, of the first questions, and write nothing.")
-        ] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+        index: IndexFolder,
+        questions: Questions,
+        modes: Modes = ROUTED,
+        tolerance: Tolerance = 0.01,
+        model: SomeModel = None,
+        seed: Seed = 0,
+        out: SomeOut = None,
+        preview: Preview = None,
+        as_json: AsJson = False,
     ) -> None:
-        """Questions with what every retrieval mode finds and costs, and the cheapest good one: data for a router."""
+        """Label questions with the cheapest mode that is good enough: data for `train router`.
+
+        Runs every mode on every question and keeps what each finds and costs. --model serves the modes that can ask one; the
+        seed splits the rows into train, dev and test.
+        """
         from data_synth.contexts import check_gold
         from data_synth.dataset.deliver import deliver, ledger_of
         from data_synth.relevance.gold import read_gold_questions

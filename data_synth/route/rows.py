@@ -13,7 +13,8 @@ from data_synth.route.types import RouteRow
 from data_synth.types import Dropped
 from graph.retrieve.learned.query_features import query_features
 from graph.retrieve.parts.query import Query
-from graph.shared.types import Floats, LanguageModel, Mode
+from graph.shared.modes import Mode
+from graph.shared.types import Floats, LanguageModel
 
 if TYPE_CHECKING:
     from graph.index.index import Index

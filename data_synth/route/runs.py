@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, get_args
 from data_synth.route.types import Run
 from graph.retrieve import RetrieveSettings, retrieve_many
 from graph.shared.errors import UserError
-from graph.shared.types import Evidence, LanguageModel, Mode
+from graph.shared.modes import Mode
+from graph.shared.types import Evidence, LanguageModel
 
 if TYPE_CHECKING:
     from graph.documents.questions import Question
@@ -26,15 +27,15 @@ Track = Callable[[Iterable[str], str, int], Iterable[str]]
 """Texts, a word for what is done to them and their number, to the same texts while progress is shown."""
 
 
-def parse_modes(text: str) -> list[Mode]:
-    """The modes of a list such as "dense,hops"; UserError for an unknown one, one that is there twice, and for fewer than two."""
+def parse_modes(named: Sequence[str]) -> list[Mode]:
+    """The modes named; UserError for an unknown one, one that is named twice, and for fewer than two."""
     known = {str(mode): mode for mode in get_args(Mode)}
-    named = [word.strip() for word in text.split(",") if word.strip()]
+    given = f"--modes {' '.join(named)}"
     for word in named:
         if word not in known:
-            raise UserError(f"--modes {text!r}: {word!r}", f"some of {', '.join(known)}", "fix the option")
+            raise UserError(f"{given}: {word!r}", f"some of {', '.join(known)}", "fix the option")
     if len(named) < 2 or len(set(named)) < len(named):
-        raise UserError(f"--modes {text!r}", "two or more different modes", "name them, divided by commas")
+        raise UserError(given, "two or more different modes", "name them, divided by spaces")
     return [known[word] for word in named]
 
 

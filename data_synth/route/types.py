@@ -10,7 +10,7 @@ from data_synth.forms import Form
 from data_synth.relevance.types import not_finite
 from graph.documents.questions import SPLITS
 from graph.retrieve.learned.query_features import QUERY_FEATURES
-from graph.shared.types import Mode
+from graph.shared.modes import Mode
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from graph.shared.cli_app import command
+from graph.shared.cli_options import AsJson, Data, Limit, MaxAnswerTokens, Out, Runs, Samples, Seed, Split
 from graph.shared.console import print_json
+
+if TYPE_CHECKING:
+    import typer
 
 
 def register(commands: typer.Typer) -> None:
     """Add `alignment` to the commands of `eval`."""
-    from eval.shared.spread import SpreadingCommand
 
-    @commands.command(cls=SpreadingCommand)
+    @commands.command(cls=command({"--max-tokens": "--max-answer-tokens"}, several=("--runs",)))
     def alignment(
-        runs: Annotated[
-            list[Path],
-            typer.Option("--runs", help="Run folders (--runs A B C …); differences are from the first one's system."),
-        ],
-        data: Annotated[Path, typer.Option(help="Folder of scored responses: their prompts are asked.")],
-        split: Annotated[str, typer.Option(help="Which rows to ask: dev or test (train would flatter).")] = "test",
-        samples: Annotated[int, typer.Option(min=2, help="Samples of each prompt.")] = 16,
-        max_tokens: Annotated[int, typer.Option(min=1, help="The longest sample; longer ones are cut.")] = 128,
-        limit: Annotated[int | None, typer.Option(min=1, help="Only the first prompts.")] = None,
-        seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,
-        out: Annotated[Path, typer.Option(help="Folder for the report; its files are replaced.")] = Path("alignment"),
-        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+        runs: Runs,
+        data: Data,
+        split: Split = "test",
+        samples: Samples = 16,
+        seed: Seed = 0,
+        out: Out = Path("alignment"),
+        as_json: AsJson = False,
+        limit: Limit = None,
+        max_answer_tokens: MaxAnswerTokens = 128,
     ) -> None:
-        """Expected reward against KL to the reference: runs of several methods, K, strengths and seeds, at equal KL."""
+        """Compare preference runs by expected reward at equal KL to the reference.
+
+        Samples the prompts of --data, scored responses, and replaces the report in --out. Longer samples are cut; `train` as
+        the split would flatter.
+        """
         from eval.alignment.report import align_runs, tables_as_text, to_json, write_alignment
         from eval.alignment.sample import Drawing
         from train.model.models import load_policy
 
-        found = align_runs(runs, data, split, limit, Drawing(samples, max_tokens, seed), load_policy)
+        found = align_runs(runs, data, split, limit, Drawing(samples, max_answer_tokens, seed), load_policy)
         write_alignment(found, out)
         if as_json:
             print_json(to_json(found))

@@ -7,49 +7,65 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.shared.cli_app import EVALUATION, INPUT, command
+from graph.shared.cli_options import (
+    AsJson,
+    ContextSizes,
+    Data,
+    Limit,
+    MaxAnswerTokens,
+    Out,
+    Runs,
+    Samples,
+    Seed,
+    Split,
+)
 from graph.shared.console import print_json, say
-from graph.shared.errors import UserError
 
 if TYPE_CHECKING:
     from graph.shared.types import OpenModel
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the choice of questions and of the bootstrap.")]
+Base = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=INPUT,
+        help="Untuned model, as a folder or hub name; without it, the one that the first run started from.",
+    ),
+]
+Responses = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        rich_help_panel=INPUT,
+        help="Scored responses: adds expected reward, KL and entropy of the preference runs.",
+    ),
+]
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add `compare` to the command line."""
-    from eval.shared.spread import SpreadingCommand
 
-    @app.command(cls=SpreadingCommand)
+    @app.command(cls=command(several=("--runs",)), rich_help_panel=EVALUATION)
     def compare(
-        runs: Annotated[
-            list[Path],
-            typer.Option("--runs", help="Run folders, one or several (--runs A B C); differences are from the first."),
-        ],
-        data: Annotated[Path, typer.Option(help="Folder of preference data, as `synth preferences` makes it.")],
-        split: Annotated[str, typer.Option(help="Which rows to ask and score: train, dev or test.")] = "test",
-        base: Annotated[
-            str | None, typer.Option(help="The untuned model (folder or name); by default the root of the first run.")
-        ] = None,
-        context_size: Annotated[str, typer.Option(help="Only rows over this many excerpts, or 'all'.")] = "all",
-        max_answer_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens.")] = 256,
-        out: Annotated[Path, typer.Option(help="Folder for the report; its files are replaced.")] = Path("comparison"),
-        limit: Annotated[
-            int | None, typer.Option(min=1, help="At most this many questions, drawn by the seed.")
-        ] = None,
-        responses: Annotated[
-            Path | None,
-            typer.Option(
-                help="Folder of scored responses: adds expected reward, KL and entropy of the preference runs."
-            ),
-        ] = None,
-        samples: Annotated[int, typer.Option(min=2, help="With --responses: samples of each prompt.")] = 16,
+        runs: Runs,
+        data: Data,
+        responses: Responses = None,
+        base: Base = None,
+        split: Split = "test",
+        context_size: ContextSizes = None,
+        samples: Samples = 16,
         seed: Seed = 0,
+        out: Out = Path("comparison"),
         as_json: AsJson = False,
+        limit: Limit = None,
+        max_answer_tokens: MaxAnswerTokens = 256,
     ) -> None:
-        """Compare fine-tuned runs and their untuned model on held-out rows: answers, margins, log-probabilities."""
-        size = read_context_size(context_size)
+        """Compare fine-tuned runs with one another and with their untuned model.
+
+        Answers, margins and log-probabilities on the held-out rows of `synth preferences`; --limit draws the questions by the
+        seed, --samples counts with --responses only. The report in --out is replaced.
+        """
         from eval.compare.report import to_json, write_report
         from eval.compare_runs import compare_runs
         from eval.shared.tables import as_text, choice_table, measure_table
@@ -60,7 +76,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
             open_model,
             split=split,
             base=base,
-            context_size=size,
+            context_sizes=context_size or (),
             max_answer_tokens=max_answer_tokens,
             limit=limit,
             responses=responses,
@@ -74,12 +90,3 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
             return
         shown = [measure_table(comparison), *([choice_table(comparison)] if comparison.choices else [])]
         print("\n\n".join(as_text(table) for table in (*shown, *(appendix.tables if appendix else ()))))
-
-
-def read_context_size(text: str) -> int | None:
-    """ "all" to None, a whole number to itself; UserError for anything else."""
-    if text == "all":
-        return None
-    if not text.isdecimal():
-        raise UserError(f"--context-size {text}", "a number of excerpts, or all", "change the value")
-    return int(text)

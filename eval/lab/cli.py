@@ -7,31 +7,39 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.shared.cli_app import EVALUATION, MODEL, Command, Group
+from graph.shared.cli_options import AsJson, Out
 from graph.shared.console import print_json
 
 if TYPE_CHECKING:
     from graph.shared.types import OpenModel
 
+BetaReward = Annotated[
+    float,
+    typer.Option(metavar="BETA", rich_help_panel=MODEL, help="β_r: the smaller, the further apart the modes are."),
+]
+Seeds = Annotated[
+    int,
+    typer.Option(metavar="N", min=1, rich_help_panel=MODEL, help="Seeds to run, from 0; each draws its own responses."),
+]
+Steps = Annotated[int, typer.Option(metavar="N", min=1, rich_help_panel=MODEL, help="Gradient steps from each start.")]
+
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add the group `lab`; its experiments need no language model, so `open_model` is not used."""
     del open_model
-    lab = typer.Typer(help="Small experiments about the objectives, on a CPU.", no_args_is_help=True)
-    app.add_typer(lab, name="lab")
+    lab = typer.Typer(help="Try the training objectives on small problems, on a CPU.", no_args_is_help=True, cls=Group)
+    app.add_typer(lab, name="lab", rich_help_panel=EVALUATION)
 
-    @lab.callback()
-    def group() -> None:
-        """Small experiments about the objectives, on a CPU."""
-
-    @lab.command()
+    @lab.command(cls=Command)
     def modes(
-        out: Annotated[Path, typer.Option(help="Folder for modes.json and modes.png.")] = Path("lab-modes"),
-        seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, … each draws its own responses.")] = 5,
-        steps: Annotated[int, typer.Option(min=1, help="Gradient steps from each start.")] = 300,
-        beta_reward: Annotated[float, typer.Option(help="β_r: the smaller, the further apart are the modes.")] = 0.12,
-        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+        beta_reward: BetaReward = 0.12,
+        seeds: Seeds = 5,
+        steps: Steps = 300,
+        out: Out = Path("lab-modes"),
+        as_json: AsJson = False,
     ) -> None:
-        """Where MS and DPO lead a policy with one mode when the target has two, for K = 2 to 256."""
+        """Show where MS and DPO lead a policy of one mode when the target has two, for K = 2 to 256."""
         from eval.lab.line import two_modes
         from eval.lab.modes import run_modes
         from eval.lab.report import headline, make_folder, modes_json, modes_table, write_modes

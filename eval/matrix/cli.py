@@ -8,34 +8,43 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.shared.cli_app import INPUT, Command, command
+from graph.shared.cli_options import AsJson, Seed, Set, SomeOut
 from graph.shared.console import print_json, say
 
 if TYPE_CHECKING:
     from graph.shared.types import OpenModel
 
-Config = Annotated[Path, typer.Argument(help="YAML: tasks, retrievers, indexes, models and metrics.")]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="KEY=VALUE laid over the file; data= is then relative to here.")
+MATRIX_SETTINGS = "eval.matrix.fill.settings:MatrixSettings"
+Matrix = Annotated[
+    Path, typer.Argument(metavar="CONFIG", help="YAML file of tasks, retrievers, indexes, models and metrics.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+EvalRunA = Annotated[Path, typer.Argument(metavar="A", help="Folder of a run of `modegraph eval run`.")]
+EvalRunB = Annotated[Path, typer.Argument(metavar="B", help="Folder of another one, over the same questions.")]
+FinishedRun = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        rich_help_panel=INPUT,
+        help="Folder of the finished run of CONFIG; runs/eval-NAME by default.",
+    ),
+]
 
 
 def register(commands: typer.Typer, open_model: OpenModel, run_command: Callable[[Sequence[str]], int]) -> None:
     """Add `run`, `diff` and `ragas` to the commands of `eval`; `run_command` runs a command line of the whole program."""
 
-    @commands.command()
+    @commands.command(cls=command(settings=MATRIX_SETTINGS))
     def run(
-        config: Config,
-        settings: Overrides = None,
-        out: Annotated[
-            Path | None,
-            typer.Option(help="Folder for cells, indexes and report; default runs/eval-NAME. A later run goes on."),
-        ] = None,
+        config: Matrix,
+        settings: Set = None,
+        out: SomeOut = None,
         as_json: AsJson = False,
     ) -> None:
-        """Systems × tasks: every retriever, index and model on every task, with intervals, costs and a report to click through.
+        """Measure every retriever, index and model on every task, and write a report.
 
-        Finished cells are kept: a run that was stopped goes on. Exit status 1 when a cell could not be filled.
+        --out is runs/eval-NAME by default; what is finished there is kept, so that a later run goes on. A `data` of --set starts
+        from this folder, one of CONFIG from the file's. Exits with 1 when a cell could not be filled.
         """
         from eval.matrix.runner import run_matrix
 
@@ -46,8 +55,8 @@ def register(commands: typer.Typer, open_model: OpenModel, run_command: Callable
         if ended.failed:
             raise typer.Exit(1)
 
-    commands.command("diff")(diff)
-    commands.command("ragas")(ragas)
+    commands.command("diff", cls=Command)(diff)
+    commands.command("ragas", cls=command(settings=MATRIX_SETTINGS))(ragas)
 
 
 def _run_folder(config: Path) -> Path:
@@ -55,30 +64,32 @@ def _run_folder(config: Path) -> Path:
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="The folder of a run of `modegraph eval run`.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Another one over the same questions.")],
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
+    run_a: EvalRunA,
+    run_b: EvalRunB,
+    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """What changed from run A to run B: every system and task that both have, question by question, with corrected tests."""
+    """Show what changed from run A to run B, question by question.
+
+    Covers every system and task that both have; the tests are corrected for their number.
+    """
     from eval.matrix.report.diff import diff_json, diff_runs, diff_text
 
-    found = diff_runs(a, b, seed)
+    found = diff_runs(run_a, run_b, seed)
     print_json(diff_json(found)) if as_json else print(diff_text(found))
 
 
 def ragas(
-    config: Config,
-    settings: Overrides = None,
-    run: Annotated[
-        Path | None, typer.Option(help="Folder of the finished run of this configuration; default runs/eval-NAME.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the files; default ragas/ in the run's folder.")] = None,
+    config: Matrix,
+    settings: Set = None,
+    run: FinishedRun = None,
+    out: SomeOut = None,
     as_json: AsJson = False,
 ) -> None:
-    """A finished run as data sets for ragas: for every system and task a file that EvaluationDataset.from_jsonl reads.
+    """Write a finished run as data sets for ragas.
 
-    Passages are kept of the questions that the report shows: `shown_questions` of the configuration says how many.
+    Each system and task gets a file that EvaluationDataset.from_jsonl reads, in --out, by default ragas/ in the run's folder.
+    It holds the questions that the report shows: `shown_questions` of CONFIG says how many.
     """
     from dataclasses import asdict
 

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from graph.shared.cli_app import command
+from graph.shared.cli_options import AsJson, DataFolders, Router, Seed, SomeOut, Split
 from graph.shared.console import print_json
+
+if TYPE_CHECKING:
+    import typer
 
 
 def register(commands: typer.Typer) -> None:
     """Add `router` to the commands of `eval`."""
-    from eval.shared.spread import SpreadingCommand
 
-    @commands.command(cls=SpreadingCommand)
+    @commands.command(cls=command(several=("--data",)))
     def router(
-        data: Annotated[
-            list[Path], typer.Option("--data", help="Folders that `synth route` wrote, one or several (--data A B).")
-        ],
-        router: Annotated[str, typer.Option(help="A trained router: a folder or a hub name.")],
-        split: Annotated[str, typer.Option(help="Which rows: test, train, dev or all.")] = "test",
-        out: Annotated[Path | None, typer.Option(help="Folder for the report and the frontier's plot.")] = None,
-        seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
-        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+        data: DataFolders,
+        router: Router,
+        split: Split = "test",
+        seed: Seed = 0,
+        out: SomeOut = None,
+        as_json: AsJson = False,
     ) -> None:
-        """Quality against cost: every single mode, auto by rule and by router, and the oracle, from route rows."""
+        """Compare quality and cost of every mode, of auto by rule and by router, and of the oracle.
+
+        Reads the data of `synth route` (--data A B for several folders); --split all takes every row.
+        """
         from eval.router.measure import evaluate_router
         from eval.router.report import to_json, to_text, write_router_report
 

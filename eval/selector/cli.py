@@ -2,42 +2,61 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.shared.cli_app import RETRIEVAL, command
+from graph.shared.cli_options import (
+    AsJson,
+    IndexFolder,
+    Limit,
+    ModeName,
+    Questions,
+    Seed,
+    SomeModel,
+    SomeOut,
+    SomeSplit,
+    TopK,
+)
 from graph.shared.console import print_json
 from graph.shared.errors import UserError
 
 if TYPE_CHECKING:
     from graph.shared.types import OpenModel
 
+Selectors = Annotated[
+    list[str],
+    typer.Option(
+        "--selectors",
+        metavar="NAME",
+        rich_help_panel=RETRIEVAL,
+        help="Selectors to compare (--selectors threshold FOLDER); the first is the baseline. Repeatable.",
+    ),
+]
+
 
 def register(commands: typer.Typer, open_model: OpenModel) -> None:
     """Add `selector` to the commands of `eval`."""
-    from eval.shared.spread import SpreadingCommand
 
-    @commands.command(cls=SpreadingCommand)
+    @commands.command(cls=command(several=("--selectors",)))
     def selector(
-        index: Annotated[Path, typer.Argument(help="The index folder that `modegraph index` made.")],
-        questions: Annotated[Path, typer.Option(help="Questions with gold_ids, .jsonl.")],
-        selectors: Annotated[
-            list[str],
-            typer.Option("--selectors", help="threshold, llm, folders of trained ones; the first is the baseline."),
-        ],
-        mode: Annotated[str, typer.Option(help="local or global, the modes that select propositions.")] = "local",
-        model: Annotated[
-            str | None, typer.Option(help="hf:PATH_OR_NAME or openai:NAME@URL, for the selector llm only.")
-        ] = None,
-        split: Annotated[str | None, typer.Option(help="Only questions of train, dev or test.")] = None,
-        limit: Annotated[int | None, typer.Option(min=1, help="Only the first questions.")] = None,
-        top_k: Annotated[int, typer.Option(min=1, help="How many passages to retrieve.")] = 10,
-        out: Annotated[Path | None, typer.Option(help="Folder for report, plot, rankings and the call ledger.")] = None,
-        seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
-        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+        index: IndexFolder,
+        questions: Questions,
+        selectors: Selectors,
+        split: SomeSplit = None,
+        mode: ModeName = "local",
+        top_k: TopK = 10,
+        model: SomeModel = None,
+        seed: Seed = 0,
+        out: SomeOut = None,
+        as_json: AsJson = False,
+        limit: Limit = None,
     ) -> None:
-        """Compare selectors in one mode: quality, model calls, tokens, seconds, with intervals of the differences."""
+        """Compare selectors in mode local or global.
+
+        Prints quality, model calls, tokens and seconds, with intervals of the differences. --model is for the selector llm.
+        """
         check_selectors(selectors, model, mode)
         from functools import partial
 

@@ -4,7 +4,7 @@ The first stop of `modegraph compare`: rows -> answers and log-probabilities -> 
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,12 +59,15 @@ def read_rows(folder: Path, split: str) -> list[HeldOutRow]:
     ]
 
 
-def select_rows(rows: Sequence[HeldOutRow], context_size: int | None, limit: int | None, seed: int) -> list[HeldOutRow]:
-    """The rows of one context size (None: all sizes) of at most `limit` questions, drawn by `seed`, in file order."""
-    sized = [row for row in rows if context_size is None or row.context_size == context_size]
+def select_rows(
+    rows: Sequence[HeldOutRow], context_sizes: Collection[int], limit: int | None, seed: int
+) -> list[HeldOutRow]:
+    """The rows of these context sizes (none: all sizes) of at most `limit` questions, drawn by `seed`, in file order."""
+    sized = [row for row in rows if not context_sizes or row.context_size in context_sizes]
     if not sized:
+        found = "".join(f" --context-size {size}" for size in context_sizes).strip()
         sizes = ", ".join(str(size) for size in sorted({row.context_size for row in rows}))
-        raise UserError(f"--context-size {context_size}: no such rows", f"one of {sizes}, or all", "change the value")
+        raise UserError(f"{found}: no such rows", f"one of {sizes}", "change the value")
     questions = list(dict.fromkeys(row.question_id for row in sized))
     if limit is not None and limit < len(questions):
         questions = random.Random(seed).sample(questions, limit)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.shared.cli_app import INPUT, OUTPUT, Command, command
+from graph.shared.cli_options import AsJson, IndexFolder, Model, Out, SomeOut, SomeSplit
 from graph.shared.console import print_json, say
 from graph.shared.errors import UserError
 
@@ -14,29 +16,53 @@ if TYPE_CHECKING:
     from eval.tasks.sets.types import Loaded
     from graph.shared.types import OpenModel
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-SourceOption = Annotated[
-    str | None, typer.Option(help="The task's data: a file, a folder, or hub (fetched by datasets).")
+SOURCE = typer.Option(
+    metavar="PATH", rich_help_panel=INPUT, help="Data of the task: a file, a folder, or hub to fetch them."
+)
+TaskName = Annotated[str | None, typer.Argument(metavar="[TASK]", help="A task; without one, all are listed.")]
+Task = Annotated[str, typer.Argument(metavar="TASK", help="A task of `modegraph eval tasks`.")]
+Predictions = Annotated[
+    Path,
+    typer.Option(metavar="FILE", rich_help_panel=INPUT, help='Lines of {"id", "answer"}, one for every question.'),
 ]
-TaskName = Annotated[str | None, typer.Argument(help="A task; without one, all are listed.")]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric", metavar="NAME", rich_help_panel=OUTPUT, help="Metric to use; the task's own by default. Repeatable."
+    ),
+]
+EmptyIsWrong = Annotated[
+    bool,
+    typer.Option(
+        "--empty-is-wrong", metavar="", rich_help_panel=INPUT, help="Score an empty prediction 0, not refuse it."
+    ),
+]
+Users = Annotated[int, typer.Option(metavar="N", min=1, max=20, rich_help_panel=OUTPUT, help="Users to invent.")]
+TasksPerUser = Annotated[
+    int, typer.Option(metavar="N", min=1, max=20, rich_help_panel=OUTPUT, help="Tasks to invent for each user.")
+]
+QuestionsPerTask = Annotated[
+    int, typer.Option(metavar="N", min=1, max=20, rich_help_panel=OUTPUT, help="Questions to write for each task.")
+]
 
 
 def register(commands: typer.Typer, open_model: OpenModel) -> None:
     """Add the three commands to the commands of `eval`."""
-    commands.command("tasks")(tasks)
-    commands.command("score")(score)
+    commands.command("tasks", cls=Command)(tasks)
+    commands.command("score", cls=Command)(score)
     _add_abstract(commands, open_model)
 
 
 def tasks(
     name: TaskName = None,
-    source: SourceOption = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for questions.jsonl and corpus.jsonl in our own layout.")
-    ] = None,
+    source: Annotated[str | None, SOURCE] = None,
+    out: SomeOut = None,
     as_json: AsJson = False,
 ) -> None:
-    """The benchmarks: size, licence, metrics and where the data come from; with a name and --source, read one into our layout."""
+    """List the benchmarks: size, licence, metrics, and where their data come from.
+
+    With a TASK and --source, its data are read; --out is the folder for questions.jsonl and corpus.jsonl.
+    """
     from eval.tasks.files import task_json, task_lines, write_task
 
     if name is None:
@@ -62,17 +88,15 @@ def tasks(
 
 
 def score(
-    name: Annotated[str, typer.Argument(metavar="TASK", help="A task of `modegraph eval tasks`.")],
-    predictions: Annotated[Path, typer.Option(help='Lines of {"id", "answer"}, one for every question.')],
-    source: Annotated[str, typer.Option(help="The task's data: a file, a folder, or hub.")],
-    split: Annotated[str | None, typer.Option(help="Only questions of train, dev or test.")] = None,
-    metric: Annotated[list[str] | None, typer.Option(help="A metric; repeatable. Default: the task's own.")] = None,
-    empty_is_wrong: Annotated[
-        bool, typer.Option("--empty-is-wrong", help="Score an empty prediction 0 instead of refusing it.")
-    ] = False,
+    name: Task,
+    predictions: Predictions,
+    source: Annotated[str, SOURCE],
+    split: SomeSplit = None,
+    metric: Metrics = None,
+    empty_is_wrong: EmptyIsWrong = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score a file of predictions by a task's metrics, with 95 % intervals."""
+    """Score a file of predictions by the metrics of a task, with 95 % intervals."""
     from eval.metrics.registry import find_metric
     from eval.shared.tables import as_text
     from eval.tasks import find_task
@@ -92,25 +116,26 @@ def score(
 
 
 def _add_abstract(commands: typer.Typer, open_model: OpenModel) -> None:
-    @commands.command()
+    @commands.command(cls=command({"--tasks": "--tasks-per-user", "--questions": "--questions-per-task"}))
     def abstract(
-        index: Annotated[Path, typer.Argument(help="The index folder that `modegraph index` made.")],
-        model: Annotated[
-            str, typer.Option(help="The model that invents users and questions: hf:PATH or openai:NAME@URL.")
-        ],
-        out: Annotated[Path, typer.Option(help="The questions file to write.")],
-        users: Annotated[int, typer.Option(min=1, max=20, help="How many users.")] = 5,
-        user_tasks: Annotated[int, typer.Option("--tasks", min=1, max=20, help="How many tasks of each.")] = 5,
-        questions: Annotated[int, typer.Option(min=1, max=20, help="How many questions for each task.")] = 5,
+        index: IndexFolder,
+        model: Model,
+        out: Out,
+        users: Users = 5,
+        tasks_per_user: TasksPerUser = 5,
+        questions_per_task: QuestionsPerTask = 5,
         as_json: AsJson = False,
     ) -> None:
-        """Abstract questions over a whole collection, by LightRAG's recipe. Exit status 1 when the model gave fewer than asked for."""
+        """Have a model write abstract questions over a whole collection (LightRAG's recipe).
+
+        --out is the questions file. Exits with 1 when the model gave fewer than asked for.
+        """
         from eval.tasks.files import describe_collection, write_questions
         from eval.tasks.sets.abstract import generate_questions
         from graph.index.index import open_index
 
         found, lacking = generate_questions(
-            describe_collection(open_index(index)), open_model(model), users, user_tasks, questions
+            describe_collection(open_index(index)), open_model(model), users, tasks_per_user, questions_per_task
         )
         write_questions(found, out)
         result = {"questions": len(found), "lacking": lacking, "file": str(out)}

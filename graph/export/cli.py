@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.shared.cli_app import LIMITS, OUTPUT
+from graph.shared.cli_options import AsJson, IndexFolder
 from graph.shared.console import print_json
 from graph.shared.errors import UserError
 
@@ -18,32 +20,50 @@ PAGE_LIMIT = 5000
 
 
 def export_command(
-    index: Annotated[Path, typer.Argument(metavar="INDEX", help="folder of an index")],
+    index: IndexFolder,
     graphml: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="one graph file, for igraph, Gephi, networkx")
+        Path | None,
+        typer.Option(metavar="FILE", rich_help_panel=OUTPUT, help="Write a graph file, for igraph, Gephi or networkx."),
     ] = None,
-    parquet: Annotated[Path | None, typer.Option(metavar="FOLDER", help="a table of each kind, for data tools")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="a page to look around in, offline")] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help=f"with --html: how many of each kind the page holds [{PAGE_LIMIT}]")
+    parquet: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", rich_help_panel=OUTPUT, help="Write tables, one of each kind, for data tools."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print the result as one JSON object")] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", rich_help_panel=OUTPUT, help="Write a page to explore the graph, offline."),
+    ] = None,
+    page_limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            rich_help_panel=LIMITS,
+            help=f"With --html: how many of each kind the page holds, {PAGE_LIMIT:,} by default.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Write an index as a graph file, as tables or as a page. The index may be written to meanwhile."""
+    """Write an index as a graph file, as tables or as a web page.
+
+    The index may change meanwhile: the export shows it as it was at the start.
+    """
     given = {"--graphml": graphml, "--parquet": parquet, "--html": html}
     targets = {flag: target for flag, target in given.items() if target is not None}
     if len(targets) != 1:
         raise UserError(" and ".join(targets) or "export: no format", "one of --graphml, --parquet, --html", "name one")
     (flag, target), *_ = targets.items()
-    if limit is not None and html is None:
-        raise UserError(f"--limit {limit} with {flag}", "a limit with --html only", "leave it out: the others hold all")
+    if page_limit is not None and html is None:
+        raise UserError(
+            f"--page-limit {page_limit} with {flag}", "a limit with --html only", "leave it out: the others hold all"
+        )
     if target.exists():
         raise UserError(f"{flag} {target}: exists already", "a name that is free", "move it away, or name another")
     if not target.absolute().parent.is_dir():
         raise UserError(f"{flag} {target}: no folder to put it in", "a folder that exists", "make it first")
     from graph.index.index import open_index
 
-    counts = write_whole(target, _writer(flag, limit or PAGE_LIMIT), open_index(index))
+    counts = write_whole(target, _writer(flag, page_limit or PAGE_LIMIT), open_index(index))
     if as_json:
         print_json({"index": str(index), "file": str(target), **counts})
     else:

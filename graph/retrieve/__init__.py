@@ -13,7 +13,8 @@ from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.settings import RetrieveSettings
 from graph.retrieve.strategies import DIRECT_STRATEGIES, Strategy
 from graph.shared.errors import UserError
-from graph.shared.types import Evidence, LanguageModel, Mode, Trace
+from graph.shared.modes import Mode
+from graph.shared.types import Evidence, LanguageModel, Trace
 
 STRATEGIES: dict[Mode, Strategy] = {**DIRECT_STRATEGIES, "auto": retrieve_auto}
 MODES: tuple[Mode, ...] = get_args(Mode)

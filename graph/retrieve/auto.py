@@ -14,7 +14,8 @@ from graph.retrieve.parts.broad import broad_sign
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.settings import RetrieveSettings
 from graph.retrieve.strategies import DIRECT_STRATEGIES
-from graph.shared.types import Evidence, Mode
+from graph.shared.modes import Mode
+from graph.shared.types import Evidence
 
 
 def retrieve_auto(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

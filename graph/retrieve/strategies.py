@@ -17,7 +17,8 @@ from graph.retrieve.modes.topics import retrieve_topics
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.settings import RetrieveSettings
 from graph.retrieve.plan.mode import retrieve_plan
-from graph.shared.types import Evidence, Mode
+from graph.shared.modes import Mode
+from graph.shared.types import Evidence
 
 Strategy = Callable[[Index, Query, RetrieveSettings], Evidence]
 

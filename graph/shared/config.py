@@ -158,10 +158,10 @@ def _is_secret(kind: type[BaseModel], places: Sequence[int | str]) -> bool:
         parts = (field.annotation, *getattr(field.annotation, "__args__", ())) if field else ()
         if SecretStr in parts:
             return True
-        inner = [part for part in parts if _is_settings(part)]
-        if not inner:
+        inner = settings_within(field.annotation) if field else None
+        if inner is None:
             return False
-        kind = inner[0]
+        kind = inner
     return False
 
 
@@ -169,10 +169,12 @@ def known_keys(kind: type[BaseModel], prefix: str = "") -> list[str]:
     """All keys of a settings class, nested ones with dots, in order of declaration."""
     keys: list[str] = []
     for name, field in kind.model_fields.items():
-        inner = [part for part in (field.annotation, *getattr(field.annotation, "__args__", ())) if _is_settings(part)]
-        keys += known_keys(inner[0], f"{prefix}{name}.") if inner else [f"{prefix}{name}"]
+        inner = settings_within(field.annotation)
+        keys += known_keys(inner, f"{prefix}{name}.") if inner is not None else [f"{prefix}{name}"]
     return keys
 
 
-def _is_settings(annotation: object) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Settings)
+def settings_within(annotation: object) -> type[Settings] | None:
+    """The settings class of a section: `LoraSettings`, also where it may be null; None for every other annotation."""
+    parts = (annotation, *getattr(annotation, "__args__", ()))
+    return next((part for part in parts if isinstance(part, type) and issubclass(part, Settings)), None)

@@ -6,34 +6,13 @@ Everything is frozen. Character offsets count Unicode code points of `Document.t
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
-
-Mode = Literal[
-    "dense",
-    "lexical",
-    "hybrid",
-    "naive",
-    "hierarchy",
-    "hops",
-    "paths",
-    "local",
-    "global",
-    "statements",
-    "topics",
-    "plan",
-    "auto",
-]
-"""How evidence is looked for (graph/retrieve/)."""
-DIRECT_MODES: frozenset[Mode] = frozenset(get_args(Mode)) - {"auto"}
-"""Those that look for themselves; `auto` chooses one of them."""
-DEFAULT_MODE: Mode = "hops"
-"""Wherever a user asks and does not say how: command line, server, MCP, Python."""
 
 Encode = Callable[[Sequence[str]], Floats]
 """Texts to unit vectors: N texts -> float32[N, D]."""

@@ -71,7 +71,7 @@ def rows_in(folder: Path, split: str) -> list[dict[str, Any]]:
 
 
 def test_rows_are_written_and_summed_up(index: Path, questions: Path, tmp_path: Path) -> None:
-    done = run(index, questions, "--out", tmp_path / "out", "--max-context", 3, "--json")
+    done = run(index, questions, "--out", tmp_path / "out", "--top-k", 3, "--json")
     summary = json.loads(done.stdout)
     assert done.exit_code == 0
     assert summary["by_split"] == {"train": 4, "test": 4} and summary["counts"]["context size"] == dict.fromkeys(
@@ -115,7 +115,7 @@ def test_a_reasoner_writes_through_the_ledger_and_its_failures_are_counted(
 
     model = ScriptedModel(reply, batch_size=8)
     out = tmp_path / "out"
-    options = ("--out", out, "--max-context", 3, "--reasoner", "scripted")
+    options = ("--out", out, "--top-k", 3, "--writer", "scripted")
     done = run(index, questions, *options, "--json", model=model)
     summary = json.loads(done.stdout)
     assert summary["drops"] == {reasons.WRONG: 1, reasons.LEAK: 1, reasons.MALFORMED: 1}
@@ -136,7 +136,7 @@ def test_a_reasoner_writes_through_the_ledger_and_its_failures_are_counted(
 
 def test_mostly_lost_rows_end_with_status_1(index: Path, questions: Path, tmp_path: Path) -> None:
     model = ScriptedModel(lambda request: "nothing of the form")
-    done = run(index, questions, "--out", tmp_path / "out", "--reasoner", "scripted", model=model)
+    done = run(index, questions, "--out", tmp_path / "out", "--writer", "scripted", model=model)
     assert done.exit_code == 1
     assert "rows were dropped, only 0 kept" in done.stderr
 

@@ -102,7 +102,7 @@ def test_a_server_that_misbehaves_costs_only_what_it_spoils_and_the_card_counts_
 ) -> None:
     reply, counts = misbehaving()
     with chat_server(reply) as server:
-        words = ("preferences", index, "--questions", questions, "--reasoner", "MODEL", "--max-context", 3)
+        words = ("preferences", index, "--questions", questions, "--writer", "MODEL", "--top-k", 3)
         done = run(server.url, *words, "--out", tmp_path / "out", "--json")
         asked = len(server.asked)
         again = run(server.url, *words, "--out", tmp_path / "out", "--json")
@@ -122,7 +122,7 @@ def test_a_server_that_never_answers_ends_the_run_and_keeps_what_was_finished(
     def dies(body: dict[str, Any], number: int) -> str | tuple[int, str]:
         return good_reply(body) if number <= 6 else (500, "gone")
 
-    words = ("responses", index, "--questions", questions, "--policy", "MODEL", "--k", 4, "--max-context", 1)
+    words = ("responses", index, "--questions", questions, "--policy", "MODEL", "--samples", 4, "--top-k", 1)
     out = tmp_path / "out"
     with chat_server(dies) as server:
         with pytest.raises(UserError, match="status 500"):
@@ -155,7 +155,7 @@ app(sys.argv[1:])
 def test_a_killed_run_resumes_without_repeating_a_call_and_ends_in_the_same_rows(
     command: str, index: Path, questions: Path, tmp_path: Path
 ) -> None:
-    options = ["--reasoner"] if command == "preferences" else ["--k", "3", "--policy"]
+    options = ["--writer"] if command == "preferences" else ["--samples", "3", "--policy"]
 
     def slow(body: dict[str, Any], number: int) -> str:
         time.sleep(0.1)
@@ -163,7 +163,7 @@ def test_a_killed_run_resumes_without_repeating_a_call_and_ends_in_the_same_rows
 
     with chat_server(slow) as server:
         spec = f"openai:tiny@{server.url}"
-        words = ["synth", command, str(index), "--questions", str(questions), "--max-context", "2", *options, spec]
+        words = ["synth", command, str(index), "--questions", str(questions), "--top-k", "2", *options, spec]
         environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         killed = subprocess.Popen(
             [sys.executable, "-P", "-c", RUN, *words, "--out", str(tmp_path / "out")],

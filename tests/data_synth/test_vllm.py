@@ -45,7 +45,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_jsonl(folder / "questions.jsonl", rows)
     told = [{"id": d.source, "title": d.title, "text": d.text} for d in ISLES]
     write_jsonl(folder / "texts.jsonl", told)
-    synth(folder, "preferences", "--out", folder / "pairs", "--max-context", 2)
+    synth(folder, "preferences", "--out", folder / "pairs", "--top-k", 2)
     train_tiny(
         TinySettings(texts=str(folder / "pairs"), output=str(folder / "tiny"), vocabulary=600, layers=2, steps=150)
     )
@@ -84,11 +84,11 @@ def kept_calls(out: Path) -> int:
 def test_every_command_that_asks_a_model_runs_on_the_server(world: Path, server: Server) -> None:
     model = server.spec
     commands: dict[str, tuple[object, ...]] = {
-        "preferences": ("--reasoner", model, "--checker", model, "--max-context", 2),
-        "responses": ("--policy", model, "--judge", model, "--k", 6, "--max-context", 1, "--max-tokens", 60),
-        "questions": ("--writer", model, "--critic", model, "--count", 4),
+        "preferences": ("--writer", model, "--judge", model, "--top-k", 2),
+        "responses": ("--policy", model, "--judge", model, "--samples", 6, "--top-k", 1, "--max-answer-tokens", 60),
+        "questions": ("--writer", model, "--judge", model, "--count", 4),
         "relevance": ("--distil-from", model, "--negatives", 5),
-        "route": ("--modes", "dense,hops,local", "--model", model),
+        "route": ("--modes", "dense", "hops", "local", "--model", model),
     }
     for command, options in commands.items():
         before = server.requests_served()
@@ -105,7 +105,7 @@ def test_every_command_that_asks_a_model_runs_on_the_server(world: Path, server:
 
 
 def test_a_killed_run_resumes_on_the_server(world: Path, server: Server) -> None:
-    options = ("--policy", server.spec, "--k", 8, "--max-context", 2, "--max-tokens", 60, "--seed", 7)
+    options = ("--policy", server.spec, "--samples", 8, "--top-k", 2, "--max-answer-tokens", 60, "--seed", 7)
     words = words_of(world, "responses", *options, "--out", world / "killed")
     killed = subprocess.Popen(
         [sys.executable, "-P", "-m", "modegraph", *words],

@@ -16,7 +16,7 @@ from mcp.types import CallToolResult
 from graph.build.build import build_index
 from graph.retrieve import RetrieveSettings
 from graph.shared.config import parse_settings
-from graph.shared.types import DEFAULT_MODE
+from graph.shared.modes import DEFAULT_MODE
 from graph.store.settings import IndexSettings
 from modegraph.cli import build_app
 from serve.http.shared.settings import ServerSettings

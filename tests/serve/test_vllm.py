@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from graph.index.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.shared.types import Mode
+from graph.shared.modes import Mode
 from modegraph.cli import build_app
 from serve.engines.openai_api import open_openai
 from tests.graph.retrieve.modes.test_global import guild_documents

@@ -5,39 +5,56 @@ from typing import Annotated, Any
 
 import typer
 
+from graph.shared.cli_app import OUTPUT, command
+from graph.shared.cli_options import AsJson, Out, RunFolder
 from graph.shared.console import print_json
 from graph.shared.errors import UserError
 
 
 def register(commands: typer.Typer) -> None:
     """Add `export` to the commands of `train`."""
-    commands.command("export")(export)
+    commands.command("export", cls=command({"--adapter": "--adapter-only", "--base": "--hub-base"}))(export)
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run with an adapter.")],
-    out: Annotated[Path, typer.Option(help="The folder to write; must not exist yet.")],
-    merge: Annotated[bool, typer.Option("--merge", help="The adapter merged into its base, in bf16.")] = False,
-    adapter: Annotated[bool, typer.Option("--adapter", help="The adapter alone.")] = False,
-    base: Annotated[
-        str, typer.Option(metavar="OWNER/NAME", help="With --adapter: the base on the hub, if a local folder was used.")
+    run: RunFolder,
+    out: Out,
+    merge: Annotated[
+        bool,
+        typer.Option("--merge", metavar="", rich_help_panel=OUTPUT, help="Merge the adapter into its base, in bf16."),
+    ] = False,
+    adapter_only: Annotated[
+        bool, typer.Option("--adapter-only", metavar="", rich_help_panel=OUTPUT, help="Write the adapter alone.")
+    ] = False,
+    hub_base: Annotated[
+        str,
+        typer.Option(
+            metavar="OWNER/NAME",
+            rich_help_panel=OUTPUT,
+            help="With --adapter-only: name of the base on the hub, when it was trained on a local folder.",
+        ),
     ] = "",
     push: Annotated[
-        str, typer.Option(metavar="REPO", help="Then upload it to this (new, private) repository on the hub.")
+        str,
+        typer.Option(
+            metavar="OWNER/NAME",
+            rich_help_panel=OUTPUT,
+            help="Then upload it to the hub, into this new private repository.",
+        ),
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Write a run as a whole model or as an adapter, with tokenizer and card, without local paths."""
-    if merge == adapter:
+    """Export a run to give away: a whole model or an adapter, with tokenizer and card and no local path."""
+    if merge == adapter_only:
         raise UserError(
-            "--merge and --adapter" if merge else "export: neither", "one of --merge, --adapter", "name one"
+            "--merge and --adapter-only" if merge else "export: neither", "one of --merge, --adapter-only", "name one"
         )
-    if merge and base:
-        raise UserError(f"--base {base} with --merge", "a base with --adapter only", "leave it out")
+    if merge and hub_base:
+        raise UserError(f"--hub-base {hub_base} with --merge", "a base with --adapter-only", "leave it out")
     from train.export.export import check_hub_names, push_to_hub
 
-    check_hub_names(base, push)
-    told = _merged(run, out) if merge else _adapter(run, out, base)
+    check_hub_names(hub_base, push)
+    told = _merged(run, out) if merge else _adapter(run, out, hub_base)
     if push:
         push_to_hub(out, push)
     if as_json:

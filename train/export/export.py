@@ -75,7 +75,7 @@ def export_adapter(run: Path, output: Path, base: str = "") -> str:
     name = base or hub_base(run, record)
     if not name:
         found = f"{run}: its base model is the local folder {adapter_base(str(run))!r}"
-        raise UserError(found, "a base that others can fetch", "name it with --base OWNER/NAME")
+        raise UserError(found, "a base that others can fetch", "name it with --hub-base OWNER/NAME")
     with fresh_folder(output) as folder:
         shutil.copyfile(run / WEIGHTS, folder / WEIGHTS)
         config = json.loads((run / ADAPTER).read_text(encoding="utf-8")) | {"base_model_name_or_path": name}

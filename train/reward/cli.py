@@ -1,25 +1,27 @@
 """`modegraph train score`: the rewards of a reward model, as one more component of scored responses."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
+from graph.shared.cli_app import Command
+from graph.shared.cli_options import AsJson, Data, Out, RunFolder
 from graph.shared.console import print_json
 
 
 def register(commands: typer.Typer) -> None:
     """Add `score` to the commands of `train`."""
-    commands.command("score")(score)
+    commands.command("score", cls=Command)(score)
 
 
 def score(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of `train reward`.")],
-    data: Annotated[Path, typer.Option(help="A folder of scored responses, as `synth responses` writes it.")],
-    out: Annotated[Path, typer.Option(help="The folder to write; must not exist yet.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    run: RunFolder,
+    data: Data,
+    out: Out,
+    as_json: AsJson = False,
 ) -> None:
-    """Responses with one more reward, `reward_model`: 0 to 1, from a trained reward model."""
+    """Score responses with a reward model: one more component, `reward_model`, of 0 to 1.
+
+    RUN is a run of `train reward`, --data the folder of `synth responses`.
+    """
     from train.reward.reward import score_responses
 
     scored = score_responses(run, data, out)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from graph.shared.cli_app import command
+from graph.shared.cli_options import AsJson, Config, Set, SomeDataFolders, SomeOut, SomeTolerance
 from graph.shared.console import say
-from train.shared.cli_options import AsJson, Overrides, SomeConfig, print_record, settings_of
+from train.shared.cli_options import print_record, settings_of
 
 if TYPE_CHECKING:
     from train.router.types import RouterRecord
@@ -17,30 +18,29 @@ if TYPE_CHECKING:
 def register(commands: typer.Typer) -> None:
     """Add `router` to the commands of `train`."""
 
-    @commands.command()
+    @commands.command(cls=command(settings="train.router.settings:RouterSettings"))
     def router(
-        data: Annotated[
-            list[Path] | None, typer.Option(help="A folder that `synth route` wrote; may be given many times.")
-        ] = None,
-        out: Annotated[Path | None, typer.Option(help="Folder to save the router in; must not exist yet.")] = None,
-        tolerance: Annotated[
-            float | None, typer.Option(help="Recall@5 that may be lost against the best single mode, .01 by default.")
-        ] = None,
-        config: SomeConfig = None,
-        overrides: Overrides = None,
+        data: SomeDataFolders = None,
+        config: Config = None,
+        settings: Set = None,
+        tolerance: SomeTolerance = None,
+        out: SomeOut = None,
         as_json: AsJson = False,
     ) -> None:
-        """Train what chooses the mode of a question (`--mode auto --router`) on route data: the cheapest that is good enough."""
+        """Train a router: it picks the cheapest mode that is good enough for a question.
+
+        Learns from the data of `synth route`; use it with --mode auto --router FOLDER.
+        """
         from train.router.settings import RouterSettings
 
-        settings = settings_of(RouterSettings, config, overrides, data=data or None, output=out, tolerance=tolerance)
+        chosen = settings_of(RouterSettings, config, settings, data=data or None, output=out, tolerance=tolerance)
         from train.router.train import train_router
 
-        record = train_router(settings)
+        record = train_router(chosen)
         if as_json:
-            print_record(settings.output, record)
+            print_record(chosen.output, record)
             return
-        say(f"saved {settings.output}: {', '.join(record.modes)}, {record.train_seconds:.1f} s")
+        say(f"saved {chosen.output}: {', '.join(record.modes)}, {record.train_seconds:.1f} s")
         show(record)
 
 

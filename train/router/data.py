@@ -17,7 +17,7 @@ from graph.retrieve.learned.query_features import QUERY_FEATURES
 from graph.retrieve.strategies import DIRECT_STRATEGIES
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
-from graph.shared.types import Mode
+from graph.shared.modes import Mode
 from train.router.types import Questions
 from train.shared import labelled
 from train.shared.labelled import Labels, check_apart, read_folders

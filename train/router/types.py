@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.shared.types import Floats, Ints, Mode
+from graph.shared.modes import Mode
+from graph.shared.types import Floats, Ints
 
 Doubles = NDArray[np.float64]
 

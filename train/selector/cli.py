@@ -2,54 +2,66 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.shared.cli_app import MODEL, command
+from graph.shared.cli_options import AsJson, Config, Set, SomeDataFolders, SomeOut
 from graph.shared.console import say
-from train.shared.cli_options import AsJson, Overrides, SomeConfig, print_record, settings_of
+from train.shared.cli_options import print_record, settings_of
 
 if TYPE_CHECKING:
     from train.selector.types import SelectorRecord
+
+Size = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        rich_help_panel=MODEL,
+        help="light: trees, milliseconds a question; cross: a cross-encoder after them. light by default.",
+    ),
+]
+TargetRecall = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        rich_help_panel=MODEL,
+        help="Share of the relevant propositions of dev that the threshold keeps.",
+    ),
+]
 
 
 def register(commands: typer.Typer) -> None:
     """Add `selector` to the commands of `train`."""
 
-    @commands.command()
+    @commands.command(cls=command(settings="train.selector.settings:SelectorSettings"))
     def selector(
-        data: Annotated[
-            list[Path] | None, typer.Option(help="A folder that `synth relevance` wrote; may be given many times.")
-        ] = None,
-        out: Annotated[Path | None, typer.Option(help="Folder to save the selector in; must not exist yet.")] = None,
-        size: Annotated[
-            str | None,
-            typer.Option(
-                help="light (default): trees over what retrieval knows, milliseconds a question; cross: a cross-encoder after them."
-            ),
-        ] = None,
-        target_recall: Annotated[
-            float | None, typer.Option(help="Share of the relevant propositions of dev that the threshold keeps.")
-        ] = None,
-        config: SomeConfig = None,
-        overrides: Overrides = None,
+        data: SomeDataFolders = None,
+        config: Config = None,
+        settings: Set = None,
+        size: Size = None,
+        target_recall: TargetRecall = None,
+        out: SomeOut = None,
         as_json: AsJson = False,
     ) -> None:
-        """Train what chooses among propositions (`--selector`) on relevance data, in place of a language model."""
+        """Train a selector: it picks the relevant propositions, in place of a language model.
+
+        Learns from the data of `synth relevance`; use it with --selector FOLDER.
+        """
         from train.selector.settings import SelectorSettings
 
-        settings = settings_of(
-            SelectorSettings, config, overrides, data=data or None, output=out, size=size, target_recall=target_recall
+        chosen = settings_of(
+            SelectorSettings, config, settings, data=data or None, output=out, size=size, target_recall=target_recall
         )
         from train.selector.train import train_selector
 
-        record = train_selector(settings)
+        record = train_selector(chosen)
         if as_json:
-            print_record(settings.output, record)
+            print_record(chosen.output, record)
             return
         read = f", {record.cross.pairs:,} pairs read" if record.cross is not None else ""
-        say(f"saved {settings.output}: {record.trees} trees{read}, {record.train_seconds:.1f} s")
+        say(f"saved {chosen.output}: {record.trees} trees{read}, {record.train_seconds:.1f} s")
         show(record)
 
 

@@ -1,12 +1,10 @@
-"""Options that several `train` commands share, and the settings that come of them."""
+"""What several `train` commands do: settings from file and options, the record of a run."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from graph.shared.console import print_json
 
@@ -14,15 +12,6 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from graph.shared.config import S
-
-Config = Annotated[Path, typer.Option("--config", help="YAML file of settings (see configs/train and configs/demo).")]
-SomeConfig = Annotated[
-    Path | None, typer.Option("--config", help="YAML file of settings (see configs/train and configs/demo).")
-]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; may be given many times.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the run's record as one JSON object.")]
 
 
 def settings_of(kind: type[S], config: Path | None, overrides: list[str] | None, **given: Any) -> S:

@@ -17,7 +17,8 @@ from graph.index.index import Index
 from graph.retrieve.learned.classifier import check_encoder
 from graph.retrieve.learned.forest import Forest, forest_logits
 from graph.shared.errors import UserError
-from graph.shared.types import Floats, Ints, Mode
+from graph.shared.modes import Mode
+from graph.shared.types import Floats, Ints
 
 Doubles = NDArray[np.float64]
 ONE_HOP = ("dense", "lexical", "hybrid", "hierarchy")

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from graph.retrieve.learned.forest import forest_arrays, forest_from, read_forests, trained_file
 from graph.retrieve.learned.query_features import QUERY_FEATURES
 from graph.retrieve.learned.router import ModeModel, Router
-from graph.shared.types import DIRECT_MODES
+from graph.shared.modes import DIRECT_MODES
 
 ROUTER_FILE = "router.safetensors"
 FORMAT = "modegraph router, 2"

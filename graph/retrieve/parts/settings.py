@@ -10,7 +10,7 @@ from pydantic_core import PydanticKnownError
 from graph.index.filters import Condition, parse_condition
 from graph.shared.config import Settings
 from graph.shared.errors import UserError
-from graph.shared.types import DEFAULT_MODE, Mode
+from graph.shared.modes import DEFAULT_MODE, Mode
 from graph.walks.random_walk import MOST_DAMPING
 
 Selector = Literal["threshold", "llm"]

@@ -14,7 +14,8 @@ from pydantic import Field, StringConstraints
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.shared.config import Settings, parse_settings
 from graph.shared.errors import UserError
-from graph.shared.types import Evidence, LanguageModel, Mode
+from graph.shared.modes import Mode
+from graph.shared.types import Evidence, LanguageModel
 from serve.http.shared.encoding import Text
 from serve.http.shared.errors import ApiError
 from serve.http.shared.settings import ServerSettings
@@ -65,7 +66,7 @@ class Retriever:
             raise ApiError(400, "no_reranker", "retrieval.reranker: the server was started without --reranker")
         values = {
             "mode": options.mode or given.mode,
-            "top_k": options.k or given.k,
+            "top_k": options.k or given.top_k,
             "where": options.where,
             "selector": given.selector if options.selector == "trained" else options.selector,
             "router": given.router,

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from graph.shared.config import Settings
-from graph.shared.types import DEFAULT_MODE, Mode
+from graph.shared.modes import DEFAULT_MODE, Mode
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -44,7 +44,7 @@ class ServerSettings(Settings):
     drain_s: float = Field(30.0, ge=0, description="seconds that running requests are given when the server stops")
     max_question_chars: int = Field(8_000, ge=1, description="longest question")
     mode: Mode = Field(DEFAULT_MODE, description="how to retrieve when the request does not say")
-    k: int = Field(5, ge=1, le=100, description="passages to read when the request does not say")
+    top_k: int = Field(5, ge=1, le=100, description="passages to read when the request does not say")
     max_context_tokens: int | None = Field(None, ge=1, description="longest context when the request does not say")
     max_answer_tokens: int = Field(512, ge=1, description="longest answer when the request does not say")
     selector: str = Field("", description="folder or hub name of the trained selector behind `selector: trained`")

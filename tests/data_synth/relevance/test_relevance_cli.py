@@ -155,7 +155,7 @@ def test_useless_replies_lose_most_rows_and_say_so(index: Path, questions: Path,
 
 def test_route_writes_a_row_a_question(index: Path, questions: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = run("route", index, questions, "--out", out, "--modes", "dense,hops", "--json")
+    result = run("route", index, questions, "--out", out, "--modes", "dense", "hops", "--json")
     assert result.exit_code == 0, result.output
     rows = lines(out)
     assert sorted(row["id"] for row in rows) == ["born", "kelp"]
@@ -163,7 +163,7 @@ def test_route_writes_a_row_a_question(index: Path, questions: Path, tmp_path: P
 
 
 def test_route_previews_the_first_questions_only(index: Path, questions: Path) -> None:
-    result = run("route", index, questions, "--preview", 1, "--modes", "dense,hops", "--json")
+    result = run("route", index, questions, "--preview", 1, "--modes", "dense", "hops", "--json")
     assert result.exit_code == 0, result.output
     assert [row["id"] for row in json.loads(result.stdout)["rows"]] == ["born"]
 

@@ -114,7 +114,7 @@ def test_runs_that_do_not_belong_together_are_refused(world: Path, tmp_path: Pat
 
 def test_the_command_prints_tables_and_writes_the_report(world: Path, tmp_path: Path) -> None:
     words = ["eval", "alignment", "--runs", str(world / "ms"), str(world / "dpo"), "--data", str(world / "data")]
-    words += ["--samples", "4", "--max-tokens", "8", "--limit", "2", "--out", str(tmp_path / "out")]
+    words += ["--samples", "4", "--max-answer-tokens", "8", "--limit", "2", "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(build_app(), words)
     assert done.exit_code == 0, done.output
     assert "Reward at equal KL" in done.stdout and "MS K = 6" in done.stdout

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from data_synth.types import response_to_json
 from eval.cli import register
-from eval.compare.cli import read_context_size
 from eval.compare.figures import draw_logps
 from eval.shared.types import PairScore
 from graph.shared.errors import UserError
@@ -129,13 +128,6 @@ def test_markdown_keeps_hostile_text_inside_its_place(compared):
     tables = [line for line in text.splitlines() if line.startswith("|")]
     results = [line for line in tables if line.startswith("| log π")]
     assert results and all(len(re.findall(r"(?<!\\)\|", line)) in (5, 6) for line in results)
-
-
-def test_context_size_is_read_at_the_door():
-    assert (read_context_size("all"), read_context_size("3")) == (None, 3)
-    for bad in ("-1", "some", "1.5"):
-        with pytest.raises(UserError, match="--context-size"):
-            read_context_size(bad)
 
 
 def test_nothing_is_written_when_the_runs_are_wrong(world, tmp_path):

@@ -19,15 +19,15 @@ def test_rows_keep_what_a_comparison_needs(world):
 
 def test_selection_by_size_and_seed(world):
     rows = read_rows(world.data, "test")
-    assert {row.context_size for row in select_rows(rows, 1, None, 0)} == {1}
-    assert select_rows(rows, None, None, 0) == rows
-    drawn = select_rows(rows, None, 2, 0)
+    assert {row.context_size for row in select_rows(rows, [1], None, 0)} == {1}
+    assert select_rows(rows, [], None, 0) == rows
+    drawn = select_rows(rows, [], 2, 0)
     assert len({row.question_id for row in drawn}) == 2
     assert len(drawn) == 6
-    assert drawn == select_rows(rows, None, 2, 0)
+    assert drawn == select_rows(rows, [], 2, 0)
     assert drawn == [row for row in rows if row in drawn]
-    assert any(select_rows(rows, None, 2, seed) != drawn for seed in range(1, 9))
-    assert select_rows(rows, None, 99, 0) == rows
+    assert any(select_rows(rows, [], 2, seed) != drawn for seed in range(1, 9))
+    assert select_rows(rows, [], 99, 0) == rows
 
 
 def test_pairs_that_share_a_prompt_are_asked_once(world):
@@ -41,8 +41,8 @@ def test_pairs_that_share_a_prompt_are_asked_once(world):
 def test_bad_input_is_named(world, tmp_path):
     with pytest.raises(UserError, match=r"dev\.jsonl: no such file \(found: test\.jsonl, train\.jsonl\)"):
         read_rows(world.data, "dev")
-    with pytest.raises(UserError, match="--context-size 7: no such rows; one of 1, 2, or all"):
-        select_rows(read_rows(world.data, "test"), 7, None, 0)
+    with pytest.raises(UserError, match="--context-size 7: no such rows; one of 1, 2"):
+        select_rows(read_rows(world.data, "test"), [7], None, 0)
     (tmp_path / "test.jsonl").write_text(json.dumps({"id": "1"}) + "\n")
     with pytest.raises(UserError, match=r"test\.jsonl line 1: no 'prompt'"):
         read_rows(tmp_path, "test")

@@ -350,8 +350,10 @@ def test_an_index_that_is_written_to_can_be_exported(index: Index, tmp_path: Pat
 
 
 def test_a_limit_is_for_pages(index: Index, tmp_path: Path) -> None:
-    assert "a limit with --html only" in str(run(index.folder, "--graphml", tmp_path / "g", "--limit", 3).exception)
-    result = run(index.folder, "--html", tmp_path / "page.html", "--limit", 3)
+    assert "a limit with --html only" in str(
+        run(index.folder, "--graphml", tmp_path / "g", "--page-limit", 3).exception
+    )
+    result = run(index.folder, "--html", tmp_path / "page.html", "--page-limit", 3)
     assert result.exit_code == 0 and "3 names" in result.stdout and "names left out" in result.stdout
     assert len(embedded(tmp_path / "page.html")["names"]) == 3
 

@@ -11,7 +11,8 @@ import pytest
 from graph.build.build import build_index
 from graph.index.index import Index, open_index
 from graph.retrieve import MODES, RetrieveSettings, retrieve
-from graph.shared.types import Document, Evidence, Floats, Mode
+from graph.shared.modes import Mode
+from graph.shared.types import Document, Evidence, Floats
 from graph.store.settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder

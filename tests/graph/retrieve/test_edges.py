@@ -16,7 +16,8 @@ from graph.retrieve import MODES, RetrieveSettings, retrieve
 from graph.retrieve.parts.caller import Caller, ModelGone
 from graph.retrieve.selection.rounds import Verdict
 from graph.shared.errors import UserError
-from graph.shared.types import Completion, CompletionRequest, Document, Evidence, Floats, Mode
+from graph.shared.modes import Mode
+from graph.shared.types import Completion, CompletionRequest, Document, Evidence, Floats
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, ScriptedModel
 from tests.graph.hashed import build

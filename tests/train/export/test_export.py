@@ -229,7 +229,7 @@ def test_a_base_that_is_gone_is_named(own_run: tuple[Path, Path], tmp_path: Path
     shutil.rmtree(base)
     with pytest.raises(UserError, match=r"base model .*own-base' does not exist"):
         export_merged(run, tmp_path / "out")
-    with pytest.raises(UserError, match=r"local folder .*--base OWNER/NAME"):
+    with pytest.raises(UserError, match=r"local folder .*--hub-base OWNER/NAME"):
         export_adapter(run, tmp_path / "out")
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.partial").exists()
 
@@ -269,17 +269,19 @@ def test_the_command_prints_what_merging_changed(app: typer.Typer, run: Path, tm
     told = json.loads(made.stdout)
     assert told["output"] == str(tmp_path / "a") and told["measured_on"] == "dev.jsonl"
     assert abs(told["kl_nats_per_token"]) < 1e-5 and told["largest_gap_nats"] > 0
-    again = CliRunner().invoke(app, ["export", str(run), "--out", str(tmp_path / "b"), "--adapter", "--base", "o/n"])
+    again = CliRunner().invoke(
+        app, ["export", str(run), "--out", str(tmp_path / "b"), "--adapter-only", "--hub-base", "o/n"]
+    )
     assert again.exit_code == 0 and "base model o/n" in again.stdout
 
 
 @pytest.mark.parametrize(
     ("flags", "what"),
     [
-        ([], "one of --merge, --adapter"),
-        (["--merge", "--adapter"], "one of --merge, --adapter"),
-        (["--merge", "--base", "o/n"], "a base with --adapter only"),
-        (["--adapter", "--base", "../models/base"], "no name on the hub"),
+        ([], "one of --merge, --adapter-only"),
+        (["--merge", "--adapter-only"], "one of --merge, --adapter-only"),
+        (["--merge", "--hub-base", "o/n"], "a base with --adapter-only"),
+        (["--adapter-only", "--hub-base", "../models/base"], "no name on the hub"),
         (["--merge", "--push", "just-a-name"], "no name on the hub"),
     ],
 )
@@ -295,7 +297,7 @@ def test_a_failed_upload_leaves_the_export(
     app: typer.Typer, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    flags = ["--adapter", "--base", "o/n", "--push", "owner/repository"]
+    flags = ["--adapter-only", "--hub-base", "o/n", "--push", "owner/repository"]
     result = CliRunner().invoke(app, ["export", str(run), "--out", str(tmp_path / "out"), *flags])
     assert isinstance(result.exception, UserError) and "--push owner/repository" in str(result.exception)
     assert (tmp_path / "out" / "run.json").exists()

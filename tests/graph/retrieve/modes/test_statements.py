@@ -17,7 +17,8 @@ from graph.retrieve.modes.topics import judge_by_worth, topic_blocks
 from graph.retrieve.parts.beam import MAX_MENTIONS, RARITY_LOSS, Frontier, best_paths, search_paths, ways_on
 from graph.retrieve.parts.keywords import count_keywords, keyword_propositions, keywords_of
 from graph.retrieve.parts.rank import top_rows
-from graph.shared.types import Document, Mode
+from graph.shared.modes import Mode
+from graph.shared.types import Document
 from graph.store.settings import IndexSettings
 from tests.fakes import HashEncoder
 

@@ -1,0 +1,119 @@
+"""What every command of the suite has in common, whichever folder brings it: its class, its errors, its help page."""
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, NoReturn
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from graph.shared.errors import UserError
+
+INDEXING, ASKING, DATA, TRAINING, EVALUATION = "Index", "Ask and serve", "Data", "Train", "Evaluate"
+"""The groups of commands on the page of `modegraph --help`."""
+INPUT, RETRIEVAL, MODEL, OUTPUT, LIMITS = "Input", "Retrieval", "Model", "Output", "Limits"
+"""The groups of options on the page of a command."""
+
+
+class Group(TyperGroup):
+    """A group of commands; its page ends with --help, and a misspelt command names the nearest one."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """--help, as typer makes it, in the last group of the page."""
+        return _last(super().get_help_option(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As typer does; UserError for an option that there is not."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as problem:
+            _tell(problem, ctx, self, {})
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As typer does; UserError for a command that there is not."""
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], self.commands, n=1, cutoff=0.0)
+            raise UserError(
+                f"{ctx.command_path}: no command {args[0]}",
+                f"did you mean {near[0]}?",
+                f"`{ctx.command_path} --help` lists the commands",
+            )
+        return super().resolve_command(ctx, args)
+
+
+class Command(TyperCommand):
+    """A command; `command` makes one with former spellings, several values to an option, or settings."""
+
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Spellings that are gone, each with what is written instead."""
+    several: ClassVar[Collection[str]] = ()
+    """Options that take several values in a row."""
+    settings: ClassVar[str] = ""
+    """`module:Class` of the settings that --config and --set give, listed on the command's page."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """--help, as typer makes it, in the last group of the page."""
+        return _last(super().get_help_option(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Spread what takes several values, then parse; UserError for an option that there is not."""
+        try:
+            return super().parse_args(ctx, spread(args, self.several))
+        except typer.TyperException as problem:
+            _tell(problem, ctx, self, self.renamed)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The page, with the settings at its end."""
+        super().format_help(ctx, formatter)
+        if self.settings:
+            from graph.shared.settings_page import print_settings
+
+            print_settings(self.settings)
+
+
+def command(
+    renamed: Mapping[str, str] | None = None, several: Collection[str] = (), settings: str = ""
+) -> type[Command]:
+    """The class of one command (`@app.command(cls=command(…))`): see the fields of `Command`."""
+    fields = {"renamed": renamed or {}, "several": several, "settings": settings}
+    return type("Command", (Command,), fields)
+
+
+def spread(arguments: Sequence[str], options: Collection[str]) -> list[str]:
+    """Repeat each of `options` before every further word that follows it, up to the next word that starts with "-".
+
+    Click gives an option exactly one value. Positional arguments therefore go before such an option, as with argparse's nargs="+".
+
+    >>> spread(["INDEX", "--modes", "dense", "naive", "--json"], {"--modes"})
+    ['INDEX', '--modes', 'dense', '--modes', 'naive', '--json']
+    """
+    words: list[str] = []
+    option, values = "", 0
+    for word in arguments:
+        if word.startswith("-"):
+            option, values = word if word in options else "", 0
+        elif option:
+            if values:
+                words.append(option)
+            values += 1
+        words.append(word)
+    return words
+
+
+def _last(option: Any) -> Any:
+    if option is not None:
+        option.help, option.rich_help_panel, option.metavar = "Show this page and exit.", OUTPUT, ""
+    return option
+
+
+def _tell(problem: typer.TyperException, ctx: Any, command: Any, renamed: Mapping[str, str]) -> NoReturn:
+    """An unknown option as a UserError that names the one to write instead; every other problem as it is."""
+    if not hasattr(problem, "possibilities"):
+        raise problem
+    given = str(getattr(problem, "option_name", ""))
+    found, remedy = f"{ctx.command_path}: no option {given}", f"`{ctx.command_path} --help` lists the options"
+    if given in renamed:
+        raise UserError(found, f"did you mean {renamed[given]}?", remedy) from None
+    known = [name for param in command.get_params(ctx) for name in param.opts if name.startswith("--")]
+    near = difflib.get_close_matches(given, known, n=1, cutoff=0.0)
+    raise UserError(found, "".join(f"did you mean {name}?" for name in near), remedy) from None

@@ -1,0 +1,234 @@
+"""The options that several commands take, each written once: one name, one type, one meaning, one line of help.
+
+What a command works on and cannot do without is an argument (INDEX, DOCUMENTS, RUN, CONFIG); everything else is an option. A command
+that means something narrower says so in its own description.
+"""
+
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from graph.shared.cli_app import INPUT, LIMITS, MODEL, OUTPUT, RETRIEVAL
+from graph.shared.modes import Mode
+
+MODES = get_args(Mode)
+SPEC = "hf:PATH_OR_NAME or openai:NAME@URL"
+
+
+def complete_mode(typed: str) -> list[str]:
+    """The modes that begin with what was typed, for the shell."""
+    return [mode for mode in MODES if mode.startswith(typed)]
+
+
+IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index, made by `modegraph index`.")]
+Documents = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DOCUMENTS",
+        help='Folder of .txt, .md, .html and .pdf files, one such file, or a .jsonl of {"id", "title", "text"}.',
+    ),
+]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run of `modegraph train`.")]
+
+# Input
+Questions = Annotated[
+    Path,
+    typer.Option(
+        metavar="FILE", rich_help_panel=INPUT, help="Questions, one JSON object a line (see examples/README.md)."
+    ),
+]
+_DATA = "Folder of data that `modegraph synth` made."
+Data = Annotated[Path, typer.Option("--data", metavar="FOLDER", rich_help_panel=INPUT, help=_DATA)]
+_DATAFOLDERS = typer.Option("--data", metavar="FOLDER", rich_help_panel=INPUT, help=f"{_DATA} Repeatable.")
+DataFolders = Annotated[list[Path], _DATAFOLDERS]
+SomeDataFolders = Annotated[list[Path] | None, _DATAFOLDERS]
+Runs = Annotated[
+    list[Path],
+    typer.Option(
+        "--runs",
+        metavar="FOLDER",
+        rich_help_panel=INPUT,
+        help="Runs to compare (--runs A B C); differences are from the first. Repeatable.",
+    ),
+]
+_SPLIT = "Use only this split: train, dev or test."
+_ONE_SPLIT = typer.Option("--split", metavar="NAME", rich_help_panel=INPUT, help=_SPLIT)
+Split = Annotated[str, _ONE_SPLIT]
+SomeSplit = Annotated[str | None, _ONE_SPLIT]
+Splits = Annotated[
+    list[str] | None, typer.Option("--split", metavar="NAME", rich_help_panel=INPUT, help=f"{_SPLIT} Repeatable.")
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        rich_help_panel=INPUT,
+        help="Read settings from this YAML file (`modegraph config show` prints them).",
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        rich_help_panel=INPUT,
+        help="Change one setting, over --config (inner ones: --set lora.rank=8). Repeatable.",
+    ),
+]
+ContextSizes = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--context-size",
+        metavar="N",
+        min=0,
+        rich_help_panel=INPUT,
+        help="Use only rows with this many passages in their context. Repeatable.",
+    ),
+]
+
+# Retrieval
+_MODE = typer.Option(
+    "--mode",
+    metavar="MODE",
+    rich_help_panel=RETRIEVAL,
+    autocompletion=complete_mode,
+    help=f"How to retrieve: {', '.join(MODES[:-1])} or {MODES[-1]}.",
+)
+ModeName = Annotated[str, _MODE]
+SomeMode = Annotated[str | None, _MODE]
+Modes = Annotated[
+    list[str],
+    typer.Option(
+        "--modes",
+        metavar="MODE",
+        rich_help_panel=RETRIEVAL,
+        autocompletion=complete_mode,
+        help="Modes to compare (--modes dense naive); the first is the baseline. Repeatable.",
+    ),
+]
+_TOPK = typer.Option("--top-k", metavar="N", rich_help_panel=RETRIEVAL, help="Passages to retrieve, at most.")
+TopK = Annotated[int, _TOPK]
+SomeTopK = Annotated[int | None, _TOPK]
+Unit = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        metavar="UNIT",
+        rich_help_panel=RETRIEVAL,
+        help="What modes statements and topics return: passages or propositions.",
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CONDITION",
+        rich_help_panel=RETRIEVAL,
+        help="Only documents whose metadata match: KEY=VALUE, also != < <= > >= and * in values. Repeatable.",
+    ),
+]
+_SELECTOR = typer.Option(
+    metavar="NAME",
+    rich_help_panel=RETRIEVAL,
+    help="What picks propositions: threshold, llm (asks --model), or a trained selector, as a folder or hub name.",
+)
+Selector = Annotated[str, _SELECTOR]
+SomeSelector = Annotated[str | None, _SELECTOR]
+_ROUTER = typer.Option(
+    metavar="NAME",
+    rich_help_panel=RETRIEVAL,
+    help="Trained router that picks the mode in mode auto, as a folder or hub name; without one, a rule of thumb.",
+)
+Router = Annotated[str, _ROUTER]
+SomeRouter = Annotated[str | None, _ROUTER]
+_RERANKER = typer.Option(
+    metavar="NAME",
+    rich_help_panel=RETRIEVAL,
+    help="Cross-encoder that reranks what was found, as a folder or hub name.",
+)
+Reranker = Annotated[str, _RERANKER]
+SomeReranker = Annotated[str | None, _RERANKER]
+_TOLERANCE = typer.Option(
+    metavar="SHARE", min=0, max=1, rich_help_panel=RETRIEVAL, help="Recall@5 that a cheaper mode may lose."
+)
+Tolerance = Annotated[float, _TOLERANCE]
+SomeTolerance = Annotated[float | None, _TOLERANCE]
+
+# Model
+_MODEL = typer.Option(metavar="SPEC", rich_help_panel=MODEL, help=f"Language model to use: {SPEC}.")
+Model = Annotated[str, _MODEL]
+SomeModel = Annotated[str | None, _MODEL]
+_WRITER = f"Language model that writes in place of rules: {SPEC}."
+Writer = Annotated[str | None, typer.Option("--writer", metavar="SPEC", rich_help_panel=MODEL, help=_WRITER)]
+Writers = Annotated[
+    list[str] | None,
+    typer.Option("--writer", metavar="SPEC", rich_help_panel=MODEL, help=f"{_WRITER} Repeatable."),
+]
+Judge = Annotated[
+    str | None,
+    typer.Option(metavar="SPEC", rich_help_panel=MODEL, help=f"Language model that judges what was written: {SPEC}."),
+]
+ExtractorModel = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPEC", rich_help_panel=MODEL, help=f"Language model that reads propositions from passages: {SPEC}."
+    ),
+]
+SummaryModel = Annotated[
+    str | None,
+    typer.Option(metavar="SPEC", rich_help_panel=MODEL, help=f"Language model that writes the summaries: {SPEC}."),
+]
+Samples = Annotated[
+    int, typer.Option(metavar="N", min=2, max=64, rich_help_panel=MODEL, help="Responses to draw for each prompt.")
+]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, rich_help_panel=MODEL, help="Seed of every random choice.")]
+
+# Output
+_OUT = typer.Option("--out", metavar="PATH", rich_help_panel=OUTPUT, help="Where to write the result.")
+Out = Annotated[Path, _OUT]
+SomeOut = Annotated[Path | None, _OUT]
+Preview = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, rich_help_panel=OUTPUT, help="Show this many rows and write nothing; --out is not needed."
+    ),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", metavar="", rich_help_panel=OUTPUT, help="Print the result as one JSON object.")
+]
+
+# Limits
+Limit = Annotated[
+    int | None, typer.Option(metavar="N", min=1, rich_help_panel=LIMITS, help="Use at most this many questions.")
+]
+MaxContextTokens = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        rich_help_panel=LIMITS,
+        help="Longest context, in the model's tokens; passages that do not fit are left out.",
+    ),
+]
+MaxAnswerTokens = Annotated[
+    int, typer.Option(metavar="N", min=1, rich_help_panel=LIMITS, help="Longest answer, in tokens.")
+]
+FileSeconds = Annotated[
+    float,
+    typer.Option(
+        metavar="S",
+        min=0.1,
+        rich_help_panel=LIMITS,
+        help="Longest time to read an HTML or PDF file of up to 1 MiB, in seconds; larger files get more.",
+    ),
+]
+FileMemory = Annotated[
+    int,
+    typer.Option(
+        "--file-memory-mb",
+        metavar="N",
+        min=64,
+        rich_help_panel=LIMITS,
+        help="Most memory to read an HTML or PDF file, in MiB.",
+    ),
+]

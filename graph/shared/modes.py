@@ -1,0 +1,24 @@
+"""The ways to retrieve, by name."""
+
+from typing import Literal, get_args
+
+Mode = Literal[
+    "dense",
+    "lexical",
+    "hybrid",
+    "naive",
+    "hierarchy",
+    "hops",
+    "paths",
+    "local",
+    "global",
+    "statements",
+    "topics",
+    "plan",
+    "auto",
+]
+"""How evidence is looked for (graph/retrieve/)."""
+DIRECT_MODES: frozenset[Mode] = frozenset(get_args(Mode)) - {"auto"}
+"""Those that look for themselves; `auto` chooses one of them."""
+DEFAULT_MODE: Mode = "hops"
+"""Wherever a user asks and does not say how: command line, server, MCP, Python."""

@@ -1,0 +1,66 @@
+"""`--runs A B C` and `--runs A --runs B --runs C` are the same command line; what is gone or misspelt names what to write."""
+
+import doctest
+
+import pytest
+import typer
+
+from graph.shared import cli_app
+from graph.shared.cli_app import Group, command, spread
+from graph.shared.errors import UserError
+
+
+def test_doctest():
+    assert doctest.testmod(cli_app).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("--runs A B C --data D", "--runs A --runs B --runs C --data D"),
+        ("--runs A --runs B", "--runs A --runs B"),
+        ("X --data D --runs A B", "X --data D --runs A --runs B"),
+        ("--data D E", "--data D E"),
+        ("--runs --data D", "--runs --data D"),
+        ("--runs=A B", "--runs=A B"),
+        ("", ""),
+    ],
+)
+def test_spread(given, expected):
+    assert spread(given.split(), {"--runs"}) == expected.split()
+
+
+def test_a_command_takes_several_values():
+    app = typer.Typer()
+    seen = {}
+
+    @app.command(cls=command(several=("--runs",)))
+    def compare(index: str, runs: list[str] = typer.Option(...), data: str = "none", as_json: bool = False):  # noqa: B008
+        seen.update(index=index, runs=runs, data=data, as_json=as_json)
+
+    app(["I", "--runs", "A", "B", "C", "--data", "D", "--as-json"], standalone_mode=False)
+    assert seen == {"index": "I", "runs": ["A", "B", "C"], "data": "D", "as_json": True}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("show -k 3", "no option -k; did you mean --top-k?"),
+        ("show --old 3", "no option --old; did you mean --top-k?"),
+        ("show --top_k 3", "no option --top_k; did you mean --top-k?"),
+        ("show --top-k=3 --jsn", "no option --jsn; did you mean --json?"),
+        ("shwo", "no command shwo; did you mean show?"),
+        ("--jsn show", "no option --jsn"),
+    ],
+)
+def test_what_is_gone_or_misspelt_names_what_to_write(words: str, told: str) -> None:
+    app = typer.Typer(cls=Group)
+    app.callback()(lambda: None)
+
+    @app.command(cls=command({"-k": "--top-k", "--old": "--top-k"}))
+    def show(top_k: int = 1, as_json: bool = typer.Option(False, "--json")) -> None: ...
+
+    with pytest.raises(UserError) as problem:
+        app(words.split(), standalone_mode=False, prog_name="modegraph")
+    assert told in str(problem.value)
+    app(["show", "--top-k", "3"], standalone_mode=False)

@@ -31,9 +31,10 @@ bench: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else f"Python {sys.version.split()[0]} found; modegraph needs 3.11, 3.12 or 3.13: make PYTHON=python3.11 …")'
-	@echo "Setting up .venv (once, a minute or two, about 2 GB)"
+	@echo "Setting up .venv (once, a few minutes, about 2.6 GB)"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/modegraph models get smollm2 || echo "Going on without smollm2: tests and demo use the tiny model alone"
 	@touch $(READY)
 
 $(VLLM)/ready: Makefile

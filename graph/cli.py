@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graph.export.cli import export_command
+from graph.pretrained.cli import register as register_models
 from graph.shared.cli_app import INDEXING, INPUT, MODEL, Command, command
 from graph.shared.cli_options import (
     AsJson,
@@ -72,6 +73,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
     app.command("verify", cls=Command, rich_help_panel=INDEXING)(verify_command)
     app.command("compact", cls=Command, rich_help_panel=INDEXING)(compact_command)
     app.command("export", cls=command({"--limit": "--page-limit"}), rich_help_panel=INDEXING)(export_command)
+    register_models(app)
 
 
 def _add_index(app: typer.Typer, open_model: OpenModel) -> None:

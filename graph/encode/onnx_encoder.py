@@ -5,7 +5,6 @@ that they are not and it is left alone. Many texts together go through torch, wh
 """
 
 import json
-import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from graph.shared.home import user_cache
 from graph.shared.types import Floats
 
 ABOUT, MODEL, TOKENIZER = "about.json", "model.onnx", "tokenizer.json"
@@ -73,7 +73,5 @@ def read_about(fingerprint: str) -> dict[str, Any] | None:
 
 
 def folder_of(fingerprint: str) -> Path:
-    """Where the export of an encoder is kept: below XDG_CACHE_HOME, or ~/.cache."""
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(cache) if Path(cache).is_absolute() else Path("~/.cache").expanduser()
-    return root / "modegraph" / "encoders" / fingerprint
+    """Where the export of an encoder is kept."""
+    return user_cache() / "encoders" / fingerprint

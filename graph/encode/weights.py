@@ -4,6 +4,8 @@ import json
 from hashlib import blake2b
 from pathlib import Path
 
+from graph.pretrained.cache import resolve
+
 ADAPTER_CONFIG = "adapter_config.json"
 CHUNK_BYTES = 1 << 22
 WEIGHTS = ("*.safetensors", "config.json")
@@ -34,6 +36,6 @@ def _fingerprint(folder: Path, patterns: tuple[str, ...]) -> str:
     adapter = folder / ADAPTER_CONFIG
     if adapter.is_file():
         settings = json.loads(adapter.read_text(encoding="utf-8"))
-        settings["base_model_name_or_path"] = model_name(str(settings.get("base_model_name_or_path", "")))
+        settings["base_model_name_or_path"] = model_name(resolve(str(settings.get("base_model_name_or_path", ""))))
         digest.update(json.dumps(settings, sort_keys=True).encode())
     return digest.hexdigest()[:TOLD]

@@ -13,7 +13,7 @@ from graph.shared.cli_app import INPUT, LIMITS, MODEL, OUTPUT, RETRIEVAL
 from graph.shared.modes import Mode
 
 MODES = get_args(Mode)
-SPEC = "hf:PATH_OR_NAME or openai:NAME@URL"
+SPEC = "hf:PATH_OR_NAME, openai:NAME@URL or smollm2"
 
 
 def complete_mode(typed: str) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graph.encode.weights import ADAPTER_CONFIG, model_name
+from graph.pretrained.cache import resolve
 from graph.shared.errors import UserError
 from graph.shared.hub import only_in_cache
 
@@ -18,7 +19,7 @@ ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 def open_hf(target: str) -> HfModel:
     """Load a folder or a hub name (safetensors only); UserError when there is no such model."""
-    path = Path(target).expanduser()
+    path = Path(resolve(target)).expanduser()
     if not path.is_dir() and _looks_like_path(target):
         raise UserError(
             f"hf:{target}: no such folder", "a model's or adapter's folder, or a hub name", "check the path"
@@ -26,7 +27,7 @@ def open_hf(target: str) -> HfModel:
     where = str(path) if path.is_dir() else target
     config_file = path / ADAPTER_CONFIG
     base = _adapter_base(config_file) if config_file.is_file() else None
-    whole = base or where
+    whole = resolve(base) if base is not None else where
     cached = not Path(whole).is_dir() and only_in_cache(whole, f"hf:{target}" if base is None else f"base model {base}")
     return _open(target, where, whole, cached)
 
@@ -48,7 +49,7 @@ def _open(target: str, where: str, whole: str, cached: bool) -> HfModel:
         model = PeftModel.from_pretrained(model, where)
     own_tokenizer = where == whole or (Path(where) / "tokenizer_config.json").is_file()
     tokenizer = _load(AutoTokenizer, where if own_tokenizer else whole, target, local_files_only=cached)
-    return HfModel(model_name(target), model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer)
+    return HfModel(model_name(resolve(target)), model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer)
 
 
 def _looks_like_path(target: str) -> bool:

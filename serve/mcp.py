@@ -62,7 +62,7 @@ class Cited(BaseModel):
     members: tuple[str, ...]
 
 
-class Told(BaseModel):
+class AnswerOut(BaseModel):
     """An answer; `removed` are numbers that the model cited and no passage had, gone from the text; `left_out` passages were too many."""
 
     answer: str
@@ -134,11 +134,11 @@ def build_mcp(
         return server
 
     @server.tool(annotations=READ_ONLY, structured_output=True)
-    def ask(question: Question, mode: Strategy = DEFAULT_MODE, k: Amount = 5, where: Where = []) -> Told:  # noqa: B006
+    def ask(question: Question, mode: Strategy = DEFAULT_MODE, k: Amount = 5, where: Where = []) -> AnswerOut:  # noqa: B006
         """Answer a question from the documents; every citation in the answer was checked against the passages read."""
         evidence = search(current(), question, mode, k, where)
         with asking, told_to_the_caller():
-            return told(answer_from(evidence, k, None, model, max_answer_tokens))
+            return answer_out(answer_from(evidence, k, None, model, max_answer_tokens))
 
     return server
 
@@ -160,9 +160,9 @@ def explained(evidence: Evidence) -> Explained:
     return Explained(mode=evidence.trace.mode, search=evidence.trace.steps, ways=ways)
 
 
-def told(answer: Answer) -> Told:
-    """An answer as the protocol tells it."""
-    return Told(
+def answer_out(answer: Answer) -> AnswerOut:
+    """An answer as the `ask` tool returns it."""
+    return AnswerOut(
         answer=answer.answer,
         reason=answer.reason,
         citations=[Cited.model_validate(citation(number, excerpt)) for number, excerpt in answer.citations.items()],

@@ -39,8 +39,8 @@ class Control:
 
 
 @dataclass(frozen=True)
-class Told:
-    """A reasoning of some question, as sentences without citations."""
+class Reasoning:
+    """The reasoning of some question, as sentences without citations."""
 
     question_id: str
     sentences: tuple[str, ...]
@@ -51,14 +51,14 @@ class Told:
 class Pool:
     """Reasonings and answers of the questions seen last: what controls borrow from."""
 
-    reasons: deque[Told] = field(default_factory=lambda: deque(maxlen=POOL))
+    reasons: deque[Reasoning] = field(default_factory=lambda: deque(maxlen=POOL))
     answers: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=POOL))
 
     def add(self, draft: Draft, reason: str) -> None:
         """Remember the reasoning and the answer of a draft, once a question."""
         told = tuple(map(plain, sentences_of(reason)))
         if not any(known.question_id == draft.question.id for known in self.reasons):
-            self.reasons.append(Told(draft.question.id, told, _words(told)))
+            self.reasons.append(Reasoning(draft.question.id, told, _words(told)))
             self.answers.append((draft.question.kind, draft.answer))
 
 

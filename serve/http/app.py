@@ -1,4 +1,4 @@
-"""The server put together: layers from the outside in (overflow, log, guard, admission), then the routes."""
+"""The server put together: middlewares from the outside in (overflow, access log, framing, page, auth, admission), then the routes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fastapi.telemetry import TelemetryConfig
 from graph.encode.encoder import open_encoder
 from graph.shared.types import OpenEncoder
 from serve.http.backends.backend import ChatBackend
-from serve.http.guard.admission import Admission
-from serve.http.guard.auth import Guard
-from serve.http.guard.framing import Framing
-from serve.http.guard.overflow import Overflow
+from serve.http.guard.admission import AdmissionMiddleware
+from serve.http.guard.auth import AuthMiddleware
+from serve.http.guard.framing import FramingMiddleware
+from serve.http.guard.overflow import OverflowMiddleware
 from serve.http.routes.chat import chat_router
 from serve.http.routes.description import describe_key
 from serve.http.routes.documents import documents_router
@@ -25,14 +25,14 @@ from serve.http.routes.responses import responses_router
 from serve.http.routes.retrieval import retrieval_router
 from serve.http.routes.retriever import Retriever
 from serve.http.routes.services import Services
-from serve.http.shared.encoding import AsciiJSON
+from serve.http.shared.encoding import AsciiJSONResponse
 from serve.http.shared.errors import ErrorBody, add_error_handlers
 from serve.http.shared.settings import ServerSettings
-from serve.http.telemetry.access_log import AccessLog
+from serve.http.telemetry.access_log import AccessLogMiddleware
 from serve.http.telemetry.collector import open_tracing
 from serve.http.telemetry.metrics import Metrics
 from serve.live_index import LiveIndex
-from serve.page.shell import Shell, page_router
+from serve.page.middleware import PageMiddleware, page_router
 
 ABOUT = "Answers from an index of documents, by an OpenAI-compatible interface; citations are checked by program."
 NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
@@ -48,14 +48,14 @@ def make_services(
     return Services(settings, live, Retriever(live, settings, metrics, tracing), backend, metrics, tracing)
 
 
-def build_app(services: Services) -> Overflow:
+def build_app(services: Services) -> OverflowMiddleware:
     """The ASGI application over `services`; running it starts the engine and watches the index."""
     app = FastAPI(
         title="modegraph",
         description=ABOUT,
         lifespan=_lifespan(services),
         redirect_slashes=False,
-        default_response_class=AsciiJSON,
+        default_response_class=AsciiJSONResponse,
         responses={"4XX": {"model": ErrorBody, "description": "what was wrong with the request"}},
         docs_url=None,
         redoc_url=None,
@@ -67,10 +67,10 @@ def build_app(services: Services) -> Overflow:
     add_error_handlers(app)
     describe_key(app, services.settings.api_key is not None)
     services.tracing.watch(app)
-    admitted = Admission(app, services.settings, services.metrics)
-    guarded = Guard(admitted, services.settings.api_key)
-    logged = AccessLog(Framing(Shell(guarded)), services.metrics)
-    return Overflow(logged, admitted, services.metrics)
+    admitted = AdmissionMiddleware(app, services.settings, services.metrics)
+    authenticated = AuthMiddleware(admitted, services.settings.api_key)
+    logged = AccessLogMiddleware(FramingMiddleware(PageMiddleware(authenticated)), services.metrics)
+    return OverflowMiddleware(logged, admitted, services.metrics)
 
 
 def _lifespan(services: Services):  # type: ignore[no-untyped-def]

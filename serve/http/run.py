@@ -9,14 +9,14 @@ import resource
 import uvicorn
 
 from serve.http.guard.connections import protocol_of
-from serve.http.guard.overflow import Overflow
+from serve.http.guard.overflow import OverflowMiddleware
 from serve.http.shared.settings import ServerSettings
 
 OTHER_FILES = 256
 """Open files that are no connections of clients: the index, the store, those to the model's server."""
 
 
-def server_of(app: Overflow, settings: ServerSettings) -> uvicorn.Server:
+def server_of(app: OverflowMiddleware, settings: ServerSettings) -> uvicorn.Server:
     """A uvicorn server, not yet running; SIGTERM and SIGINT make it stop listening and give requests `drain_s` to end."""
     most = connections_that_fit(settings.max_connections)
     config = uvicorn.Config(

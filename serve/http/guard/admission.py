@@ -23,8 +23,8 @@ LAST_EVENT_S = 1.0
 """How long the reader of a stream that is cut may take for the event that says so."""
 
 
-class Admission:
-    """ASGI layer over everything below /v1/ but the list of models."""
+class AdmissionMiddleware:
+    """ASGI middleware over everything below /v1/ but the list of models."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self.app = app

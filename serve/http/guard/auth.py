@@ -1,6 +1,6 @@
 """Who may ask: with a key, whoever brings it; without one, programs on this machine, and no web page of another site.
 
-The first layer after the log, so that nothing of a request that is turned away is read.
+The first middleware after the log but for framing and page files, so that nothing of a request that is turned away is read.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ OPEN_PATHS = ("/health", "/ready")
 READING = ("GET", "HEAD")
 
 
-class Guard:
-    """ASGI layer. With `key`: 401 to all but OPEN_PATHS without "Authorization: Bearer KEY". Without: loopback names only.
+class AuthMiddleware:
+    """ASGI middleware. With `key`: 401 to all but OPEN_PATHS without "Authorization: Bearer KEY". Without: loopback names only.
 
     Without a key, a Host that is no name of this machine (DNS rebinding) and what a page of another origin sends are refused.
     """

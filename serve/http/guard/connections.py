@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from serve.http.guard.overflow import Overflow
+from serve.http.guard.overflow import OverflowMiddleware
 
 STUCK_LOOKS = 6
 """So many times `idle_s` an answer waits for a client that takes nothing of it."""
 
 
-def protocol_of(overflow: Overflow, idle_s: float, most: int) -> type[asyncio.Protocol]:
+def protocol_of(overflow: OverflowMiddleware, idle_s: float, most: int) -> type[asyncio.Protocol]:
     """The protocol of one server's connections: they rest `idle_s` at most, and there are `most` of them."""
     bound = {"overflow": overflow, "idle_s": idle_s, "most": most, "resting": {}}
     return type("Connection", (WatchedConnection,), bound)
@@ -31,7 +31,7 @@ class WatchedConnection(H11Protocol):
     or of a body that nobody waits for, have come; where there are `most` connections the one that rests longest is closed for the next.
     """
 
-    overflow: ClassVar[Overflow]
+    overflow: ClassVar[OverflowMiddleware]
     idle_s: ClassVar[float]
     most: ClassVar[int]
     resting: ClassVar[dict[WatchedConnection, None]]

@@ -8,8 +8,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from serve.http.shared.errors import ApiError, error_response
 
 
-class Framing:
-    """ASGI layer: 400, and the end of the connection, for Content-Length beside Transfer-Encoding, and for the latter in HTTP/1.0."""
+class FramingMiddleware:
+    """ASGI middleware: 400, and the end of the connection, for Content-Length beside Transfer-Encoding, and for the latter in HTTP/1.0."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

@@ -1,14 +1,14 @@
 """429 for what there is no room for, at the least cost: a server that is full must not be busy saying so.
 
 Where the first bytes of a connection hold the request line, it is answered before anything is parsed (a twentieth of the work);
-otherwise by the outermost ASGI layer. Nothing of the request is looked at but its method and path.
+otherwise by the outermost ASGI middleware. Nothing of the request is looked at but its method and path.
 """
 
 from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serve.http.guard.admission import Admission
+from serve.http.guard.admission import AdmissionMiddleware
 from serve.http.shared.errors import ApiError, error_response
 from serve.http.telemetry.metrics import Metrics
 
@@ -16,10 +16,10 @@ RETRY_AFTER_S = 1
 MAX_LINE_BYTES = 1024
 
 
-class Overflow:
-    """The outermost ASGI layer. `answer` is the whole HTTP response to a request that is turned away."""
+class OverflowMiddleware:
+    """The outermost ASGI middleware. `answer` is the whole HTTP response to a request that is turned away."""
 
-    def __init__(self, app: ASGIApp, admission: Admission, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, admission: AdmissionMiddleware, metrics: Metrics) -> None:
         self.app = app
         self._admission = admission
         message = "as many requests as this server takes are here already; try again soon"

@@ -18,7 +18,7 @@ from serve.http.routes.parts import REASONING, THOUGHTS, MessageParts, takes_for
 from serve.http.routes.prepare import Prepared, prepare
 from serve.http.routes.services import Services
 from serve.http.routes.streaming import CitedStream
-from serve.http.shared.encoding import AsciiJSON
+from serve.http.shared.encoding import AsciiJSONResponse
 from serve.http.shared.errors import ApiError, unknown_model
 from serve.http.telemetry.metrics import timed
 from serve.http.telemetry.tracing import MODEL, usage_values
@@ -49,7 +49,7 @@ def chat_router(services: Services) -> APIRouter:
             form = takes_form(prepared.body)
             stream = CitedStream(services.metrics, prepared.excerpts, prepared.retrieval, form, usage, arrived_s)
             return StreamingResponse(stream.events(chunks, request.model), media_type=SSE)
-        return AsciiJSON(await _complete(services, prepared))
+        return AsciiJSONResponse(await _complete(services, prepared))
 
     return router
 

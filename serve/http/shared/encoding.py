@@ -21,7 +21,7 @@ DONE = b"data: [DONE]\n\n"
 Text = Annotated[str, AfterValidator(whole_characters)]
 
 
-class AsciiJSON(JSONResponse):
+class AsciiJSONResponse(JSONResponse):
     """JSON with every other character escaped; index texts may hold what UTF-8 cannot."""
 
     def render(self, content: Any) -> bytes:

@@ -18,7 +18,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from graph.shared.errors import UserError
-from serve.http.shared.encoding import AsciiJSON
+from serve.http.shared.encoding import AsciiJSONResponse
 
 LOG = logging.getLogger("modegraph.serve")
 TYPES = {
@@ -78,7 +78,7 @@ class ApiError(Exception):
 
 def error_response(problem: ApiError) -> Response:
     """The HTTP answer that tells `problem`."""
-    return AsciiJSON(problem.body(), problem.status, {**problem.headers, "x-error-code": problem.code})
+    return AsciiJSONResponse(problem.body(), problem.status, {**problem.headers, "x-error-code": problem.code})
 
 
 def no_model() -> ApiError:

@@ -12,8 +12,8 @@ from serve.http.telemetry.metrics import Metrics
 LOG = logging.getLogger("modegraph.access")
 
 
-class AccessLog:
-    """The outermost ASGI layer."""
+class AccessLogMiddleware:
+    """Just inside `OverflowMiddleware`, around all others."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app

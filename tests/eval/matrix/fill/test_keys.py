@@ -163,5 +163,5 @@ def test_what_a_cell_is_filled_by_has_a_part_and_reports_have_none():
         "eval/metrics/grounding.py",
         "graph/prompts/select.txt",
     } <= files
-    assert not files & {"eval/matrix/report/report.py", "serve/page/shell.py", "graph/cli.py", "modegraph/cli.py"}
+    assert not files & {"eval/matrix/report/report.py", "serve/page/middleware.py", "graph/cli.py", "modegraph/cli.py"}
     assert not any("retrieve/" in file.as_posix() for file in code.sources_of(code.INDEX_CODE, code.HOME))

@@ -27,7 +27,7 @@ POLICY = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-GUARDS = {
+SECURITY_HEADERS = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -40,7 +40,7 @@ PAGES = {"/": "index.html", "/docs": "docs.html"}
 
 
 def page_router() -> APIRouter:
-    """The routes of PAGES, behind the guard as every other route."""
+    """The routes of PAGES, behind the key as every other route."""
     router = APIRouter(include_in_schema=False)
 
     @router.api_route("/", methods=["GET", "HEAD"])
@@ -48,7 +48,7 @@ def page_router() -> APIRouter:
     async def page(request: Request) -> Response:
         """The page; 304 when the browser has it."""
         tag = f'"{version()}"'
-        headers = {**GUARDS, "ETag": tag, "Cache-Control": "no-cache"}
+        headers = {**SECURITY_HEADERS, "ETag": tag, "Cache-Control": "no-cache"}
         if tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         return Response(page_files()[PAGES[request.scope["path"]]], media_type=TYPES[".html"], headers=headers)
@@ -56,8 +56,8 @@ def page_router() -> APIRouter:
     return router
 
 
-class Shell:
-    """ASGI layer outside the guard: the pages' own files, and a page as the body of a 401 at its address."""
+class PageMiddleware:
+    """ASGI middleware outside `AuthMiddleware`: the pages' own files, and a page as the body of a 401 at its address."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -77,7 +77,7 @@ class Shell:
 
 def file_response(name: str) -> Response:
     """One of the page's files."""
-    headers = {**GUARDS, "ETag": f'"{version()}"', "Cache-Control": FOR_EVER}
+    headers = {**SECURITY_HEADERS, "ETag": f'"{version()}"', "Cache-Control": FOR_EVER}
     return Response(page_files()[name], media_type=TYPES[name[name.rindex(".") :]], headers=headers)
 
 
@@ -88,7 +88,7 @@ def with_page_for_401(send: Send, body: bytes, method: str) -> Send:
     async def replacing(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] == 401:
             headers = MutableHeaders(raw=list(message["headers"]))
-            headers.update({**GUARDS, "Cache-Control": "no-store", "Content-Type": TYPES[".html"]})
+            headers.update({**SECURITY_HEADERS, "Cache-Control": "no-store", "Content-Type": TYPES[".html"]})
             headers["Content-Length"] = str(len(body))
             refused.append({"type": "http.response.body", "body": body if method == "GET" else b""})
             await send({**message, "headers": headers.raw})

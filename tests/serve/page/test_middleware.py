@@ -5,8 +5,8 @@ import re
 import httpx2
 import pytest
 
-from serve.page import shell
-from serve.page.shell import PAGES, page_files, version
+from serve.page import middleware
+from serve.page.middleware import PAGES, page_files, version
 from tests.serve.http.running import Running
 from tests.serve.page.conftest import KEY
 
@@ -46,24 +46,24 @@ def test_what_the_browser_has_is_not_sent_again(server: Running) -> None:
 
 def test_the_version_changes_with_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
     before = version()
-    changed = {**shell._read_files(), "page.css": b"body {}"}
-    monkeypatch.setattr(shell, "_read_files", lambda: changed)
+    changed = {**middleware._read_files(), "page.css": b"body {}"}
+    monkeypatch.setattr(middleware, "_read_files", lambda: changed)
     assert version.__wrapped__() != before
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        "../shell.py",
-        "%2e%2e/shell.py",
-        "..%2fshell.py",
-        "shell.py",
+        "../middleware.py",
+        "%2e%2e/middleware.py",
+        "..%2fmiddleware.py",
+        "middleware.py",
         "vendor/../page.css%00",
         "vendor/",
         "",
         "index.html",
         "docs.html",
-        "....//shell.py",
+        "....//middleware.py",
         "/etc/passwd",
         "vendor/LICENSES",
     ],

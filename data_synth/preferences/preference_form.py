@@ -49,7 +49,7 @@ def preference_problems(row: PreferenceRow) -> list[str]:
         if missing := check_citations(text, row.context_size).removed:
             problems.append(f"{side} cites [{missing[0]}] of {row.context_size} passages")
         if "<|" in text:
-            problems.append(f"{side} holds a control token")
+            problems.append(f"{side} holds a special token")
     if len(row.context_ids) != row.context_size:
         problems.append(f"context_size is {row.context_size}, with {len(row.context_ids)} context_ids")
     if row.control not in ("", UNSUPPORTED, WRONG):

@@ -149,7 +149,7 @@ def normalise_answer(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Foreign text fit to stand in a reasoning: one line, no control tokens, no citations, no form markers.
+    """Foreign text fit to stand in a reasoning: one line, no special tokens, no citations, no form markers.
 
     >>> plain("[###9] of ##[9]#Tarn")
     'of Tarn'

@@ -31,7 +31,7 @@ def response_problems(row: ResponseRow) -> list[str]:
     if len(row.responses) < 2:
         problems.append(f"{len(row.responses)} responses, expected at least 2")
     problems += [f"response {n} is empty" for n, text in enumerate(row.responses, start=1) if not text.strip()]
-    problems += [f"response {n} holds a control token" for n, text in enumerate(row.responses, start=1) if "<|" in text]
+    problems += [f"response {n} holds a special token" for n, text in enumerate(row.responses, start=1) if "<|" in text]
     if len(set(row.responses)) < len(row.responses):
         problems.append("a response appears twice")
     if not row.rewards:

@@ -14,7 +14,7 @@ from jinja2 import TemplateError
 from graph.prompt.form import THINK, THOUGHT
 from graph.shared.errors import UserError
 from graph.shared.types import Message
-from graph.text.special_tokens import defuse
+from graph.text.special_tokens import escape_special_tokens
 
 WITHOUT_THINKING = {"enable_thinking": False}
 """What templates call it: those of Qwen3, SmolLM3, EXAONE, GLM and others. A template that does not know the name ignores it."""
@@ -24,7 +24,7 @@ _PLACE = "0f2f6c9e5b"
 
 
 def prompt_text(tokenizer: Any, messages: Sequence[Message]) -> str:
-    """A chat up to where the answer begins. No content can become a control token: one that is spelt out is broken by a space.
+    """A chat up to where the answer begins. No content can become a special token: one that is spelt out is broken by a space.
 
     UserError when the template does not take such a chat (one without a system role, for example).
     """
@@ -73,7 +73,7 @@ def _behind(tokenizer: Any, prompt: str, text: str) -> list[int]:
 
 
 def _turns(tokenizer: Any, messages: Sequence[Message]) -> list[dict[str, str]]:
-    return [_turn(message.role, defuse(message.content, tokenizer)) for message in messages]
+    return [_turn(message.role, escape_special_tokens(message.content, tokenizer)) for message in messages]
 
 
 def _turn(role: str, content: str) -> dict[str, str]:

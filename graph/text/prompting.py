@@ -22,7 +22,7 @@ def read_prompt(name: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Foreign text as one line of data: control tokens such as <|im_start|> are broken, control characters and line ends folded.
+    """Foreign text as one line of data: special tokens such as <|im_start|> are broken, control characters and line ends folded.
 
     >>> quote("a <|endoftext|>\\nb")
     'a < |endoftext| > b'
@@ -31,6 +31,6 @@ def quote(text: str) -> str:
 
 
 def quote_passage(title: str, text: str) -> str:
-    """A title and a passage as two JSON strings: lines stay lines, control tokens are broken, no quotation ends early."""
+    """A title and a passage as two JSON strings: lines stay lines, special tokens are broken, no quotation ends early."""
     lines = "\n".join(quote(line) for line in text.split("\n"))
     return f"Title: {json.dumps(quote(title), ensure_ascii=False)}\nPassage: {json.dumps(lines, ensure_ascii=False)}"

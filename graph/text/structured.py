@@ -85,7 +85,7 @@ def parse_object(text: str) -> dict[str, Any]:
 
 
 def plain(text: str, passage: str = "") -> str:
-    """A model's text as one line: control characters and line ends folded, broken control tokens as `passage` has them.
+    """A model's text as one line: control characters and line ends folded, broken special tokens as `passage` has them.
 
     >>> plain("It ends with\\n< |endoftext| >.", "It ends with <|endoftext|>.")
     'It ends with <|endoftext|>.'

@@ -20,7 +20,7 @@ from graph.prompt import template
 from graph.prompt.form import THINK
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Message
-from graph.text.special_tokens import defuse
+from graph.text.special_tokens import escape_special_tokens
 from serve.engines.sampling import Sampling
 from serve.engines.steps import GumbelSampler, Watcher, Watching
 
@@ -88,13 +88,13 @@ class HfModel:
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a chat: by the tokenizer's template if it has one, else the contents joined by empty lines.
 
-        No content can become a control token: each one that is spelt out in a message is broken by a space. UserError when the
+        No content can become a special token: each one that is spelt out in a message is broken by a space. UserError when the
         template refuses the chat.
         """
         with self._reading:
             if self._tokenizer.chat_template is not None:
                 return template.prompt_ids(self._tokenizer, messages)
-            text = "\n\n".join(defuse(turn.content, self._tokenizer) for turn in messages) + "\n\n"
+            text = "\n\n".join(escape_special_tokens(turn.content, self._tokenizer) for turn in messages) + "\n\n"
             return list(self._tokenizer(text)["input_ids"])
 
     def _prepare(self, place: int, request: CompletionRequest) -> _Prompt:
@@ -121,7 +121,7 @@ class HfModel:
             return self._run([self._prepare(0, request)], watcher, sampling)[0]
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """The text of written token ids, control tokens left out; what a prompt leaves open begins in it."""
+        """The text of written token ids, special tokens left out; what a prompt leaves open begins in it."""
         return self._open + str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
     def _run(

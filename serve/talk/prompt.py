@@ -40,7 +40,7 @@ class Prompt:
     evidence: Evidence
     ranked: tuple[Excerpt, ...]
     exchanges: tuple[Exchange, ...]
-    defuse: Callable[[str], str]
+    escape: Callable[[str], str]
     left_out: int = 0
 
     @property
@@ -49,7 +49,7 @@ class Prompt:
         return arranged(self.ranked, self.evidence)
 
     def messages(self) -> list[Message]:
-        """System, earlier turns, and the question after its passages in the form of training; control tokens are broken in all."""
+        """System, earlier turns, and the question after its passages in the form of training; special tokens are broken in all."""
         shown = self.asked if self.exchanges or self.intent == "request" else self.evidence.query
         system, user = answer_messages(shown, self.excerpts)
         if self.intent == "remark":
@@ -58,7 +58,7 @@ class Prompt:
         told += [self.instructions] if self.instructions else []
         turns = [turn for exchange in self.exchanges for turn in exchange.messages()]
         whole = [Message("system", "\n\n".join(told)), *turns, user]
-        return [replace(turn, content=self.defuse(turn.content)) for turn in whole]
+        return [replace(turn, content=self.escape(turn.content)) for turn in whole]
 
     def with_less(self, exchanges: int, ranked: Sequence[Excerpt]) -> Prompt:
         """With so many of the latest turns, and these excerpts."""
@@ -74,7 +74,7 @@ class Prompt:
 
 
 def prompt_of(evidence: Evidence, ranked: tuple[Excerpt, ...]) -> Prompt:
-    """The prompt of a question that stands alone; its control tokens are the engine's care."""
+    """The prompt of a question that stands alone; its special tokens are the engine's care."""
     return Prompt("question", evidence.query, "", evidence, ranked, (), str)
 
 

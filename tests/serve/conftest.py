@@ -1,4 +1,4 @@
-"""A tiny random Llama with a byte-level tokenizer and ChatML control tokens, and a random adapter on it."""
+"""A tiny random Llama with a byte-level tokenizer and ChatML special tokens, and a random adapter on it."""
 
 from pathlib import Path
 

@@ -209,7 +209,7 @@ def test_metrics_agree_with_the_engines_own(server: tuple[Running, Any, VllmChil
 
 
 def test_the_engine_reads_the_very_tokens_of_training(server: tuple[Running, Any, VllmChild], world: Path) -> None:
-    """`CONVERSATIONS` questions, half of them with control tokens of the model in question, client's text or document."""
+    """`CONVERSATIONS` questions, half of them with special tokens of the model in question, client's text or document."""
     _, services, child = server
     tokenizer = AutoTokenizer.from_pretrained(world / "tiny")
     index = open_index(world / "index", lambda spec: HashEncoder())

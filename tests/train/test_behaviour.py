@@ -568,7 +568,7 @@ def server(base: Path) -> HfModel:
 
 
 def test_trl_reads_the_same_prompts(server: HfModel, base: Path, tmp_path: Path) -> None:
-    """SFT by TRL over rows whose prompts spell control tokens."""
+    """SFT by TRL over rows whose prompts spell special tokens."""
     rows = [replace(preference(n), prompt=(Message("user", AWKWARD[n]),)) for n in range(len(AWKWARD) - 1)]
     write_jsonl(tmp_path / "train.jsonl", (preference_to_json(row) for row in rows))
     run = SftSettings(**common(base, tmp_path, tmp_path / "run"))

@@ -66,7 +66,7 @@ def test_a_row_is_the_servers_prompt_and_the_form_and_the_end_token(style: str, 
 
 
 def test_the_servers_prompt_is_the_templates_own_without_thinking(model: HfModel) -> None:
-    """As vLLM renders it with {"enable_thinking": false}; a control token in a document is broken."""
+    """As vLLM renders it with {"enable_thinking": false}; a special token in a document is broken."""
     turns = [{"role": turn.role, "content": turn.content.replace("<think>", "< think>")} for turn in PROMPT]
     asked = model._tokenizer.apply_chat_template(
         turns, add_generation_prompt=True, enable_thinking=False, tokenize=False

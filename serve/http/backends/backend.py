@@ -49,6 +49,6 @@ class ChatBackend(Protocol):
         """The model for retrieval and rewriting, called from threads."""
         ...
 
-    def defuse(self, text: str) -> str:
-        """`text` with the spellings of control tokens broken."""
+    def escape_special_tokens(self, text: str) -> str:
+        """`text` with the spellings of special tokens broken."""
         ...

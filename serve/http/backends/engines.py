@@ -63,15 +63,15 @@ def _none(adapters: Sequence[str]) -> ChatBackend:
 
 def _openai(target: str, adapters: Sequence[str]) -> ChatBackend:
     from serve.engines.openai_api import key_of_environment, split_target
-    from serve.http.backends.control import break_known
     from serve.http.backends.openai_backend import OpenAIBackend
+    from serve.http.backends.special_tokens import escape_known_tokens
 
     name, url = split_target(target)
     if any("=" in adapter for adapter in adapters):
         raise UserError(
             f"--adapter {adapters[0]}", "the name under which the server at the URL has it", "leave out =FOLDER"
         )
-    return OpenAIBackend(url, key_of_environment(), {each: each for each in (name, *adapters)}, break_known)
+    return OpenAIBackend(url, key_of_environment(), {each: each for each in (name, *adapters)}, escape_known_tokens)
 
 
 def _hf(target: str, adapters: dict[str, Path]) -> ChatBackend:

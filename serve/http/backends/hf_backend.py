@@ -57,7 +57,7 @@ class GenerationRequest:
 
 
 class HfBackend:
-    """`opened` maps the names that clients ask for to models in memory, which break control tokens by themselves."""
+    """`opened` maps the names that clients ask for to models in memory, which break special tokens by themselves."""
 
     def __init__(self, opened: Mapping[str, HfModel]) -> None:
         self.models = tuple(opened)
@@ -96,7 +96,7 @@ class HfBackend:
     def language_model(self, model: str) -> LanguageModel:
         return self._opened[model]
 
-    def defuse(self, text: str) -> str:
+    def escape_special_tokens(self, text: str) -> str:
         return text
 
     async def _chunks(self, wanted: GenerationRequest, body: Body) -> AsyncIterator[dict[str, Any]]:

@@ -38,5 +38,5 @@ class NoModel:
     def language_model(self, model: str) -> LanguageModel:
         raise no_model()
 
-    def defuse(self, text: str) -> str:
+    def escape_special_tokens(self, text: str) -> str:
         return text

@@ -39,10 +39,12 @@ JSON, SSE = "application/json", "text/event-stream"
 class OpenAIBackend:
     """`models` maps the names that clients ask for to those of the server at `url`."""
 
-    def __init__(self, url: str, key: str, models: Mapping[str, str], defuse: Callable[[str], str]) -> None:
+    def __init__(
+        self, url: str, key: str, models: Mapping[str, str], escape_special_tokens: Callable[[str], str]
+    ) -> None:
         self.url = url.rstrip("/")
         self.models = tuple(models)
-        self.defuse = defuse
+        self.escape_special_tokens = escape_special_tokens
         self._upstream = dict(models)
         self._languages = {name: OpenAIModel(upstream, self.url, key) for name, upstream in models.items()}
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from graph.prompt.template import WITHOUT_THINKING, switches_thinking
-from graph.text.special_tokens import defuse
+from graph.text.special_tokens import escape_special_tokens
 from serve.engines.vllm import VllmChild, VllmSpec
-from serve.http.backends.control import tokenizer_of
 from serve.http.backends.openai_backend import OpenAIBackend
+from serve.http.backends.special_tokens import tokenizer_of
 from serve.http.shared.errors import ApiError
 
 
@@ -22,8 +22,8 @@ class VllmBackend(OpenAIBackend):
         tokenizer = tokenizer_of(spec.model)
         self.child = VllmChild(as_trained(spec, tokenizer))
         names = (spec.name, *spec.adapters)
-        breaker = partial(defuse, tokenizer=tokenizer)
-        super().__init__(self.child.url, self.child.key, {name: name for name in names}, breaker)
+        escape = partial(escape_special_tokens, tokenizer=tokenizer)
+        super().__init__(self.child.url, self.child.key, {name: name for name in names}, escape)
 
     async def start(self) -> None:
         await self.child.start()

@@ -40,11 +40,11 @@ class ChatMessage(BaseModel):
             return "\n".join(part.text for part in self.content)
         return self.content or ""
 
-    def passed_on(self, defuse: Callable[[str], str]) -> dict[str, Any]:
-        """The turn for the engine, its parts one text, and every text in it without control tokens."""
+    def passed_on(self, escape: Callable[[str], str]) -> dict[str, Any]:
+        """The turn for the engine, its parts one text, and every text in it without special tokens."""
         fields = {name: each for name, each in self.model_dump(exclude_unset=True).items() if name in OF_A_TURN}
-        content = {} if self.content is None else {"content": defuse(self.text())}
-        return {name: each if name == "role" else over_texts(defuse, each) for name, each in fields.items()} | content
+        content = {} if self.content is None else {"content": escape(self.text())}
+        return {name: each if name == "role" else over_texts(escape, each) for name, each in fields.items()} | content
 
 
 class StreamOptions(BaseModel):

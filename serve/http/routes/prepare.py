@@ -53,11 +53,13 @@ class Prepared:
 
 
 async def prepare(services: Services, request: ChatRequest) -> Prepared:
-    """Search for what the request asks, and build the prompt that the models were trained on; without retrieval, only defuse."""
+    """Search for what the request asks, and build the prompt that the models were trained on; without retrieval, only escape special tokens."""
     backend, options = services.backend, request.retrieval
     fields = request.engine_fields(services.settings.max_answer_tokens)
     if not options.enabled:
-        return Prepared({**fields, "messages": [turn.passed_on(backend.defuse) for turn in request.messages]})
+        return Prepared(
+            {**fields, "messages": [turn.passed_on(backend.escape_special_tokens) for turn in request.messages]}
+        )
     retriever = services.retriever
     asked = retriever.check_question(request.question())
     settings = retriever.settings_of(options)
@@ -74,7 +76,9 @@ async def prepare(services: Services, request: ChatRequest) -> Prepared:
         ranked = rank_excerpts(evidence, settings.top_k, budget)
     except UserError as problem:
         raise ApiError(400, "bad_value", f"retrieval: {problem}") from None
-    whole = Prompt(question.intent, asked, request.instructions(), evidence, ranked, history, backend.defuse)
+    whole = Prompt(
+        question.intent, asked, request.instructions(), evidence, ranked, history, backend.escape_special_tokens
+    )
     limit = "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
     try:
         prompt, answer_tokens = await retriever.in_thread(partial(fitted, whole, model, fields[limit]))

@@ -49,34 +49,34 @@ class ResponsesRequest(EngineFields):
     include: list[Literal["message.output_text.logprobs"]] | None = None
     background: Literal[False] | None = None
 
-    def passed_on(self, defuse: Callable[[str], str]) -> dict[str, Any]:
-        """The request for the engine, its texts without control tokens; ApiError 400 for an input that is more than text."""
+    def passed_on(self, escape: Callable[[str], str]) -> dict[str, Any]:
+        """The request for the engine, its texts without special tokens; ApiError 400 for an input that is more than text."""
         fields = self.given()
-        fields["input"] = plain(self.input, defuse, "input")
+        fields["input"] = plain(self.input, escape, "input")
         if self.instructions is not None:
-            fields["instructions"] = defuse(self.instructions)
+            fields["instructions"] = escape(self.instructions)
         return {**fields, "store": False}
 
 
-def plain(value: Any, defuse: Callable[[str], str], place: str) -> Any:
-    """An input, or the content of one of its items: texts, defused; ApiError 400 naming the place of anything else."""
+def plain(value: Any, escape: Callable[[str], str], place: str) -> Any:
+    """An input, or the content of one of its items: texts, special tokens escaped; ApiError 400 naming the place of anything else."""
     if isinstance(value, str):
-        return defuse(value)
+        return escape(value)
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ApiError(400, "bad_value", f"{place}: expected a text or a list of objects", place)
-    return [_item(item, defuse, f"{place}.{number}") for number, item in enumerate(value)]
+    return [_item(item, escape, f"{place}.{number}") for number, item in enumerate(value)]
 
 
-def _item(item: dict[str, Any], defuse: Callable[[str], str], place: str) -> dict[str, Any]:
+def _item(item: dict[str, Any], escape: Callable[[str], str], place: str) -> dict[str, Any]:
     if item.get("type", "message") not in KINDS:
         told = f"{place}.type: this server passes on text alone: no images, files or tools of the engine's own"
         raise ApiError(400, "not_supported", told, f"{place}.type")
     made: dict[str, Any] = {}
     for name, value in item.items():
         if name in NESTED and value is not None:
-            made[name] = plain(value, defuse, f"{place}.{name}")
+            made[name] = plain(value, escape, f"{place}.{name}")
         elif name in NAMES | TEXTS and isinstance(value, str):
-            made[name] = defuse(value) if name in TEXTS else value
+            made[name] = escape(value) if name in TEXTS else value
     return made | ({"annotations": []} if item.get("type") == "output_text" else {})
 
 
@@ -90,6 +90,6 @@ def responses_router(services: Services) -> APIRouter:
         backend = services.backend
         if request.model not in backend.models:
             raise unknown_model(request.model, backend.models)
-        return await backend.respond(request.passed_on(backend.defuse))
+        return await backend.respond(request.passed_on(backend.escape_special_tokens))
 
     return router

@@ -68,7 +68,7 @@ def test_good_rows_pass_from_both_files(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "2 of 2 rows are good (100.0%)" in done.stdout
 
 
-def test_a_gold_answer_that_spells_a_control_token_is_compared_as_it_is_quoted(tmp_path: Path) -> None:
+def test_a_gold_answer_that_spells_a_special_token_is_compared_as_it_is_quoted(tmp_path: Path) -> None:
     chosen = answer("###Reason: So [1]. ###Answer: < |endoftext| >")
     row = preference_to_json(good(1)) | {"answers": ["<|endoftext|>"], "chosen": chosen}
     assert validate_file(write(tmp_path / "x.jsonl", row)).bad == ()
@@ -82,7 +82,7 @@ def test_a_gold_answer_that_spells_a_control_token_is_compared_as_it_is_quoted(t
         ({"chosen": answer("Tarn.")}, "not of the form"),
         ({"chosen": answer("###Reason: So [1]. ###Answer: Quill")}, "'Quill', which is no gold answer"),
         ({"chosen": answer("###Reason: So [2]. ###Answer: Tarn")}, "chosen cites [2] of 1 passages"),
-        ({"rejected": answer("Tarn <|im_end|>")}, "rejected holds a control token"),
+        ({"rejected": answer("Tarn <|im_end|>")}, "rejected holds a special token"),
         ({"context_ids": []}, "context_size is 1, with 0"),
         ({"control": "longer"}, "unknown control 'longer'"),
         ({"control": "wrong answer"}, "the wrong answer of a control is the chosen one"),

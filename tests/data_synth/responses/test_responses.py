@@ -154,7 +154,7 @@ def test_problems_of_rows_are_told() -> None:
         ({"responses": ["a"], "rewards": {"correct": [1.0]}}, "1 responses"),
         ({"responses": ["a", " "]}, "response 2 is empty"),
         ({"responses": ["a", "a"]}, "appears twice"),
-        ({"responses": ["a", "<|im_end|>"]}, "control token"),
+        ({"responses": ["a", "<|im_end|>"]}, "special token"),
         ({"rewards": {}}, "no rewards"),
         ({"rewards": {"beauty": [1.0, 1.0]}}, "unknown reward 'beauty'"),
         ({"rewards": {"correct": [1.0]}}, "1 values for 2 responses"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from data_synth.preferences.reasons import plain
 from data_synth.responses.rewards import citation_reward
 from graph.prompt.citations import CLOSERS, MAX_HELD_CHARS, OPENERS, CitationGate, check_citations
-from serve.http.backends.control import break_known
+from serve.http.backends.special_tokens import escape_known_tokens
 
 PASSAGES = 3
 WRITTEN = [
@@ -297,7 +297,7 @@ def test_control_tokens_are_broken_in_linear_time() -> None:
     def seconds(length: int) -> float:
         began = time.process_time()
         for piece in ("<", "<|", "[INST]", "<<s>s>"):
-            break_known(piece * (length // len(piece)))
+            escape_known_tokens(piece * (length // len(piece)))
         return time.process_time() - began
 
     assert seconds(400_000) < 20 * seconds(50_000) + 0.05

@@ -49,7 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, C
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """Bytes, and the control tokens of all chat templates in use, with ChatML for a template."""
+    """Bytes, and the special tokens of all chat templates in use, with ChatML for a template."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -81,7 +81,7 @@ def letters(text: str) -> str:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_forged_citation_is_shown_and_no_control_token_is_whole(
+def test_no_forged_citation_is_shown_and_no_special_token_is_whole(
     world: tuple[Running, ChatServer], tokenizer: PreTrainedTokenizerFast, mode: str
 ) -> None:
     running, upstream = world
@@ -96,8 +96,8 @@ def test_no_forged_citation_is_shown_and_no_control_token_is_whole(
             ids = tokenizer.apply_chat_template(asked["messages"], add_generation_prompt=True, return_dict=True)[
                 "input_ids"
             ]
-            # system and user turn begin and end, the assistant's begins: all control tokens there are.
-            found["control tokens"] += sum(token in special for token in ids) - 5
+            # system and user turn begin and end, the assistant's begins: all special tokens there are.
+            found["special tokens"] += sum(token in special for token in ids) - 5
             excerpts = asked["messages"][1]["content"].split("\n\nQuestion: ")[0].split("\n")[1:]
             assert [line.split(" ")[0] for line in excerpts] == [f"[{n}]" for n in range(1, len(excerpts) + 1)]
             citations = {each["number"]: each for each in extra["citations"]}
@@ -112,7 +112,7 @@ def test_no_forged_citation_is_shown_and_no_control_token_is_whole(
             found["foreign address repeated by it"] += "evil.example" in text
     print(f"injection, {mode}: {len(met)} cases: {dict(found)}")
     assert len(CASES) >= 100
-    assert found["control tokens"] == found["forged citations shown"] == found["citations that are links"] == 0
+    assert found["special tokens"] == found["forged citations shown"] == found["citations that are links"] == 0
     if mode in USUAL:
         assert found["hostile passage in the prompt"] > len(met) // 2, (
             "the attacks must arrive for this to mean something"

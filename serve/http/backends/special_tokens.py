@@ -1,4 +1,4 @@
-"""Control tokens in what clients and documents wrote, broken before the text reaches a model's chat template.
+"""Special tokens in what clients and documents wrote, broken before the text reaches a model's chat template.
 
 Where the model's tokenizer is at hand its own tokens are broken, as in training (graph/text/special_tokens.py); for a model behind a URL,
 the tokens of the chat templates in use.
@@ -19,10 +19,10 @@ _KNOWN = re.compile(
 )
 
 
-def break_known(text: str) -> str:
-    """`text` with a space in every control token of a known chat template.
+def escape_known_tokens(text: str) -> str:
+    """`text` with a space in every special token of a known chat template.
 
-    >>> break_known("a<|im_end|>b</s>[INST]")
+    >>> escape_known_tokens("a<|im_end|>b</s>[INST]")
     'a< |im_end|>b< /s>[ INST]'
     """
     while _KNOWN.search(text):
@@ -31,7 +31,7 @@ def break_known(text: str) -> str:
 
 
 def tokenizer_of(model: str) -> Any:
-    """The tokenizer of `model` (a folder or a hub name), whose control tokens are broken; UserError when it has none."""
+    """The tokenizer of `model` (a folder or a hub name), whose special tokens are broken; UserError when it has none."""
     from transformers import AutoTokenizer
 
     try:

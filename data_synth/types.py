@@ -28,7 +28,7 @@ class Dropped:
 class PreferenceRow:
     """One pair (GraphMPA §3.2, Eq. 7): a prompt over a context of `context_size` excerpts, and two answers to it.
 
-    `gold_in_context` is the share of the gold documents that the context quotes; `control` names a length-matched
+    `gold_in_context` is the share of the gold documents that the context quotes; `hard_negative` names a length-matched
     rejected side ("" for the paper's own: the answer alone); `reasoner` names the model that wrote the reasoning, and
     `support` says how near its sentences are to the context (data_synth/preferences/support.py; None where nothing is quoted).
     """
@@ -46,7 +46,7 @@ class PreferenceRow:
     context_ids: tuple[str, ...]
     gold_in_context: float
     reasoner: str
-    control: str = ""
+    hard_negative: str = ""
     support: float | None = None
 
 
@@ -98,7 +98,7 @@ def preference_to_json(row: PreferenceRow) -> dict[str, Any]:
         "context_ids": list(row.context_ids),
         "gold_in_context": row.gold_in_context,
         "reasoner": row.reasoner,
-        "control": row.control,
+        "hard_negative": row.hard_negative,
         "support": row.support,
     }
 
@@ -110,7 +110,12 @@ def plain_preference_to_json(row: PreferenceRow) -> dict[str, Any]:
 
 
 def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
-    """The inverse of both; a plain prompt is one user's turn. A missing key raises KeyError (readers tell file and line)."""
+    """The inverse of both; a plain prompt is one user's turn. A missing key raises KeyError (readers tell file and line).
+
+    ValueError for the key that an older version wrote.
+    """
+    if "control" in row:
+        raise ValueError("the key 'control' is now 'hard_negative': rename it, or write the file anew")
     return PreferenceRow(
         id=row["id"],
         prompt=_turns_from_json(row["prompt"]),
@@ -125,7 +130,7 @@ def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
         context_ids=tuple(row["context_ids"]),
         gold_in_context=row["gold_in_context"],
         reasoner=row["reasoner"],
-        control=row["control"],
+        hard_negative=row["hard_negative"],
         support=row.get("support"),
     )
 

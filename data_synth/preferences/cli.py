@@ -31,7 +31,7 @@ class Shape(StrEnum):
     plain = "plain"
 
 
-Controls = Annotated[
+HardNegatives = Annotated[
     float,
     typer.Option(
         metavar="SHARE",
@@ -50,7 +50,16 @@ Format = Annotated[
 def register(synth: typer.Typer, open_model: "OpenModel") -> None:
     """Add `preferences` to the commands of `synth`."""
 
-    @synth.command(cls=command({"--max-context": "--top-k", "--reasoner": "--writer", "--checker": "--judge"}))
+    @synth.command(
+        cls=command(
+            {
+                "--max-context": "--top-k",
+                "--reasoner": "--writer",
+                "--checker": "--judge",
+                "--controls": "--hard-negatives",
+            }
+        )
+    )
     def preferences(
         index: IndexFolder,
         questions: Questions,
@@ -59,7 +68,7 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         top_k: TopK = 5,
         writer: Writers = None,
         judge: Judge = None,
-        controls: Controls = 0.0,
+        hard_negatives: HardNegatives = 0.0,
         shape: Format = Shape.chat,
         out: SomeOut = None,
         preview: Preview = None,
@@ -83,7 +92,14 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         models = Models(writer or [], judge, ledger_of(out, preview))
         splits = split or []
         run = preference_run(
-            open_index(index), questions, settings, models, open_model, controls=controls, splits=splits, first=preview
+            open_index(index),
+            questions,
+            settings,
+            models,
+            open_model,
+            hard_negatives=hard_negatives,
+            splits=splits,
+            first=preview,
         )
         form = PREFERENCES if shape is Shape.chat else PLAIN_PREFERENCES
         if not deliver(run.rows, form, run.origin, out, preview, as_json):

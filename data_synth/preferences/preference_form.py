@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from data_synth.forms import Form
-from data_synth.preferences.controls import UNSUPPORTED, WRONG
+from data_synth.preferences.hard_negatives import UNSUPPORTED, WRONG
 from data_synth.preferences.reasons import normalise_answer
 from data_synth.preferences.separation import measure_separation
 from data_synth.types import PreferenceRow, plain_preference_to_json, preference_from_json, preference_to_json
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ABOUT = """\
 Pairs (prompt, chosen, rejected) over growing contexts, after GraphMPA §3.2.
 Chosen: `###Reason: … ###Answer: …` with the gold answer, citing only passages that its prompt shows. Rejected: the gold answer
-alone, or, in rows with a `control`, a reasoned answer that is wrong or not supported by the context, of about the same length.
+alone, or, in rows with a `hard_negative`, a reasoned answer that is wrong or not supported by the context, of about the same length.
 Gold passages that retrieval missed are not added; `gold_in_context` is the share of gold documents that a context quotes.
 A reasoning written by a model is kept only if it has the form, ends in the gold answer (case and outer punctuation aside), is
 supported by its context, does not copy the question and does not tell that the answer was given."""
@@ -43,8 +43,11 @@ def preference_problems(row: PreferenceRow) -> list[str]:
         problems.append("chosen is not of the form ###Reason: … ###Answer: …")
     if normalise_answer(parsed.answer) not in {normalise_answer(quote(answer)) for answer in row.answers}:
         problems.append(f"chosen answers {parsed.answer!r}, which is no gold answer")
-    if normalise_answer(parse_answer(row.rejected).answer) == normalise_answer(parsed.answer) and row.control == WRONG:
-        problems.append("the wrong answer of a control is the chosen one")
+    if (
+        normalise_answer(parse_answer(row.rejected).answer) == normalise_answer(parsed.answer)
+        and row.hard_negative == WRONG
+    ):
+        problems.append("the wrong answer of a hard negative is the chosen one")
     for side, text in sides_of(row):
         if missing := check_citations(text, row.context_size).removed:
             problems.append(f"{side} cites [{missing[0]}] of {row.context_size} passages")
@@ -52,8 +55,8 @@ def preference_problems(row: PreferenceRow) -> list[str]:
             problems.append(f"{side} holds a special token")
     if len(row.context_ids) != row.context_size:
         problems.append(f"context_size is {row.context_size}, with {len(row.context_ids)} context_ids")
-    if row.control not in ("", UNSUPPORTED, WRONG):
-        problems.append(f"unknown control {row.control!r}")
+    if row.hard_negative not in ("", UNSUPPORTED, WRONG):
+        problems.append(f"unknown hard negative {row.hard_negative!r}")
     return problems
 
 
@@ -85,7 +88,7 @@ def _schema(text_kind: pa.DataType) -> pa.Schema:
     kinds |= {"context_size": pa.int32(), "gold_in_context": pa.float32(), "support": pa.float32()}
     names = [
         *("id", "prompt", "chosen", "rejected", "question_id", "question", "answers", "kind", "split"),
-        *("context_size", "context_ids", "gold_in_context", "reasoner", "control", "support"),
+        *("context_size", "context_ids", "gold_in_context", "reasoner", "hard_negative", "support"),
     ]
     return pa.schema([(name, kinds.get(name, text)) for name in names])
 
@@ -94,7 +97,7 @@ def _counts(row: PreferenceRow) -> dict[str, str]:
     return {
         "kind of question": row.kind or "unspecified",
         "context size": str(row.context_size),
-        "rejected side": row.control or "answer alone",
+        "rejected side": row.hard_negative or "answer alone",
         "reasoner": row.reasoner,
     }
 

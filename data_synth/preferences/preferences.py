@@ -1,6 +1,6 @@
 """Preference rows (GraphMPA §3.2, Eq. 7): every question over contexts C_0 (none), C_1, …, C_N, each one excerpt longer.
 
-Chosen: reasoning, then the gold answer. Rejected: the answer alone, as in the paper, and for a share of the rows a control with
+Chosen: reasoning, then the gold answer. Rejected: the answer alone, as in the paper, and for a share of the rows a hard negative with
 reasoning of its own. A reasoning by rules keeps sentences whose passage retrieval missed, without the citation; a model's
 must be supported by its context.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from data_synth.contexts import FindContexts, context_finder, draft_groups, gold_share
 from data_synth.preferences.check import check_by_model
-from data_synth.preferences.controls import Control, Pool, make_control
+from data_synth.preferences.hard_negatives import HardNegative, Pool, make_hard_negative
 from data_synth.preferences.reasons import compose_reason, model_reasons
 from data_synth.preferences.support import MeasureSupport, Support, SupportMeter
 from data_synth.types import Draft, Dropped, PreferenceRow
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BY_RULES = "rules"
 UNPARSEABLE = "the chosen answer does not parse to the gold one"
 UNSUPPORTED = "the context does not support the reasoning"
-NO_CONTROL = "no control could be made"
+NO_HARD_NEGATIVE = "no hard negative could be made"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def preference_rows(
     settings: RetrieveSettings,
     models: Sequence[LanguageModel] = (),
     checker: LanguageModel | None = None,
-    controls: float = 0.0,
+    hard_negatives: float = 0.0,
 ) -> Iterator[PreferenceRow | Dropped]:
     """The rows of `questions` over contexts of up to `settings.top_k` excerpts; `models` write the reasonings, or rules do.
 
@@ -74,7 +74,7 @@ def preference_rows(
     count_tokens = models[0].count_tokens if models else index.count_tokens
     find_contexts = context_finder(index, settings, count_tokens)
     check = None if checker is None else partial(check_by_model, model=checker)
-    yield from make_rows(questions, find_contexts, reasoners, SupportMeter(index).of_drafts, controls, check)
+    yield from make_rows(questions, find_contexts, reasoners, SupportMeter(index).of_drafts, hard_negatives, check)
 
 
 def make_rows(
@@ -82,12 +82,12 @@ def make_rows(
     find_contexts: FindContexts,
     reasoners: Sequence[Reasoner],
     measure: MeasureSupport,
-    controls: float = 0.0,
+    hard_negatives: float = 0.0,
     check: Check | None = None,
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield the rows of each question by growing context, in the order of `questions`; what was lost comes as Dropped.
 
-    `controls` is the share of controls among all rows, at most half: each stands after the pair that it is matched with.
+    `hard_negatives` is the share of hard negatives among all rows, at most half: each stands after the pair that it is matched with.
     """
     pool = Pool()
     for group in draft_groups(questions, find_contexts):
@@ -102,7 +102,7 @@ def make_rows(
                 yield draft
                 continue
             for reasoner, reasoned in zip(reasoners, next(by_draft), strict=True):
-                yield from _rows_of(reasoned, _mark(reasoner, reasoners), reasoner.name, pool, controls)
+                yield from _rows_of(reasoned, _mark(reasoner, reasoners), reasoner.name, pool, hard_negatives)
 
 
 def write_reasons(
@@ -123,8 +123,10 @@ def write_reasons(
     return [Reasoned(drafts[n], refused.get(n, reason), support.get(n)) for n, reason in enumerate(written)]
 
 
-def finish_row(reasoned: Reasoned, mark: str, reasoner: str, control: Control | None = None) -> PreferenceRow | Dropped:
-    """Chosen: the reasoning, then the gold answer; rejected: the answer alone (GraphMPA, Appendix L), or a control."""
+def finish_row(
+    reasoned: Reasoned, mark: str, reasoner: str, negative: HardNegative | None = None
+) -> PreferenceRow | Dropped:
+    """Chosen: the reasoning, then the gold answer; rejected: the answer alone (GraphMPA, Appendix L), or a hard negative."""
     draft, reason = reasoned.draft, reasoned.reason
     if isinstance(reason, Dropped):
         return reason
@@ -134,10 +136,10 @@ def finish_row(reasoned: Reasoned, mark: str, reasoner: str, control: Control | 
         return Dropped(UNPARSEABLE)
     question, size = draft.question, len(draft.excerpts)
     return PreferenceRow(
-        id=f"{question.id}#{size}{mark}" + (f"~{control.name}" if control else ""),
+        id=f"{question.id}#{size}{mark}" + (f"~{negative.name}" if negative else ""),
         prompt=answer_messages(question.text, draft.excerpts),
         chosen=chosen,
-        rejected=control.text if control else draft.answer,
+        rejected=negative.text if negative else draft.answer,
         question_id=question.id,
         question=question.text,
         answers=question.answers,
@@ -147,22 +149,24 @@ def finish_row(reasoned: Reasoned, mark: str, reasoner: str, control: Control | 
         context_ids=tuple(excerpt.id for excerpt in draft.excerpts),
         gold_in_context=gold_share(question.gold_sources, draft.excerpts),
         reasoner=reasoner,
-        control=control.name if control else "",
+        hard_negative=negative.name if negative else "",
         support=round(reasoned.support.nearness, 4) if reasoned.support else None,
     )
 
 
 def _rows_of(
-    reasoned: Reasoned, mark: str, reasoner: str, pool: Pool, controls: float
+    reasoned: Reasoned, mark: str, reasoner: str, pool: Pool, hard_negatives: float
 ) -> Iterator[PreferenceRow | Dropped]:
-    """The paper's pair, and its control if the draw says so: each pair has one with probability controls / (1 − controls)."""
+    """The paper's pair, and its hard negative if the draw says so: each pair has one with probability h / (1 − h), h the share `hard_negatives`."""
     own = finish_row(reasoned, mark, reasoner)
     yield own
-    draw = random.Random(content_id("controls", reasoned.draft.question.id, str(len(reasoned.draft.excerpts)), mark))
-    if isinstance(own, Dropped) or draw.random() >= controls / (1 - controls):
+    draw = random.Random(
+        content_id("hard negatives", reasoned.draft.question.id, str(len(reasoned.draft.excerpts)), mark)
+    )
+    if isinstance(own, Dropped) or draw.random() >= hard_negatives / (1 - hard_negatives):
         return
-    control = make_control(reasoned.draft, str(reasoned.reason), pool)
-    yield Dropped(NO_CONTROL) if control is None else finish_row(reasoned, mark, reasoner, control)
+    negative = make_hard_negative(reasoned.draft, str(reasoned.reason), pool)
+    yield Dropped(NO_HARD_NEGATIVE) if negative is None else finish_row(reasoned, mark, reasoner, negative)
 
 
 def _mark(reasoner: Reasoner, reasoners: Sequence[Reasoner]) -> str:

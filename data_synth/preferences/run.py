@@ -41,7 +41,7 @@ def preference_run(
     models: Models,
     open_model: OpenModel,
     *,
-    controls: float,
+    hard_negatives: float,
     splits: Sequence[str],
     first: int | None,
 ) -> PreferenceRun:
@@ -61,7 +61,9 @@ def preference_run(
         + (f", at most {tokens:,} tokens together" if tokens else ""),
         "Reasoning written by": ", ".join(model.name for model in reasoners) or BY_RULES,
         "Reasoning checked by": judge.name if judge else "encoder similarity and names" if reasoners else "nobody",
-        "Share of controls asked for": f"{controls:g}",
+        "Share of hard negatives asked for": f"{hard_negatives:g}",
     }
     asked = kept if first is not None else track(kept, "questions", len(kept))
-    return PreferenceRun(chain(twins, preference_rows(index, asked, settings, reasoners, judge, controls)), origin)
+    return PreferenceRun(
+        chain(twins, preference_rows(index, asked, settings, reasoners, judge, hard_negatives)), origin
+    )

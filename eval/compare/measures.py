@@ -48,10 +48,11 @@ def measures_of(
     prompts: Sequence[HeldOutRow], pairs: Sequence[HeldOutRow], results: Sequence[PolicyResult]
 ) -> tuple[Measure, ...]:
     """All measures: of the answers, of yes/no/maybe, of the paper's pairs, of each kind of length-matched pair."""
-    controls = sorted({row.control for row in pairs})
     measures = [*answer_measures(prompts, results)]
-    for control in controls:
-        measures += pair_measures([index for index, row in enumerate(pairs) if row.control == control], pairs, results)
+    for hard_negative in sorted({row.hard_negative for row in pairs}):
+        measures += pair_measures(
+            [index for index, row in enumerate(pairs) if row.hard_negative == hard_negative], pairs, results
+        )
     return tuple(measures)
 
 
@@ -77,8 +78,8 @@ def pair_measures(
 ) -> list[Measure]:
     """Log-probabilities and margins over the pairs numbered `chosen_rows`, which share one kind of rejected side."""
     questions = tuple(pairs[index].question_id for index in chosen_rows)
-    control = pairs[chosen_rows[0]].control
-    suffix = f" [{control}]" if control else ""
+    hard_negative = pairs[chosen_rows[0]].hard_negative
+    suffix = f" [{hard_negative}]" if hard_negative else ""
     logps = [
         Measure(
             name + suffix,

@@ -56,8 +56,8 @@ def write_report(comparison: Comparison, out: Path, appendix: Appendix | None = 
 
 def paper_pairs(comparison: Comparison) -> list[int]:
     """The pairs to draw: the paper's own, or the first kind of length-matched ones where the data has no others."""
-    control = min(row.control for row in comparison.pairs)
-    return [index for index, row in enumerate(comparison.pairs) if row.control == control]
+    hard_negative = min(row.hard_negative for row in comparison.pairs)
+    return [index for index, row in enumerate(comparison.pairs) if row.hard_negative == hard_negative]
 
 
 def headline(comparison: Comparison) -> str:

@@ -17,7 +17,7 @@ from train.run.data import read_preferences
 class HeldOutRow:
     """One prompt over `passages` numbered excerpts, its gold answers, and the pair (y_w, y_l) to score.
 
-    `control` is "" for the paper's pair (reasoning with answer, against the answer alone), otherwise it names the
+    `hard_negative` is "" for the paper's pair (reasoning with answer, against the answer alone), otherwise it names the
     length-matched rejected side.
     """
 
@@ -31,7 +31,7 @@ class HeldOutRow:
     kind: str
     context_size: int
     passages: int
-    control: str
+    hard_negative: str
 
 
 def read_rows(folder: Path, split: str) -> list[HeldOutRow]:
@@ -53,7 +53,7 @@ def read_rows(folder: Path, split: str) -> list[HeldOutRow]:
             kind=row.kind,
             context_size=row.context_size,
             passages=len(row.context_ids),
-            control=row.control,
+            hard_negative=row.hard_negative,
         )
         for row in read_preferences(file)
     ]

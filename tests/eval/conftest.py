@@ -31,14 +31,14 @@ class World:
     data: Path
 
 
-def preference(question: int, context_size: int, split: str, control: str = "") -> PreferenceRow:
+def preference(question: int, context_size: int, split: str, hard_negative: str = "") -> PreferenceRow:
     """Every third question is a yes/no one; test question 0 asks for trouble."""
     excerpts = [Excerpt(f"p{n}", f"Title {n}", f"The mill number {n} stands in Corrow.") for n in range(context_size)]
     kind, answer = ("boolean", ("yes", "no")[question % 2]) if question % 3 == 0 else ("single", f"mill {question}")
     text = f"Where is mill {question}? {HOSTILE if question == 0 else ''}"
-    rejected = answer if not control else format_answer("because of the weather", "somewhere else")
+    rejected = answer if not hard_negative else format_answer("because of the weather", "somewhere else")
     return PreferenceRow(
-        id=f"{split}-{question}#{context_size}{control}",
+        id=f"{split}-{question}#{context_size}{hard_negative}",
         prompt=answer_messages(text, excerpts),
         chosen=format_answer(f"The mill {question} stands there [1]", answer),
         rejected=rejected,
@@ -51,7 +51,7 @@ def preference(question: int, context_size: int, split: str, control: str = "") 
         context_ids=tuple(excerpt.id for excerpt in excerpts),
         gold_in_context=1.0,
         reasoner="rules",
-        control=control,
+        hard_negative=hard_negative,
     )
 
 
@@ -72,7 +72,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     made.data.mkdir()
     for split, questions in (("train", range(9)), ("test", range(6))):
         rows = [preference(question, size, split) for question in questions for size in (1, 2)]
-        rows += [preference(question, 2, split, control="wrong") for question in questions]
+        rows += [preference(question, 2, split, hard_negative="wrong") for question in questions]
         write_jsonl(made.data / f"{split}.jsonl", (preference_to_json(row) for row in rows))
     settings = TinySettings(texts="", output="", vocabulary=512, hidden_size=32, layers=1, heads=2, context_tokens=512)
     tokenizer = train_tokenizer([row.prompt[-1].content for row in rows], settings.vocabulary, settings.context_tokens)

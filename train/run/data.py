@@ -84,6 +84,8 @@ def _read_rows(
             row = parse(values)
         except KeyError as missing:
             raise UserError(f"{where}: no {missing}", f"a row of {kind}", remedy) from None
+        except ValueError as problem:
+            raise UserError(f"{where}: {problem}", f"a row of {kind}", remedy) from None
         except (TypeError, IndexError, AttributeError) as problem:
             found = f"{where}: {columns} is malformed ({problem})"
             raise UserError(found, 'lists of {"role", "content"}', remedy) from None

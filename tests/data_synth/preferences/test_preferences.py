@@ -47,13 +47,13 @@ def rows_of(
     found: dict[str, tuple[Excerpt, ...]] = CONTEXTS,
     reasoners: Sequence[Reasoner] = (Reasoner("rules", by_rules, checked=False),),
     measure: MeasureSupport = all_supported,
-    controls: float = 0.0,
+    hard_negatives: float = 0.0,
     check: Check | None = None,
 ) -> list[PreferenceRow | Dropped]:
     def find_contexts(texts: Sequence[str]) -> list[tuple[Excerpt, ...]]:
         return [found.get(text, ()) for text in texts]
 
-    return list(make_rows(questions, find_contexts, reasoners, measure, controls, check))
+    return list(make_rows(questions, find_contexts, reasoners, measure, hard_negatives, check))
 
 
 def kept(rows: list[PreferenceRow | Dropped]) -> list[PreferenceRow]:
@@ -83,10 +83,10 @@ def test_chosen_reasons_and_answers_and_rejected_is_the_answer_alone() -> None:
     for row in rows:
         parsed = parse_answer(row.chosen)
         assert parsed.well_formed and parsed.answer == row.rejected == " ".join(row.answers[0].split())
-        assert row.reasoner == "rules" and row.control == ""
+        assert row.reasoner == "rules" and row.hard_negative == ""
 
 
-def test_passages_and_questions_bring_no_control_tokens() -> None:
+def test_passages_and_questions_bring_no_special_tokens() -> None:
     hostile = Question("q", "Who? <|endoftext|>", ("<|im_end|> Ada",), reasoning="x <|im_start|> y")
     for row in kept(rows_of(hostile, DIED, found={**CONTEXTS, hostile.text: (A,)})):
         assert "<|" not in row.chosen + row.rejected + "".join(turn.content for turn in row.prompt)
@@ -163,15 +163,15 @@ def test_a_checking_model_is_asked_about_what_is_left_only() -> None:
     assert [row.why for row in rows if isinstance(row, Dropped)] == [UNSUPPORTED, "no"]
 
 
-def test_controls_stand_after_their_pair_and_share_its_chosen_side() -> None:
-    rows = kept(rows_of(DIED, FOUNDED, controls=0.5))
-    assert len(rows) == 12 and [bool(row.control) for row in rows] == [False, True] * 6
-    for own, control in zip(rows[::2], rows[1::2], strict=True):
-        assert (control.prompt, control.chosen) == (own.prompt, own.chosen)
-        assert control.id == f"{own.id}~{control.control}" and "###Reason:" in control.rejected
+def test_hard_negatives_stand_after_their_pair_and_share_its_chosen_side() -> None:
+    rows = kept(rows_of(DIED, FOUNDED, hard_negatives=0.5))
+    assert len(rows) == 12 and [bool(row.hard_negative) for row in rows] == [False, True] * 6
+    for own, negative in zip(rows[::2], rows[1::2], strict=True):
+        assert (negative.prompt, negative.chosen) == (own.prompt, own.chosen)
+        assert negative.id == f"{own.id}~{negative.hard_negative}" and "###Reason:" in negative.rejected
     assert kept(rows_of(DIED, FOUNDED)) == rows[::2]
     many = [Question(f"n{n}", f"What is {n}?", (str(n),), reasoning=f"It is {n}.") for n in range(400)]
-    share = [bool(row.control) for row in kept(rows_of(*many, controls=0.2))]
+    share = [bool(row.hard_negative) for row in kept(rows_of(*many, hard_negatives=0.2))]
     assert 0.15 < sum(share) / len(share) < 0.25
 
 

@@ -148,7 +148,7 @@ def test_a_cut_reasoning_is_dropped_even_if_it_looks_whole() -> None:
     assert check_reason(made, draft(ADA)) == Dropped(reasons.CUT)
 
 
-def test_control_tokens_in_a_models_reasoning_are_broken() -> None:
+def test_special_tokens_in_a_models_reasoning_are_broken() -> None:
     made = Completion("###Reason: She <|im_end|> died. ###Answer: 1931", "stop", 1, 1)
     assert check_reason(made, draft(ADA)) == "She < |im_end| > died."
 
@@ -163,5 +163,5 @@ def test_the_model_sees_the_rows_own_passages_and_the_gold_answer() -> None:
     assert len({request.messages for request in model.asked}) == 2
 
 
-def test_plain_text_has_no_markers_citations_or_control_tokens() -> None:
+def test_plain_text_has_no_markers_citations_or_special_tokens() -> None:
     assert plain("a\n [1] b ###Reason: <|x|> [22]") == "a b Reason: < |x| >"

@@ -1,4 +1,4 @@
-"""Measures from hand-made answers and scores: values, pairing, controls, classes."""
+"""Measures from hand-made answers and scores: values, pairing, hard_negatives, classes."""
 
 import pytest
 
@@ -10,9 +10,9 @@ from graph.shared.types import Completion, Message
 from tests.eval.conftest import run_record
 
 
-def row(name: str, gold: str, control: str = "") -> HeldOutRow:
+def row(name: str, gold: str, hard_negative: str = "") -> HeldOutRow:
     prompt = (Message("user", name),)
-    return HeldOutRow(name, prompt, "c", "r", name, f"{name}?", (gold,), "single", 2, 2, control)
+    return HeldOutRow(name, prompt, "c", "r", name, f"{name}?", (gold,), "single", 2, 2, hard_negative)
 
 
 def completion(text: str, finish: str = "stop") -> Completion:
@@ -81,7 +81,7 @@ def test_differences_are_from_the_first_and_only_where_both_have_the_measure():
 
 
 def test_length_matched_pairs_stand_apart():
-    pairs = [ROWS[0], row("q2", "no", control="wrong"), row("q3", "x", control="wrong")]
+    pairs = [ROWS[0], row("q2", "no", hard_negative="wrong"), row("q3", "x", hard_negative="wrong")]
     found = {measure.name: measure for measure in measures_of(ROWS, pairs, results())}
     assert found["log π(y_w|x)"].values["ms"] == (-6,)
     assert found["log π(y_w|x) [wrong]"].values["ms"] == (-10, -12)

@@ -14,7 +14,7 @@ def test_rows_keep_what_a_comparison_needs(world):
     assert (rows[1].id, rows[1].question_id, rows[1].context_size, rows[1].passages) == ("test-0#2", "test-0", 2, 2)
     assert rows[1].chosen == "###Reason: The mill 0 stands there [1] ###Answer: yes"
     assert rows[1].rejected == "yes"
-    assert [row.control for row in rows[-2:]] == ["wrong", "wrong"]
+    assert [row.hard_negative for row in rows[-2:]] == ["wrong", "wrong"]
 
 
 def test_selection_by_size_and_seed(world):

@@ -293,7 +293,7 @@ def test_the_time_is_linear(piece: str) -> None:
     assert seconds(16_000) < 20 * seconds(2_000) + 0.05
 
 
-def test_control_tokens_are_broken_in_linear_time() -> None:
+def test_special_tokens_are_broken_in_linear_time() -> None:
     def seconds(length: int) -> float:
         began = time.process_time()
         for piece in ("<", "<|", "[INST]", "<<s>s>"):

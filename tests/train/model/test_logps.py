@@ -110,6 +110,6 @@ def test_a_template_without_the_end_token_is_refused(base: Path) -> None:
 
 def test_rows_that_differ_in_the_rejected_side_alone_count_once_for_sft(base: Path) -> None:
     row, tokenizer = preference(1), load_tokenizer(str(base))
-    rows = Splits((row, replace(row, rejected="somewhere", control="length")), ()).train
+    rows = Splits((row, replace(row, rejected="somewhere", hard_negative="length")), ()).train
     assert len(sft_dataset(rows, tokenizer)) == 1
     assert len(pair_dataset(rows, tokenizer)) == 2

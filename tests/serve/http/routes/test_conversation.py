@@ -65,7 +65,7 @@ def test_a_first_question_costs_no_call(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_model_sees_the_turns_without_stale_numbers_and_control_tokens(stack: Stack, stream: bool) -> None:
+def test_the_model_sees_the_turns_without_stale_numbers_and_special_tokens(stack: Stack, stream: bool) -> None:
     running, upstream = stack(reply_of("no json"))
     talk = [
         TALK[0],

@@ -1,19 +1,19 @@
-"""Length-matched controls: what they borrow, how long they are, and that a wrong answer is wrong."""
+"""Length-matched hard negatives: what they borrow, how long they are, and that a wrong answer is wrong."""
 
 import pytest
 
-from data_synth.preferences.controls import (
+from data_synth.preferences.hard_negatives import (
     UNSUPPORTED,
     WRONG,
     Pool,
     answer_shape,
     cite_in_turn,
     fit_length,
-    make_control,
+    make_hard_negative,
     misread_context,
-    unsupported_control,
+    unsupported_negative,
     wrong_answer,
-    wrong_control,
+    wrong_answer_negative,
 )
 from data_synth.types import Draft
 from graph.documents.questions import Question
@@ -43,19 +43,19 @@ POOL = pool_of(
 )
 
 
-def test_an_unsupported_control_ends_in_the_gold_answer_and_cites_as_the_chosen_side_does() -> None:
-    control = unsupported_control(draft(ASKED, A, B), REASON, POOL, len(REASON.split()), longer=True)
-    assert control is not None and control.name == UNSUPPORTED
-    assert control.text == f"###Reason: {'Long ago ' * 9}it rained [1]. ###Answer: 1911"
-    shorter = unsupported_control(draft(ASKED, A, B), REASON, POOL, len(REASON.split()), longer=False)
+def test_an_unsupported_negative_ends_in_the_gold_answer_and_cites_as_the_chosen_side_does() -> None:
+    negative = unsupported_negative(draft(ASKED, A, B), REASON, POOL, len(REASON.split()), longer=True)
+    assert negative is not None and negative.name == UNSUPPORTED
+    assert negative.text == f"###Reason: {'Long ago ' * 9}it rained [1]. ###Answer: 1911"
+    shorter = unsupported_negative(draft(ASKED, A, B), REASON, POOL, len(REASON.split()), longer=False)
     assert shorter is not None
     assert shorter.text == "###Reason: Kelp keeps nine days [1]. Bread is dry. ###Answer: 1911"
 
 
-def test_a_wrong_control_misreads_the_context_and_ends_elsewhere() -> None:
-    control = wrong_control(draft(ASKED, A, B), REASON, POOL, 8, longer=True)
-    assert control is not None and control.name == WRONG
-    parsed = parse_answer(control.text)
+def test_a_wrong_answer_misreads_the_context_and_ends_elsewhere() -> None:
+    negative = wrong_answer_negative(draft(ASKED, A, B), REASON, POOL, 8, longer=True)
+    assert negative is not None and negative.name == WRONG
+    parsed = parse_answer(negative.text)
     assert parsed.answer in ("14 May", "1890")
     assert "burned" not in parsed.reason and "1911" not in parsed.reason
     for sentence in parsed.reason.split("] ")[:-1]:
@@ -64,10 +64,10 @@ def test_a_wrong_control_misreads_the_context_and_ends_elsewhere() -> None:
     assert parsed.reason.count("The yard built nine ferries") <= 1, "what two excerpts say is said once"
 
 
-def test_without_a_context_a_wrong_control_borrows_its_reasoning() -> None:
-    control = wrong_control(draft(), "It burned in 1911.", POOL, 4, longer=False)
-    assert control is not None and control.name == WRONG
-    assert "[" not in control.text and parse_answer(control.text).answer != "1911"
+def test_without_a_context_a_wrong_answer_borrows_its_reasoning() -> None:
+    negative = wrong_answer_negative(draft(), "It burned in 1911.", POOL, 4, longer=False)
+    assert negative is not None and negative.name == WRONG
+    assert "[" not in negative.text and parse_answer(negative.text).answer != "1911"
 
 
 def test_wrong_answers_are_options_then_choices_then_answers_of_the_same_shape() -> None:
@@ -106,14 +106,15 @@ def test_both_kinds_come_and_most_are_longer() -> None:
     reasons = [("word " * n).strip() + "." for n in range(3, 40)]
     pool = pool_of(*((f"p{n}", str(1800 + n), reason) for n, reason in enumerate(reasons)))
     made = [
-        make_control(draft(Question(f"q{n}", "When did it burn?", ("1700",)), A, B), REASON, pool) for n in range(200)
+        make_hard_negative(draft(Question(f"q{n}", "When did it burn?", ("1700",)), A, B), REASON, pool)
+        for n in range(200)
     ]
-    names = [control.name for control in made if control is not None]
+    names = [negative.name for negative in made if negative is not None]
     assert len(names) == 200 and 70 < names.count(WRONG) < 130
     longer = [len(c.text.split()) > len(f"###Reason: {REASON} ###Answer: 1700".split()) for c in made if c is not None]
     assert 0.8 < sum(longer) / len(longer) < 0.97
     assert all(not check_citations(c.text, 2).removed for c in made if c is not None)
 
 
-def test_nothing_to_borrow_is_no_control() -> None:
-    assert make_control(draft(), REASON, Pool()) is None
+def test_nothing_to_borrow_is_no_hard_negative() -> None:
+    assert make_hard_negative(draft(), REASON, Pool()) is None

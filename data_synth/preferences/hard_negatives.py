@@ -1,4 +1,4 @@
-"""Length-matched controls: rejected answers *with* reasoning, so that a model cannot win by writing more.
+"""Length-matched hard negatives: rejected answers *with* reasoning, so that a model cannot win by writing more.
 
 Half of them end in the gold answer but reason from what stands elsewhere (`unsupported`); the other half use the context and
 end in another answer (`wrong answer`). Mostly they are a little longer than the chosen side: the paper's own pairs,
@@ -25,13 +25,13 @@ from graph.shared.ids import content_id
 
 UNSUPPORTED, WRONG = "unsupported reasoning", "wrong answer"
 LONGER_SHARE = 0.9
-"""Of the controls that are to be longer than the chosen side: with the paper's pairs beside them, about half of all are then."""
+"""Of the hard negatives that are to be longer than the chosen side: with the paper's pairs beside them, about half of all are then."""
 POOL = 512
 CHOICES = (frozenset({"yes", "no", "maybe"}), frozenset({"true", "false"}))
 
 
 @dataclass(frozen=True)
-class Control:
+class HardNegative:
     """A rejected side and what is wrong with it."""
 
     name: str
@@ -49,7 +49,7 @@ class Reasoning:
 
 @dataclass(frozen=True)
 class Pool:
-    """Reasonings and answers of the questions seen last: what controls borrow from."""
+    """Reasonings and answers of the questions seen last: what hard negatives borrow from."""
 
     reasons: deque[Reasoning] = field(default_factory=lambda: deque(maxlen=POOL))
     answers: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=POOL))
@@ -62,32 +62,32 @@ class Pool:
             self.answers.append((draft.question.kind, draft.answer))
 
 
-def make_control(draft: Draft, reason: str, pool: Pool) -> Control | None:
-    """The control of a pair whose chosen side reasons `reason`; None when nothing in the pool or context will do.
+def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | None:
+    """The hard negative of a pair whose chosen side reasons `reason`; None when nothing in the pool or context will do.
 
     Which kind it is to be, and whether it is to be longer, is drawn by the question and the size of the context.
     """
-    draw = random.Random(content_id(draft.question.id, str(len(draft.excerpts)), "control"))
+    draw = random.Random(content_id(draft.question.id, str(len(draft.excerpts)), "hard negative"))
     longer, first = draw.random() < LONGER_SHARE, draw.random() < 0.5
     target = len(reason.split())
-    kinds = (unsupported_control, wrong_control) if first else (wrong_control, unsupported_control)
+    kinds = (unsupported_negative, wrong_answer_negative) if first else (wrong_answer_negative, unsupported_negative)
     for kind in kinds:
-        control = kind(draft, reason, pool, target, longer)
-        if control is not None:
-            return control
+        negative = kind(draft, reason, pool, target, longer)
+        if negative is not None:
+            return negative
     return None
 
 
-def unsupported_control(draft: Draft, reason: str, pool: Pool, target: int, longer: bool) -> Control | None:
+def unsupported_negative(draft: Draft, reason: str, pool: Pool, target: int, longer: bool) -> HardNegative | None:
     """The gold answer after the reasoning of another question, with the citations that the chosen side has."""
     borrowed = borrow_reason(draft, pool, target, longer)
     if not borrowed:
         return None
     cited = check_citations(reason, len(draft.excerpts)).cited
-    return Control(UNSUPPORTED, format_answer(cite_in_turn(borrowed, cited), draft.answer))
+    return HardNegative(UNSUPPORTED, format_answer(cite_in_turn(borrowed, cited), draft.answer))
 
 
-def wrong_control(draft: Draft, reason: str, pool: Pool, target: int, longer: bool) -> Control | None:
+def wrong_answer_negative(draft: Draft, reason: str, pool: Pool, target: int, longer: bool) -> HardNegative | None:
     """Another answer after sentences of the context that are near to it, cited as they stand; borrowed ones without a context."""
     wrong = wrong_answer(draft, [answer for _, answer in pool.answers])
     if not wrong:
@@ -96,7 +96,7 @@ def wrong_control(draft: Draft, reason: str, pool: Pool, target: int, longer: bo
     if not told:
         borrowed = borrow_reason(draft, pool, target, longer)
         told = cite_in_turn(borrowed, check_citations(reason, len(draft.excerpts)).cited) if borrowed else ""
-    return Control(WRONG, format_answer(told, wrong)) if told else None
+    return HardNegative(WRONG, format_answer(told, wrong)) if told else None
 
 
 def wrong_answer(draft: Draft, others: Sequence[str]) -> str:

@@ -23,9 +23,9 @@ from graph.shared.cli_options import (
 )
 from graph.shared.console import print_json, say
 from graph.shared.errors import UserError
-from graph.shared.types import OpenModel
 
 if TYPE_CHECKING:
+    from graph.shared.types import OpenModel
     from graph.store.settings import IndexSettings
 
 ImportFile = Annotated[
@@ -40,7 +40,7 @@ ImportFile = Annotated[
 PriceIn = Annotated[
     float,
     typer.Option(
-        "--price-per-million-tokens-in",
+        "--price-in",
         metavar="PRICE",
         min=0,
         rich_help_panel=MODEL,
@@ -50,7 +50,7 @@ PriceIn = Annotated[
 PriceOut = Annotated[
     float,
     typer.Option(
-        "--price-per-million-tokens-out",
+        "--price-out",
         metavar="PRICE",
         min=0,
         rich_help_panel=MODEL,
@@ -60,13 +60,14 @@ PriceOut = Annotated[
 Failed = Annotated[
     bool, typer.Option("--failed", metavar="", rich_help_panel=INPUT, help="The passages in quarantine.")
 ]
+PRICES = {"--price-per-million-tokens-in": "--price-in", "--price-per-million-tokens-out": "--price-out"}
 INDEX_SETTINGS = "graph.store.settings:IndexSettings"
 
 
-def register(app: typer.Typer, open_model: OpenModel) -> None:
+def register(app: typer.Typer, open_model: "OpenModel") -> None:
     """Add this folder's commands."""
     _add_index(app, open_model)
-    app.command("plan", cls=command(settings=INDEX_SETTINGS), rich_help_panel=INDEXING)(plan_command)
+    app.command("plan", cls=command(PRICES, settings=INDEX_SETTINGS), rich_help_panel=INDEXING)(plan_command)
     app.command("status", cls=Command, rich_help_panel=INDEXING)(status_command)
     _add_resume_and_retry(app, open_model)
     _add_delete_and_repair(app, open_model)
@@ -76,7 +77,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
     register_models(app)
 
 
-def _add_index(app: typer.Typer, open_model: OpenModel) -> None:
+def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
     @app.command(cls=command(settings=INDEX_SETTINGS), rich_help_panel=INDEXING)
     def index(
         documents: Documents,
@@ -179,7 +180,7 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
         print(f"{status.unfinished} ({status.documents_to_extract:,} documents to extract)")
 
 
-def _add_resume_and_retry(app: typer.Typer, open_model: OpenModel) -> None:
+def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
     @app.command(cls=Command, rich_help_panel=INDEXING)
     def resume(
         index: IndexFolder,
@@ -202,7 +203,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: OpenModel) -> None:
             print(f"{index}: finished, {documents:,} documents")
         _exit_if_lost(index)
 
-    @app.command(cls=Command, rich_help_panel=INDEXING)
+    @app.command(cls=command(settings=INDEX_SETTINGS), rich_help_panel=INDEXING)
     def retry(
         index: IndexFolder,
         failed: Failed = False,
@@ -231,7 +232,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: OpenModel) -> None:
         _exit_if_lost(index)
 
 
-def _add_delete_and_repair(app: typer.Typer, open_model: OpenModel) -> None:
+def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
     @app.command(cls=command({"--source": "modegraph delete INDEX SOURCE …"}), rich_help_panel=INDEXING)
     def delete(
         index: IndexFolder,

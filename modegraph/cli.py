@@ -18,24 +18,33 @@ if TYPE_CHECKING:
 
     from graph.shared.types import LanguageModel
 
+PROGRAM = "modegraph"
 FOLDERS = ("graph", "serve", "data_synth", "train", "eval")
 QUIET = {"HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def main() -> None:
-    """Run the command line; a UserError becomes one line on standard error and exit status 2."""
+    """Run the command line; bad input becomes one line on standard error and exit status 2."""
     refuse_hidden_folders()
     for variable, value in QUIET.items():
         os.environ.setdefault(variable, value)
+
+    import typer
 
     from graph.shared.errors import UserError
     from graph.shared.quiet import quiet_bitsandbytes
 
     quiet_bitsandbytes()
     try:
-        build_app()()
+        sys.exit(build_app()(prog_name=PROGRAM, standalone_mode=False) or 0)
     except UserError as problem:
-        print(f"modegraph: {problem}", file=sys.stderr)
+        print(f"{PROGRAM}: {problem}", file=sys.stderr)
+        sys.exit(2)
+    except typer.TyperException as problem:
+        from modegraph.cli_root import in_one_line
+
+        if said := in_one_line(problem):
+            print(f"{PROGRAM}: {said}", file=sys.stderr)
         sys.exit(2)
 
 
@@ -56,15 +65,19 @@ def build_app() -> typer.Typer:
     """The whole command line: every folder registers its own commands."""
     import typer
 
+    from graph.shared.cli_app import Group
+    from modegraph.cli_root import root
+
     app = typer.Typer(
-        help="Fine-tune small language models to answer from your own documents.",
+        cls=Group,
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    app.callback()(root)
     for name in FOLDERS:
         importlib.import_module(f"{name}.cli").register(app, open_model)
+    importlib.import_module("modegraph.cli_config").register(app, lambda: typer.main.get_command(app))
     return app
 
 

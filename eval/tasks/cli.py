@@ -66,12 +66,12 @@ def tasks(
     from eval.tasks.files import task_json, task_lines, write_task
 
     if name is None:
-        from eval.tasks import TASKS
+        from eval.tasks.catalogue import TASKS
 
         listed = list(TASKS.values())
         print_json({"tasks": [task_json(task) for task in listed]}) if as_json else print("\n".join(task_lines(listed)))
         return
-    from eval.tasks import find_task
+    from eval.tasks.catalogue import find_task
 
     task = find_task(name)
     if source is None:
@@ -99,7 +99,7 @@ def score(
     """Score a file of predictions by the metrics of a task, with 95 % intervals."""
     from eval.metrics.registry import find_metric
     from eval.shared.tables import as_text
-    from eval.tasks import find_task
+    from eval.tasks.catalogue import find_task
     from eval.tasks.score_file import read_predictions, score_json, score_predictions, score_table
 
     metrics = [find_metric(one) for one in metric or find_task(name).metrics]
@@ -145,7 +145,7 @@ def _add_abstract(commands: typer.Typer, open_model: OpenModel) -> None:
 
 
 def _load(name: str, source: str) -> Loaded:
-    from eval.tasks import find_task
+    from eval.tasks.catalogue import find_task
     from eval.tasks.load import HUB, load_from_hub, load_task
 
     task = find_task(name)

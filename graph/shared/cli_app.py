@@ -1,6 +1,7 @@
 """What every command of the suite has in common, whichever folder brings it: its class, its errors, its help page."""
 
 import difflib
+import inspect
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
@@ -10,17 +11,36 @@ from typer.core import TyperCommand, TyperGroup
 from graph.shared.errors import UserError
 
 INDEXING, ASKING, DATA, TRAINING, EVALUATION = "Index", "Ask and serve", "Data", "Train", "Evaluate"
-"""The groups of commands on the page of `modegraph --help`."""
+SETTINGS = "Settings"
+PANELS = (INDEXING, ASKING, DATA, TRAINING, EVALUATION, SETTINGS)
+"""The groups of commands on the page of `modegraph --help`, in this order."""
 INPUT, RETRIEVAL, MODEL, OUTPUT, LIMITS = "Input", "Retrieval", "Model", "Output", "Limits"
 """The groups of options on the page of a command."""
 
 
 class Group(TyperGroup):
-    """A group of commands; its page ends with --help, and a misspelt command names the nearest one."""
+    """A group of commands; a misspelt one names the nearest."""
 
     def get_help_option(self, ctx: Any) -> Any:
-        """--help, as typer makes it, in the last group of the page."""
-        return _last(super().get_help_option(ctx))
+        """--help, as typer makes it, in our words."""
+        return _in_our_words(super().get_help_option(ctx))
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """As typer does; a flag has no value to name."""
+        params = super().get_params(ctx)
+        for flag in params:
+            if getattr(flag, "is_flag", False):
+                flag.metavar = ""
+        return params
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The commands in the order of PANELS."""
+
+        def place(name: str) -> int:
+            panel = getattr(self.commands[name], "rich_help_panel", None)
+            return PANELS.index(panel) if panel in PANELS else len(PANELS)
+
+        return sorted(super().list_commands(ctx), key=place)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """As typer does; UserError for an option that there is not."""
@@ -34,8 +54,8 @@ class Group(TyperGroup):
         if args[0] not in self.commands and not ctx.resilient_parsing:
             near = difflib.get_close_matches(args[0], self.commands, n=1, cutoff=0.0)
             raise UserError(
-                f"{ctx.command_path}: no command {args[0]}",
-                f"did you mean {near[0]}?",
+                f"no command {' '.join((words_of(ctx), args[0])).strip()}",
+                f"did you mean {' '.join((words_of(ctx), near[0])).strip()}?",
                 f"`{ctx.command_path} --help` lists the commands",
             )
         return super().resolve_command(ctx, args)
@@ -51,9 +71,22 @@ class Command(TyperCommand):
     settings: ClassVar[str] = ""
     """`module:Class` of the settings that --config and --set give, listed on the command's page."""
 
+    def __init__(self, *given: Any, **named: Any) -> None:
+        """As typer does; paragraphs of the description flow, and an argument's name says enough without its type."""
+        super().__init__(*given, **named)
+        paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
+        self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        for argument in self.params:
+            if argument.param_type_name == "argument":
+                argument.display_type_rich = lambda ctx: ""  # type: ignore[attr-defined]
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """As typer does, with arguments as INDEX instead of {INDEX}."""
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+
     def get_help_option(self, ctx: Any) -> Any:
         """--help, as typer makes it, in the last group of the page."""
-        return _last(super().get_help_option(ctx))
+        return _in_our_words(super().get_help_option(ctx), OUTPUT)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Spread what takes several values, then parse; UserError for an option that there is not."""
@@ -100,9 +133,14 @@ def spread(arguments: Sequence[str], options: Collection[str]) -> list[str]:
     return words
 
 
-def _last(option: Any) -> Any:
+def words_of(ctx: Any) -> str:
+    """The command's words, without the program's name."""
+    return str(ctx.command_path).partition(" ")[2]
+
+
+def _in_our_words(option: Any, panel: str | None = None) -> Any:
     if option is not None:
-        option.help, option.rich_help_panel, option.metavar = "Show this page and exit.", OUTPUT, ""
+        option.help, option.rich_help_panel, option.metavar = "Show this page and exit.", panel, ""
     return option
 
 
@@ -111,7 +149,10 @@ def _tell(problem: typer.TyperException, ctx: Any, command: Any, renamed: Mappin
     if not hasattr(problem, "possibilities"):
         raise problem
     given = str(getattr(problem, "option_name", ""))
-    found, remedy = f"{ctx.command_path}: no option {given}", f"`{ctx.command_path} --help` lists the options"
+    found, remedy = (
+        f"{words_of(ctx) or ctx.command_path}: no option {given}",
+        f"`{ctx.command_path} --help` lists the options",
+    )
     if given in renamed:
         raise UserError(found, f"did you mean {renamed[given]}?", remedy) from None
     known = [name for param in command.get_params(ctx) for name in param.opts if name.startswith("--")]

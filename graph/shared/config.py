@@ -8,13 +8,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from graph.shared.errors import UserError
+from graph.shared.redact import is_secret, redacted
 
 _QUOTED = re.compile(r"'([^']*)'")
 
@@ -23,6 +24,10 @@ class Settings(BaseModel):
     """Base of all settings: frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    def recorded(self) -> dict[str, Any]:
+        """The values for a record such as run.json, without secrets."""
+        return cast(dict[str, Any], redacted(self.model_dump(mode="json")))
 
 
 S = TypeVar("S", bound=Settings)
@@ -34,6 +39,16 @@ class Typed:
 
     text: str
     value: Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one setting, in words; whether there is no such setting, or it only lacks a value that --set could give."""
+
+    key: str
+    text: str
+    missing: bool
+    unknown: bool
 
 
 def load_settings(kind: type[S], file: Path | None = None, overrides: Sequence[str] = ()) -> S:
@@ -75,7 +90,12 @@ def set_value(values: dict[str, Any], override: str) -> None:
         inner = target.setdefault(key, {})
         if not isinstance(inner, dict):
             value = inner.value if isinstance(inner, Typed) else inner
-            raise UserError(f"--set {override}: {key} is the value {value!r}", "a group of settings", "drop the dot")
+            shown = (
+                f"--set {path}=…: {key} is a secret"
+                if is_secret(key)
+                else f"--set {override}: {key} is the value {value!r}"
+            )
+            raise UserError(shown, "a group of settings", "drop the dot")
         target = inner
     value = read_scalar(text)
     target[last] = value if isinstance(value, str | dict | list) else Typed(text.strip(), value)
@@ -106,6 +126,23 @@ def parse_settings(kind: type[S], values: Mapping[str, Any], where: str) -> S:
     except ValidationError as problems:
         problem = min(problems.errors(), key=lambda each: each["type"] != "extra_forbidden")
     raise _told(kind, problem, where)
+
+
+def problems_in(kind: type[S], values: Mapping[str, Any], where: str) -> list[Problem]:
+    """Everything that is wrong with a mapping as settings of `kind`, in order; [] when nothing is."""
+    try:
+        kind.model_validate(values)
+    except ValidationError as problems:
+        return [
+            Problem(
+                key=".".join(map(str, each["loc"])),
+                text=str(_told(kind, each, where)),
+                missing=each["type"] == "missing" and len(each["loc"]) == 1,
+                unknown=each["type"] == "extra_forbidden",
+            )
+            for each in problems.errors()
+        ]
+    return []
 
 
 def _settled(values: Mapping[str, Any], texts: Collection[tuple[int | str, ...]] = (), at: tuple[str, ...] = ()) -> Any:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from graph.shared.redact import redact
+
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 5.0
 LOG = logging.getLogger("modegraph")
@@ -19,7 +21,8 @@ _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
 def say(line: str) -> None:
-    """One line for the person at the terminal (standard error, so that standard output stays parseable)."""
+    """One line for the person at the terminal (standard error, so that standard output stays parseable), without secrets."""
+    line = redact(line)
     if _QUIET.get():
         LOG.info("%s", line)
     else:

@@ -1,12 +1,14 @@
 """The one error that a user can fix; every folder raises it, the door prints it as a single line."""
 
+from graph.shared.redact import redact
+
 
 class UserError(Exception):
-    """Bad input, told as: what was found (with the value), what was expected, what to do.
+    """Bad input, told as: what was found (with the value, unless it is a secret), what was expected, what to do.
 
     >>> str(UserError("corpus.jsonl line 3: 'text' is missing", "every row needs an id and a text", "add the field"))
     "corpus.jsonl line 3: 'text' is missing; every row needs an id and a text; add the field"
     """
 
     def __init__(self, found: str, expected: str, remedy: str) -> None:
-        super().__init__("; ".join(part.rstrip(".; ") for part in (found, expected, remedy) if part))
+        super().__init__(redact("; ".join(part.rstrip(".; ") for part in (found, expected, remedy) if part)))

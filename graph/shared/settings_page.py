@@ -14,7 +14,7 @@ from graph.shared.config import Settings, settings_within
 
 WIDTH = 100
 REQUIRED = "required"
-BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below", "min_length": "length at least"}
+BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,16 @@ def setting_lines(kind: type[Settings], prefix: str = "", commented: bool = Fals
     """Every setting of a class in order of declaration, sections before what they hold."""
     for name, field in kind.model_fields.items():
         inner = settings_within(field.annotation)
-        off = commented or (inner is not None and field.get_default(call_default_factory=True) is None)
-        default = "" if inner is not None and not off else _default(field)
-        yield SettingLine(f"{prefix}{name}", default, _meaning(field), commented)
-        if inner is not None:
+        kept_in = get_origin(field.annotation)
+        if inner is None or kept_in is tuple:
+            yield SettingLine(f"{prefix}{name}", _default(field), _meaning(field), commented)
+        elif kept_in is dict:
+            yield SettingLine(f"{prefix}{name}", _default(field), _meaning(field), commented)
+            yield SettingLine(f"{prefix}{name}.NAME", "", "", True)
+            yield from setting_lines(inner, f"{prefix}{name}.NAME.", True)
+        else:
+            off = commented or field.get_default() is None
+            yield SettingLine(f"{prefix}{name}", _default(field) if off else "", _meaning(field), commented)
             yield from setting_lines(inner, f"{prefix}{name}.", off)
 
 
@@ -69,6 +75,8 @@ def print_settings(path: str) -> None:
     table.add_column(no_wrap=True, style="bold cyan")
     table.add_column(ratio=1)
     for each in setting_lines(settings_class(path)):
+        if not each.meaning:
+            continue
         told = Text(each.meaning)
         if each.default == REQUIRED:
             told.append(" [required]", style="dim red")
@@ -79,7 +87,7 @@ def print_settings(path: str) -> None:
 
 
 def _default(field: FieldInfo) -> str:
-    value = field.get_default(call_default_factory=True)
+    value = field.get_default()
     if value is PydanticUndefined:
         return REQUIRED
     return as_scalar(value)
@@ -99,9 +107,12 @@ def as_scalar(value: Any) -> str:
 def _meaning(field: FieldInfo) -> str:
     """The description, the values that a choice has, and the bounds of a number, as one sentence each."""
     said = (field.description or "").strip()
-    parts = [f"{said[:1].upper()}{said[1:].removesuffix('.')}." if said else ""]
+    first = said[:1].upper() if said[:1].isascii() else said[:1]
+    parts = [f"{first}{said[1:].removesuffix('.')}." if said else ""]
     if choices := _choices(field.annotation):
         parts.append(f"One of {', '.join(map(str, choices))}.")
+    if any(getattr(one, "min_length", 0) for one in field.metadata):
+        parts.append("Not empty.")
     found = {name: getattr(one, name) for one in field.metadata for name in BOUNDS if hasattr(one, name)}
     if bounds := [f"{BOUNDS[name]} {bound:g}" for name, bound in found.items()]:
         parts.append(f"{' and '.join(bounds).capitalize()}.")

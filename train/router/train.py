@@ -100,7 +100,7 @@ def describe(
         data={dataset.name: dataset.fingerprint for dataset in datasets},
         encoder=router.encoder,
         features=QUERY_FEATURES,
-        settings=settings.model_dump(mode="json"),
+        settings=settings.recorded(),
         questions=count_questions(datasets),
         modes=tuple(each.mode for each in router.modes),
         default=router.modes[0].mode,

@@ -79,7 +79,7 @@ def last_checkpoint(folder: Path, settings: Settings, made_from: Mapping[str, st
     UserError when it ran with other settings, or was `made_from` other data or weights (fingerprints, by what they are of).
     """
     kept = folder / CHECKPOINTS / SETTINGS
-    run = {"settings": settings.model_dump(mode="json"), "made from": dict(made_from)}
+    run = {"settings": settings.recorded(), "made from": dict(made_from)}
     described = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
     if kept.exists() and kept.read_text(encoding="utf-8") != described:
         raise _other_run(folder)
@@ -143,7 +143,7 @@ def run_record(
         beta_reward=alignment.beta_reward if alignment else None,
         label_smoothing=alignment.label_smoothing if alignment else None,
         responses_per_prompt=alignment.responses_per_prompt if alignment else None,
-        settings=settings.model_dump(mode="json"),
+        settings=settings.recorded(),
         metrics=outcome.metrics,
         train_seconds=outcome.train_seconds,
         device=device(),

@@ -15,53 +15,66 @@ from graph.shared.config import Settings
 class TinySettings(Settings):
     """A tokenizer and a small Llama trained from nothing on `texts`: the stand-in for a pretrained model."""
 
-    texts: str
-    output: str
-    vocabulary: int = Field(default=3000, ge=512)
-    hidden_size: int = Field(default=128, ge=16)
-    layers: int = Field(default=4, ge=1)
-    heads: int = Field(default=4, ge=1)
-    context_tokens: int = Field(default=1024, ge=64)
-    steps: int = Field(default=200, ge=1)
-    batch_size: int = Field(default=16, ge=1)
-    block_tokens: int = Field(default=128, ge=8)
-    learning_rate: float = Field(default=3e-3, gt=0)
-    seed: int = 0
+    texts: str = Field(description="folder or .jsonl of documents, or folder of preference data, to train on")
+    output: str = Field(description="folder to save the model in; must not exist yet")
+    vocabulary: int = Field(default=3000, ge=512, description="tokens in the vocabulary")
+    hidden_size: int = Field(default=128, ge=16, description="width of the model")
+    layers: int = Field(default=4, ge=1, description="transformer layers")
+    heads: int = Field(default=4, ge=1, description="attention heads")
+    context_tokens: int = Field(default=1024, ge=64, description="longest context of the model, in tokens")
+    steps: int = Field(default=200, ge=1, description="training steps")
+    batch_size: int = Field(default=16, ge=1, description="blocks in a step")
+    block_tokens: int = Field(default=128, ge=8, description="length of a block of text, in tokens")
+    learning_rate: float = Field(default=3e-3, gt=0, description="peak learning rate")
+    seed: int = Field(0, description="seed of every random choice")
 
 
 class LoraSettings(Settings):
     """A low-rank adapter on every linear layer except the output head (which TRL's losses read directly)."""
 
-    rank: int = Field(default=16, ge=1)
-    alpha: int = Field(default=32, ge=1)
+    rank: int = Field(default=16, ge=1, description="rank of the adapter")
+    alpha: int = Field(default=32, ge=1, description="scale of the adapter: alpha / rank")
 
 
 class TrainSettings(Settings):
-    """What SFT and preference training share. `model` is a folder, an adapter's folder or a hub name.
+    """What SFT, preference and reward training share."""
 
-    Without `lora` a full model is trained whole, and an adapter goes on training. `max_steps` overrides `epochs`.
-    `warmup_share` is the share of steps over which the rate rises from 0; it then falls linearly to 0. `quantise` nf4 loads the
-    frozen base in 4 bits (QLoRA). With `save_steps` an interrupted run goes on from its last checkpoint when started again.
-    """
-
-    model: str
-    data: str
-    output: str
-    learning_rate: float = Field(default=1e-5, gt=0)
-    epochs: float = Field(default=2, gt=0)
-    max_steps: int | None = Field(default=None, ge=1)
-    batch_size: int = Field(default=4, ge=1)
-    gradient_accumulation: int = Field(default=1, ge=1)
-    max_length_tokens: int = Field(default=1024, ge=8)
-    warmup_share: float = Field(default=0.0, ge=0, lt=1)
-    seed: int = 0
-    precision: Literal["float32", "bfloat16"] = "float32"
-    gradient_checkpointing: bool = False
-    lora: LoraSettings | None = None
-    quantise: Literal["none", "nf4"] = "none"
-    report_to: Literal["none", "tensorboard", "wandb", "trackio"] = "none"
-    logging_steps: int = Field(default=10, ge=1)
-    save_steps: int | None = Field(default=None, ge=1)
+    model: str = Field(description="model to start from: a folder, the folder of an adapter, or a hub name")
+    data: str = Field(description="folder of training data that `modegraph synth` made")
+    output: str = Field(description="folder to save the run in; must not exist yet")
+    learning_rate: float = Field(default=1e-5, gt=0, description="peak learning rate")
+    epochs: float = Field(default=2, gt=0, description="passes over the data")
+    max_steps: int | None = Field(default=None, ge=1, description="training steps, in place of epochs")
+    batch_size: int = Field(default=4, ge=1, description="rows in a step on one device")
+    gradient_accumulation: int = Field(
+        default=1, ge=1, description="steps whose gradients are added up before an update"
+    )
+    max_length_tokens: int = Field(default=1024, ge=8, description="longest row, prompt and answer together, in tokens")
+    warmup_share: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of the steps over which the learning rate rises from 0; it then falls linearly to 0",
+    )
+    seed: int = Field(0, description="seed of every random choice")
+    precision: Literal["float32", "bfloat16"] = Field("float32", description="number format of the computation")
+    gradient_checkpointing: bool = Field(False, description="compute activations twice, to save memory")
+    lora: LoraSettings | None = Field(
+        None,
+        description="low-rank adapter on every linear layer but the output head; null trains the whole model, or goes on with the adapter that `model` is",
+    )
+    quantise: Literal["none", "nf4"] = Field(
+        "none", description="how to load the frozen base model: nf4 is 4 bits (QLoRA)"
+    )
+    report_to: Literal["none", "tensorboard", "wandb", "trackio"] = Field(
+        "none", description="where to log besides log.jsonl"
+    )
+    logging_steps: int = Field(default=10, ge=1, description="steps between two lines of the log")
+    save_steps: int | None = Field(
+        default=None,
+        ge=1,
+        description="steps between two checkpoints, from which an interrupted run goes on; null keeps none",
+    )
 
 
 class SftSettings(TrainSettings):
@@ -69,26 +82,40 @@ class SftSettings(TrainSettings):
 
 
 class PreferenceSettings(TrainSettings):
-    """Preference training on pairs or on scored responses; the data decide which (DESIGN §5).
+    """Preference training on pairs or on scored responses; the data decide which (DESIGN §5)."""
 
-    `beta` is β_π, the strength of the tie to the reference, and `beta_reward` β_r, the softness of the labels of scored
-    responses (pairs have their own label). `responses` is K: the scored responses of a prompt are dealt into groups of K (null:
-    all in one). `rewards` weights the components of the data; `standardise` scales each prompt's to mean 0 and deviation 1.
-    `layout` packed computes a prompt once for all its responses, in rows of `row_tokens` (null: the longest in the batch).
-    Every `sample_steps` steps (null: never) a few dev prompts are answered, and length and repetition logged.
-    """
-
-    beta: float = Field(default=0.1, gt=0)
-    beta_reward: float = Field(default=0.5, gt=0)
-    responses: int | None = Field(default=None, ge=2)
-    rewards: dict[str, float] = Field(default={"correct": 1.0, "format": 0.5, "grounded": 0.5, "citations": 0.25})
-    standardise: bool = False
-    over_long: Literal["refuse", "drop"] = "refuse"
-    layout: Literal["packed", "plain"] = "packed"
-    row_tokens: int | None = Field(default=None, ge=8)
-    reference_cache: str | None = None
-    sample_steps: int | None = Field(default=None, ge=1)
-    trainer: Literal["modegraph", "trl"] = "modegraph"
+    beta: float = Field(default=0.1, gt=0, description="β_π, strength of the tie to the reference model")
+    beta_reward: float = Field(
+        default=0.5, gt=0, description="β_r, softness of the labels of scored responses; pairs have their own label"
+    )
+    responses: int | None = Field(
+        default=None,
+        ge=2,
+        description="K: the scored responses of a prompt are dealt into groups of K; null takes them all together",
+    )
+    rewards: dict[str, float] = Field(
+        default={"correct": 1.0, "format": 0.5, "grounded": 0.5, "citations": 0.25},
+        description="weights of the reward components of scored responses",
+    )
+    standardise: bool = Field(False, description="scale the rewards of each prompt to mean 0 and deviation 1")
+    over_long: Literal["refuse", "drop"] = Field("refuse", description="what to do with rows above max_length_tokens")
+    layout: Literal["packed", "plain"] = Field(
+        "packed", description="how rows are laid out: packed computes a prompt once for all of its responses"
+    )
+    row_tokens: int | None = Field(
+        default=None, ge=8, description="length of a packed row, in tokens; null takes the longest of the batch"
+    )
+    reference_cache: str | None = Field(
+        None, description="file that keeps the log-probabilities of the reference model for other runs"
+    )
+    sample_steps: int | None = Field(
+        default=None,
+        ge=1,
+        description="steps between two samples of a few dev prompts, whose length and repetition are logged; null takes none",
+    )
+    trainer: Literal["modegraph", "trl"] = Field(
+        "modegraph", description="what trains: trl is TRL's DPOTrainer, for pairs only"
+    )
 
 
 class DpoSettings(PreferenceSettings):
@@ -98,7 +125,9 @@ class DpoSettings(PreferenceSettings):
 class MsSettings(PreferenceSettings):
     """Mode-seeking (reverse KL); `label_smoothing` is ε of pairs (TRL's `exo_pair`), above 0 because the loss divides by it."""
 
-    label_smoothing: float = Field(default=1e-3, gt=0, lt=0.5)
+    label_smoothing: float = Field(
+        default=1e-3, gt=0, lt=0.5, description="ε of pairs (TRL's exo_pair); the loss divides by it"
+    )
 
 
 class RewardSettings(TrainSettings):
@@ -107,4 +136,6 @@ class RewardSettings(TrainSettings):
     It holds rewards about 0, where the sigmoid that brings them to 0 to 1 tells them apart.
     """
 
-    center: float = Field(default=0.01, ge=0)
+    center: float = Field(
+        default=0.01, ge=0, description="weight of (r_chosen + r_rejected)², which holds rewards about 0"
+    )

@@ -19,21 +19,27 @@ class CrossSettings(Settings):
     when the MAP has not risen `patience_evaluations` times. At query time the best `depth` are read.
     """
 
-    start: str = MINILM
-    positives: int = Field(default=4, ge=1)
-    hard_negatives: int = Field(default=4, ge=0)
-    random_negatives: int = Field(default=2, ge=0)
-    epochs: float = Field(default=1, gt=0)
-    max_steps: int | None = Field(default=None, ge=1)
-    batch_size: int = Field(default=32, ge=1)
-    max_length_tokens: int = Field(default=80, ge=16, le=512)
-    learning_rate: float = Field(default=1e-4, gt=0)
-    warmup_share: float = Field(default=0.1, ge=0, lt=1)
-    eval_steps: int = Field(default=56, ge=1)
-    eval_depth: int = Field(default=8, ge=1)
-    patience_evaluations: int = Field(default=2, ge=1)
-    logging_steps: int = Field(default=20, ge=1)
-    depth: int = Field(default=16, ge=1)
+    start: str = Field(default=MINILM, description="sentence encoder to start from")
+    positives: int = Field(default=4, ge=1, description="relevant pairs of a question to learn from, at most")
+    hard_negatives: int = Field(
+        default=4, ge=0, description="irrelevant pairs of a question that the light selector likes best"
+    )
+    random_negatives: int = Field(default=2, ge=0, description="irrelevant pairs of a question drawn at random")
+    epochs: float = Field(default=1, gt=0, description="passes over the pairs")
+    max_steps: int | None = Field(default=None, ge=1, description="training steps, in place of epochs")
+    batch_size: int = Field(default=32, ge=1, description="pairs in a step")
+    max_length_tokens: int = Field(default=80, ge=16, le=512, description="longest pair, in tokens")
+    learning_rate: float = Field(default=1e-4, gt=0, description="peak learning rate")
+    warmup_share: float = Field(
+        default=0.1, ge=0, lt=1, description="share of the steps over which the learning rate rises from 0"
+    )
+    eval_steps: int = Field(default=56, ge=1, description="steps between two rankings of dev")
+    eval_depth: int = Field(default=8, ge=1, description="propositions of a question that a ranking of dev reads")
+    patience_evaluations: int = Field(
+        default=2, ge=1, description="rankings without a better MAP after which training ends"
+    )
+    logging_steps: int = Field(default=20, ge=1, description="steps between two lines of the log")
+    depth: int = Field(default=16, ge=1, description="propositions of a question to read at query time")
 
 
 class SelectorSettings(Settings):
@@ -43,16 +49,22 @@ class SelectorSettings(Settings):
     each. What it does to the probabilities is taken back after training. `cross` counts with `size: cross` only.
     """
 
-    data: Folders
-    output: str
-    size: Literal["light", "cross"] = "light"
-    target_recall: float = Field(default=0.9, gt=0, le=1)
-    positive_weight: float = Field(default=1.0, gt=0)
-    learning_rate: float = Field(default=0.05, gt=0)
-    max_trees: int = Field(default=400, ge=1)
-    patience_trees: int = Field(default=30, ge=1)
-    max_leaves: int = Field(default=8, ge=2)
-    min_examples_per_leaf: int = Field(default=40, ge=1)
-    l2: float = Field(default=1.0, ge=0)
-    seed: int = Field(default=0, ge=0)
-    cross: CrossSettings = CrossSettings()
+    data: Folders = Field(description="folders that `synth relevance` wrote")
+    output: str = Field(description="folder to save the selector in; must not exist yet")
+    size: Literal["light", "cross"] = Field("light", description="light: trees; cross: a cross-encoder after them")
+    target_recall: float = Field(
+        default=0.9, gt=0, le=1, description="share of the relevant propositions of dev that the threshold keeps"
+    )
+    positive_weight: float = Field(
+        default=1.0, gt=0, description="what a relevant example counts for in the loss, others count 1"
+    )
+    learning_rate: float = Field(default=0.05, gt=0, description="learning rate of the trees")
+    max_trees: int = Field(default=400, ge=1, description="trees, at most")
+    patience_trees: int = Field(
+        default=30, ge=1, description="trees without a better loss on dev after which training ends"
+    )
+    max_leaves: int = Field(default=8, ge=2, description="leaves of a tree, at most")
+    min_examples_per_leaf: int = Field(default=40, ge=1, description="examples in a leaf, at least")
+    l2: float = Field(default=1.0, ge=0, description="L2 penalty on the leaves")
+    seed: int = Field(default=0, ge=0, description="seed of every random choice")
+    cross: CrossSettings = Field(CrossSettings(), description="the cross-encoder of `size: cross`")

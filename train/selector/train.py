@@ -67,7 +67,7 @@ def train_selector(settings: SelectorSettings) -> SelectorRecord:
             sharing_passages=tuple(dataset.name for dataset in datasets if shares_passages(dataset)),
             encoder=classifier.encoder,
             features=FEATURES,
-            settings=settings.model_dump(mode="json"),
+            settings=settings.recorded(),
             examples={split: len(examples.label_n) for split, examples in splits.items()},
             trees=trees,
             temperature=verdicts.temperature,

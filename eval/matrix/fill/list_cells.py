@@ -12,7 +12,7 @@ from eval.matrix.fill.contents import Contents, bytes_of, content_hash
 from eval.matrix.fill.settings import MatrixSettings, TaskSettings
 from eval.matrix.fill.types import Cell, Group, Matrix, System, TaskData
 from eval.metrics.registry import find_metric
-from eval.tasks import find_task
+from eval.tasks.catalogue import find_task
 from eval.tasks.files import question_row, write_task
 from eval.tasks.load import load_task
 from graph.documents.questions import Question

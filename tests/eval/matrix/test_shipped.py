@@ -13,7 +13,7 @@ import yaml
 from eval.matrix.fill.list_cells import systems_of
 from eval.matrix.fill.settings import MatrixSettings
 from eval.metrics.registry import find_metric
-from eval.tasks import find_task
+from eval.tasks.catalogue import find_task
 from graph.shared.config import load_settings
 from tests.eval.matrix.conftest import CONFIG
 from tests.places import ROOT

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from eval.metrics.registry import METRICS
-from eval.tasks import TASKS, find_task
+from eval.tasks.catalogue import TASKS, find_task
 from eval.tasks.files import task_lines, write_task
 from eval.tasks.load import load_from_hub, load_task
 from graph.documents.questions import read_questions

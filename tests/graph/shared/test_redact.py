@@ -1,0 +1,110 @@
+"""No error, message or record holds a secret that was put in."""
+
+import doctest
+import json
+
+import pytest
+import yaml
+from pydantic import SecretStr
+
+from graph.shared import redact as module
+from graph.shared.config import Settings, load_settings
+from graph.shared.console import say
+from graph.shared.errors import UserError
+from graph.shared.redact import MARK, redact, redacted
+
+WORD = "correct-horse-battery"
+
+
+def test_doctest() -> None:
+    assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"--set api_key={WORD}",
+        f"--api-key={WORD}: empty",
+        f"serve.yaml: hub_token = '{WORD}'; too short",
+        f"HF_TOKEN={WORD} is not accepted",
+        f"openai:m@http://me:{WORD}@host:1/v1: no answer",
+        f"postgresql+psycopg://modegraph:{WORD}@db/index",
+        f"db.password={WORD}",
+        "hf_abcdefghijklmnop was refused",
+        "Incorrect API key provided: sk-proj-abcdefghijklmnop",
+    ],
+)
+def test_a_text_with_a_secret(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for shown in (redact(text), str(UserError(text, "another", f"not {text}"))):
+        assert WORD not in shown and "abcdefghijklmnop" not in shown and MARK in shown
+    say(text)
+    assert WORD not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--set x; key=value; for example --set learning_rate=1e-5",
+        "max_answer_tokens = 5; ms_per_token = 1.0",
+        "http://127.0.0.1:8080/v1 and openai:m@http://host:1/v1",
+        "unknown key 'api_kee'; did you mean 'api_key'?",
+    ],
+)
+def test_a_text_without_one_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_secrets_of_the_environment_are_found_in_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", WORD)
+    monkeypatch.setenv("OTHER_KEY", "ab")
+    assert redact(f"401 for {WORD} at ab") == f"401 for {MARK} at ab"
+
+
+class Store(Settings):
+    """Settings with every place for a secret."""
+
+    dsn: str = ""
+    api_key: SecretStr | None = None
+    token: str = ""
+    ms_per_token: float = 1.0
+    output: str = ""
+
+
+def test_a_record_of_settings_holds_none() -> None:
+    given = [f"dsn=postgresql://me:{WORD}@db/x", f"api_key={WORD}", f"token={WORD}", "output=2024"]
+    kept = load_settings(Store, None, given).recorded()
+    assert WORD not in json.dumps(kept) and WORD not in yaml.safe_dump(kept)
+    assert (kept["output"], kept["ms_per_token"]) == ("2024", 1.0)
+    assert redacted({"rows": [{"password": WORD}], "n": 3}) == {"rows": [{"password": MARK}], "n": 3}
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [f"api_key=[{WORD}]"],
+        [f"api_key={WORD}", f"api_key.inner={WORD}"],
+        [f"token=[{WORD}]"],
+        [f"dsn=[postgresql://me:{WORD}@db]"],
+        [f"api_kee={WORD}"],
+    ],
+)
+def test_no_error_of_settings_echoes_one(overrides: list[str]) -> None:
+    with pytest.raises(UserError) as problem:
+        load_settings(Store, None, overrides)
+    assert WORD not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("2024", "2024"),
+        ("true", "true"),
+        ("1e3", "1e3"),
+        ("007", "007"),
+        ("null", "null"),
+        ("2024-01-02", "2024-01-02"),
+        ("no", "no"),
+    ],
+)
+def test_what_looks_like_a_number_is_text_where_text_is_meant(given: str, read: str) -> None:
+    assert load_settings(Store, None, [f"output={given}"]).output == read

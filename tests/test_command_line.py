@@ -1,0 +1,335 @@
+"""The whole command line: every command, option and help page, walked as typer builds them, and every command line in the docs."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from graph.shared.cli_app import INPUT, LIMITS, MODEL, OUTPUT, RETRIEVAL, Command, Group, spread
+from graph.shared.config import problems_in
+from graph.shared.errors import UserError
+from graph.shared.settings_page import as_yaml, setting_lines, settings_class
+from modegraph.cli import build_app
+from modegraph.cli_config import commands_with_settings
+from modegraph.version import TOLD
+from tests.places import ROOT
+from tests.test_configs import CONFIGS
+
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "SECURITY.md",
+    ROOT / "Makefile",
+    ROOT / "docker-compose.yaml",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").glob("*.md")),
+    *sorted((ROOT / "configs").rglob("*.yaml")),
+    *sorted((ROOT / "deploy").glob("*")),
+]
+WIDTH = 80
+PANELS = {INPUT, RETRIEVAL, MODEL, OUTPUT, LIMITS, "Server"}
+
+
+@cache
+def tree() -> Any:
+    return typer.main.get_command(build_app())
+
+
+def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from walk(inner, (*path, name))
+
+
+COMMANDS = {" ".join(path): command for path, command in walk(tree()) if not hasattr(command, "commands")}
+GROUPS = {" ".join(path): command for path, command in walk(tree()) if hasattr(command, "commands")}
+OPTIONS = [
+    (name, param) for name, command in COMMANDS.items() for param in command.params if param.param_type_name == "option"
+]
+NAMES = {opt for _, param in OPTIONS for opt in (*param.opts, *param.secondary_opts)} | {"--help", "-h"}
+
+
+def page(words: str) -> str:
+    run = CliRunner().invoke(tree_app(), [*words.split(), "--help"], terminal_width=WIDTH, env={"COLUMNS": str(WIDTH)})
+    assert run.exit_code == 0, run.output
+    return run.output
+
+
+@cache
+def tree_app() -> typer.Typer:
+    return build_app()
+
+
+def test_the_walk_finds_the_commands() -> None:
+    assert {"index", "ask", "train ms", "eval retrieval", "config check"} <= COMMANDS.keys() and len(COMMANDS) > 40
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_says_what_it_does_and_knows_our_errors(name: str) -> None:
+    command = COMMANDS[name]
+    assert isinstance(command, Command)
+    first = command.help.split("\n\n")[0]
+    assert re.match(r"[A-Z][a-z-]+ ", first) and first.endswith((".", ").")), "begin with a verb, end with a full stop"
+    assert len(" ".join(first.split())) <= 110, "say it shorter, and how it is done below"
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_group_has_our_errors(name: str) -> None:
+    assert isinstance(GROUPS[name], Group) and GROUPS[name].help
+
+
+@pytest.mark.parametrize(("name", "param"), OPTIONS, ids=[f"{name} {param.opts[0]}" for name, param in OPTIONS])
+def test_every_option_has_help_a_group_and_a_word_for_its_value(name: str, param: Any) -> None:
+    assert re.fullmatch(r"\S.{8,}\.", param.help or "", flags=re.DOTALL), "a sentence"
+    assert param.help.endswith("Repeatable.") == param.multiple
+    assert param.rich_help_panel in PANELS
+    assert (param.metavar == "") == bool(param.is_flag) and param.metavar == (param.metavar or "").upper()
+    assert [opt for opt in param.opts if opt.startswith("--")] == list(param.opts), "no short options"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_argument_has_help_and_a_name(name: str) -> None:
+    for param in COMMANDS[name].params:
+        if param.param_type_name == "argument":
+            assert param.help and param.metavar, param.name
+
+
+def test_an_option_has_one_meaning() -> None:
+    """The same words of help, kind of value and group wherever it is; where several are taken, that is added."""
+    meanings: dict[str, dict[tuple[Any, ...], list[str]]] = {}
+    for name, param in OPTIONS:
+        kind = param.type_descriptor.annotation
+        element = kind.__args__[0] if param.multiple else kind
+        meaning = (param.help.removesuffix(" Repeatable."), str(element), param.metavar, param.rich_help_panel)
+        meanings.setdefault(param.opts[0], {}).setdefault(meaning, []).append(name)
+    assert {option: found for option, found in meanings.items() if len(found) > 1} == {}
+
+
+def test_a_name_means_one_thing_as_option_and_as_argument() -> None:
+    arguments: dict[str, set[str]] = {}
+    for command in COMMANDS.values():
+        for param in command.params:
+            if param.param_type_name == "argument":
+                arguments.setdefault(param.metavar, set()).add(param.help)
+    assert {
+        name: found for name, found in arguments.items() if name in ("INDEX", "RUN", "CONFIG") and len(found) > 1
+    } == {}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_help_mentions_an_option_that_there_is_not(name: str) -> None:
+    command = COMMANDS[name]
+    told = " ".join([command.help, *(param.help for param in command.params)])
+    assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", told)) - NAMES <= {"--max-model-len"}, "an argument of vLLM"
+    own = {opt for param in command.params for opt in param.opts}
+    elsewhere = re.findall(r"`[^`]*`|use it with[^.]*\.", command.help)
+    said = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", re.sub(r"`[^`]*`|use it with[^.]*\.", "", command.help)))
+    assert said <= own, f"an option that this command does not have (others': {elsewhere})"
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *GROUPS])
+def test_a_page_fits_eighty_columns_and_cuts_nothing(name: str) -> None:
+    shown = page(name)
+    assert all(len(line) <= WIDTH for line in shown.splitlines())
+    assert "…" not in shown and not re.search(r"<\w+>", shown)
+    words = " ".join(shown.replace("│", " ").split())
+    for param in {**COMMANDS, **GROUPS}[name].params if name else ():
+        assert " ".join(param.help.split()) in words, param.opts
+
+
+def test_the_front_page_has_its_groups_in_order() -> None:
+    titles = re.findall(r"╭─ ([\w ]+?) ─", page(""))
+    assert titles == ["Options", "Index", "Ask and serve", "Data", "Train", "Evaluate", "Settings"]
+
+
+def test_the_front_page_imports_nothing_heavy() -> None:
+    script = (
+        "import sys\nfrom modegraph.cli import main\nsys.argv = ['modegraph', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\nprint(*sorted(sys.modules), file=sys.stderr)"
+    )
+    loaded = subprocess.run([sys.executable, "-P", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    heavy = {"numpy", "pydantic", "torch", "yaml", "scipy", "transformers", "faiss", "openai"}
+    assert heavy & set(loaded.stderr.split()) == set()
+
+
+WITH_SETTINGS = dict(commands_with_settings(tree()))
+
+
+def test_what_takes_settings_lists_them() -> None:
+    take = {name for name, param in OPTIONS if param.opts[0] in ("--config", "--set")}
+    assert take == set(WITH_SETTINGS)
+
+
+@pytest.mark.parametrize("name", WITH_SETTINGS)
+def test_a_page_lists_the_settings_with_default_and_meaning(name: str) -> None:
+    shown = " ".join(page(name).replace("│", " ").split())
+    for each in setting_lines(settings_class(WITH_SETTINGS[name])):
+        if each.meaning:
+            assert re.search(rf"{re.escape(each.key)}\s+{re.escape(each.meaning)}", shown), each
+            assert not each.default or each.default.split()[0] in shown
+
+
+@pytest.mark.parametrize("path", sorted(set(WITH_SETTINGS.values())))
+def test_every_setting_has_a_description(path: str) -> None:
+    for each in setting_lines(settings_class(path)):
+        placed = each.key.endswith("NAME")
+        assert placed or (
+            re.match(r"\S+ .*\w", each.meaning) and not each.meaning.startswith(("At least", "Above", "One of"))
+        ), each.key
+
+
+@pytest.mark.parametrize("path", sorted(set(WITH_SETTINGS.values())))
+def test_the_settings_shown_are_those_of_the_class(path: str) -> None:
+    """Read back, the YAML lacks what is required and otherwise says what the class says by itself."""
+    kind = settings_class(path)
+    values = yaml.safe_load(as_yaml(kind, "Settings"))
+    given = {key: value for key, value in values.items() if kind.model_fields[key].is_required() is False}
+    assert set(values) == set(kind.model_fields)
+    assert [each.text for each in problems_in(kind, given, "shown") if not each.missing] == []
+    defaults = {name: field.get_default() for name, field in kind.model_fields.items() if not field.is_required()}
+    built = kind.model_construct(**defaults).model_dump(mode="json", include=set(defaults))
+    assert given == built
+
+
+def run(*words: object) -> Any:
+    return CliRunner().invoke(tree_app(), [str(word) for word in words])
+
+
+def test_settings_are_shown_by_either_name() -> None:
+    assert run("config", "show", "train", "ms").output == run("config", "show", "ms").output
+    told = run("config", "show", "mss").exception
+    assert isinstance(told, UserError) and "did you mean" in str(told) and "train ms" in str(told)
+
+
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_every_shipped_config_is_good_for_the_command_it_is_named_after(file: Path) -> None:
+    done = run("config", "check", file)
+    assert done.exit_code == 0, done.output
+    first = re.search(r"settings of `modegraph (?:\w+ )?(\w+)`", done.output)
+    assert first and first.group(1) == ("run" if file.parent.name == "eval" else file.stem.partition("-")[0])
+
+
+def test_a_bad_config_is_told_key_by_key(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("model: m\nlearning_rat: 1\nlora: {rnk: 3}\nlabel_smoothing: 2\n")
+    done = run("config", "check", file)
+    assert done.exit_code == 1
+    assert "unknown key 'learning_rat'; did you mean 'learning_rate'?" in done.output
+    assert "unknown key 'lora.rnk'; did you mean 'lora.rank'?" in done.output
+    assert "label_smoothing = 2" in done.output and "`modegraph train ms`" in done.output
+    assert "--set: data, output" in done.output
+
+
+def test_versions_are_told_without_importing_anything() -> None:
+    done = run("--version")
+    lines = [line.partition(" ") for line in done.output.splitlines()]
+    assert done.exit_code == 0 and [name for name, _, _ in lines] == ["modegraph", "Python", *TOLD]
+    assert all(told[:1].isdigit() or told == "not installed" for _, _, told in lines)
+
+
+def test_the_shell_completes_commands_options_and_modes() -> None:
+    def completed(*words: str) -> list[str]:
+        place = {"COMP_WORDS": " ".join(("modegraph", *words)), "COMP_CWORD": str(len(words))}
+        environment = {**place, "_MODEGRAPH_COMPLETE": "complete_bash"}
+        return CliRunner().invoke(tree_app(), [], prog_name="modegraph", env=environment).output.split()
+
+    assert {"compact", "compare", "config"} == set(completed("co"))
+    assert "--top-k" in completed("ask", "--top") and "hierarchy" in completed("ask", "--mode", "hi")
+    assert "_MODEGRAPH_COMPLETE=complete_bash" in program("--show-completion", "bash").stdout
+
+
+RENAMED = [
+    (name, old, new) for name, command in COMMANDS.items() for old, new in getattr(command, "renamed", {}).items()
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new"), RENAMED)
+def test_a_former_spelling_names_the_one_to_write(name: str, old: str, new: str) -> None:
+    told = run(*name.split(), old, "1").exception
+    assert isinstance(told, UserError) and f"no option {old}; did you mean {new}?" in str(told)
+    own = {opt for param in COMMANDS[name].params for opt in param.opts}
+    assert old not in own and (new in own or not new.startswith("--"))
+
+
+def program(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "modegraph", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("aks", "no command aks; did you mean ask?"),
+        ("train mss", "no command train mss; did you mean train ms?"),
+        ("ask --topk 3 a b", "ask: no option --topk; did you mean --top-k?"),
+        ("ask --top-k x a b", "ask: invalid value for '--top-k'"),
+        ("index", "index: missing argument 'DOCUMENTS'"),
+        ("status a b", "status: got unexpected extra argument"),
+        ("--nope", "no option --nope"),
+    ],
+)
+def test_a_wrong_command_line_is_told_in_one_line(words: str, told: str) -> None:
+    done = program(*words.split())
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("modegraph: ") and told in done.stderr and done.stderr.count("\n") == 1
+
+
+# What the docs say
+
+
+def lines_of(file: Path) -> Iterator[str]:
+    """Everything from `modegraph ` on: in code spans, shell blocks, comments and commands of services."""
+    for line in file.read_text(encoding="utf-8").splitlines():
+        yield from re.findall(r"`(modegraph [^`]*)`", line)
+        shell = re.match(
+            r"^(?:\$|#|@\$\(BIN\)/|ExecStart=\S*/|\s*[A-Z_]+=\S+)?\s*(?:#\s*)?(modegraph [a-z-]+ .*)$", line.strip()
+        )
+        if shell and "`" not in shell.group(1) and not re.search(r"modegraph (turns|speaks|as) ", shell.group(1)):
+            yield shell.group(1)
+
+
+DOCUMENTED = sorted({(file.relative_to(ROOT).as_posix(), line) for file in PAGES for line in lines_of(file)})
+
+
+def command_of(words: list[str]) -> tuple[str, Any, list[str]]:
+    """The command that words lead to in the tree, and the words that are left."""
+    found, path = tree(), []
+    while words and words[0] in getattr(found, "commands", {}):
+        path.append(words[0])
+        found, words = found.commands[words[0]], words[1:]
+    return " ".join(path), found, words
+
+
+def is_a_command_line(words: list[str]) -> bool:
+    return bool(words) and (words[0] in tree().commands or words[0].startswith("-"))
+
+
+@pytest.mark.parametrize(("file", "line"), DOCUMENTED, ids=[f"{file}: {line[:60]}" for file, line in DOCUMENTED])
+def test_a_documented_command_line_is_one(file: str, line: str) -> None:
+    try:
+        words = shlex.split(line.replace("…", "ELLIPSIS"), comments=True)[1:]
+    except ValueError:
+        words = line.split()[1:]
+    assert is_a_command_line(words), "no command of that name"
+    name, command, rest = command_of(words)
+    known = {opt: param for param in command.params for opt in param.opts} | {"--help": None, "-h": None}
+    for word in rest:
+        if word.startswith("-") and word != "-" and not word.startswith("--vllm-arg="):
+            assert word.partition("=")[0] in known, f"modegraph {name} has no {word}"
+    if hasattr(command, "commands"):
+        assert not rest or rest[0] == "ELLIPSIS" or rest[0].startswith("-"), (
+            f"modegraph {name} has no command {rest[0]}"
+        )
+
+
+def test_the_docs_are_read() -> None:
+    assert len(DOCUMENTED) > 60 and len({file for file, _ in DOCUMENTED}) > 10
+    assert spread(["--modes", "a", "b"], {"--modes"}) == ["--modes", "a", "--modes", "b"]

@@ -42,7 +42,7 @@ from trl import DPOConfig, DPOTrainer
 
 from benchmarks.report import Check, print_report
 from train.model.attention import SHARED_PREFIX, use_shared_prefix_attention
-from train.model.packing import Group, can_pack, pack_rows, packed_logps, plain_logps
+from train.model.packing import TokenizedGroup, can_pack, pack_rows, packed_logps, plain_logps
 from train.preference.losses import mode_seeking_loss, pair_dpo_loss
 from train.run.loop import completion_logits_only, quiet_libraries
 
@@ -72,7 +72,7 @@ def new_model(size: str, attention: str = "sdpa") -> LlamaForCausalLM | Qwen2For
     return Qwen2ForCausalLM._from_config(config, attn_implementation=attention)
 
 
-def random_groups(prompts: int, responses: int, vocabulary: int) -> list[Group]:
+def random_groups(prompts: int, responses: int, vocabulary: int) -> list[TokenizedGroup]:
     """Groups of ids from 3 on; every response ends with the end token, 2."""
     draw = torch.Generator().manual_seed(0)
 
@@ -80,7 +80,7 @@ def random_groups(prompts: int, responses: int, vocabulary: int) -> list[Group]:
         return tuple(torch.randint(3, vocabulary, (count,), generator=draw).tolist())
 
     return [
-        Group(ids(PROMPT_TOKENS), tuple((*ids(RESPONSE_TOKENS - 1), 2) for _ in range(responses)))
+        TokenizedGroup(ids(PROMPT_TOKENS), tuple((*ids(RESPONSE_TOKENS - 1), 2) for _ in range(responses)))
         for _ in range(prompts)
     ]
 

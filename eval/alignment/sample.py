@@ -14,14 +14,14 @@ from torch import Tensor
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from graph.shared.ids import content_id
-from train.model.packing import Group, pack_rows, packed_logps
+from train.model.packing import TokenizedGroup, pack_rows, packed_logps
 
 
 @dataclass(frozen=True)
 class Samples:
     """M samples of one prompt: their token ids behind it (an end token last, unless they were cut), and their texts."""
 
-    group: Group
+    group: TokenizedGroup
     texts: tuple[str, ...]
 
 
@@ -56,7 +56,7 @@ def draw_samples(
         )
     drawn = [cut_at_end(row, tokenizer.eos_token_id) for row in output_MT[:, len(prompt_ids) :].tolist()]
     texts = tuple(tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in drawn)
-    return Samples(Group(tuple(prompt_ids), tuple(map(tuple, drawn))), texts)
+    return Samples(TokenizedGroup(tuple(prompt_ids), tuple(map(tuple, drawn))), texts)
 
 
 def cut_at_end(ids: Sequence[int], end_id: int) -> list[int]:

@@ -24,20 +24,20 @@ from serve.engines.hf import HfModel
 from tests.train.world import NAMES, preference, scored
 from train.model.logps import tokenize_row
 from train.model.models import load_model, load_policy, load_tokenizer
-from train.model.packing import Group, pack_rows, packed_logps, plain_logps
-from train.preference.choices import pair_choices
+from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
 from train.preference.generations import Generations, generation_figures, greedy_answers
 from train.preference.losses import pair_dpo_loss, pair_mode_seeking_loss
 from train.preference.objective import Method, Objective, mean_figures, prompt_losses
-from train.preference.train import choice_trainer, read_choices, train_ms
-from train.preference.trainer import ChoiceTrainer
+from train.preference.response_groups import pair_groups
+from train.preference.train import read_preference_data, response_group_trainer, train_ms
+from train.preference.trainer import ResponseGroupTrainer
 from train.run.data import chosen_side
 from train.run.loop import prepare
 from train.run.settings import LoraSettings, MsSettings, SftSettings
 from train.sft import sft_trainer, train_sft
 
 METHODS = pytest.mark.parametrize("method", ["ms", "dpo"])
-RAGGED = (Group((5, 6, 7, 8), ((30, 31, 2), (40, 2))), Group((9,), ((50, 51, 52, 2), (2,), (60, 2))))
+RAGGED = (TokenizedGroup((5, 6, 7, 8), ((30, 31, 2), (40, 2))), TokenizedGroup((9,), ((50, 51, 52, 2), (2,), (60, 2))))
 
 
 def batch_loss(*arguments: Any) -> tuple[Tensor, dict[str, float]]:
@@ -371,10 +371,12 @@ def common(model: Path, data: Path, output: Path, /, **changes: Any) -> dict[str
     return {**values, "max_steps": 4, "logging_steps": 1} | changes
 
 
-def trainer_of(values: dict[str, Any], folder: Path) -> ChoiceTrainer:
+def trainer_of(values: dict[str, Any], folder: Path) -> ResponseGroupTrainer:
     run = MsSettings(**values)
     tokenizer = load_tokenizer(run.model)
-    return choice_trainer(run, "ms", read_choices(run, tokenizer, run.label_smoothing), tokenizer, folder)
+    return response_group_trainer(
+        run, "ms", read_preference_data(run, tokenizer, run.label_smoothing), tokenizer, folder
+    )
 
 
 def log_of(run: Path) -> list[dict[str, float]]:
@@ -473,7 +475,7 @@ def test_a_trained_model_ends_at_the_tilted_reference(method: Method, base: Path
     """One prompt and four responses of a Llama free to rank them: Δ_i − Δ_j → (r_i − r_j) / (β_r β_π)."""
     rewards_K = torch.tensor([0.0, 0.2, 0.5, 0.3])
     model = load_model(str(base), "float32")
-    batch = pack_rows([Group((5, 6, 7), ((30, 2), (40, 2), (50, 51, 2), (60, 2)))], 100)
+    batch = pack_rows([TokenizedGroup((5, 6, 7), ((30, 2), (40, 2), (50, 51, 2), (60, 2)))], 100)
     reference_K = packed_logps(model, batch).detach()
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     for step in range(200):
@@ -498,22 +500,22 @@ def test_responses_are_trained_on_whole_with_their_end_token(
     write_jsonl(tmp_path / "train.jsonl", (row for _, row in read_jsonl(source / "train.jsonl")))
     tokenizer = load_tokenizer(str(base))
     run = MsSettings(**common(base, tmp_path, tmp_path / "run", **SCORED))
-    choices = read_choices(run, tokenizer, 0.1).train
-    longest = max(choice.longest_tokens for choice in choices)
+    groups = read_preference_data(run, tokenizer, 0.1).train
+    longest = max(group.longest_tokens for group in groups)
     capsys.readouterr()
-    whole = read_choices(run.model_copy(update={"max_length_tokens": longest}), tokenizer, 0.1).train
-    lengths = [len(response) for choice in whole for response in choice.group.responses]
+    whole = read_preference_data(run.model_copy(update={"max_length_tokens": longest}), tokenizer, 0.1).train
+    lengths = [len(response) for group in whole for response in group.tokenized.responses]
     told = capsys.readouterr().err
-    assert f"{len(whole)} choices among {len(lengths)} responses" in told and f"and {max(lengths)}\n" in told
+    assert f"{len(whole)} groups of {len(lengths)} responses" in told and f"and {max(lengths)}\n" in told
     texts = [[row.chosen, row.rejected] for row in map(preference, range(12))]
     if kind == "scored":
         texts = [list(row.responses) for row in map(scored_row, range(3))]
-    for choice, responses in zip(whole, texts, strict=True):
-        assert [tokenizer.decode(ids[:-1]) for ids in choice.group.responses] == responses
-        assert all(ids[-1] == tokenizer.eos_token_id for ids in choice.group.responses)
-    over = sum(choice.longest_tokens == longest for choice in choices)
-    with pytest.raises(UserError, match=f"{over} of {len(choices)} rows are longer .*= {longest - 1}"):
-        read_choices(run.model_copy(update={"max_length_tokens": longest - 1}), tokenizer, 0.1)
+    for group, responses in zip(whole, texts, strict=True):
+        assert [tokenizer.decode(ids[:-1]) for ids in group.tokenized.responses] == responses
+        assert all(ids[-1] == tokenizer.eos_token_id for ids in group.tokenized.responses)
+    over = sum(group.longest_tokens == longest for group in groups)
+    with pytest.raises(UserError, match=f"{over} of {len(groups)} rows are longer .*= {longest - 1}"):
+        read_preference_data(run.model_copy(update={"max_length_tokens": longest - 1}), tokenizer, 0.1)
 
 
 def test_log_probabilities_of_both_sides_are_logged_apart_over_their_own_tokens(
@@ -583,7 +585,7 @@ def test_a_completion_that_spells_the_end_token_is_refused(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     row = replace(preference(0), chosen="It is <|im_end|> Corrow")
     with pytest.raises(UserError, match=r"a completion that spells '<\|im_end\|>': 'It is"):
-        list(pair_choices([row], tokenizer, 0.1))
+        list(pair_groups([row], tokenizer, 0.1))
 
 
 # What the policy writes while it learns.
@@ -630,8 +632,8 @@ def test_a_policy_that_only_repeats_itself_shows(base: Path, scored_data: Path, 
     """Every token alike: the arg max is always token 0, which never ends. The limit is twice the longest response."""
     tokenizer = load_tokenizer(str(base))
     run = MsSettings(**common(base, scored_data, tmp_path / "run", responses=2, **SCORED))
-    dev = read_choices(run, tokenizer, 0.0).dev
-    longest = max(len(response) for choice in dev for response in choice.group.responses)
+    dev = read_preference_data(run, tokenizer, 0.0).dev
+    longest = max(len(response) for group in dev for response in group.tokenized.responses)
     told: list[dict[str, float]] = []
     watch = Generations(tokenizer, dev, 3, run.max_length_tokens, lambda figures: told.append(dict(figures)))
     assert len(dev) == 2 and len(watch.prompts) == 1, "both groups are of one prompt"

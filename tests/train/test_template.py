@@ -22,8 +22,8 @@ from tests.train.templates import NO_SYSTEM, STYLES, tokenizer_of
 from tests.train.world import preference
 from train.model.logps import tokenize_row
 from train.model.models import load_policy
-from train.preference.choices import pair_choices
 from train.preference.pairs import pair_trainer
+from train.preference.response_groups import pair_groups
 from train.reward.reward import reward_trainer
 from train.run.data import both_sides, chosen_side
 from train.run.loop import prepare
@@ -101,14 +101,14 @@ def test_what_each_trainer_learns(style: str, model: HfModel, data: Path, tmp_pa
     by_sft = sft_trainer(sft, prepare(sft, chosen_side), tmp_path / "sft").train_dataset
     by_pairs = pair_trainer(dpo, prepare(dpo, both_sides), tmp_path / "pairs", None).train_dataset
     judged = reward_trainer(reward, prepare(reward, both_sides, head="score"), tmp_path / "reward").train_dataset
-    ours = list(pair_choices(rows, tokenizer, 0.1))
-    for row, one, pair, both, choice in zip(rows, by_sft, by_pairs, judged, ours, strict=True):
+    ours = list(pair_groups(rows, tokenizer, 0.1))
+    for row, one, pair, both, group in zip(rows, by_sft, by_pairs, judged, ours, strict=True):
         prompt = model.prompt_ids(row.prompt)
         assert one["labels"][: len(prompt)] == [-100] * len(prompt) and one["input_ids"][: len(prompt)] == prompt
         assert learned(one["labels"][len(prompt) :]) == row.chosen
-        assert pair["prompt_ids"] == list(choice.group.prompt) == prompt
+        assert pair["prompt_ids"] == list(group.tokenized.prompt) == prompt
         assert [learned(pair[name]) for name in ("chosen_ids", "rejected_ids")] == [row.chosen, row.rejected]
-        assert [learned(list(ids)) for ids in choice.group.responses] == [row.chosen, row.rejected]
+        assert [learned(list(ids)) for ids in group.tokenized.responses] == [row.chosen, row.rejected]
         assert both["chosen_ids"] == prompt + pair["chosen_ids"] and both["rejected_ids"][: len(prompt)] == prompt
 
 

@@ -28,7 +28,7 @@ TRIAL_NATS, HALF_PRECISION_TRIAL_NATS = 1e-3, 0.3
 
 
 @dataclass(frozen=True)
-class Group:
+class TokenizedGroup:
     """A prompt and its responses as token ids, each response with its end token; UserError when one of them is empty."""
 
     prompt: tuple[int, ...]
@@ -46,7 +46,7 @@ class Group:
         return len(self.prompt) + sum(len(response) for response in self.responses)
 
 
-TRIAL_GROUPS = (Group((3, 1, 4, 1, 5), ((9, 2, 6), (5, 3))), Group((5, 8), ((9,), (7, 9, 3))))
+TRIAL_GROUPS = (TokenizedGroup((3, 1, 4, 1, 5), ((9, 2, 6), (5, 3))), TokenizedGroup((5, 8), ((9,), (7, 9, 3))))
 """What a model is tried on."""
 
 
@@ -78,7 +78,7 @@ class PackedBatch:
         )
 
 
-def pack_rows(groups: Sequence[Group], budget_tokens: int) -> PackedBatch:
+def pack_rows(groups: Sequence[TokenizedGroup], budget_tokens: int) -> PackedBatch:
     """Every group in one row of at most `budget_tokens`, or in a row of its own when it alone is longer than that."""
     first_responses = list(accumulate((len(group.responses) for group in groups), initial=1))
     numbers = first_fit(groups, budget_tokens)
@@ -94,7 +94,7 @@ def pack_rows(groups: Sequence[Group], budget_tokens: int) -> PackedBatch:
     )
 
 
-def first_fit(groups: Sequence[Group], budget_tokens: int) -> list[list[int]]:
+def first_fit(groups: Sequence[TokenizedGroup], budget_tokens: int) -> list[list[int]]:
     """The numbers of the groups of each row, first-fit decreasing (Johnson 1974): the longest first, ties as given."""
     rows: list[list[int]] = []
     free: list[int] = []
@@ -109,7 +109,7 @@ def first_fit(groups: Sequence[Group], budget_tokens: int) -> list[list[int]]:
     return rows
 
 
-def _row(numbers: Sequence[int], groups: Sequence[Group], first_responses: Sequence[int]) -> list[Tensor]:
+def _row(numbers: Sequence[int], groups: Sequence[TokenizedGroup], first_responses: Sequence[int]) -> list[Tensor]:
     """One row's ids_T, positions_T, group_T, response_T and predictors_N."""
     ids: list[int] = []
     positions: list[int] = []
@@ -131,7 +131,7 @@ def _row(numbers: Sequence[int], groups: Sequence[Group], first_responses: Seque
     return [torch.tensor(column) for column in (ids, positions, group_of, response_of, predictors)]
 
 
-def _places(row: int, numbers: Sequence[int], groups: Sequence[Group]) -> list[Place]:
+def _places(row: int, numbers: Sequence[int], groups: Sequence[TokenizedGroup]) -> list[Place]:
     """Where each of a row's groups lies."""
     starts = accumulate((groups[number].tokens for number in numbers), initial=0)
     return [
@@ -185,7 +185,7 @@ def _row_tokens(positions_N: Tensor, responses_N: Tensor) -> list[int]:
     return [int(last) + 1 for last in last_R]
 
 
-def plain_logps(model: Any, groups: Sequence[Group]) -> Tensor:
+def plain_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
     """The plain layout: one sequence a response, all in one batch, padded on the right: float32, one a response."""
     rows = [
         TokenizedRow(group.prompt + response, len(group.prompt)) for group in groups for response in group.responses

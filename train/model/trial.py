@@ -15,7 +15,7 @@ from torch import Tensor
 
 from graph.shared.errors import UserError
 from train.model.heads import unwrapped
-from train.model.packing import TRIAL_GROUPS, Group, allowed_nats, plain_logps
+from train.model.packing import TRIAL_GROUPS, TokenizedGroup, allowed_nats, plain_logps
 
 ERRORS = (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
@@ -51,7 +51,7 @@ def _trial_of(model: Any) -> Iterator[None]:
         model.train(training)
 
 
-def token_by_token(model: Any, groups: Sequence[Group]) -> Tensor:
+def token_by_token(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
     """Each response's tokens, one at a time, behind all that stands before them: float32[R]."""
     sums = []
     for group in groups:

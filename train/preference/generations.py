@@ -14,7 +14,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedTokenizerBase, TrainerCallback
 
 from train.model.heads import unwrapped
-from train.preference.choices import Choice
+from train.preference.response_groups import ResponseGroup
 
 SAMPLED_PROMPTS = 8
 GRAM_TOKENS = 4
@@ -31,14 +31,14 @@ class Generations(TrainerCallback):  # type: ignore[misc]
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
-        dev: Sequence[Choice],
+        dev: Sequence[ResponseGroup],
         every_steps: int,
         max_length_tokens: int,
         note: Callable[[Mapping[str, float]], None],
     ) -> None:
         self.tokenizer = tokenizer
-        self.prompts = list(dict.fromkeys(choice.group.prompt for choice in dev))[:SAMPLED_PROMPTS]
-        longest = max(len(response) for choice in dev for response in choice.group.responses)
+        self.prompts = list(dict.fromkeys(group.tokenized.prompt for group in dev))[:SAMPLED_PROMPTS]
+        longest = max(len(response) for group in dev for response in group.tokenized.responses)
         self.limit_tokens = min(2 * longest, max_length_tokens - max(map(len, self.prompts)))
         self.every_steps = every_steps
         self.note = note

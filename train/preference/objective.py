@@ -45,11 +45,11 @@ def prompt_losses(
         losses.append(
             LOSSES[objective.method](log_ratios_K[None], rewards_K[None], objective.beta, objective.beta_reward)
         )
-        figures.append(choice_figures(log_ratios_K.detach(), rewards_K, logps_K, objective.beta))
+        figures.append(group_figures(log_ratios_K.detach(), rewards_K, logps_K, objective.beta))
     return torch.cat(losses), figures
 
 
-def choice_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta: float) -> dict[str, float]:
+def group_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta: float) -> dict[str, float]:
     """What to watch of one prompt: log π and Δ of the best and of the worst response apart, and what the policy makes of them.
 
     Of a pair they are the chosen and the rejected one. `best_share` is p_f of the best; `entropy` is that of p_f over log K;

@@ -18,60 +18,60 @@ from graph.encode.weights import model_name
 from graph.shared.console import track
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
-from train.model.packing import Group
-from train.preference.choices import Choice
+from train.model.packing import TokenizedGroup
+from train.preference.response_groups import ResponseGroup
 
-LogpsOf = Callable[[Any, Sequence[Group]], Tensor]
+LogpsOf = Callable[[Any, Sequence[TokenizedGroup]], Tensor]
 """A model and groups to the log-probability of each of their responses, in order: packed or plain."""
 
 
-def reference_logps(model: Any, choices: Sequence[Choice], logps_of: LogpsOf, at_once: int) -> list[Tensor]:
-    """log π_ref of the responses of each choice, float32[K] on the CPU; a forward pass has as many responses as `at_once` choices.
+def reference_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: LogpsOf, at_once: int) -> list[Tensor]:
+    """log π_ref of the responses of each group, float32[K] on the CPU; a forward pass has as many responses as `at_once` groups.
 
-    Choices of one prompt go through together, so that small groups dealt from many responses do not read it again and again.
+    Groups of one prompt go through together, so that small ones split from many responses do not read it again and again.
     """
     taken: dict[int, Tensor] = {}
     training = model.training
     model.eval()
-    passes = shared_passes(choices, at_once * max((len(choice.group.responses) for choice in choices), default=1))
+    passes = shared_passes(groups, at_once * max((len(group.tokenized.responses) for group in groups), default=1))
     with torch.no_grad():
         for sharing in track(passes, "reference log-probabilities", len(passes)):
-            logps_R = logps_of(model, [merge([choices[number].group for number in numbers]) for numbers in sharing])
+            logps_R = logps_of(model, [merge([groups[number].tokenized for number in numbers]) for numbers in sharing])
             order = [number for numbers in sharing for number in numbers]
-            sizes = [len(choices[number].group.responses) for number in order]
+            sizes = [len(groups[number].tokenized.responses) for number in order]
             taken |= zip(order, torch.split(logps_R.float().cpu(), sizes), strict=True)
     model.train(training)
-    return [taken[number] for number in range(len(choices))]
+    return [taken[number] for number in range(len(groups))]
 
 
-def shared_passes(choices: Sequence[Choice], most_responses: int) -> list[list[list[int]]]:
-    """Forward passes of at most `most_responses`: in each, the numbers of the choices of one prompt stand together."""
+def shared_passes(groups: Sequence[ResponseGroup], most_responses: int) -> list[list[list[int]]]:
+    """Forward passes of at most `most_responses`: in each, the numbers of the groups of one prompt stand together."""
     passes: list[list[list[int]]] = []
     free = 0
-    for number in sorted(range(len(choices)), key=lambda number: choices[number].group.prompt):
-        group = choices[number].group
-        if len(group.responses) > free:
+    for number in sorted(range(len(groups)), key=lambda number: groups[number].tokenized.prompt):
+        tokenized = groups[number].tokenized
+        if len(tokenized.responses) > free:
             passes.append([])
             free = most_responses
-        free -= len(group.responses)
+        free -= len(tokenized.responses)
         last = passes[-1]
-        if last and choices[last[-1][0]].group.prompt == group.prompt:
+        if last and groups[last[-1][0]].tokenized.prompt == tokenized.prompt:
             last[-1].append(number)
         else:
             last.append([number])
     return passes
 
 
-def merge(groups: Sequence[Group]) -> Group:
+def merge(groups: Sequence[TokenizedGroup]) -> TokenizedGroup:
     """Groups of one prompt as one."""
-    return Group(groups[0].prompt, tuple(response for group in groups for response in group.responses))
+    return TokenizedGroup(groups[0].prompt, tuple(response for group in groups for response in group.responses))
 
 
 def kept_reference(
-    file: Path, source: str, precision: str, choices: Sequence[Choice], compute: Callable[[], list[Tensor]]
+    file: Path, source: str, precision: str, groups: Sequence[ResponseGroup], compute: Callable[[], list[Tensor]]
 ) -> list[Tensor]:
     """The log-probabilities in `file`, made by `compute` if there is none; UserError when they are of other weights or data."""
-    made_from = {"model": model_name(source), "precision": precision, "data": data_fingerprint(choices)}
+    made_from = {"model": model_name(source), "precision": precision, "data": data_fingerprint(groups)}
     if not file.exists():
         taken = compute()
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -91,9 +91,9 @@ def kept_reference(
                 f"those of {expected}",
                 "remove the file, or set reference_cache to another one",
             )
-    return list(torch.split(logps_R, [len(choice.group.responses) for choice in choices]))
+    return list(torch.split(logps_R, [len(group.tokenized.responses) for group in groups]))
 
 
-def data_fingerprint(choices: Sequence[Choice]) -> str:
+def data_fingerprint(groups: Sequence[ResponseGroup]) -> str:
     """Hash of every token id, in order."""
-    return content_id(*(str((choice.group.prompt, choice.group.responses)) for choice in choices))
+    return content_id(*(str((group.tokenized.prompt, group.tokenized.responses)) for group in groups))

@@ -24,12 +24,12 @@ from train.model.models import device, load_tokenizer
 from train.model.packing import can_pack
 from train.model.rotation import check_rotation
 from train.model.trial import check_still
-from train.preference.choices import Choice, Lengths, fitting, pair_choices, response_choices
 from train.preference.generations import Generations
 from train.preference.objective import Method, Objective
 from train.preference.pairs import pair_trainer
 from train.preference.reference import LogpsOf, kept_reference, reference_logps
-from train.preference.trainer import ChoiceTrainer, Example, packed_layout, plain_layout
+from train.preference.response_groups import Lengths, ResponseGroup, fitting, pair_groups, scored_groups
+from train.preference.trainer import Example, ResponseGroupTrainer, packed_layout, plain_layout
 from train.run.data import both_sides, holds_responses, read_preferences, read_responses
 from train.run.loop import check_start, load_start, lora_config, prepare, run_and_save, trainer_arguments
 from train.run.save import fresh_folder
@@ -38,11 +38,11 @@ from train.shared.types import Alignment, RunRecord
 
 
 @dataclass(frozen=True)
-class Choices:
+class PreferenceData:
     """What a run learns from and what it is measured on, and whether these are pairs."""
 
-    train: list[Choice]
-    dev: list[Choice]
+    train: list[ResponseGroup]
+    dev: list[ResponseGroup]
     pairs: bool
 
 
@@ -61,63 +61,65 @@ def _train(settings: PreferenceSettings, method: Method, label_smoothing: float)
         return _train_by_trl(settings, method, label_smoothing)
     check_start(settings)
     tokenizer = load_tokenizer(settings.model)
-    choices = read_choices(settings, tokenizer, label_smoothing)
+    data = read_preference_data(settings, tokenizer, label_smoothing)
     with fresh_folder(Path(settings.output), resumable=settings.save_steps is not None) as folder:
-        trainer = choice_trainer(settings, method, choices, tokenizer, folder)
-        return run_and_save(trainer, method, settings, folder, alignment_of(settings, choices, label_smoothing))
+        trainer = response_group_trainer(settings, method, data, tokenizer, folder)
+        return run_and_save(trainer, method, settings, folder, alignment_of(settings, data, label_smoothing))
 
 
-def alignment_of(settings: PreferenceSettings, choices: Choices, label_smoothing: float) -> Alignment:
+def alignment_of(settings: PreferenceSettings, data: PreferenceData, label_smoothing: float) -> Alignment:
     """What the run is to be known by: K is what was asked for, or that of the largest group."""
-    size = 2 if choices.pairs else settings.responses or max(len(choice.rewards) for choice in choices.train)
-    if choices.pairs:
+    size = 2 if data.pairs else settings.responses or max(len(group.rewards) for group in data.train)
+    if data.pairs:
         return Alignment(settings.beta, size, label_smoothing=label_smoothing or None)
     return Alignment(settings.beta, size, beta_reward=settings.beta_reward)
 
 
-def read_choices(settings: PreferenceSettings, tokenizer: PreTrainedTokenizerBase, label_smoothing: float) -> Choices:
-    """The choices of train.jsonl and dev.jsonl, all of which fit; UserError with file and line for what cannot be learned from."""
+def read_preference_data(
+    settings: PreferenceSettings, tokenizer: PreTrainedTokenizerBase, label_smoothing: float
+) -> PreferenceData:
+    """The response groups of train.jsonl and dev.jsonl, all of which fit; UserError with file and line for what cannot be learned from."""
     folder = Path(settings.data)
     pairs = not holds_responses(folder / "train.jsonl")
     if not pairs and not settings.rewards:
         raise UserError("rewards: {} weights nothing", "at least one component of the data", "for example correct: 1.0")
 
-    def read(name: str) -> list[Choice]:
+    def read(name: str) -> list[ResponseGroup]:
         file = folder / name
         if pairs:
-            found = list(pair_choices(read_preferences(file), tokenizer, label_smoothing))
+            found = list(pair_groups(read_preferences(file), tokenizer, label_smoothing))
         else:
             how = (settings.rewards, settings.standardise, settings.responses, settings.seed)
-            found = list(response_choices(read_responses(file), tokenizer, *how))
+            found = list(scored_groups(read_responses(file), tokenizer, *how))
         return fitting(found, Lengths(settings.max_length_tokens, settings.over_long == "drop"), file)
 
-    choices = Choices(read("train.jsonl"), read("dev.jsonl") if (folder / "dev.jsonl").exists() else [], pairs)
-    if settings.sample_steps is not None and not choices.dev:
+    data = PreferenceData(read("train.jsonl"), read("dev.jsonl") if (folder / "dev.jsonl").exists() else [], pairs)
+    if settings.sample_steps is not None and not data.dev:
         raise UserError(
             f"sample_steps = {settings.sample_steps} without {folder}/dev.jsonl", "dev prompts to answer", "unset it"
         )
-    return choices
+    return data
 
 
-def choice_trainer(
-    settings: PreferenceSettings, method: Method, choices: Choices, tokenizer: PreTrainedTokenizerBase, folder: Path
-) -> ChoiceTrainer:
-    """The trainer of K-response choices: model with its adapter, reference log-probabilities taken, dropout off."""
+def response_group_trainer(
+    settings: PreferenceSettings, method: Method, data: PreferenceData, tokenizer: PreTrainedTokenizerBase, folder: Path
+) -> ResponseGroupTrainer:
+    """The trainer of groups of K responses: model with its adapter, reference log-probabilities taken, dropout off."""
     set_seed(settings.seed)
     model = load_start(settings)
     model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
     without_dropout(model)
     check_still(model)
-    groups = [choice.group for choice in (*choices.train, *choices.dev)]
-    check_rotation(model.config, [len(group.prompt) + len(each) for group in groups for each in group.responses])
+    tokenized = [group.tokenized for group in (*data.train, *data.dev)]
+    check_rotation(model.config, [len(one.prompt) + len(each) for one in tokenized for each in one.responses])
     model.to(device())
-    logps_of = choose_layout(settings, model, choices)
-    objective = Objective(method, settings.beta, 1.0 if choices.pairs else settings.beta_reward)
-    if not choices.pairs:
+    logps_of = choose_layout(settings, model, data)
+    objective = Objective(method, settings.beta, 1.0 if data.pairs else settings.beta_reward)
+    if not data.pairs:
         say(
             f"β_π = {objective.beta:g}, β_r = {objective.beta_reward:g}: only β_π β_r = {objective.identified:g} is identified"
         )
-    everything = [*choices.train, *choices.dev]
+    everything = [*data.train, *data.dev]
 
     def take_reference() -> list[Tensor]:
         with autocast(settings):
@@ -128,9 +130,9 @@ def choice_trainer(
     else:
         cache = Path(settings.reference_cache)
         reference = kept_reference(cache, settings.model, settings.precision, everything, take_reference)
-    examples = [Example(choice, taken_K) for choice, taken_K in zip(everything, reference, strict=True)]
-    learned, measured = examples[: len(choices.train)], examples[len(choices.train) :]
-    trainer = ChoiceTrainer(
+    examples = [Example(group, taken_K) for group, taken_K in zip(everything, reference, strict=True)]
+    learned, measured = examples[: len(data.train)], examples[len(data.train) :]
+    trainer = ResponseGroupTrainer(
         objective,
         logps_of,
         model=model,
@@ -140,19 +142,19 @@ def choice_trainer(
         processing_class=tokenizer,
     )
     if settings.sample_steps is not None:
-        sampled = (choices.dev, settings.sample_steps, settings.max_length_tokens)
+        sampled = (data.dev, settings.sample_steps, settings.max_length_tokens)
         trainer.add_callback(Generations(tokenizer, *sampled, trainer.note))
     return trainer
 
 
-def choose_layout(settings: PreferenceSettings, model: Any, choices: Choices) -> LogpsOf:
+def choose_layout(settings: PreferenceSettings, model: Any, data: PreferenceData) -> LogpsOf:
     """Packed if asked for and the model's attention can do it; otherwise plain, with a line that says why.
 
     Where it can be done by a mask, the attention that computes no hidden pairs is tried, and kept if it is right.
     """
     if settings.layout == "plain":
         return plain_layout
-    longest_tokens = max(choice.longest_tokens for choice in (*choices.train, *choices.dev))
+    longest_tokens = max(group.longest_tokens for group in (*data.train, *data.dev))
     if reason := can_pack(model, longest_tokens):
         say(f"plain layout, one sequence a response: {reason}")
         return plain_layout

@@ -1,7 +1,7 @@
 """K responses to a prompt on transformers' Trainer: what is batched, how the loss is computed, what is logged.
 
 The Trainer keeps what it is good at (schedules, accumulation, precision, several processes, checkpoints); a batch here is a list of
-choices, and their layout (packed or plain) is a function that the trainer is given.
+response groups, and their layout (packed or plain) is a function that the trainer is given.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from torch import Tensor
 from transformers import Trainer
 from transformers.trainer_utils import EvalLoopOutput
 
-from train.model.packing import Group, pack_rows, packed_logps, plain_logps
-from train.preference.choices import Choice
+from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
 from train.preference.objective import Objective, mean_figures, prompt_losses
 from train.preference.reference import LogpsOf
+from train.preference.response_groups import ResponseGroup
 
 
 @dataclass(frozen=True)
 class Example:
-    """A choice and log π_ref of its responses: float32[K]."""
+    """A group and log π_ref of its responses: float32[K]."""
 
-    choice: Choice
+    group: ResponseGroup
     reference_K: Tensor
 
 
@@ -36,12 +36,12 @@ def packed_layout(row_tokens: int | None) -> LogpsOf:
     return partial(_packed, row_tokens=row_tokens)
 
 
-def plain_layout(model: Any, groups: Sequence[Group]) -> Tensor:
+def plain_layout(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
     """One sequence a response (a LogpsOf)."""
     return plain_logps(model, groups)
 
 
-class ChoiceTrainer(Trainer):  # type: ignore[misc]
+class ResponseGroupTrainer(Trainer):  # type: ignore[misc]
     """A Trainer whose examples are `Example`s and whose loss is an `Objective`."""
 
     def __init__(self, objective: Objective, logps_of: LogpsOf, **arguments: Any) -> None:
@@ -93,17 +93,17 @@ class ChoiceTrainer(Trainer):  # type: ignore[misc]
         return inputs
 
     def _prompt_losses(self, model: Any, inputs: Sequence[Example]) -> tuple[Tensor, list[dict[str, float]]]:
-        logps_R = self.logps_of(model, [example.choice.group for example in inputs])
-        rewards = [reward for example in inputs for reward in example.choice.rewards]
+        logps_R = self.logps_of(model, [example.group.tokenized for example in inputs])
+        rewards = [reward for example in inputs for reward in example.group.rewards]
         return prompt_losses(
             self.objective,
             logps_R,
             torch.cat([example.reference_K for example in inputs]).to(logps_R.device),
             torch.tensor(rewards, device=logps_R.device),
-            [len(example.choice.rewards) for example in inputs],
+            [len(example.group.rewards) for example in inputs],
         )
 
 
-def _packed(model: Any, groups: Sequence[Group], row_tokens: int | None) -> Tensor:
+def _packed(model: Any, groups: Sequence[TokenizedGroup], row_tokens: int | None) -> Tensor:
     budget = row_tokens or max(group.tokens for group in groups)
     return packed_logps(model, pack_rows(groups, budget))

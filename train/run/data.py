@@ -108,7 +108,7 @@ def check_row(row: PreferenceRow, where: str) -> None:
 
 
 def check_responses(row: ResponseRow, where: str) -> None:
-    """UserError when a row cannot teach a choice: fewer than two responses, an empty or repeated one, rewards that do not match."""
+    """UserError when a row cannot teach a preference: fewer than two responses, an empty or repeated one, rewards that do not match."""
     for number, text in enumerate(row.responses, start=1):
         if not isinstance(text, str) or not text.strip():
             raise UserError(f"{where}: response {number} is {text!r}", "a non-empty text", "remove the row")

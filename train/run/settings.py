@@ -91,7 +91,7 @@ class PreferenceSettings(TrainSettings):
     responses: int | None = Field(
         default=None,
         ge=2,
-        description="K: the scored responses of a prompt are dealt into groups of K; null takes them all together",
+        description="K: the scored responses of a prompt are split into groups of K; null takes them all together",
     )
     rewards: dict[str, float] = Field(
         default={"correct": 1.0, "format": 0.5, "grounded": 0.5, "citations": 0.25},

@@ -17,7 +17,7 @@ from graph.shared.jsonl import write_jsonl
 from modegraph.cli import build_app
 from tests.train.world import TEXTS, scored
 from train.model.models import load_policy
-from train.model.packing import Group
+from train.model.packing import TokenizedGroup
 from train.preference.train import train_dpo, train_ms
 from train.run.settings import DpoSettings, MsSettings, TinySettings
 from train.shared.types import read_run
@@ -75,7 +75,7 @@ def test_samples_follow_the_policy(world: Path) -> None:
     drawn = draw_samples(sure.eval(), tokenizer, [5], Drawing(3, 2, 0), "q")
     assert drawn.group.responses == ((9, 9),) * 3
     assert logps_of_samples(sure, drawn).tolist() == pytest.approx([0.0] * 3, abs=1e-4)
-    even = Samples(Group((5,), ((7, 8),)), ("x",))
+    even = Samples(TokenizedGroup((5,), ((7, 8),)), ("x",))
     with torch.no_grad():
         sure.lm_head.weight.zero_()
     expected = -2 * math.log(model.config.vocab_size)

@@ -22,7 +22,7 @@ from tests.train.model.architectures import MODEL_TYPES, NOT_TINY, REFUSED, VOCA
 from train.model.attention import use_shared_prefix_attention
 from train.model.dropout import without_dropout
 from train.model.models import load_tokenizer
-from train.model.packing import Group, can_pack, pack_rows, packed_logps, plain_logps
+from train.model.packing import TokenizedGroup, can_pack, pack_rows, packed_logps, plain_logps
 from train.model.rotation import Border, check_rotation, rotation_border
 from train.model.trial import check_model, check_still
 from train.preference.train import train_dpo
@@ -39,11 +39,11 @@ PACKED, PLAIN, TOLD_REFUSED, TOLD_NOT_TRIED = (
 )
 
 
-def group(prompt: int, *responses: int, seed: int) -> Group:
+def group(prompt: int, *responses: int, seed: int) -> TokenizedGroup:
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randint(3, VOCABULARY, (prompt + sum(responses),), generator=generator)
     first, *others = torch.split(drawn, [prompt, *responses])
-    return Group(tuple(first.tolist()), tuple(tuple(each.tolist()) for each in others))
+    return TokenizedGroup(tuple(first.tolist()), tuple(tuple(each.tolist()) for each in others))
 
 
 GROUPS = (group(9, 4, 1, 7, seed=1), group(3, 2, 5, seed=2))
@@ -69,7 +69,7 @@ def twin_of(model: Any, model_type: str) -> Any:
     return twin
 
 
-def twin_logps(twin: Any, groups: Sequence[Group]) -> Tensor:
+def twin_logps(twin: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
     """log p = x_y − log Σ_v exp x_v at each token of a response alone behind its prompt."""
     sums = []
     for each in groups:
@@ -162,7 +162,10 @@ def test_longrope_is_right_on_either_side_of_its_border_and_refused_across(share
             hold(model, packed_R, twin, expected_R, expected)
         hold(model, plain_logps(model, [side, side]), twin, expected_R, expected)
     told = r"rows of 10 to 21 tokens; the longrope positions of this model \(phi3\) turn otherwise above 16; rows on one side"
-    for crossing in (MIXED, (Group(LONG.prompt[:8], (LONG.responses[0][:2], LONG.prompt + LONG.responses[0][:1])),)):
+    for crossing in (
+        MIXED,
+        (TokenizedGroup(LONG.prompt[:8], (LONG.responses[0][:2], LONG.prompt + LONG.responses[0][:1])),),
+    ):
         lengths = [len(each.prompt) + len(response) for each in crossing for response in each.responses]
         message = told.replace("10", str(min(lengths)))
         for logps in (

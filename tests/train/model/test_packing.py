@@ -29,7 +29,7 @@ from train.model import attention, heads
 from train.model.attention import SHARED_PREFIX, place_group, use_shared_prefix_attention
 from train.model.heads import chunked_logps, without_head
 from train.model.packing import (
-    Group,
+    TokenizedGroup,
     attention_mask,
     can_pack,
     first_fit,
@@ -73,11 +73,11 @@ def tokens(generator: torch.Generator, count: int) -> tuple[int, ...]:
     return tuple(torch.randint(3, VOCABULARY, (count,), generator=generator).tolist())
 
 
-def groups_of(sizes: Sequence[tuple[int, Sequence[int]]], seed: int = 0) -> list[Group]:
+def groups_of(sizes: Sequence[tuple[int, Sequence[int]]], seed: int = 0) -> list[TokenizedGroup]:
     """Groups of random ids from (prompt tokens, tokens of each response)."""
     generator = torch.Generator().manual_seed(seed)
     return [
-        Group(tokens(generator, prompt), tuple(tokens(generator, response) for response in responses))
+        TokenizedGroup(tokens(generator, prompt), tuple(tokens(generator, response) for response in responses))
         for prompt, responses in sizes
     ]
 
@@ -96,7 +96,7 @@ def gradients(model: Any, logps_R: Tensor) -> dict[str, Tensor]:
     return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.requires_grad}
 
 
-def slow_logps(model: Any, groups: Sequence[Group]) -> Tensor:
+def slow_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
     """Each response alone behind its prompt, from all logits of its sequence."""
     logps = []
     for group in groups:
@@ -108,7 +108,7 @@ def slow_logps(model: Any, groups: Sequence[Group]) -> Tensor:
     return torch.stack(logps)
 
 
-def hold_equal(model: Any, groups: Sequence[Group], budget_tokens: int, tolerance: float = 2e-5) -> None:
+def hold_equal(model: Any, groups: Sequence[TokenizedGroup], budget_tokens: int, tolerance: float = 2e-5) -> None:
     """Log-probabilities and the gradients of all weights that learn against the slow twin: plain, packed by a mask of the whole
     row, and packed by an attention that shares prefixes.
     """
@@ -214,7 +214,7 @@ def slow_mask(group_of: Sequence[int], response_of: Sequence[int]) -> list[list[
 
 def test_a_row_worked_by_hand() -> None:
     """Two prompts; response "40 2" goes on at position 3 though its sibling "30 31 2" stands between it and the prompt."""
-    groups = [Group((5, 6, 7), ((30, 31, 2), (40, 2))), Group((8,), ((50,),))]
+    groups = [TokenizedGroup((5, 6, 7), ((30, 31, 2), (40, 2))), TokenizedGroup((8,), ((50,),))]
     batch = pack_rows(groups, 10)
     assert batch.ids_BT.tolist() == [[5, 6, 7, 30, 31, 2, 40, 2, 8, 50]]
     assert batch.positions_BT.tolist() == [[0, 1, 2, 3, 4, 5, 3, 4, 0, 1]]
@@ -273,7 +273,7 @@ def test_first_fit_decreasing() -> None:
 
 def test_padding_and_order_within_a_batch() -> None:
     """Group 1 is longer and comes first; group 0 is padded, belongs to no group there, and keeps its response's number."""
-    batch = pack_rows([Group((5,), ((6,),)), Group((7, 8), ((9,), (3,)))], 4)
+    batch = pack_rows([TokenizedGroup((5,), ((6,),)), TokenizedGroup((7, 8), ((9,), (3,)))], 4)
     assert batch.ids_BT.tolist() == [[7, 8, 9, 3], [5, 6, 0, 0]]
     assert batch.group_BT.tolist() == [[1, 1, 1, 1], [0, 0, -1, -1]]
     assert batch.response_BT.tolist() == [[0, 0, 2, 3], [0, 1, 0, 0]]
@@ -288,7 +288,7 @@ def test_an_empty_prompt_or_response_is_refused(
     prompt: tuple[int, ...], responses: tuple[tuple[int, ...], ...], found: str
 ) -> None:
     with pytest.raises(UserError, match=found):
-        Group(prompt, responses)
+        TokenizedGroup(prompt, responses)
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 11, 64])

@@ -1,4 +1,4 @@
-"""log π_ref over groups dealt from many responses: as if each choice went alone, but with each prompt read as seldom as it can be."""
+"""log π_ref over groups split from many responses: as if each went alone, but with each prompt read as seldom as it can be."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +12,9 @@ from torch import nn
 
 from tests.train.world import scored
 from train.model.models import load_policy
-from train.model.packing import Group, pack_rows, packed_logps, plain_logps
-from train.preference.choices import Choice, response_choices
+from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
 from train.preference.reference import reference_logps
+from train.preference.response_groups import ResponseGroup, scored_groups
 
 WEIGHTS = {"correct": 1.0}
 
@@ -23,9 +23,9 @@ class Recorder:
     """Stands where a layout does: the log-probability of a response is told by its ids alone, and every pass is kept."""
 
     def __init__(self) -> None:
-        self.passes: list[list[Group]] = []
+        self.passes: list[list[TokenizedGroup]] = []
 
-    def __call__(self, model: Any, groups: Sequence[Group]) -> torch.Tensor:
+    def __call__(self, model: Any, groups: Sequence[TokenizedGroup]) -> torch.Tensor:
         self.passes.append(list(groups))
         return torch.tensor([logp(group.prompt, response) for group in groups for response in group.responses])
 
@@ -35,14 +35,16 @@ def logp(prompt: Sequence[int], response: Sequence[int]) -> float:
 
 
 ids = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
-choices_of = st.lists(st.builds(Group, ids, st.lists(ids, min_size=1, max_size=4).map(tuple)), min_size=1, max_size=12)
+tokenized_groups = st.lists(
+    st.builds(TokenizedGroup, ids, st.lists(ids, min_size=1, max_size=4).map(tuple)), min_size=1, max_size=12
+)
 
 
-@given(choices_of, st.integers(1, 3))
-def test_each_response_keeps_its_place_and_passes_stay_small(groups: list[Group], at_once: int) -> None:
-    choices = [Choice(str(n), group, (0.0,) * len(group.responses)) for n, group in enumerate(groups)]
+@given(tokenized_groups, st.integers(1, 3))
+def test_each_response_keeps_its_place_and_passes_stay_small(groups: list[TokenizedGroup], at_once: int) -> None:
+    wrapped = [ResponseGroup(str(n), group, (0.0,) * len(group.responses)) for n, group in enumerate(groups)]
     recorder = Recorder()
-    taken = reference_logps(nn.Linear(1, 1), choices, recorder, at_once)
+    taken = reference_logps(nn.Linear(1, 1), wrapped, recorder, at_once)
     assert [logps.tolist() for logps in taken] == [[logp(g.prompt, r) for r in g.responses] for g in groups]
     most = at_once * max(len(group.responses) for group in groups)
     for one in recorder.passes:
@@ -50,22 +52,22 @@ def test_each_response_keeps_its_place_and_passes_stay_small(groups: list[Group]
         assert len({group.prompt for group in one}) == len(one)
 
 
-def test_a_prompt_dealt_into_pairs_is_read_once() -> None:
+def test_a_prompt_split_into_pairs_is_read_once() -> None:
     prompts = [(1, 2), (3, 4)]
-    dealt = [Choice(f"{n}", Group(prompts[n % 2], ((n + 1,), (n + 2,))), (0.0, 0.0)) for n in range(8)]
+    pairs = [ResponseGroup(f"{n}", TokenizedGroup(prompts[n % 2], ((n + 1,), (n + 2,))), (0.0, 0.0)) for n in range(8)]
     recorder = Recorder()
-    reference_logps(nn.Linear(1, 1), dealt, recorder, at_once=4)
+    reference_logps(nn.Linear(1, 1), pairs, recorder, at_once=4)
     assert [[group.prompt for group in one] for one in recorder.passes] == [[(1, 2)], [(3, 4)]]
 
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_a_real_model_says_the_same_together_and_alone(base: Path, packed: bool) -> None:
     model, tokenizer = load_policy(str(base))
-    choices = list(response_choices([scored(0), scored(1)], tokenizer, WEIGHTS, False, 2, 0))
+    split = list(scored_groups([scored(0), scored(1)], tokenizer, WEIGHTS, False, 2, 0))
 
-    def logps_of(model: Any, groups: Sequence[Group]) -> torch.Tensor:
+    def logps_of(model: Any, groups: Sequence[TokenizedGroup]) -> torch.Tensor:
         return packed_logps(model, pack_rows(groups, 1024)) if packed else plain_logps(model, groups)
 
-    together, alone = (reference_logps(model, choices, logps_of, at_once) for at_once in (3, 1))
-    assert len(choices) == 6
+    together, alone = (reference_logps(model, split, logps_of, at_once) for at_once in (3, 1))
+    assert len(split) == 6
     torch.testing.assert_close(torch.stack(together), torch.stack(alone), atol=1e-4, rtol=0)

@@ -21,11 +21,18 @@ from tests.places import ROOT
 from tests.train.world import preference, scored
 from train.model.logps import tokenize_row
 from train.model.models import load_model, load_policy, load_tokenizer
-from train.preference.choices import combine_rewards, deal, pair_choices, response_choices, standardise, tokenize_group
 from train.preference.losses import dpo_loss, mode_seeking_loss
 from train.preference.objective import Objective, mean_figures, prompt_losses, ranked_right
 from train.preference.pairs import pair_trainer
-from train.preference.train import choice_trainer, read_choices, train_dpo, train_ms
+from train.preference.response_groups import (
+    combine_rewards,
+    pair_groups,
+    scored_groups,
+    split_into_groups,
+    standardise,
+    tokenize_group,
+)
+from train.preference.train import read_preference_data, response_group_trainer, train_dpo, train_ms
 from train.run.data import both_sides, read_responses
 from train.run.loop import prepare, run_trainer
 from train.run.save import last_checkpoint
@@ -116,11 +123,13 @@ def test_the_reference_never_moves_and_is_the_start(base: Path, scored_data: Pat
     values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}, batch_size=3)
     settings = MsSettings(**values, gradient_checkpointing=True)
     tokenizer = load_tokenizer(str(base))
-    trainer = choice_trainer(settings, "ms", read_choices(settings, tokenizer, 0.0), tokenizer, tmp_path / "work")
+    trainer = response_group_trainer(
+        settings, "ms", read_preference_data(settings, tokenizer, 0.0), tokenizer, tmp_path / "work"
+    )
     taken = torch.cat([example.reference_K for example in trainer.train_dataset])
     assert not taken.requires_grad and taken.dtype == torch.float32
     model, _ = load_policy(str(base))
-    groups = [example.choice.group for example in trainer.train_dataset]
+    groups = [example.group.tokenized for example in trainer.train_dataset]
     assert torch.allclose(trainer.logps_of(model, groups), taken, atol=1e-4)
     run_trainer(trainer, "ms")
     assert torch.equal(torch.cat([example.reference_K for example in trainer.train_dataset]), taken)
@@ -264,21 +273,21 @@ def test_two_processes_take_the_steps_of_one(base: Path, data: Path, tmp_path: P
     assert {path.name for path in (tmp_path / "two").iterdir()} == {path.name for path in (tmp_path / "one").iterdir()}
 
 
-def test_responses_are_dealt_whole_and_rewards_follow_them(base: Path) -> None:
+def test_responses_are_split_whole_and_rewards_follow_them(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     row, weights = scored(1), {"correct": 2.0, "format": 0.25}
     assert combine_rewards(row, weights) == (0.25, 2.25, 0.25, 0.25, 2.0, 0.0)
-    choices = list(response_choices([row], tokenizer, weights, False, 2, seed=0))
-    assert [choice.id for choice in choices] == ["r1/0", "r1/1", "r1/2"]
+    groups = list(scored_groups([row], tokenizer, weights, False, 2, seed=0))
+    assert [group.id for group in groups] == ["r1/0", "r1/1", "r1/2"]
     whole = tokenize_group(tokenizer, row.prompt, row.responses)
     by_tokens = dict(zip(whole.responses, combine_rewards(row, weights), strict=True))
-    dealt = {r: w for choice in choices for r, w in zip(choice.group.responses, choice.rewards, strict=True)}
-    assert dealt == by_tokens and {choice.group.prompt for choice in choices} == {whole.prompt}
+    rewarded = {r: w for group in groups for r, w in zip(group.tokenized.responses, group.rewards, strict=True)}
+    assert rewarded == by_tokens and {group.tokenized.prompt for group in groups} == {whole.prompt}
     for text, tokens in zip(row.responses, whole.responses, strict=True):
         alone = tokenize_row(tokenizer, row.prompt, text)
         assert alone.ids == whole.prompt + tokens and tokens[-1] == tokenizer.eos_token_id
-    other = list(response_choices([row], tokenizer, weights, False, 2, seed=1))
-    assert [c.group for c in other] != [c.group for c in choices]
+    other = list(scored_groups([row], tokenizer, weights, False, 2, seed=1))
+    assert [c.tokenized for c in other] != [c.tokenized for c in groups]
     with pytest.raises(UserError, match="row 'r1' has no reward 'judge', only correct, format"):
         combine_rewards(row, {"judge": 1.0})
 
@@ -286,7 +295,7 @@ def test_responses_are_dealt_whole_and_rewards_follow_them(base: Path) -> None:
 @pytest.mark.parametrize("count", range(2, 20))
 @pytest.mark.parametrize("size", [2, 3, 8, None])
 def test_dealing_loses_nothing_and_leaves_none_alone(count: int, size: int | None) -> None:
-    groups = deal(count, size, random.Random(count))
+    groups = split_into_groups(count, size, random.Random(count))
     assert sorted(number for group in groups for number in group) == list(range(count))
     assert all(len(group) >= 2 for group in groups)
     assert all(len(group) <= (size or count) + 1 for group in groups)
@@ -299,8 +308,8 @@ def test_standardised_rewards_keep_order_and_lose_scale() -> None:
 
 def test_pairs_carry_their_label_as_rewards(base: Path) -> None:
     rows, tokenizer = [preference(0)], load_tokenizer(str(base))
-    (soft,) = pair_choices(rows, tokenizer, 0.1)
-    (hard,) = pair_choices(rows, tokenizer, 0.0)
+    (soft,) = pair_groups(rows, tokenizer, 0.1)
+    (hard,) = pair_groups(rows, tokenizer, 0.0)
     assert torch.softmax(torch.tensor(soft.rewards), 0).tolist() == pytest.approx([0.9, 0.1])
     assert hard.rewards == (0.0, -math.inf) and hard.longest_tokens == len(
         tokenize_row(tokenizer, rows[0].prompt, rows[0].chosen).ids
@@ -350,13 +359,15 @@ def test_dev_figures_are_means_over_prompts_whatever_the_batch(base: Path, tmp_p
     write_jsonl(folder / "dev.jsonl", (preference_to_json(preference(number)) for number in range(4, 9)))
     settings = DpoSettings(**common(base, folder, tmp_path / "run", beta=1.0, batch_size=4))
     tokenizer = load_tokenizer(str(base))
-    trainer = choice_trainer(settings, "dpo", read_choices(settings, tokenizer, 0.0), tokenizer, tmp_path / "work")
+    trainer = response_group_trainer(
+        settings, "dpo", read_preference_data(settings, tokenizer, 0.0), tokenizer, tmp_path / "work"
+    )
     still = trainer.evaluate()
     assert still["eval_accuracy"] == 0 and still["eval_loss"] == pytest.approx(math.log(2), abs=1e-5)
     moved = {
-        example.choice.group: margin for example, margin in zip(trainer.eval_dataset, (1, 1, 1, 1, -3), strict=True)
+        example.group.tokenized: margin for example, margin in zip(trainer.eval_dataset, (1, 1, 1, 1, -3), strict=True)
     }
-    references = {example.choice.group: example.reference_K for example in trainer.eval_dataset}
+    references = {example.group.tokenized: example.reference_K for example in trainer.eval_dataset}
 
     def moved_logps(model: Any, groups: Any) -> torch.Tensor:
         return torch.cat([references[group] + torch.tensor([moved[group], 0.0]) for group in groups])
@@ -395,9 +406,9 @@ def test_over_long_rows_are_dropped_with_a_count_when_asked(
 ) -> None:
     tokenizer = load_tokenizer(str(base))
     settings = MsSettings(**common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}))
-    lengths = sorted(choice.longest_tokens for choice in read_choices(settings, tokenizer, 0.0).train)
+    lengths = sorted(group.longest_tokens for group in read_preference_data(settings, tokenizer, 0.0).train)
     short = settings.model_copy(update={"max_length_tokens": lengths[0], "over_long": "drop"})
-    kept = read_choices(short, tokenizer, 0.0)
+    kept = read_preference_data(short, tokenizer, 0.0)
     assert len(kept.train) == sum(length == lengths[0] for length in lengths) < 3
     assert f"longer than {lengths[0]:,} dropped" in capsys.readouterr().err
 
@@ -428,7 +439,9 @@ def test_qlora_trains_through_the_quantised_layers(base: Path, scored_data: Path
     values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}, batch_size=3, max_steps=6)
     settings = MsSettings(**values, lora=LoraSettings(rank=4, alpha=8), quantise="nf4")
     tokenizer = load_tokenizer(str(base))
-    trainer = choice_trainer(settings, "ms", read_choices(settings, tokenizer, 0.0), tokenizer, tmp_path / "work")
+    trainer = response_group_trainer(
+        settings, "ms", read_preference_data(settings, tokenizer, 0.0), tokenizer, tmp_path / "work"
+    )
     from bitsandbytes.nn.modules import Linear4bit
 
     layers = [module for module in trainer.model.modules() if isinstance(module, Linear4bit)]

@@ -20,7 +20,7 @@ from tests.train.world import scored
 from train.cli import register
 from train.model.logps import tokenize_row
 from train.model.models import is_adapter, load_model, load_tokenizer
-from train.preference.choices import combine_rewards
+from train.preference.response_groups import combine_rewards
 from train.reward.reward import COMPONENT, reward_trainer, score_responses, score_texts, train_reward
 from train.run.data import both_sides, read_preferences, read_responses, rows_fingerprint
 from train.run.loop import prepare

@@ -140,8 +140,8 @@ def pretrain(model: Any, stream: Tensor, settings: TinySettings) -> Outcome:
         if step % STEPS_PER_ROW == 0 or step == settings.steps:
             log.append({"step": step, "loss": loss.item(), "learning_rate": schedule.get_last_lr()[0]})
     metrics = {
-        "train/loss": log[-1]["loss"],
-        "train/steps": float(settings.steps),
+        "train_loss": log[-1]["loss"],
+        "train_steps": float(settings.steps),
         "parameters": float(model.num_parameters()),
     }
     return Outcome(log, metrics, time.perf_counter() - start)

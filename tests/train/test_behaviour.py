@@ -152,7 +152,7 @@ def test_a_constant_of_its_own_in_each_group_changes_nothing(
         other, other_figures, other_gradient_R = loss_and_gradient(objective, *moved, sizes)
         assert other == pytest.approx(loss, rel=1e-3, abs=1e-3)
         assert torch.allclose(other_gradient_R, gradient_R, atol=1e-3)
-        for name in ("best_share", "entropy"):
+        for name in ("shares/chosen", "shares/entropy"):
             assert other_figures[name] == pytest.approx(figures[name], abs=1e-3)
 
 
@@ -244,7 +244,7 @@ def test_extreme_log_ratios_leave_loss_gradient_and_figures_finite(method: Metho
         assert loss == pytest.approx(left.item(), rel=1e-4, abs=1e-5)
     assert torch.isfinite(gradient_K).all() and gradient_K.abs().max() <= 1 + 1e-5
     assert all(math.isfinite(value) for value in figures.values())
-    assert figures["log_ratios/worst"] == extreme and 0 <= figures["entropy"] <= 1 + 1e-6
+    assert figures["rewards/rejected"] == extreme and 0 <= figures["shares/entropy"] <= 1 + 1e-6
 
 
 @pytest.mark.parametrize("extreme", [1e4, -1e4])
@@ -278,7 +278,7 @@ def test_half_precision_is_raised_before_anything_is_subtracted(method: Method) 
     whole = batch_loss(objective, logps, reference, rewards, [2])
     assert half[0].dtype == torch.float32
     assert torch.equal(half[0], whole[0]) and half[1] == whole[1]
-    assert half[1]["log_ratios/worst"] == -296.9375
+    assert half[1]["rewards/rejected"] == pytest.approx(0.01 * -296.9375, rel=1e-6)
 
 
 @METHODS
@@ -437,8 +437,8 @@ def test_the_first_step_starts_at_the_reference(
 ) -> None:
     train_ms(MsSettings(**common(base, scored_data, tmp_path / "run", max_steps=1, **SCORED) | change))
     (first,) = log_of(tmp_path / "run")
-    assert abs(first["log_ratios/best"]) < nats and abs(first["log_ratios/worst"]) < nats
-    assert first["entropy"] == pytest.approx(1, abs=1e-4)
+    assert abs(first["rewards/chosen"]) < 0.5 * nats and abs(first["rewards/rejected"]) < 0.5 * nats
+    assert first["shares/entropy"] == pytest.approx(1, abs=1e-4)
 
 
 @pytest.mark.parametrize("layout", ["packed", "plain"])
@@ -453,7 +453,7 @@ def test_a_model_with_dropout_starts_at_the_reference_too(
         MsSettings(**common(tmp_path / "wet", scored_data, tmp_path / "run", max_steps=1, layout=layout, **SCORED))
     )
     (first,) = log_of(tmp_path / "run")
-    assert abs(first["log_ratios/best"]) < 1e-4 and abs(first["log_ratios/worst"]) < 1e-4
+    assert abs(first["rewards/chosen"]) < 1e-5 and abs(first["rewards/rejected"]) < 1e-5
 
 
 def test_bfloat16_keeps_its_weights_and_losses_in_float32(base: Path, scored_data: Path, tmp_path: Path) -> None:
@@ -529,10 +529,10 @@ def test_log_probabilities_of_both_sides_are_logged_apart_over_their_own_tokens(
     train_ms(MsSettings(**values))
     (first,) = log_of(tmp_path / "run")
     rows, price = [preference(number) for number in range(12)], math.log(even.config.vocab_size)
-    for figure, texts in (("best", [row.chosen for row in rows]), ("worst", [row.rejected for row in rows])):
+    for figure, texts in (("chosen", [row.chosen for row in rows]), ("rejected", [row.rejected for row in rows])):
         tokens = sum(len(tokenizer(text)["input_ids"]) + 1 for text in texts) / 12
         assert first[f"logps/{figure}"] == pytest.approx(-tokens * price, rel=1e-5)
-    assert first["logps/best"] < 2 * first["logps/worst"]
+    assert first["logps/chosen"] < 2 * first["logps/rejected"]
 
 
 AWKWARD = [

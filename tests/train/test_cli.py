@@ -31,7 +31,7 @@ def test_tiny_then_sft_then_ms(app: typer.Typer, data: Path, tmp_path: Path) -> 
     run = CliRunner()
     tiny = run.invoke(app, ["train", "tiny", "--texts", str(data), "--out", str(out), "--config", str(config)])
     assert tiny.exit_code == 0, tiny.stderr
-    assert "train/loss" in tiny.stdout and "saved" in tiny.stderr
+    assert "train_loss" in tiny.stdout and "saved" in tiny.stderr
 
     config.write_text(f"model: {out}\ndata: {data}\noutput: {tmp_path / 'sft'}\nmax_steps: 2\nlogging_steps: 1\n")
     sft = run.invoke(app, ["train", "sft", "--config", str(config)])

@@ -67,7 +67,7 @@ def test_a_finished_run_holds_all_that_it_promises(sft_run: Path, base: Path, da
     record = read_run(sft_run)
     assert (record.stage, record.base_model, record.data) == ("sft", str(base), str(data))
     assert record.beta is record.label_smoothing is record.responses_per_prompt is None
-    assert record.metrics["train/steps"] == STEPS and "dev/loss" in record.metrics
+    assert record.metrics["train_steps"] == STEPS and "eval_loss" in record.metrics
     settings = yaml.safe_load((sft_run / "settings.yaml").read_text())
     assert SftSettings(**settings).learning_rate == 3e-3
     assert settings == dict(record.settings)
@@ -76,7 +76,7 @@ def test_a_finished_run_holds_all_that_it_promises(sft_run: Path, base: Path, da
 
 def test_the_card_tells_what_was_done_and_nothing_of_the_machine(sft_run: Path, base: Path) -> None:
     card = (sft_run / "README.md").read_text(encoding="utf-8")
-    assert f"| base model | {base} |" in card and "| train/loss |" in card
+    assert f"| base model | {base} |" in card and "| train_loss |" in card
     assert str(Path.home()) not in card and str(Path(__file__).parent) not in card
     assert str(sft_run.parent) not in card
 
@@ -143,11 +143,12 @@ def test_pairs_learn_to_prefer_the_chosen_answers(stage: str, sft_run: Path, dat
     else:
         record = train_dpo(DpoSettings(**values, beta=0.5))
     log = log_of(tmp_path / "run")
-    margins = [row["log_ratios/best"] - row["log_ratios/worst"] for row in log]
+    margins = [row["rewards/margins"] for row in log]
     assert margins[0] == pytest.approx(0.0, abs=1e-5), "the policy starts at its reference"
     assert margins[-1] > margins[1] > 0
-    assert {"logps/best", "logps/worst", "best_share", "entropy", "accuracy", "learning_rate", "step"} <= log[0].keys()
-    assert log[0]["best_share"] == pytest.approx(0.5, abs=1e-5) and log[0]["entropy"] == pytest.approx(1.0, abs=1e-5)
+    assert {"logps/chosen", "logps/rejected", "rewards/accuracies", "learning_rate", "step"} <= log[0].keys()
+    assert log[0]["shares/chosen"] == pytest.approx(0.5, abs=1e-5)
+    assert log[0]["shares/entropy"] == pytest.approx(1.0, abs=1e-5)
     assert (record.beta, record.responses_per_prompt) == (0.5, 2)
     assert record.label_smoothing == (0.01 if stage == "ms" else None)
 
@@ -167,7 +168,7 @@ def test_an_adapter_goes_on_from_itself_on_the_same_base(
     assert (tmp_path / "ms/adapter_model.safetensors").read_bytes() != before
 
     first = log_of(tmp_path / "ms")[0]
-    assert first["log_ratios/best"] == pytest.approx(0.0, abs=1e-5)
+    assert first["rewards/chosen"] == pytest.approx(0.0, abs=1e-5)
     row = tokenize_row(load_policy(str(base))[1], preference(0).prompt, preference(0).chosen)
     logps = {
         run: completion_logps(load_policy(str(run))[0], *pad_rows([row], 0)).item()

@@ -50,24 +50,26 @@ def prompt_losses(
 
 
 def group_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta: float) -> dict[str, float]:
-    """What to watch of one prompt: log π and Δ of the best and of the worst response apart, and what the policy makes of them.
+    """What to watch of one prompt, under the names and by the definitions of TRL's DPOTrainer: log π(y) and rewards β Δ.
 
-    Of a pair they are the chosen and the rejected one. `best_share` is p_f of the best; `entropy` is that of p_f over log K;
-    `accuracy` is what `ranked_right` says, and left out where it says nothing.
+    Among K responses the best-rewarded one is `chosen` and the worst `rejected`. `rewards/accuracies` is what `ranked_right` says,
+    left out where it says nothing. Not TRL's: p_f of the best response, and the entropy of p_f over log K.
     """
     shares_K = policy_log_shares(log_ratios_K[None], beta)[0]
+    implicit_K = beta * log_ratios_K
     best, worst = int(rewards_K.argmax()), int(rewards_K.argmin())
     entropy = -(shares_K.exp() * shares_K).sum() / torch.log(torch.tensor(float(len(shares_K))))
     figures = {
-        "logps/best": logps_K[best].item(),
-        "logps/worst": logps_K[worst].item(),
-        "log_ratios/best": log_ratios_K[best].item(),
-        "log_ratios/worst": log_ratios_K[worst].item(),
-        "best_share": shares_K[best].exp().item(),
-        "entropy": entropy.item(),
+        "logps/chosen": logps_K[best].item(),
+        "logps/rejected": logps_K[worst].item(),
+        "rewards/chosen": implicit_K[best].item(),
+        "rewards/rejected": implicit_K[worst].item(),
+        "rewards/margins": (implicit_K[best] - implicit_K[worst]).item(),
+        "shares/chosen": shares_K[best].exp().item(),
+        "shares/entropy": entropy.item(),
     }
     right = ranked_right(log_ratios_K, rewards_K)
-    return figures if right is None else figures | {"accuracy": float(right)}
+    return figures if right is None else figures | {"rewards/accuracies": float(right)}
 
 
 def ranked_right(log_ratios_K: Tensor, rewards_K: Tensor) -> bool | None:
@@ -88,8 +90,8 @@ def ranked_right(log_ratios_K: Tensor, rewards_K: Tensor) -> bool | None:
 def mean_figures(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean of each figure over the prompts that have it.
 
-    >>> mean_figures([{"accuracy": 1.0, "entropy": 0.5}, {"entropy": 0.7}])
-    {'accuracy': 1.0, 'entropy': 0.6}
+    >>> mean_figures([{"rewards/accuracies": 1.0, "rewards/margins": 0.5}, {"rewards/margins": 0.7}])
+    {'rewards/accuracies': 1.0, 'rewards/margins': 0.6}
     """
     names = dict.fromkeys(name for each in figures for name in each)
     return {name: fmean(each[name] for each in figures if name in each) for name in names}

@@ -39,6 +39,8 @@ from train.shared.types import Alignment, RunRecord, Stage
 
 COUNTED_ANEW = "num_tokens"
 """TRL's count of tokens, which starts again from 0 where a run goes on: left out of the log and of the figures."""
+SHOWN = ("rewards/accuracies", "rewards/margins")
+"""What the progress of preference training tells beside the loss."""
 CLOCKWORK = ("runtime", "per_second", "epoch", COUNTED_ANEW)
 
 
@@ -166,7 +168,8 @@ class Watch(TrainerCallback):  # type: ignore[misc]
             found = f"{self.what}: the loss is {loss} at step {state.global_step} of {state.max_steps}"
             raise UserError(found, "a finite loss", "lower learning_rate, or use precision=float32; nothing was saved")
         if "loss" in row:
-            say(f"{self.what}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}")
+            shown = "".join(f", {name} {row[name]:.3f}" for name in SHOWN if name in row)
+            say(f"{self.what}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}{shown}")
 
 
 def run_and_save(
@@ -197,8 +200,7 @@ def run_trainer(trainer: Any, what: str, checkpoint: str | None = None) -> Outco
         result = trainer.train(resume_from_checkpoint=checkpoint)
         seconds = time.perf_counter() - start
         measured = trainer.evaluate() if trainer.eval_dataset is not None else {}
-    metrics = {"train/loss": result.training_loss, "train/steps": result.global_step}
-    metrics |= {f"dev/{name.removeprefix('eval_')}": value for name, value in measured.items()}
+    metrics = {"train_loss": result.training_loss, "train_steps": result.global_step, **measured}
     kept = {name: float(value) for name, value in metrics.items() if not name.endswith(CLOCKWORK)}
     rows = [
         {name: value for name, value in row.items() if name != COUNTED_ANEW}

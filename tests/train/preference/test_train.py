@@ -65,8 +65,18 @@ def common(model: Path, data: Path, output: Path, /, **changes: Any) -> dict[str
     return {**values, "max_steps": STEPS, "logging_steps": 1, "seed": 3} | changes
 
 
+TRL_FIGURES = (
+    *("rewards/chosen", "rewards/rejected", "rewards/margins", "rewards/accuracies"),
+    *("logps/chosen", "logps/rejected"),
+)
+
+
+def log_of(run: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
 def losses_of(run: Path) -> list[float]:
-    return [json.loads(line)["loss"] for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [row["loss"] for row in log_of(run)]
 
 
 @pytest.mark.parametrize("method", ["ms", "dpo"])
@@ -74,7 +84,7 @@ def losses_of(run: Path) -> list[float]:
 def test_pairs_equal_trl_step_by_step(
     method: str, case: str, base: Path, adapter: Path, data: Path, tmp_path: Path
 ) -> None:
-    """`exo_pair` and `sigmoid` of TRL's DPOTrainer against ours at K = 2: the same losses for 20 steps, to 1e-5."""
+    """`exo_pair` and `sigmoid` of TRL's DPOTrainer against ours at K = 2: the same losses for 20 steps, to 1e-5, and the same figures."""
     changes: dict[str, Any] = {"beta": 0.5} | ({"label_smoothing": 0.05} if method == "ms" else {})
     if case == "accumulated":
         changes |= {"batch_size": 2, "gradient_accumulation": 2}
@@ -84,7 +94,7 @@ def test_pairs_equal_trl_step_by_step(
         changes |= {"layout": "plain"}
     start = adapter if case == "adapter" else base
     kind, train = (MsSettings, train_ms) if method == "ms" else (DpoSettings, train_dpo)
-    train(kind(**common(start, data, tmp_path / "ours", **changes)))  # type: ignore[operator]
+    record = train(kind(**common(start, data, tmp_path / "ours", **changes)))  # type: ignore[operator]
     if case == "cached":
         train(kind(**common(start, data, tmp_path / "again", **changes)))  # type: ignore[operator]
         assert losses_of(tmp_path / "again") == losses_of(tmp_path / "ours")
@@ -93,6 +103,11 @@ def test_pairs_equal_trl_step_by_step(
     outcome = run_trainer(pair_trainer(settings, prepare(settings, both_sides), tmp_path / "t", epsilon), method)
     assert losses_of(tmp_path / "ours") == pytest.approx([row["loss"] for row in outcome.log], abs=1e-5)
     assert len(outcome.log) == STEPS and outcome.log[0]["loss"] > 1.5 * outcome.log[-1]["loss"]
+    for name in TRL_FIGURES:
+        ours, theirs = ([row[name] for row in log] for log in (log_of(tmp_path / "ours"), outcome.log))
+        assert ours == pytest.approx(theirs, abs=1e-3, rel=1e-5), name
+        assert record.metrics[f"eval_{name}"] == pytest.approx(outcome.metrics[f"eval_{name}"], abs=1e-3), name
+    assert outcome.log[-1]["rewards/margins"] > 0.1, "there was something to compare"
 
 
 @pytest.mark.parametrize("method", ["ms", "dpo"])
@@ -113,9 +128,9 @@ def test_scored_responses_follow_the_formula_and_learn(
     losses = losses_of(tmp_path / "run")
     assert losses[0] == pytest.approx(sum(expected) / 3, abs=1e-4) and losses[-1] < losses[0] - 0.1
     assert (record.beta, record.beta_reward, record.responses_per_prompt, record.label_smoothing) == (0.2, 0.4, 6, None)
-    assert record.metrics["dev/loss"] > 0 and 0 <= record.metrics["dev/accuracy"] <= 1
+    assert record.metrics["eval_loss"] > 0 and 0 <= record.metrics["eval_rewards/accuracies"] <= 1
     log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
-    assert log[-1]["log_ratios/best"] > log[-1]["log_ratios/worst"]
+    assert log[-1]["rewards/chosen"] > log[-1]["rewards/rejected"]
     assert read_run(tmp_path / "run") == record
 
 
@@ -146,7 +161,7 @@ def test_dropout_is_off_in_policy_and_reference(tmp_path: Path, base: Path, scor
     )
     train_ms(MsSettings(**values))
     (first,) = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
-    assert first["log_ratios/best"] == pytest.approx(0, abs=1e-4) == first["log_ratios/worst"]
+    assert first["rewards/chosen"] == pytest.approx(0, abs=1e-5) == first["rewards/rejected"]
 
 
 def test_a_stale_or_foreign_reference_is_refused(base: Path, adapter: Path, data: Path, tmp_path: Path) -> None:
@@ -326,10 +341,10 @@ def test_prompts_with_different_k_count_alike() -> None:
         for part, size in ((slice(0, 3), 3), (slice(3, 5), 2))
     ]
     assert losses.tolist() == pytest.approx(parts)
-    assert [each["accuracy"] for each in figures] == [1.0, 0.0], (
+    assert [each["rewards/accuracies"] for each in figures] == [1.0, 0.0], (
         "the second prompt's best is no likelier than its worst"
     )
-    assert mean_figures(figures)["logps/best"] == pytest.approx(-1.0)
+    assert mean_figures(figures)["logps/chosen"] == pytest.approx(-1.0)
     assert objective.identified == 0.25
 
 
@@ -363,7 +378,7 @@ def test_dev_figures_are_means_over_prompts_whatever_the_batch(base: Path, tmp_p
         settings, "dpo", read_preference_data(settings, tokenizer, 0.0), tokenizer, tmp_path / "work"
     )
     still = trainer.evaluate()
-    assert still["eval_accuracy"] == 0 and still["eval_loss"] == pytest.approx(math.log(2), abs=1e-5)
+    assert still["eval_rewards/accuracies"] == 0 and still["eval_loss"] == pytest.approx(math.log(2), abs=1e-5)
     moved = {
         example.group.tokenized: margin for example, margin in zip(trainer.eval_dataset, (1, 1, 1, 1, -3), strict=True)
     }
@@ -374,8 +389,9 @@ def test_dev_figures_are_means_over_prompts_whatever_the_batch(base: Path, tmp_p
 
     trainer.logps_of = moved_logps
     measured = trainer.evaluate()
-    assert measured["eval_accuracy"] == pytest.approx(0.8)
-    assert measured["eval_log_ratios/best"] == pytest.approx((4 * 1 - 3) / 5, abs=1e-5)
+    assert measured["eval_rewards/accuracies"] == pytest.approx(0.8)
+    assert measured["eval_rewards/chosen"] == pytest.approx((4 * 1 - 3) / 5, abs=1e-5)
+    assert measured["eval_rewards/margins"] == pytest.approx((4 * 1 - 3) / 5, abs=1e-5)
     assert measured["eval_loss"] == pytest.approx(
         (4 * math.log1p(math.exp(-1)) + math.log1p(math.exp(3))) / 5, abs=1e-5
     )
@@ -453,5 +469,5 @@ def test_qlora_trains_through_the_quantised_layers(base: Path, scored_data: Path
     trainer.model.zero_grad()
     record = train_ms(settings)
     losses = losses_of(tmp_path / "run")
-    assert losses[-1] < losses[0] and record.metrics["train/steps"] == 6
+    assert losses[-1] < losses[0] and record.metrics["train_steps"] == 6
     load_policy(str(tmp_path / "run"))

@@ -73,7 +73,7 @@ def test_it_learns_which_side_is_preferred(kind: str, data: Path, request: pytes
     rejected = score_texts(folder, prompts, [row.rejected for row in rows])
     assert all(0 < low < high < 1 for low, high in zip(rejected, chosen, strict=True))
     record = read_run(folder)
-    assert record.stage == "reward" and record.metrics["dev/accuracy"] == 1.0
+    assert record.stage == "reward" and record.metrics["eval_accuracy"] == 1.0
     assert record.data_fingerprint == rows_fingerprint(data) != ""
     assert is_adapter(str(folder)) == (kind == "adapter_run")
 

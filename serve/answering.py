@@ -1,25 +1,20 @@
-"""Question in, cited answer out: retrieve, number the excerpts, ask the model, and check every citation by program."""
+"""Evidence in, cited answer out: number the excerpts, ask the model, and check every citation by program."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from graph.prompt.answer import NOT_FOUND, parse_answer
 from graph.prompt.citations import check_citations
 from graph.prompt.context import rank_excerpts, token_budget
-from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.parts.caller import spent_on
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Evidence, Excerpt, FinishReason, LanguageModel, Trace
 from serve.talk.prompt import Prompt, fitted, prompt_of
 from serve.too_long import is_too_long
 from serve.types import Cost
-
-if TYPE_CHECKING:
-    from graph.index.index import Index
 
 
 @dataclass(frozen=True)
@@ -43,14 +38,6 @@ class Answer:
     model: str
     retrieval: Cost
     writing: Cost
-
-
-def answer_question(
-    index: Index, question: str, settings: RetrieveSettings, model: LanguageModel, max_answer_tokens: int
-) -> Answer:
-    """Answer from what `index` holds; `model` is asked while retrieving, too, where the mode can. UserError for an empty question."""
-    evidence = retrieve(index, question, settings, model)
-    return answer_from(evidence, settings.top_k, settings.max_context_tokens, model, max_answer_tokens)
 
 
 def answer_from(

@@ -88,13 +88,6 @@ def sign_test(values_Q: Sequence[float], baseline_Q: Sequence[float]) -> float:
     return float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
 
 
-def mcnemar_test(right_Q: Sequence[float], baseline_right_Q: Sequence[float]) -> float:
-    """McNemar's exact two-sided p for answers that are right (1) or wrong (0); ValueError for any other value."""
-    if not set(right_Q) | set(baseline_right_Q) <= {0, 1}:
-        raise ValueError("McNemar's test takes values of 0 and 1")
-    return sign_test(right_Q, baseline_right_Q)
-
-
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     """Holm's (1979) corrected p-values: p of rank i (from 0) times (m − i), never below that of a smaller p, at most 1.
 

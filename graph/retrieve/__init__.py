@@ -71,7 +71,6 @@ def _billed(trace: Trace, query: Query, mode: Mode, seconds: float, encoder_seco
         model_calls=spent.calls,
         prompt_tokens=spent.prompt_tokens,
         completion_tokens=spent.completion_tokens,
-        model_seconds=spent.seconds,
         replayed_calls=spent.replayed,
         untimed_calls=spent.untimed,
     )

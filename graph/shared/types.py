@@ -113,7 +113,6 @@ class Trace:
     model_calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    model_seconds: float = 0.0
     replayed_calls: int = 0
     untimed_calls: int = 0
     stopped: str = ""

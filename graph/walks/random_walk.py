@@ -50,20 +50,6 @@ def structural_transition(incidence_NB: sp.csr_array) -> sp.csr_array:
     return row_normalised(product)
 
 
-def apply_structural(incidence_NB: sp.csr_array, mass_NQ: Floats) -> Floats:
-    """One step of T_s from `mass_NQ` without ever forming it: the two factors in turn, the diagonal taken out.
-
-    Equal to `structural_transition(incidence_NB).T @ mass_NQ`, at the cost of the incidence's entries.
-    """
-    forth, back = row_normalised(incidence_NB), row_normalised(sp.csr_array(incidence_NB.T))
-    stay_N = np.asarray(forth.multiply(sp.csr_array(back.T)).sum(axis=1), np.float32).ravel()
-    leaves_N = 1 - stay_N
-    moves_N = leaves_N > ROUNDING
-    scaled_NQ = np.where(moves_N[:, None], mass_NQ / np.where(moves_N, leaves_N, 1)[:, None], 0).astype(np.float32)
-    arrived_NQ = back.T @ (forth.T @ scaled_NQ)
-    return np.asarray(arrived_NQ - stay_N[:, None] * scaled_NQ, np.float32)
-
-
 def attraction(cosines_N: Floats, temperature: float, threshold: float) -> Floats:
     """c̃ (Eq. 6) of one query [N] or of many [N, Q]: exp(c/τ) where c ≥ θ, else exactly 0.
 

@@ -4,17 +4,16 @@ from pathlib import Path
 import pytest
 
 from graph.prompt.answer import NOT_FOUND
-from graph.retrieve import RetrieveSettings
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
-from serve.answering import answer_from, answer_question
+from serve.answering import answer_from
 from serve.ledger import Ledger
 from serve.types import Cost
 from tests.fakes import ScriptedModel
 
 LANTERN = Passage("p1", "lantern.md", "Lantern", 0, 0, 36, "The Lantern was launched in May 1958")
 YARD = Passage("p2", "yard.md", "Yard", 3, 200, 227, "The yard closed <|im_end|> up")
-TRACE = Trace("local", (), 2.0, 0.5, model_calls=3, prompt_tokens=40, completion_tokens=20, model_seconds=1.5)
+TRACE = Trace("local", (), 2.0, 0.5, model_calls=3, prompt_tokens=40, completion_tokens=20)
 FOUND = Evidence("When was the Lantern launched?", (Scored(LANTERN, 0.9), Scored(YARD, 0.4)), trace=TRACE)
 
 
@@ -100,14 +99,6 @@ def test_the_context_keeps_to_the_tokens_of_the_model() -> None:
     assert "[1] Lantern" in first and "[2]" not in first and "[2] Yard" in second
     with pytest.raises(UserError, match="max_context_tokens = 3: none of 2 excerpts fits"):
         answer_from(FOUND, 5, 3, model, 64)
-
-
-def test_the_model_is_asked_while_retrieving_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[object] = []
-    monkeypatch.setattr("serve.answering.retrieve", lambda *arguments: given.append(arguments[3]) or FOUND)
-    model = ScriptedModel(lambda request: "x")
-    answer_question(None, FOUND.query, RetrieveSettings(), model, 64)  # type: ignore[arg-type]
-    assert given == [model] and len(model.asked) == 1
 
 
 def test_a_window_that_is_too_small_for_all_excerpts_gets_the_best() -> None:

@@ -70,7 +70,7 @@ def calls_of(index: Index, server: Server, mode: Mode) -> int:
     found = retrieve(index, QUESTION, settings, open_openai(server.spec.removeprefix("openai:")))
     assert found.trace.stopped == "" and len(found.passages) == 4
     assert found.trace.model_calls == server.requests_served() - before > 0
-    assert found.trace.prompt_tokens > 0 and found.trace.completion_tokens > 0 and found.trace.model_seconds > 0
+    assert found.trace.prompt_tokens > 0 and found.trace.completion_tokens > 0 and found.trace.seconds > 0
     return found.trace.model_calls
 
 

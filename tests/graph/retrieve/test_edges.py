@@ -62,7 +62,7 @@ def ask(index: Index, question: str, mode: Mode, model: ScriptedModel | None = N
     """What is found, without what the clock said."""
     wanted = RetrieveSettings(mode=mode, top_k=4, selector="threshold" if model is None else "llm")
     found = retrieve(index, question, wanted, model)
-    return replace(found, trace=replace(found.trace, seconds=0, encoder_seconds=0, model_seconds=0))
+    return replace(found, trace=replace(found.trace, seconds=0, encoder_seconds=0))
 
 
 def scores(found: Evidence) -> list[float]:

@@ -216,5 +216,4 @@ def test_replayed_calls_take_their_time_and_those_of_several_threads_that_of_one
     spent = ask(isles, Replayed(model._reply), mode=mode, selector="llm").trace
     assert spent.replayed_calls == spent.model_calls > 3 and spent.untimed_calls == 0
     thousands = round(spent.seconds / 1000)
-    assert round(spent.model_seconds / 1000) == thousands
     assert thousands == spent.model_calls if mode == "local" else 3 <= thousands < spent.model_calls

@@ -4,7 +4,7 @@
 
 INDEX is of examples/documents. Recall@5 of `hops`, by rule alone (no model), where the history is read
 * for the questions of examples/questions.jsonl: asked alone, and after one and two others, whose documents are not theirs;
-* for examples/follow_ups.jsonl: by the rule, by what was done before (the names of all turns in brackets), with no history, and as somebody
+* for examples/follow_ups.jsonl: by the rule, by what was done before (the entities of all turns in brackets), with no history, and as somebody
   wrote them down to stand alone. The rule was made on the half called dev.
 Answers of earlier turns come as most clients send them, alone, and in the form of training.
 """
@@ -23,7 +23,7 @@ from benchmarks.report import Check, print_report
 from eval.metrics import recall_at
 from eval.retrieval.measure import ranked_sources
 from graph.documents.questions import Question, parse_question, read_questions
-from graph.extract.names import find_names, name_key
+from graph.extract.entities import entity_key, find_entities
 from graph.index.index import Index, open_index
 from graph.prompt.answer import ANSWER, format_answer, parse_answer
 from graph.retrieve import RetrieveSettings, retrieve_many
@@ -54,16 +54,16 @@ def by_rule(history: Sequence[Message], question: str) -> str:
     return carry(exchanges(history), question)
 
 
-def by_names(history: Sequence[Message], question: str) -> str:
-    """What was searched for before: six names of the last six turns in brackets, the latest first."""
-    known = {name_key(name) for name in find_names(question)}
-    names: dict[str, str] = {}
+def by_entities(history: Sequence[Message], question: str) -> str:
+    """What was searched for before: six entities of the last six turns in brackets, the latest first."""
+    known = {entity_key(entity) for entity in find_entities(question)}
+    found: dict[str, str] = {}
     for turn in reversed(history[-6:]):
         for line in turn.content[:1_000].splitlines():
-            for name in find_names(line):
-                if name_key(name) not in known:
-                    names.setdefault(name_key(name), name)
-    return f"{question} ({', '.join(list(names.values())[:6])})" if names else question
+            for entity in find_entities(line):
+                if entity_key(entity) not in known:
+                    found.setdefault(entity_key(entity), entity)
+    return f"{question} ({', '.join(list(found.values())[:6])})" if found else question
 
 
 def unrelated(questions: Sequence[Question], place: int, count: int) -> list[Question]:
@@ -117,7 +117,7 @@ def measure(index: Index) -> dict[str, float]:
     for answers in ("alone", "form"):
         for count in (1, 2):
             talks = [talk_of(unrelated(questions, place, count), answers) for place in range(len(questions))]
-            for name, rewrite in (("rule", by_rule), ("names", by_names)):
+            for name, rewrite in (("rule", by_rule), ("entities", by_entities)):
                 texts = [rewrite(talk, each.text) for talk, each in zip(talks, questions, strict=True)]
                 key = f"questions, after {count} unrelated, answers {answers}: {name}"
                 figures[key] = mean(recalls(index, texts, questions))
@@ -131,7 +131,7 @@ def measure_follow_ups(index: Index, answers: Answers) -> dict[str, float]:
     questions = [talk.question for talk in talks]
     texts = {
         "rule": [by_rule(talk.turns, talk.question.text) for talk in talks],
-        "names": [by_names(talk.turns, talk.question.text) for talk in talks],
+        "entities": [by_entities(talk.turns, talk.question.text) for talk in talks],
         "no history": [talk.question.text for talk in talks],
         "written to stand alone": [talk.standalone for talk in talks],
     }
@@ -159,8 +159,8 @@ def main() -> int:
         kept = figures[f"questions, after 2 unrelated, answers {answers}: rule"]
         least = figures["questions, alone"] - ALLOWED_LOSS
         checks.append(Check(f"questions after 2 unrelated, answers {answers}", kept, least, at_least=True))
-        ours, before = (figures[f"follow-ups, all, answers {answers}: {name}"] for name in ("rule", "names"))
-        checks.append(Check(f"follow-ups against names, answers {answers}", ours, before + 1e-9, at_least=True))
+        ours, before = (figures[f"follow-ups, all, answers {answers}: {name}"] for name in ("rule", "entities"))
+        checks.append(Check(f"follow-ups against entities, answers {answers}", ours, before + 1e-9, at_least=True))
     return print_report("follow_ups", figures, checks, given.json)
 
 

@@ -139,7 +139,7 @@ def main() -> int:
     figures = {
         "passages": report.passages,
         "propositions": report.propositions,
-        "names": report.names,
+        "entities": report.entities,
         "texts_encoded": encoded,
         "seconds": whole,
         "encoder_seconds": inside,

@@ -52,15 +52,15 @@ def time_index(folder: Path, questions: Path) -> tuple[dict[str, float], list[Ch
 
 
 def invented_index(propositions: int, seed: int = 0) -> Index:
-    """An index of random vectors in which every passage has four propositions and every proposition two names of many."""
+    """An index of random vectors in which every passage has four propositions and every proposition two entities of many."""
     draw = np.random.default_rng(seed)
-    passages, documents, names = propositions // 4, propositions // 12, propositions // 3
+    passages, documents, entities = propositions // 4, propositions // 12, propositions // 3
     standing = np.repeat(np.arange(passages), 4)
     empty, none = block(np.zeros(0, np.int64), np.zeros(0, np.int64), (0, passages)), Strings.of([])
     titles = [f"title {row:07d}" for row in range(documents)]
-    named = np.minimum((names * draw.random(2 * propositions) ** 2).astype(np.int64), names - 1)
-    mentioned = block(np.repeat(np.arange(propositions), 2), named, (propositions, names))
-    called = block(draw.integers(0, names, documents), np.arange(documents), (names, documents))
+    named = np.minimum((entities * draw.random(2 * propositions) ** 2).astype(np.int64), entities - 1)
+    mentioned = block(np.repeat(np.arange(propositions), 2), named, (propositions, entities))
+    called = block(draw.integers(0, entities, documents), np.arange(documents), (entities, documents))
     data = IndexData(
         document_sources=column("d", documents),
         document_titles=Strings.of(titles),
@@ -85,12 +85,12 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
         statement_start_M=np.zeros(propositions, np.int64),
         statement_end_M=np.ones(propositions, np.int64),
         passage_proposition_PN=block(standing, np.arange(propositions), (passages, propositions)),
-        name_ids=column("e", names),
-        name_texts=column("name ", names),
-        name_vectors_ED=np.zeros((names, 1), np.float32),
-        proposition_name_NE=mentioned,
-        name_document_EU=called,
-        synonym_EE=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (names, names)),
+        entity_ids=column("e", entities),
+        entity_texts=column("entity ", entities),
+        entity_vectors_ED=np.zeros((entities, 1), np.float32),
+        proposition_entity_NE=mentioned,
+        entity_document_EU=called,
+        synonym_EE=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (entities, entities)),
         topic_ids=none,
         topic_texts=none,
         topic_proposition_KN=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (0, propositions)),

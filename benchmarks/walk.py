@@ -29,7 +29,7 @@ VERTICES, EDGES, DAMPING = 200_000, 1_000_000, 0.85
 
 
 def large_graph(seed: int) -> sp.csr_array:
-    """A symmetric graph whose degrees are spread like those of names: a few hubs, many rare ones."""
+    """A symmetric graph whose degrees are spread like those of entities: a few hubs, many rare ones."""
     rng = np.random.default_rng(seed)
     ends = (rng.random((EDGES, 2)) ** 2.0 * VERTICES).astype(np.int64)
     shuffle = rng.permutation(VERTICES)
@@ -42,7 +42,7 @@ def large_graph(seed: int) -> sp.csr_array:
 
 
 def subgraph(seed: int) -> sp.csr_array:
-    """500 propositions with about four names and one passage each."""
+    """500 propositions with about four entities and one passage each."""
     rng = np.random.default_rng(seed)
     rows = np.repeat(np.arange(500), 5)
     hubs = (rng.random(len(rows)) ** 2 * 700).astype(np.int64)

@@ -113,7 +113,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         else:
             print(
                 f"{out}: {report.documents:,} documents ({report.written:,} written, {report.unchanged:,} unchanged), "
-                f"{report.passages:,} passages, {report.propositions:,} propositions, {report.names:,} names, "
+                f"{report.passages:,} passages, {report.propositions:,} propositions, {report.entities:,} entities, "
                 f"{report.summaries:,} summaries"
             )
             _show_readers(report.read_by, report.quarantined, report.dropped)

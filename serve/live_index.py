@@ -38,13 +38,13 @@ class Generation:
 
     @cached_property
     def rows(self) -> dict[str, dict[str, int]]:
-        """Kind ("passage", "proposition", "name", "topic", "summary") to id to row."""
+        """Kind ("passage", "proposition", "entity", "topic", "summary") to id to row."""
         data = self.index.data
         columns = {
             "document": data.document_sources,
             "passage": data.passage_ids,
             "proposition": data.proposition_ids,
-            "name": data.name_ids,
+            "entity": data.entity_ids,
             "summary": data.summary_ids,
         }
         return {kind: {identity: row for row, identity in enumerate(ids)} for kind, ids in columns.items()}

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from graph.encode.encoder import unit_rows
-from graph.extract.names import find_names
+from graph.extract.entities import find_entities
 from graph.extract.units import split_units
 from graph.shared.ids import content_id
 from graph.shared.types import Completion, CompletionRequest, Floats, Message
@@ -210,7 +210,7 @@ def extraction_reply(body: dict[str, Any]) -> str:
         return json.dumps({"entity_types": ["ship", "village"], "topics": ["island life"]})
     title, text = asked_passage(body)
     propositions = [
-        {"text": unit.text, "entities": list(find_names(unit.text)), "topic": title or "isles", "facts": []}
+        {"text": unit.text, "entities": list(find_entities(unit.text)), "topic": title or "isles", "facts": []}
         for unit in split_units(text)
     ]
     return json.dumps({"entities": [], "propositions": propositions})

@@ -28,7 +28,7 @@ from data_synth.route.types import FORM
 from eval.router.measure import evaluate_router
 from eval.router.report import to_json, to_text, write_router_report
 from graph.documents.questions import SPLITS
-from graph.extract.names import name_key
+from graph.extract.entities import entity_key
 from graph.index.index import Index, open_index
 from graph.retrieve import RetrieveSettings
 from graph.retrieve.learned.query_features import query_features
@@ -62,7 +62,7 @@ def single_hops(row: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[d
         if "#" not in hop["question"] and ">>" not in hop["question"]:
             yield {"question": hop["question"], "gold_ids": [hop["gold_id"]]}
     for hop in row.get("qa_pairs", ()):
-        asked = name_key(hop["question"])
+        asked = entity_key(hop["question"])
         named = [source for source in row["gold_ids"] if titles.get(source) and titles[source] in asked]
         if len(named) == 1:
             yield {"question": hop["question"], "gold_ids": named}
@@ -70,7 +70,7 @@ def single_hops(row: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[d
 
 def read_titles(corpus: Path) -> dict[str, str]:
     """The key of each document's title, by its id; none where there is no such file."""
-    return {row["id"]: name_key(row["title"]) for _, row in read_jsonl(corpus)} if corpus.is_file() else {}
+    return {row["id"]: entity_key(row["title"]) for _, row in read_jsonl(corpus)} if corpus.is_file() else {}
 
 
 def make_rows(index: Path, questions: Path, out: Path, modes: str, limit: int | None) -> Path:

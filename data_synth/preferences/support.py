@@ -1,4 +1,4 @@
-"""Whether a reasoning is supported by the context it was written over: nearness of its sentences, and where its names stand.
+"""Whether a reasoning is supported by the context it was written over: nearness of its sentences, and where its entities stand.
 
 Legend: S sentences of a reasoning, N propositions of its context, D dimensions.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data_synth.types import Draft
-from graph.extract.names import find_names
+from graph.extract.entities import find_entities
 from graph.extract.support import words_of
 from graph.extract.units import split_units
 from graph.prompt.citations import check_citations
@@ -30,7 +30,7 @@ MIN_NEARNESS, MIN_NAMED = 0.45, 0.3
 @dataclass(frozen=True)
 class Support:
     """How far a context supports a reasoning. `nearness`: mean over its sentences of the best cosine to a proposition of the
-    context; `named`: the share of its names that stand in the context, the question or the answer.
+    context; `named`: the share of its entities that stand in the context, the question or the answer.
     """
 
     nearness: float
@@ -59,7 +59,7 @@ class SupportMeter:
     def measure(
         self, reasons: Sequence[str], contexts: Sequence[Sequence[Excerpt]], known: Sequence[str]
     ) -> list[Support]:
-        """The support of each reasoning by its own context; `known` is text whose names need no support (question, answer)."""
+        """The support of each reasoning by its own context; `known` is text whose entities need no support (question, answer)."""
         told = [sentences_of(reason) for reason in reasons]
         distinct = list(dict.fromkeys(sentence for sentences in told for sentence in sentences))
         vectors_SD = dict(zip(distinct, self.index.encode_queries(distinct), strict=True))
@@ -107,12 +107,12 @@ def nearness(sentences_SD: Sequence[Floats], context_ND: Floats) -> float:
 
 
 def share_named(reason: str, texts: Sequence[str]) -> float:
-    """The share of the names in a reasoning whose words all stand in one of the texts; 1 for a reasoning without names.
+    """The share of the entities in a reasoning whose words all stand in one of the texts; 1 for a reasoning without entities.
 
     >>> share_named("Ada Marlow built the Lantern.", ["Who built the Lantern?", "Marlow Yard"])
     0.5
     """
-    names = find_names(f"x {check_citations(reason, 0).text}")
+    entities = find_entities(f"x {check_citations(reason, 0).text}")
     given = [words_of(text) for text in texts]
-    found = sum(any(words_of(name) <= words for words in given) for name in names)
-    return found / len(names) if names else 1.0
+    found = sum(any(words_of(entity) <= words for words in given) for entity in entities)
+    return found / len(entities) if entities else 1.0

@@ -4,13 +4,13 @@ from collections.abc import Collection
 
 from data_synth.questions.mentions import Mentions
 from data_synth.questions.types import QuestionRow, Step
-from graph.extract.names import name_key
+from graph.extract.entities import entity_key
 
 
 def path_breaks_without(row: QuestionRow, passage_id: str, mentions: Mentions) -> bool:
     """Whether taking this passage out of the needed ones cuts a chain of the row: its start no longer reaches its end.
 
-    Passages hang together by the names that they tell of, also by those that the row says nothing of.
+    Passages hang together by the entities that they tell of, also by those that the row says nothing of.
     """
     left = {mentions.passage_rows[needed] for needed in row.passage_ids if needed != passage_id}
     return not all(_reaches(mentions, left, chain[0].given, chain[-1].found) for chain in row.chains)
@@ -29,7 +29,7 @@ def told_once(step: Step, mentions: Mentions) -> bool:
     return not any(
         mentions.stands_in(other, passage)
         for name, other in ends
-        for passage in mentions.passages_telling(name_key(name)) - {own}
+        for passage in mentions.passages_telling(entity_key(name)) - {own}
     )
 
 
@@ -43,14 +43,14 @@ def needs_all(row: QuestionRow, mentions: Mentions) -> bool:
 
 
 def _reaches(mentions: Mentions, passages: Collection[int], start: str, end: str) -> bool:
-    waiting = mentions.passages_telling(name_key(start)) & frozenset(passages)
+    waiting = mentions.passages_telling(entity_key(start)) & frozenset(passages)
     reached = set(waiting)
     while waiting:
-        names = {name for passage in waiting for name in mentions.linking_names(passage)}
+        entities = {entity for passage in waiting for entity in mentions.linking_entities(passage)}
         waiting = frozenset(
             passage
             for passage in passages
-            if passage not in reached and not names.isdisjoint(mentions.linking_names(passage))
+            if passage not in reached and not entities.isdisjoint(mentions.linking_entities(passage))
         )
         reached |= waiting
     return any(mentions.stands_in(end, passage) or _is_called(mentions, end, passage) for passage in reached)
@@ -58,4 +58,4 @@ def _reaches(mentions: Mentions, passages: Collection[int], start: str, end: str
 
 def _is_called(mentions: Mentions, name: str, passage: int) -> bool:
     data = mentions.index.data
-    return name_key(data.document_titles[int(data.passage_document_P[passage])]) == name_key(name)
+    return entity_key(data.document_titles[int(data.passage_document_P[passage])]) == entity_key(name)

@@ -1,4 +1,4 @@
-"""Passages of 3 to 5 articles that belong together (HLG §5.2, steps 1 and 2): by a topic or a name that they share."""
+"""Passages of 3 to 5 articles that belong together (HLG §5.2, steps 1 and 2): by a topic or an entity that they share."""
 
 from collections.abc import Iterator
 from random import Random
@@ -11,17 +11,17 @@ from graph.shared.types import Passage
 
 MIN_ARTICLES, MAX_ARTICLES = 3, 5
 MAX_SHARING = 20
-"""A name in more documents than these ties no group together."""
+"""An entity in more documents than these ties no group together."""
 
 
 def article_groups(index: Index, seed: int) -> Iterator[tuple[Passage, ...]]:
     """Groups in an order that `seed` gives, one passage an article, no two groups alike.
 
-    Each grows from the articles of one topic or of one name, by articles that share a name with it.
+    Each grows from the articles of one topic or of one entity, by articles that share an entity with it.
     """
     mentions, rng = Mentions(index), Random(seed)
     seen: set[frozenset[int]] = set()
-    seeds = [*_by_topic(index), *_by_name(mentions)]
+    seeds = [*_by_topic(index), *_by_entity(mentions)]
     for passages in rng.sample(seeds, len(seeds)):
         group = _grown(mentions, rng.sample(passages, len(passages)))
         if len(group) >= MIN_ARTICLES and frozenset(group) not in seen:
@@ -35,20 +35,20 @@ def _by_topic(index: Index) -> Iterator[list[int]]:
         yield sorted(set(index.proposition_passage_NP[propositions, :].indices.tolist()))
 
 
-def _by_name(mentions: Mentions) -> Iterator[list[int]]:
-    return (sorted(mentions.passages_telling(key)) for key in mentions.shared_names(MAX_SHARING))
+def _by_entity(mentions: Mentions) -> Iterator[list[int]]:
+    return (sorted(mentions.passages_telling(key)) for key in mentions.shared_entities(MAX_SHARING))
 
 
 def _grown(mentions: Mentions, passages: list[int]) -> list[int]:
-    """One passage of each article, up to MAX_ARTICLES; where these are too few, with what shares a name with them."""
+    """One passage of each article, up to MAX_ARTICLES; where these are too few, with what shares an entity with them."""
     of_document = mentions.index.data.passage_document_P
     group: dict[int, int] = {}
     for passage in passages:
         group.setdefault(int(of_document[passage]), passage)
     waiting = list(group.values())
     while waiting and len(group) < MIN_ARTICLES:
-        for name in sorted(mentions.linking_names(waiting.pop(0))):
-            for passage in sorted(mentions.passages_telling(name)):
+        for key in sorted(mentions.linking_entities(waiting.pop(0))):
+            for passage in sorted(mentions.passages_telling(key)):
                 if int(of_document[passage]) not in group:
                     group[int(of_document[passage])] = passage
                     waiting.append(passage)

@@ -1,7 +1,7 @@
-"""Paths over an index: from a document that the question names, over names that it does not, to what is asked for.
+"""Paths over an index: from a document that the question names, over entities that it does not, to what is asked for.
 
-Every hop goes through another document. It is taken only if nothing else could be meant: the name that leads on is
-the only one that its sentence names so, and a way back from a name to a document only if no other document names it.
+Every hop goes through another document. It is taken only if nothing else could be meant: the entity that leads on is
+the only one that its sentence names so, and a way back from an entity to a document only if no other document names it.
 """
 
 import re
@@ -15,16 +15,16 @@ from data_synth.questions.phrases import Kind, kind_by_name
 from data_synth.questions.reading import Place, Readings, Tie
 from data_synth.questions.types import Step, named_in
 from data_synth.questions.values import Value
-from graph.extract.names import name_key
+from graph.extract.entities import entity_key
 
 MAX_SHARING = 6
-"""A name in more documents than these says little about two of them."""
+"""An entity in more documents than these says little about two of them."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Reached:
-    """Where a path has come to: a name, the document that is called so (if one is), and how the question describes it
+    """Where a path has come to: an entity, the document that is called so (if one is), and how the question describes it
     ("" where no words would).
 
     `chains` are the ways there: none, one, or two that meet; `documents` are those that they went through.
@@ -38,7 +38,7 @@ class Reached:
 
     @property
     def bridges(self) -> tuple[str, ...]:
-        """The names that lead on."""
+        """The entities that lead on."""
         return tuple(dict.fromkeys(step.found for chain in self.chains for step in chain))
 
     def and_then(self, step: Step) -> tuple[tuple[Step, ...], ...]:
@@ -62,13 +62,13 @@ def ties_ahead(readings: Readings, reached: Reached) -> Iterator[Tie]:
     if reached.document is not None and reached.document not in reached.documents:
         for tie in readings.ties.get(reached.document, ()):
             target = readings.mentions.document_of(tie.key)
-            if tie.relation.ahead and target not in reached.documents and name_key(reached.name) != tie.key:
+            if tie.relation.ahead and target not in reached.documents and entity_key(reached.name) != tie.key:
                 yield tie
 
 
 def ties_back(readings: Readings, reached: Reached) -> Iterator[Tie]:
-    """The statement of another document about the name that a path has come to, if only one other document names it."""
-    key = name_key(reached.name)
+    """The statement of another document about the entity that a path has come to, if only one other document names it."""
+    key = entity_key(reached.name)
     naming = readings.mentions.documents_naming(key) - {*reached.documents, reached.document}
     found = [tie for tie in readings.named.get(key, ()) if tie.place.document in naming]
     if len(naming) == 1 and len(found) == 1:
@@ -81,12 +81,12 @@ def step_ahead(readings: Readings, reached: Reached, tie: Tie) -> Step:
 
 
 def step_back(readings: Readings, reached: Reached, tie: Tie) -> Step:
-    """The hop from a name to the subject of the document that names it."""
+    """The hop from an entity to the subject of the document that names it."""
     return _step(readings.mentions, tie.place, reached.name, readings.title(tie.place.document))
 
 
-def step_to_name(readings: Readings, document: int, key: str) -> Step | None:
-    """The hop from a document to a name that it mentions; None unless one statement alone does, in so many words."""
+def step_to_entity(readings: Readings, document: int, key: str) -> Step | None:
+    """The hop from a document to an entity that it mentions; None unless one statement alone does, in so many words."""
     mentions = readings.mentions
     places = [place for place in readings.statements.get(document, ()) if named_in(key, place.quote)]
     written = re.search(re.escape(key), places[0].quote, re.IGNORECASE) if len(places) == 1 else None
@@ -124,16 +124,16 @@ def starts(readings: Readings, rng: Random) -> Iterator[Reached]:
 def joint_starts(readings: Readings, rng: Random) -> Iterator[tuple[Reached, str]]:
     """Two hops side by side, from two documents to the one thing that both mention, and the question that asks for it."""
     mentions = readings.mentions
-    for key in shuffled(mentions.shared_names(MAX_SHARING), rng):
+    for key in shuffled(mentions.shared_entities(MAX_SHARING), rng):
         target = mentions.document_of(key)
         kind = kind_by_name(key) if target is None else readings.kinds.get(target, Kind())
         naming = sorted(mentions.documents_naming(key) - {target})
         if len(naming) < 2:
             continue
         first, second = rng.sample(naming, 2)
-        if mentions.common_names(first, second, and_frequent=not kind.noun) != {key}:
+        if mentions.common_entities(first, second, and_frequent=not kind.noun) != {key}:
             continue
-        steps = [step_to_name(readings, document, key) for document in (first, second)]
+        steps = [step_to_entity(readings, document, key) for document in (first, second)]
         told = [(step,) for step in steps if step is not None]
         if len(told) == 2:
             both = [_start(readings, document).described for document in (first, second)]

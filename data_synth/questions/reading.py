@@ -1,4 +1,4 @@
-"""What an index says in sentences that the templates can tell: ties of documents to names, and values.
+"""What an index says in sentences that the templates can tell: ties of documents to entities, and values.
 
 A statement counts only when it stands in one place of the index and opens with what its document is about.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from data_synth.questions.mentions import Mentions, columns_of
 from data_synth.questions.phrases import Kind, Relation, kind_by_name, kind_of, plain_title, predicate_of, relate
 from data_synth.questions.values import Value, values_of
-from graph.extract.names import name_key
+from graph.extract.entities import entity_key
 from graph.index.index import Index
 
 
@@ -44,7 +44,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Readings:
-    """What an index says, by document row; `named` are the ties by the key of the name."""
+    """What an index says, by document row; `named` are the ties by the key of the entity."""
 
     mentions: Mentions
     kinds: dict[int, Kind]
@@ -112,10 +112,10 @@ def _ties(
     mentions: Mentions, kinds: dict[int, Kind], document: int, predicates: list[tuple[Place, int, str | None]]
 ) -> Iterator[Tie]:
     data = mentions.index.data
-    own = name_key(data.document_titles[document])
+    own = entity_key(data.document_titles[document])
     for place, row, predicate in predicates:
-        for name in columns_of(data.proposition_name_NE, row) if predicate else ():
-            key = data.name_texts[name]
+        for entity in columns_of(data.proposition_entity_NE, row) if predicate else ():
+            key = data.entity_texts[entity]
             target = mentions.document_of(key)
             worthy = target is not None or (" " in key and not any(map(str.isdigit, key)))
             if key == own or not worthy or len(mentions.documents_called.get(key, ())) > 1:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from data_synth.questions.phrases import Kind
 from data_synth.questions.words import past_of
-from graph.extract.names import MONTHS
+from graph.extract.entities import MONTHS
 
 _DAY = rf"(?:\d{{1,2}} (?:{MONTHS}),? \d{{4}}|(?:{MONTHS}) \d{{1,2}}, \d{{4}})"
 _WHEN = rf"(?P<when>{_DAY}|(?:{MONTHS}) \d{{4}}|[12]\d{{3}})(?![\d–-])"

@@ -30,7 +30,7 @@ from graph.store.lock import GiveUp, writer_lock
 from graph.store.own_settings import keep_settings
 from graph.store.seal import LEDGER, unsealed
 from graph.store.settings import IndexSettings
-from graph.store.store import FILE, FORMAT, Store
+from graph.store.store import FILE, Store
 from graph.store.vectors import VectorBook
 
 
@@ -47,7 +47,7 @@ class BuildReport:
     documents: int
     passages: int
     propositions: int
-    names: int
+    entities: int
     summaries: int
     quarantined: int
     dropped: int
@@ -101,7 +101,7 @@ def report_of(
         documents=len(data.document_sources),
         passages=len(data.passage_ids),
         propositions=len(data.proposition_ids),
-        names=len(data.name_ids),
+        entities=len(data.entity_ids),
         summaries=len(data.summary_ids),
         quarantined=facts.quarantined,
         dropped=facts.dropped,
@@ -160,7 +160,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     data = derive_arrays(store, VectorBook(folder, store, encoder), encoder.count_tokens, settings, tools.write)
     with store.transaction():
         generation = store.next_generation()
-    facts = {"format": FORMAT, "settings": settings.model_dump(), "encoder": {"fingerprint": encoder.fingerprint}}
+    facts = {"settings": settings.model_dump(), "encoder": {"fingerprint": encoder.fingerprint}}
     save_arrays(folder, generation, data, facts)
     with store.transaction():
         store.set_meta("encoder", encoder.fingerprint)

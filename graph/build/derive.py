@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.extract.aliases import full_names
-from graph.extract.names import title_keys
+from graph.extract.entities import title_keys
 from graph.extract.terms import caseless_terms
 from graph.layers.hierarchy import Hierarchy, Node, Sentences, build_hierarchy
 from graph.layers.model_summaries import WriteSummaries
@@ -39,14 +39,14 @@ class _Passages:
 
 @dataclass(frozen=True)
 class _Statements:
-    """The columns of all statements (sorted by proposition, passage, start), their mentions of names and their topics."""
+    """The columns of all statements (sorted by proposition, passage, start), their mentions of entities and their topics."""
 
     proposition_M: Ints
     passage_M: Ints
     start_M: Ints
     end_M: Ints
     mention_proposition: Ints
-    mention_name: Ints
+    mention_entity: Ints
     topic_proposition: Ints
     topic: Ints
 
@@ -62,16 +62,18 @@ def derive_arrays(
     documents = list(store.rows("SELECT source, title, metadata FROM documents ORDER BY source"))
     passages = _read_passages(store, {str(source): row for row, (source, _, _) in enumerate(documents)})
     proposition_ids, proposition_texts = _columns(store, "SELECT id, text FROM propositions ORDER BY id")
-    name_ids, name_texts = _columns(store, "SELECT id, key FROM names ORDER BY id")
+    entity_ids, entity_texts = _columns(store, "SELECT id, key FROM entities ORDER BY id")
     topic_ids, topic_texts = _columns(store, "SELECT id, text FROM topics ORDER BY id")
-    statements = _read_statements(store, passages.ids, proposition_ids, name_ids, topic_ids)
+    statements = _read_statements(store, passages.ids, proposition_ids, entity_ids, topic_ids)
     titles = sorted((key, row) for row, (_, title, _) in enumerate(documents) for key in title_keys(str(title)))
-    name_ids, name_texts, mention_pairs = _all_names(name_ids, name_texts, statements, proposition_texts, titles)
-    P, N, E = len(passages.ids), len(proposition_ids), len(name_ids)
+    entity_ids, entity_texts, mention_pairs = _all_entities(
+        entity_ids, entity_texts, statements, proposition_texts, titles
+    )
+    P, N, E = len(passages.ids), len(proposition_ids), len(entity_ids)
 
     passage_vectors_PD = book.encode("passages", passages.ids, passages.encoded_texts)
     proposition_vectors_ND = book.encode("propositions", proposition_ids, proposition_texts)
-    name_vectors_ED = book.encode("names", name_ids, name_texts)
+    entity_vectors_ED = book.encode("entities", entity_ids, entity_texts)
 
     passage_proposition_PN = block(statements.passage_M, statements.proposition_M, (P, N))
     hierarchy = build_hierarchy(
@@ -112,12 +114,12 @@ def derive_arrays(
         statement_start_M=statements.start_M,
         statement_end_M=statements.end_M,
         passage_proposition_PN=passage_proposition_PN,
-        name_ids=Strings.of(name_ids),
-        name_texts=Strings.of(name_texts),
-        name_vectors_ED=name_vectors_ED,
-        proposition_name_NE=block(*mention_pairs, (N, E)),
-        name_document_EU=_called(name_texts, titles, len(documents)),
-        synonym_EE=similarity_graph(name_vectors_ED, settings.synonym_neighbours, settings.min_synonym_similarity),
+        entity_ids=Strings.of(entity_ids),
+        entity_texts=Strings.of(entity_texts),
+        entity_vectors_ED=entity_vectors_ED,
+        proposition_entity_NE=block(*mention_pairs, (N, E)),
+        entity_document_EU=_called(entity_texts, titles, len(documents)),
+        synonym_EE=similarity_graph(entity_vectors_ED, settings.synonym_neighbours, settings.min_synonym_similarity),
         topic_ids=Strings.of(topic_ids),
         topic_texts=Strings.of(topic_texts),
         topic_proposition_KN=block(statements.topic, statements.topic_proposition, (len(topic_ids), N)),
@@ -135,38 +137,41 @@ def encoded_text(title: str, text: str) -> str:
     return text if not title or text.lstrip("# \n").startswith(title) else f"{title}\n{text}"
 
 
-def _all_names(
+def _all_entities(
     ids: Sequence[str],
     keys: Sequence[str],
     statements: _Statements,
     texts: Sequence[str],
     titles: Sequence[tuple[str, int]],
 ) -> tuple[list[str], list[str], tuple[Ints, Ints]]:
-    """Ids and keys of all names, by id, and (proposition, name) of all mentions, with what is derived from the rest.
+    """Ids and keys of all entities, by id, and (proposition, entity) of all mentions, with what is derived from the rest.
 
     Derived are the terms of caseless texts, and the full name beside every alias of it.
     """
     terms = caseless_terms(texts, {key for key, _ in titles})
     id_of = dict(zip(keys, ids, strict=True))
-    id_of |= {term: content_id("name", term) for term in {term for _, term in terms} - id_of.keys()}
+    id_of |= {term: content_id("entity", term) for term in {term for _, term in terms} - id_of.keys()}
     pairs = sorted((identity, key) for key, identity in id_of.items())
     row_of = {identity: row for row, (identity, _) in enumerate(pairs)}
-    read_as = np.array([row_of[identity] for identity in ids], np.int64)[statements.mention_name]
+    read_as = np.array([row_of[identity] for identity in ids], np.int64)[statements.mention_entity]
     propositions = np.concatenate([statements.mention_proposition, np.array([row for row, _ in terms], np.int64)])
-    names = np.concatenate([read_as, np.array([row_of[id_of[term]] for _, term in terms], np.int64)])
+    entities = np.concatenate([read_as, np.array([row_of[id_of[term]] for _, term in terms], np.int64)])
     full_of = np.full(len(pairs), -1, np.int64)
     for alias, full in full_names([key for _, key in pairs]):
         full_of[alias] = full
-    aliased = np.flatnonzero(full_of[names] >= 0)
-    mentions = np.concatenate([propositions, propositions[aliased]]), np.concatenate([names, full_of[names[aliased]]])
+    aliased = np.flatnonzero(full_of[entities] >= 0)
+    mentions = (
+        np.concatenate([propositions, propositions[aliased]]),
+        np.concatenate([entities, full_of[entities[aliased]]]),
+    )
     return [identity for identity, _ in pairs], [key for _, key in pairs], mentions
 
 
-def _called(names: Sequence[str], titles: Sequence[tuple[str, int]], documents: int) -> sp.csr_array:
-    row_of = {name: row for row, name in enumerate(names)}
+def _called(keys: Sequence[str], titles: Sequence[tuple[str, int]], documents: int) -> sp.csr_array:
+    row_of = {key: row for row, key in enumerate(keys)}
     pairs = [(row_of[key], document) for key, document in titles if key in row_of]
     rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
-    return block(rows, columns, (len(names), documents))
+    return block(rows, columns, (len(keys), documents))
 
 
 def _columns(store: Store, query: str) -> tuple[list[str], list[str]]:
@@ -193,17 +198,17 @@ def _read_statements(
     store: Store,
     passage_ids: Sequence[str],
     proposition_ids: Sequence[str],
-    name_ids: Sequence[str],
+    entity_ids: Sequence[str],
     topic_ids: Sequence[str],
 ) -> _Statements:
     passage_row = _rows_by_key(store, "passages", passage_ids)
     proposition_row = _rows_by_key(store, "propositions", proposition_ids)
-    name_row = _rows_by_key(store, "names", name_ids)
+    entity_row = _rows_by_key(store, "entities", entity_ids)
     stated = _int_table(store, 'SELECT proposition, passage, "start", "end" FROM statements', 4)
     stated = np.column_stack([proposition_row[stated[:, 0]], passage_row[stated[:, 1]], stated[:, 2:]])
     stated = stated[np.lexsort((stated[:, 3], stated[:, 2], stated[:, 1], stated[:, 0]))]
     mentioned = _int_table(
-        store, "SELECT s.proposition, m.name FROM mentions m JOIN statements s ON s.row = m.statement", 2
+        store, "SELECT s.proposition, m.entity FROM mentions m JOIN statements s ON s.row = m.statement", 2
     )
     on_topic = _int_table(
         store, "SELECT s.proposition, t.topic FROM statement_topics t JOIN statements s ON s.row = t.statement", 2
@@ -214,7 +219,7 @@ def _read_statements(
         start_M=stated[:, 2],
         end_M=stated[:, 3],
         mention_proposition=proposition_row[mentioned[:, 0]],
-        mention_name=name_row[mentioned[:, 1]],
+        mention_entity=entity_row[mentioned[:, 1]],
         topic_proposition=proposition_row[on_topic[:, 0]],
         topic=_rows_by_key(store, "topics", topic_ids)[on_topic[:, 1]],
     )

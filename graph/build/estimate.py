@@ -16,9 +16,9 @@ from graph.build.reading import few_shot_examples
 from graph.documents.split import split_passages
 from graph.encode.encoder import check_encoder
 from graph.extract.domain import SAMPLED_PASSAGES, Domain, domain_request
+from graph.extract.entities import entity_key
 from graph.extract.imported import Row, load_extraction, read_imported
 from graph.extract.llm import Prompt
-from graph.extract.names import name_key
 from graph.extract.types import Waiting
 from graph.shared.ids import content_id
 from graph.shared.types import CompletionRequest, Document, OpenEncoder, Passage
@@ -164,7 +164,7 @@ def _text_ids(item: Waiting, rows: Mapping[str, Row]) -> set[str]:
     for reading in read_imported(item, rows):
         for statement in reading.statements:
             ids.add(content_id("proposition", statement.text))
-            ids |= {content_id("name", name_key(name)) for name in statement.names}
+            ids |= {content_id("entity", entity_key(entity)) for entity in statement.entities}
     return ids
 
 

@@ -11,7 +11,7 @@ from graph.build.build import finish_build, open_for_writing, open_tools
 from graph.build.reading import no_model, read_quarantined, reading_facts
 from graph.shared.errors import UserError
 from graph.shared.types import Floats, OpenEncoder, OpenModel
-from graph.store.arrays import MANIFEST, Strings, checksum, files_of, load_field, read_manifest
+from graph.store.arrays import MANIFEST, OtherFormat, Strings, checksum, files_of, load_field, read_manifest
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.lock import writer_lock
 from graph.store.own_settings import keep_settings
@@ -19,7 +19,17 @@ from graph.store.seal import AGAIN, LEDGER, check_seal, has_ledger, seal_of, set
 from graph.store.settings import IndexSettings
 from graph.store.store import FILE, Store, read_settings
 
-COUNTED = ("documents", "passages", "propositions", "names", "statements", "mentions", "topics", "facts", "summaries")
+COUNTED = (
+    "documents",
+    "passages",
+    "propositions",
+    "entities",
+    "statements",
+    "mentions",
+    "topics",
+    "facts",
+    "summaries",
+)
 UNFINISHED = "the last run did not finish"
 
 
@@ -155,12 +165,14 @@ def index_status(folder: Path | str) -> IndexStatus:
 
 
 def verify_index(folder: Path | str) -> list[Damage]:
-    """Every file that is missing, cut short or has a changed byte; an empty list means that all is as it was written."""
+    """Every file that is missing, cut short or has a changed byte; an empty list means that all is as it was written. OtherFormat if another version wrote it."""
     folder = Path(folder)
     repair = f"modegraph repair {folder}"
     damage = _store_damage(folder)
     try:
         manifest = read_manifest(folder)
+    except OtherFormat:
+        raise
     except UserError as error:
         return [*damage, Damage(MANIFEST, str(error), repair)]
     for name in files_of(IndexData, but=manifest.files):

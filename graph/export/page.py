@@ -1,8 +1,8 @@
-"""One HTML page to look around in an index, offline: find a name, see what is said of it and what stands beside it; the layers.
+"""One HTML page to look around in an index, offline: find an entity, see what is said of it and what stands beside it; the layers.
 
 The page is templates/index.html with the index as JSON in it. Document text is data there: it reaches the page as text nodes only.
 
-Legend: X entries of a block, C its columns; N propositions, P passages, E names, S summaries.
+Legend: X entries of a block, C its columns; N propositions, P passages, E entities, S summaries.
 """
 
 import json
@@ -22,7 +22,7 @@ from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Ints
 
 T = TypeVar("T")
-KINDS = ("names", "propositions", "passages", "summaries")
+KINDS = ("entities", "propositions", "passages", "summaries")
 
 
 def write_page(index: Index, file: Path, limit: int) -> dict[str, int]:
@@ -38,41 +38,41 @@ def write_page(index: Index, file: Path, limit: int) -> dict[str, int]:
 def page_data(index: Index, limit: int) -> dict[str, Any]:
     """What the page shows, at most `limit` of each kind.
 
-    The most mentioned names; of each name some propositions and of each proposition and summary some passages, in turns
+    The most mentioned entities; of each entity some propositions and of each proposition and summary some passages, in turns
     (`take_turns`); the summaries of the highest layers. Links are positions in the lists of the page.
     """
     data = index.data
-    mentions_E = np.diff(index.name_proposition_EN.indptr)
-    names = np.sort(top_rows(mentions_E.astype(np.float32), limit))
-    propositions = take_turns(index.name_proposition_EN, names, limit)
+    mentions_E = np.diff(index.entity_proposition_EN.indptr)
+    entities = np.sort(top_rows(mentions_E.astype(np.float32), limit))
+    propositions = take_turns(index.entity_proposition_EN, entities, limit)
     summaries = np.sort(top_rows(data.summary_layer_S.astype(np.float32), limit))
     passage_total, proposition_total = len(data.passage_ids), len(data.proposition_ids)
     holders = sp.csr_array(sp.vstack([index.proposition_passage_NP, data.summary_member_SX[:, :passage_total]]))
     passages = take_turns(holders, np.concatenate([propositions, proposition_total + summaries]), limit)
 
-    place_E = {row: place for place, row in enumerate(names.tolist())}
+    place_E = {row: place for place, row in enumerate(entities.tolist())}
     place_P = {row: place for place, row in enumerate(passages.tolist())}
     nodes = {row: ("passage", place) for row, place in place_P.items()}
     nodes |= {passage_total + row: ("summary", place) for place, row in enumerate(summaries.tolist())}
     return {
         "totals": {
-            "names": len(data.name_ids),
+            "entities": len(data.entity_ids),
             "propositions": proposition_total,
             "passages": passage_total,
             "summaries": len(data.summary_ids),
         },
-        "names": [
+        "entities": [
             {
-                "text": data.name_texts[row],
+                "text": data.entity_texts[row],
                 "mentions": int(mentions_E[row]),
                 "synonyms": _held(data.synonym_EE, row, place_E),
             }
-            for row in names.tolist()
+            for row in entities.tolist()
         ],
         "propositions": [
             {
                 "text": data.proposition_texts[row],
-                "names": _held(data.proposition_name_NE, row, place_E),
+                "entities": _held(data.proposition_entity_NE, row, place_E),
                 "passages": _held(index.proposition_passage_NP, row, place_P),
             }
             for row in propositions.tolist()

@@ -19,7 +19,7 @@ TABLES: dict[NodeKind, str] = {
     "document": "documents",
     "passage": "passages",
     "proposition": "propositions",
-    "name": "names",
+    "entity": "entities",
     "topic": "topics",
     "summary": "summaries",
 }
@@ -28,7 +28,7 @@ COLUMNS: dict[NodeKind, dict[str, pa.DataType]] = {
     "document": {"id": TEXT, "title": TEXT, "metadata": TEXT},
     "passage": {"id": TEXT, "source": TEXT, "order": WHOLE, "start": WHOLE, "end": WHOLE, "text": TEXT},
     "proposition": {"id": TEXT, "text": TEXT},
-    "name": {"id": TEXT, "text": TEXT},
+    "entity": {"id": TEXT, "text": TEXT},
     "topic": {"id": TEXT, "text": TEXT},
     "summary": {"id": TEXT, "layer": WHOLE, "text": TEXT},
 }

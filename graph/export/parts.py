@@ -1,6 +1,6 @@
 """The typed nodes and edges of an index and its statements, in canonical order; the formats write what this file yields.
 
-Legend: U documents, P passages, N propositions, E names, K topics, M statements, S summaries; X = P + S the nodes of the similarity graph.
+Legend: U documents, P passages, N propositions, E entities, K topics, M statements, S summaries; X = P + S the nodes of the similarity graph.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from graph.index.index import Index
 from graph.store.arrays import Strings
 
-NodeKind = Literal["document", "passage", "proposition", "name", "topic", "summary"]
+NodeKind = Literal["document", "passage", "proposition", "entity", "topic", "summary"]
 NODE_KINDS: tuple[NodeKind, ...] = get_args(NodeKind)
-EdgeKind = Literal["has", "next", "states", "names", "called", "synonym", "about", "sums up", "similar"]
+EdgeKind = Literal["has", "next", "states", "mentions", "called", "synonym", "about", "sums up", "similar"]
 Value = str | int
 
 
@@ -74,7 +74,7 @@ def nodes(index: Index, kind: NodeKind) -> Iterator[Node]:
     else:
         ids, texts = {
             "proposition": (data.proposition_ids, data.proposition_texts),
-            "name": (data.name_ids, data.name_texts),
+            "entity": (data.entity_ids, data.entity_texts),
             "topic": (data.topic_ids, data.topic_texts),
         }[kind]
         for identity, text in zip(ids, texts, strict=True):
@@ -85,7 +85,7 @@ def edges(index: Index) -> Iterator[Edge]:
     """All edges, kind by kind; those without a direction once."""
     data = index.data
     document, passage = _keys("document", data.document_sources), _keys("passage", data.passage_ids)
-    proposition, name = _keys("proposition", data.proposition_ids), _keys("name", data.name_ids)
+    proposition, entity = _keys("proposition", data.proposition_ids), _keys("entity", data.entity_ids)
     topic, summary = _keys("topic", data.topic_ids), _keys("summary", data.summary_ids)
     passages = len(data.passage_ids)
 
@@ -96,9 +96,9 @@ def edges(index: Index) -> Iterator[Edge]:
         yield Edge("has", document(owner), passage(row), 1)
     yield from _entries("next", data.passage_next_PP, passage, passage)
     yield from _entries("states", data.passage_proposition_PN, passage, proposition)
-    yield from _entries("names", data.proposition_name_NE, proposition, name)
-    yield from _entries("called", sp.csr_array(data.name_document_EU.T), document, name)
-    yield from _entries("synonym", sp.triu(data.synonym_EE), name, name)
+    yield from _entries("mentions", data.proposition_entity_NE, proposition, entity)
+    yield from _entries("called", sp.csr_array(data.entity_document_EU.T), document, entity)
+    yield from _entries("synonym", sp.triu(data.synonym_EE), entity, entity)
     yield from _entries("about", sp.csr_array(data.topic_proposition_KN.T), proposition, topic)
     yield from _entries("sums up", data.summary_member_SX, summary, node)
     yield from _entries("similar", sp.triu(data.similarity_XX), node, node)

@@ -1,6 +1,6 @@
 """Spellings of one person: "J. Smith" where the index has one John Smith, a bare "Smith" where a document has one.
 
-Initials are looked at when the arrays are derived, from the names alone, so that it does not matter in which order documents
+Initials are looked at when the arrays are derived, from the entities alone, so that it does not matter in which order documents
 came; a second name that fits makes the initial ambiguous, and the alias goes. Surnames are looked at when a document is read,
 from that document alone. What is in doubt gives no alias.
 """
@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from graph.extract.names import MONTHS, name_key
+from graph.extract.entities import MONTHS, entity_key
 
 MAX_GIVEN_NAMES = 3
 _INITIAL = re.compile(r"[^\W\d_]\.")
@@ -50,7 +50,7 @@ def full_names(keys: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def people_by_surname(names: Iterable[str]) -> dict[str, str]:
-    """The full name behind each surname (`name_key`) that only one of a document's people has.
+    """The full name behind each surname (`entity_key`) that only one of a document's people has.
 
     >>> people_by_surname(["Ada Marlow", "A. Marlow", "Jonas Reed", "L. Reed", "New York", "Great Orrin"])
     {'marlow': 'Ada Marlow'}
@@ -58,7 +58,7 @@ def people_by_surname(names: Iterable[str]) -> dict[str, str]:
     spelling: dict[Person, str] = {}
     by_surname: dict[str, set[Person]] = defaultdict(set)
     for name in names:
-        person = _person(name_key(name))
+        person = _person(entity_key(name))
         if person and all(word[0].isupper() for word in name.split()):
             by_surname[person[-1]].add(person)
             spelling.setdefault(person, name)

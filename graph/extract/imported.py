@@ -1,7 +1,7 @@
 """Propositions from an extraction made elsewhere: a .jsonl of {"id": source, "entities": [...], "triples": [[s, p, o], ...]}.
 
 A triple is a fact of the sentence that it was taken from, found by its words: the sentence, made to stand on its own as by
-rules, is the proposition, and the extraction says which names it has. (Bare triples "s p o" as propositions were tried: they
+rules, is the proposition, and the extraction says which entities it has. (Bare triples "s p o" as propositions were tried: they
 are too short to be found by a question, docs/log.md.) Documents without a row are read by rules.
 """
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from graph.extract.names import distinct_names, find_names
+from graph.extract.entities import distinct_entities, find_entities
 from graph.extract.rules import extract_by_rules
-from graph.extract.support import ends_within, names_within, share_supported
+from graph.extract.support import ends_within, entities_within, share_supported
 from graph.extract.types import Fact, Reading, Statement, Waiting
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
@@ -73,14 +73,14 @@ def read_by_rules(item: Waiting) -> list[Reading]:
 
 
 def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> list[tuple[Statement, ...]]:
-    """The statements of each passage: its sentences, with the names and facts that the row has of them.
+    """The statements of each passage: its sentences, with the entities and facts that the row has of them.
 
     A triple belongs to the passage that holds most of its words, and there to the sentence that does, the first of equals;
-    one whose words no sentence holds becomes the proposition "s p o" by itself. An end that is no name ("a politician",
-    "1960") names nothing, for it would lead from everywhere to everywhere, and its triple is no fact.
+    one whose words no sentence holds becomes the proposition "s p o" by itself. An end that is no entity ("a politician",
+    "1960") is left out, for it would lead from everywhere to everywhere, and its triple is no fact.
     """
     sentences = extract_by_rules(document, passages)
-    entities = tuple(filter(is_name, row.entities))
+    entities = tuple(filter(is_entity, row.entities))
     facts: dict[tuple[int, int], list[Fact]] = {}
     alone: list[list[Statement]] = [[] for _ in passages]
     for triple in dict.fromkeys(row.triples) if passages else ():
@@ -97,13 +97,13 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
     ]
 
 
-def is_name(text: str) -> bool:
-    """Whether an entity or an end of a triple holds a name: a capital letter inside a sentence, a full date or a quantity.
+def is_entity(text: str) -> bool:
+    """Whether what the extraction calls an entity, or the end of a triple, is one to us: a capital letter inside a sentence, a full date or a quantity.
 
-    >>> [is_name(text) for text in ("Ada Marlow", "monthly publication", "1963", "the village of Tarn")]
+    >>> [is_entity(text) for text in ("Ada Marlow", "monthly publication", "1963", "the village of Tarn")]
     [True, False, False, True]
     """
-    return bool(find_names(f"x {text}"))
+    return bool(find_entities(f"x {text}"))
 
 
 def _closest(text: str, candidates: Sequence[str]) -> int:
@@ -113,10 +113,10 @@ def _closest(text: str, candidates: Sequence[str]) -> int:
 
 
 def _told(sentence: Statement, facts: Sequence[Fact], entities: Sequence[str]) -> Statement:
-    """The sentence with the ends of its facts and the entities that stand in it as its names."""
-    ends = [end for fact in facts for end in (fact.subject, fact.object) if is_name(end)]
-    names = distinct_names([*ends, *names_within(sentence.text, (), entities)[0]])
-    return replace(sentence, names=names, facts=tuple(fact for fact in facts if ends_within(fact, names)))
+    """The sentence with the ends of its facts and the entities that stand in it as its entities."""
+    ends = [end for fact in facts for end in (fact.subject, fact.object) if is_entity(end)]
+    own = distinct_entities([*ends, *entities_within(sentence.text, (), entities)[0]])
+    return replace(sentence, entities=own, facts=tuple(fact for fact in facts if ends_within(fact, own)))
 
 
 def _by_itself(fact: Fact, text: str, entities: Sequence[str], passage: Passage) -> Statement:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from graph.extract.support import best_span, ends_within, names_within, share_supported
+from graph.extract.support import best_span, ends_within, entities_within, share_supported
 from graph.extract.types import Fact, Statement
 from graph.shared.types import Passage
 from graph.text.structured import BadReply, ReplyModel, parse_reply, plain, sound_items
@@ -62,11 +62,11 @@ def _statement(
     ]
     ends = [end for fact in facts for end in (fact.subject, fact.object)]
     own = [plain(entity, passage.text) for entity in proposition.entities]
-    names, lost = names_within(text, own, [*ends, *entities])
-    facts = [fact for fact in facts if fact.relation and ends_within(fact, names)]
+    named, lost = entities_within(text, own, [*ends, *entities])
+    facts = [fact for fact in facts if fact.relation and ends_within(fact, named)]
     start, end = best_span(text, passage.text)
     topic = plain(proposition.topic, passage.text)
     statement = Statement(
-        text, names, passage.start + start, passage.start + end, (topic,) if topic else (), tuple(facts)
+        text, named, passage.start + start, passage.start + end, (topic,) if topic else (), tuple(facts)
     )
     return statement, lost + len(proposition.facts) - len(facts)

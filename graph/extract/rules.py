@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from graph.extract.aliases import people_by_surname
-from graph.extract.names import distinct_names, find_names, name_key
+from graph.extract.entities import distinct_entities, entity_key, find_entities
 from graph.extract.types import Statement
 from graph.extract.units import Unit, split_units
 from graph.shared.types import Document, Passage
@@ -30,9 +30,9 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
     """The statements of every passage, read from this document alone (an `Extract`)."""
     titled = len(passages) <= MAX_TITLED_PASSAGES
     title = _BRACKETS.sub("", document.title.strip())
-    inner = _inner_names(passages)
+    inner = _inner_entities(passages)
     surnames = _surnames(passages, [*inner.values(), title])
-    known = {*inner, *surnames, name_key(title)}
+    known = {*inner, *surnames, entity_key(title)}
     subject = title if titled else ""
     results = []
     for passage in passages:
@@ -44,11 +44,11 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
             lead, body = _standalone(unit, subject)
             if not says_something(body):
                 continue
-            found = find_names(body, known)
-            whole = tuple(surnames[name_key(name)] for name in found if name_key(name) in surnames)
-            names = ((subject,) if lead else ()) + found + whole
+            found = find_entities(body, known)
+            whole = tuple(surnames[entity_key(entity)] for entity in found if entity_key(entity) in surnames)
+            entities = ((subject,) if lead else ()) + found + whole
             start = passage.start + unit.start
-            statements.append(Statement(lead + body, distinct_names(names), start, start + len(unit.text)))
+            statements.append(Statement(lead + body, distinct_entities(entities), start, start + len(unit.text)))
         results.append(tuple(statements))
     return results
 
@@ -91,18 +91,18 @@ def names_subject(text: str, subject: str) -> bool:
     return own[-1] in words or all(word in words for word in own)
 
 
-def _surnames(passages: Sequence[Passage], names: Iterable[str]) -> dict[str, str]:
+def _surnames(passages: Sequence[Passage], entities: Iterable[str]) -> dict[str, str]:
     """The full name behind each surname of the document's people, unless a place in it is called so too."""
     places = {match[1].casefold() for passage in passages for match in _PLACED.finditer(passage.text)}
-    return {surname: full for surname, full in people_by_surname(names).items() if surname not in places}
+    return {surname: full for surname, full in people_by_surname(entities).items() if surname not in places}
 
 
-def _inner_names(passages: Sequence[Passage]) -> dict[str, str]:
-    """Names, by key, that stand inside a sentence somewhere in the document, where a capital letter means a name."""
-    names: dict[str, str] = {}
+def _inner_entities(passages: Sequence[Passage]) -> dict[str, str]:
+    """Entities, by key, that stand inside a sentence somewhere in the document, where a capital letter means a name."""
+    entities: dict[str, str] = {}
     for passage in passages:
         for unit in split_units(passage.text):
             inner = unit.text.partition(" ")[2]
-            for name in find_names("x " + inner):
-                names.setdefault(name_key(name), name)
-    return names
+            for entity in find_entities("x " + inner):
+                entities.setdefault(entity_key(entity), entity)
+    return entities

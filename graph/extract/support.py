@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from graph.extract.names import distinct_names, name_key
+from graph.extract.entities import distinct_entities, entity_key
 from graph.extract.types import Fact
 from graph.extract.units import split_units
 from graph.text.scripts import UNSPACED
@@ -66,30 +66,30 @@ def best_span(proposition: str, passage: str) -> tuple[int, int]:
     return units[first].start, units[last].end
 
 
-def names_within(text: str, given: Iterable[str], others: Iterable[str]) -> tuple[tuple[str, ...], int]:
-    """The `given` names that stand in `text`, then the `others` that do; and how many given ones do not.
+def entities_within(text: str, given: Iterable[str], others: Iterable[str]) -> tuple[tuple[str, ...], int]:
+    """The `given` entities that stand in `text`, then the `others` that do; and how many given ones do not.
 
-    A name stands in a text when all of its words do (spelling may differ in case, brackets and a leading article).
+    An entity stands in a text when all of its words do (spelling may differ in case, brackets and a leading article).
     """
     words = words_of(text)
 
-    def stands(name: str) -> bool:
-        own = words_of(name_key(name))
-        return bool(own) and own <= words
+    def stands(entity: str) -> bool:
+        needed = words_of(entity_key(entity))
+        return bool(needed) and needed <= words
 
-    own_names = list(given)
-    kept = [name for name in own_names if stands(name)]
+    own = list(given)
+    kept = [entity for entity in own if stands(entity)]
     within = f" {' '.join(_WORD.findall(text.casefold()))} "
-    also = [name for name in others if stands(name) and f" {' '.join(_WORD.findall(name_key(name)))} " in within]
-    return distinct_names([*kept, *also]), len(own_names) - len(kept)
+    also = [each for each in others if stands(each) and f" {' '.join(_WORD.findall(entity_key(each)))} " in within]
+    return distinct_entities([*kept, *also]), len(own) - len(kept)
 
 
-def ends_within(fact: Fact, names: Iterable[str]) -> bool:
-    """Whether subject and object of a fact are two different ones of `names`.
+def ends_within(fact: Fact, entities: Iterable[str]) -> bool:
+    """Whether subject and object of a fact are two different ones of `entities`.
 
     >>> ends_within(Fact("the Lantern", "was built by", "Ada"), ("Ada", "Lantern"))
     True
     """
-    keys = {name_key(name) for name in names}
-    subject, object_ = name_key(fact.subject), name_key(fact.object)
+    keys = {entity_key(entity) for entity in entities}
+    subject, object_ = entity_key(fact.subject), entity_key(fact.object)
     return subject != object_ and subject in keys and object_ in keys

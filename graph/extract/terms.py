@@ -1,16 +1,16 @@
-"""Names in languages without casing: noun-like n-grams by corpus statistics, found when the arrays are derived.
+"""Entities in languages without casing: noun-like n-grams by corpus statistics, found when the arrays are derived.
 
 A text gives all its n-grams: of characters between particles where a script puts no space between words, of words elsewhere,
-with and without what is written onto a noun (Korean endings, Arabic and Hebrew prefixes). One is kept as a name if at least two
+with and without what is written onto a noun (Korean endings, Arabic and Hebrew prefixes). One is kept as an entity if at least two
 propositions have it, if it is not as frequent as a function word, and if no longer one stands wherever it does. A document's
-title is a name wherever it stands. All of it follows from what the index holds, so the order in which documents came has no say.
+title is an entity wherever it stands. All of it follows from what the index holds, so the order in which documents came has no say.
 """
 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from graph.extract.names import name_key
+from graph.extract.entities import entity_key
 from graph.text.scripts import MARKS, UNSPACED, is_caseless, unspaced_runs
 
 MAX_CHARACTERS, MAX_WORDS, MAX_TITLE_WORDS = 6, 3, 10
@@ -67,7 +67,7 @@ def caseless_terms(texts: Sequence[str], known: Collection[str]) -> list[tuple[i
 
 
 def candidates(text: str) -> Iterator[str]:
-    """All n-grams of a text that may be names: 2 to 6 characters between particles, or 1 to 3 words.
+    """All n-grams of a text that may be entities: 2 to 6 characters between particles, or 1 to 3 words.
 
     >>> list(candidates("東京の塔と港")), list(candidates("برج المدينة"))
     (['東京'], ['برج', 'المدينة', 'برج المدينة'])
@@ -110,7 +110,7 @@ def _title_lengths(called: Collection[str]) -> dict[str, set[int]]:
 
 
 def _words(text: str) -> list[str]:
-    return [name_key(match[0]) for match in _RUN.finditer(text) if match["unspaced"] is None]
+    return [entity_key(match[0]) for match in _RUN.finditer(text) if match["unspaced"] is None]
 
 
 def _grams(units: Sequence[str], joint: str, shortest: int, longest: int) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What every extractor takes and gives: passages that wait to be read, and what was read from them.
 
-Corpus-wide decisions (which names are one entity, which are too common) are taken later, on all extractions together, so that
+Corpus-wide decisions (which spellings are one entity, which are too common) are taken later, on all extractions together, so that
 adding a document never changes what was read from another.
 """
 
@@ -12,7 +12,7 @@ from graph.shared.types import Document, Passage
 
 @dataclass(frozen=True)
 class Fact:
-    """A subject–relation–object fact inside a proposition; subject and object are among its names."""
+    """A subject–relation–object fact inside a proposition; subject and object are among its entities."""
 
     subject: str
     relation: str
@@ -21,10 +21,10 @@ class Fact:
 
 @dataclass(frozen=True)
 class Statement:
-    """One proposition as read at one place: self-contained text, names as written, and offsets in the document."""
+    """One proposition as read at one place: self-contained text, entities as written, and offsets in the document."""
 
     text: str
-    names: tuple[str, ...]
+    entities: tuple[str, ...]
     start: int
     end: int
     topics: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
 from graph.walks.random_walk import Chain, bipartite_transition, make_chain, row_normalised
 
-MAX_CLIQUE_NAMES = 8
+MAX_CLIQUE_ENTITIES = 8
 LEIDEN_ITERATIONS = 2
 """Of communities that a reader finds for itself: a tenth of the time, .004 less modularity than to the end (8k passages)."""
 MOST_RESTRICTED_BYTES = 256 << 20
@@ -91,14 +91,14 @@ class Index:
         )
 
     def proposition(self, row: int) -> Proposition:
-        """The proposition in a row, with its names and every place it stands at."""
+        """The proposition in a row, with its entities and every place it stands at."""
         data = self.data
-        names = data.proposition_name_NE[[row], :].indices
+        entities = data.proposition_entity_NE[[row], :].indices
         first, last = np.searchsorted(data.statement_proposition_M, [row, row + 1])
         return Proposition(
             id=data.proposition_ids[row],
             text=data.proposition_texts[row],
-            entities=tuple(sorted(data.name_texts[name] for name in names)),
+            entities=tuple(sorted(data.entity_texts[row] for row in entities)),
             spans=tuple(self._span(statement) for statement in range(first, last)),
         )
 
@@ -121,14 +121,14 @@ class Index:
         return tuple(self.passage(int(row)) for row in np.flatnonzero(self.data.passage_document_P == document))
 
     @cached_property
-    def name_rows(self) -> dict[str, int]:
-        """The row of each name, by its key."""
-        return {key: row for row, key in enumerate(self.data.name_texts)}
+    def entity_rows(self) -> dict[str, int]:
+        """The row of each entity, by its key."""
+        return {key: row for row, key in enumerate(self.data.entity_texts)}
 
     @cached_property
-    def name_proposition_EN(self) -> sp.csr_array:
-        """The propositions of each name."""
-        return sp.csr_array(self.data.proposition_name_NE.T)
+    def entity_proposition_EN(self) -> sp.csr_array:
+        """The propositions of each entity."""
+        return sp.csr_array(self.data.proposition_entity_NE.T)
 
     @cached_property
     def proposition_passage_NP(self) -> sp.csr_array:
@@ -137,8 +137,10 @@ class Index:
 
     @cached_property
     def incidence_NB(self) -> sp.csr_array:
-        """ToPG's A: 1 where a proposition has a hub; hubs are names, then passages."""
-        incidence = sp.csr_array(sp.hstack([self.data.proposition_name_NE, self.proposition_passage_NP], format="csr"))
+        """ToPG's A: 1 where a proposition has a hub; hubs are entities, then passages."""
+        incidence = sp.csr_array(
+            sp.hstack([self.data.proposition_entity_NE, self.proposition_passage_NP], format="csr")
+        )
         incidence.data = np.ones_like(incidence.data)
         return incidence
 
@@ -149,18 +151,18 @@ class Index:
 
     @cached_property
     def association_VV(self) -> sp.csr_array:
-        """PropRAG's graph as a walk: names that stand in one proposition or are synonyms, names and their passages.
+        """PropRAG's graph as a walk: entities that stand in one proposition or are synonyms, entities and their passages.
 
-        Transition CSR[E + P, E + P], names first. Every edge weighs 1 before rows are scaled: what holds twice counts once,
-        and a proposition with more than MAX_CLIQUE_NAMES names ties them to its passage only.
+        Transition CSR[E + P, E + P], entities first. Every edge weighs 1 before rows are scaled: what holds twice counts once,
+        and a proposition with more than MAX_CLIQUE_ENTITIES entities ties them to its passage only.
         """
         data = self.data
-        names_N = np.diff(data.proposition_name_NE.indptr)
-        small_NE = sp.csr_array(data.proposition_name_NE[np.flatnonzero(names_N <= MAX_CLIQUE_NAMES), :])
+        entities_N = np.diff(data.proposition_entity_NE.indptr)
+        small_NE = sp.csr_array(data.proposition_entity_NE[np.flatnonzero(entities_N <= MAX_CLIQUE_ENTITIES), :])
         together_EE = sp.csr_array(small_NE.T @ small_NE + data.synonym_EE)
         together_EE.setdiag(0)
         together_EE.eliminate_zeros()
-        stands_PE = sp.csr_array(data.passage_proposition_PN @ data.proposition_name_NE)
+        stands_PE = sp.csr_array(data.passage_proposition_PN @ data.proposition_entity_NE)
         graph = sp.csr_array(sp.block_array([[together_EE, stands_PE.T], [stands_PE, None]], format="csr"))
         graph.data[:] = 1
         return row_normalised(graph)

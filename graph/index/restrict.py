@@ -24,7 +24,7 @@ A = TypeVar("A", bound=np.generic)
 def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
     """The part of `data` that rests on the allowed documents alone.
 
-    A proposition stays if it stands in an allowed passage, a summary if all passages below it are allowed. Names, topics
+    A proposition stays if it stands in an allowed passage, a summary if all passages below it are allowed. Entities, topics
     and terms keep their rows, without the mentions that went; terms weigh what they weigh in the whole index.
     """
     if allowed_U.all():
@@ -62,8 +62,8 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
         statement_start_M=_rows(data.statement_start_M, kept_M),
         statement_end_M=_rows(data.statement_end_M, kept_M),
         passage_proposition_PN=_part(data.passage_proposition_PN, kept_P, kept_N),
-        proposition_name_NE=sp.csr_array(data.proposition_name_NE[kept_N, :]),
-        name_document_EU=_part(data.name_document_EU, None, kept_U),
+        proposition_entity_NE=sp.csr_array(data.proposition_entity_NE[kept_N, :]),
+        entity_document_EU=_part(data.entity_document_EU, None, kept_U),
         topic_proposition_KN=_part(data.topic_proposition_KN, None, kept_N),
         summary_ids=data.summary_ids.take(kept_S),
         summary_texts=data.summary_texts.take(kept_S),

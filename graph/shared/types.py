@@ -69,7 +69,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Proposition:
-    """One self-contained statement, the names in it, and every place it was read from."""
+    """One self-contained statement, the entities in it, and every place it was read from."""
 
     id: str
     text: str

@@ -20,6 +20,17 @@ from graph.shared.errors import UserError
 from graph.shared.ids import content_id
 
 MANIFEST = "manifest.json"
+FORMAT = 4
+"""Of index.sqlite and of the arrays."""
+
+
+class OtherFormat(UserError):
+    """An index that another version of this program wrote."""
+
+    def __init__(self, file: Path, version: int) -> None:
+        super().__init__(
+            f"{file}: format {version}", f"format {FORMAT}", "index the documents again, into a new folder"
+        )
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,7 @@ def save_arrays(folder: Path, generation: int, data: Any, facts: Mapping[str, An
     shutil.rmtree(folder / name, ignore_errors=True)
     scratch.rename(folder / name)
     replaced = _arrays_in_use(folder)
-    body = json.dumps({"generation": generation, **facts, "arrays": name, "files": files}, indent=1)
+    body = json.dumps({"format": FORMAT, "generation": generation, **facts, "arrays": name, "files": files}, indent=1)
     partial = folder / (MANIFEST + ".partial")
     partial.write_text(f"{body}\n{content_id(body)}", encoding="utf-8")
     partial.replace(folder / MANIFEST)
@@ -130,7 +141,7 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None) -
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an index: a JSON object, and under it the hash of its text. UserError when missing or changed."""
+    """The manifest of an index: a JSON object, and under it the hash of its text. UserError when missing or changed, OtherFormat where another version wrote it."""
     file = folder / MANIFEST
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder", "an index", f"make one with: modegraph index SRC --out {folder}")
@@ -143,6 +154,8 @@ def read_manifest(folder: Path) -> Manifest:
     if content_id(body) != hashed:
         raise UserError(f"{file}: a changed byte", "the manifest as it was written", f"run: modegraph repair {folder}")
     facts = json.loads(body)
+    if facts["format"] != FORMAT:
+        raise OtherFormat(file, facts["format"])
     return Manifest(
         identity=hashed,
         generation=facts["generation"],

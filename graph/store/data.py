@@ -1,8 +1,8 @@
 """What a reader of an index holds in memory: columns, vectors and typed graph blocks, all derived from index.sqlite.
 
-Legend: U documents, P passages, N propositions, E names (entities), T titles, K topics, M statements, S summaries, D dimensions,
+Legend: U documents, P passages, N propositions, E entities, T titles, K topics, M statements, S summaries, D dimensions,
 W terms.
-Rows are canonical: documents by source, passages by (source, order), propositions and names by id, so that an index has the
+Rows are canonical: documents by source, passages by (source, order), propositions and entities by id, so that an index has the
 same arrays whatever the order in which its documents came.
 """
 
@@ -25,7 +25,7 @@ class IndexData:
     document_metadata: Strings
     """One JSON object a document."""
     title_keys: Strings
-    """What documents are called (`name_key` of titles and their short forms), sorted, one entry for each document so called."""
+    """What documents are called (`entity_key` of titles and their short forms), sorted, one entry for each document so called."""
     title_document_T: Ints
 
     passage_ids: Strings
@@ -53,15 +53,15 @@ class IndexData:
     passage_proposition_PN: sp.csr_array
     """How many times each proposition stands in each passage."""
 
-    name_ids: Strings
-    name_texts: Strings
-    name_vectors_ED: Floats
-    proposition_name_NE: sp.csr_array
-    """In how many statements of the proposition each name is mentioned."""
-    name_document_EU: sp.csr_array
-    """1 where a document is called by the name."""
+    entity_ids: Strings
+    entity_texts: Strings
+    entity_vectors_ED: Floats
+    proposition_entity_NE: sp.csr_array
+    """In how many statements of the proposition each entity is mentioned."""
+    entity_document_EU: sp.csr_array
+    """1 where a document is called by the entity's key."""
     synonym_EE: sp.csr_array
-    """Cosine between names that are synonyms; symmetric, zero diagonal."""
+    """Cosine between entities that are synonyms; symmetric, zero diagonal."""
 
     topic_ids: Strings
     topic_texts: Strings
@@ -82,7 +82,7 @@ class IndexData:
 VECTOR_FIELDS = {
     "passages": ("passage_ids", "passage_vectors_PD"),
     "propositions": ("proposition_ids", "proposition_vectors_ND"),
-    "names": ("name_ids", "name_vectors_ED"),
+    "entities": ("entity_ids", "entity_vectors_ED"),
     "summaries": ("summary_ids", "summary_vectors_SD"),
 }
 """What has vectors: the column of ids, and the vectors that belong to them."""

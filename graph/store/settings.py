@@ -23,8 +23,10 @@ class IndexSettings(Settings):
     )
     layers: int = Field(2, ge=1, le=8, description="L: layers of the similarity graph, the chunks' own included")
     communities: Literal["leidenalg", "igraph"] = Field("leidenalg", description="implementation of Leiden")
-    synonym_neighbours: int = Field(10, ge=1, le=1000, description="nearest names considered as synonyms of a name")
-    min_synonym_similarity: float = Field(0.9, ge=0, le=1, description="cosine from which two names are synonyms")
+    synonym_neighbours: int = Field(
+        10, ge=1, le=1000, description="nearest entities considered as synonyms of an entity"
+    )
+    min_synonym_similarity: float = Field(0.9, ge=0, le=1, description="cosine from which two entities are synonyms")
     seed: int = Field(0, ge=0, description="seed of Leiden")
     extractor: Literal["rules", "llm", "import"] = Field("rules", description="what reads propositions from passages")
     extractor_model: str = Field("", description="SPEC of the language model of extractor llm")

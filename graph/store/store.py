@@ -1,7 +1,7 @@
 """index.sqlite: the one source of truth of an index. Arrays, graph blocks and vectors are derived from it (graph/build/derive.py).
 
-Tables: documents → passages → statements (one proposition read at one place) → mentions (a name in a statement), its topics
-and its facts. A passage in `quarantine` could not be read. Propositions, names and topics are shared between places; when the
+Tables: documents → passages → statements (one proposition read at one place) → mentions (an entity in a statement), its topics
+and its facts. A passage in `quarantine` could not be read. Propositions, entities and topics are shared between places; when the
 last place goes, they go. Ids are content hashes (graph/shared/ids.py).
 """
 
@@ -14,15 +14,15 @@ from urllib.parse import quote
 
 import numpy as np
 
-from graph.extract.names import name_key
+from graph.extract.entities import entity_key
 from graph.extract.types import Failure, Reading, Statement
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
 from graph.shared.types import Document, Floats, Passage
+from graph.store.arrays import FORMAT, OtherFormat
 from graph.store.settings import IndexSettings
 
-FORMAT = 3
 FILE = "index.sqlite"
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -33,20 +33,20 @@ CREATE TABLE passages (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
     "end" INTEGER NOT NULL, reader TEXT NOT NULL, dropped INTEGER NOT NULL);
 CREATE INDEX passages_of_document ON passages (source);
 CREATE TABLE propositions (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL);
-CREATE TABLE names (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL);
+CREATE TABLE entities (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL);
 CREATE TABLE statements (row INTEGER PRIMARY KEY, proposition INTEGER NOT NULL REFERENCES propositions,
     passage INTEGER NOT NULL REFERENCES passages ON DELETE CASCADE, "start" INTEGER NOT NULL, "end" INTEGER NOT NULL);
 CREATE INDEX statements_of_passage ON statements (passage);
 CREATE INDEX statements_of_proposition ON statements (proposition);
 CREATE TABLE mentions (statement INTEGER NOT NULL REFERENCES statements ON DELETE CASCADE,
-    name INTEGER NOT NULL REFERENCES names, spelling TEXT NOT NULL, PRIMARY KEY (statement, name)) WITHOUT ROWID;
-CREATE INDEX mentions_of_name ON mentions (name);
+    entity INTEGER NOT NULL REFERENCES entities, spelling TEXT NOT NULL, PRIMARY KEY (statement, entity)) WITHOUT ROWID;
+CREATE INDEX mentions_of_entity ON mentions (entity);
 CREATE TABLE topics (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL);
 CREATE TABLE statement_topics (statement INTEGER NOT NULL REFERENCES statements ON DELETE CASCADE,
     topic INTEGER NOT NULL REFERENCES topics, PRIMARY KEY (statement, topic)) WITHOUT ROWID;
 CREATE INDEX statements_of_topic ON statement_topics (topic);
 CREATE TABLE facts (statement INTEGER NOT NULL REFERENCES statements ON DELETE CASCADE,
-    subject INTEGER NOT NULL REFERENCES names, relation TEXT NOT NULL, object INTEGER NOT NULL REFERENCES names,
+    subject INTEGER NOT NULL REFERENCES entities, relation TEXT NOT NULL, object INTEGER NOT NULL REFERENCES entities,
     PRIMARY KEY (statement, subject, relation, object)) WITHOUT ROWID;
 CREATE INDEX facts_of_subject ON facts (subject);
 CREATE INDEX facts_of_object ON facts (object);
@@ -96,8 +96,7 @@ class Store:
         if not read_only and self._format() == 0 and self.count("sqlite_master") == 0:
             self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
         if (version := self._format()) != FORMAT:
-            raise UserError(f"{self._file}: format {version}", f"format {FORMAT}", "index the documents again")
-
+            raise OtherFormat(self._file, version)
         self._read_only = read_only
 
     def close(self) -> None:
@@ -228,16 +227,16 @@ class Store:
             'INSERT INTO statements (proposition, passage, "start", "end") VALUES (?, ?, ?, ?) RETURNING row',
             (proposition, passage_row, statement.start, statement.end),
         ).fetchone()[0]
-        names: dict[str, int] = {}
-        for spelling in statement.names:
-            key = name_key(spelling)
-            names[key] = self._row_of("names", "key", content_id("name", key), key)
-            self._connection.execute("INSERT OR IGNORE INTO mentions VALUES (?, ?, ?)", (row, names[key], spelling))
+        entities: dict[str, int] = {}
+        for spelling in statement.entities:
+            key = entity_key(spelling)
+            entities[key] = self._row_of("entities", "key", content_id("entity", key), key)
+            self._connection.execute("INSERT OR IGNORE INTO mentions VALUES (?, ?, ?)", (row, entities[key], spelling))
         for topic in statement.topics:
             topic_row = self._row_of("topics", "text", content_id("topic", topic), topic)
             self._connection.execute("INSERT OR IGNORE INTO statement_topics VALUES (?, ?)", (row, topic_row))
         for fact in statement.facts:
-            ends = names[name_key(fact.subject)], names[name_key(fact.object)]
+            ends = entities[entity_key(fact.subject)], entities[entity_key(fact.object)]
             values = (row, ends[0], fact.relation, ends[1])
             self._connection.execute("INSERT OR IGNORE INTO facts VALUES (?, ?, ?, ?)", values)
 
@@ -249,9 +248,9 @@ class Store:
         return int(found[0])
 
     def drop_orphans(self) -> None:
-        """Remove propositions, names and topics that no place holds any more."""
+        """Remove propositions, entities and topics that no place holds any more."""
         self._connection.execute("DELETE FROM propositions WHERE row NOT IN (SELECT proposition FROM statements)")
-        self._connection.execute("DELETE FROM names WHERE row NOT IN (SELECT name FROM mentions)")
+        self._connection.execute("DELETE FROM entities WHERE row NOT IN (SELECT entity FROM mentions)")
         self._connection.execute("DELETE FROM topics WHERE row NOT IN (SELECT topic FROM statement_topics)")
 
     def put_summaries(self, summaries: Iterable[tuple[str, int, str]]) -> None:

@@ -16,7 +16,7 @@ from graph.store.store import Store
 BATCH_TEXTS = 256
 """Texts encoded between two commits: what a crash may cost."""
 
-Kind = Literal["passages", "propositions", "names", "summaries"]
+Kind = Literal["passages", "propositions", "entities", "summaries"]
 
 
 class VectorBook:

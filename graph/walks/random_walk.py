@@ -1,6 +1,6 @@
-"""Random walks over the proposition–name–passage graph (ToPG §2.2, Eq. 3–8). Pure functions; nothing is sampled.
+"""Random walks over the proposition–entity–passage graph (ToPG §2.2, Eq. 3–8). Pure functions; nothing is sampled.
 
-Legend: N propositions (of the graph or of a subgraph), B hubs (names and passages), V vertices of any graph, Q queries.
+Legend: N propositions (of the graph or of a subgraph), B hubs (entities and passages), V vertices of any graph, Q queries.
 A transition matrix T has T[i, j] = probability of stepping from i to j; its rows sum to 1, or to less: what is missing (a vertex
 without neighbours, or without an attractive one) goes back to the restart distribution, so that walks stay stochastic.
 """

@@ -1,4 +1,4 @@
-// The view that looks around: shelves of communities, documents and names, and one node with all that stands beside it.
+// The view that looks around: shelves of communities, documents and entities, and one node with all that stands beside it.
 
 import { get, sentence } from "./api.js";
 import { byId, count, cut, el, nodeAddress } from "./dom.js";
@@ -7,7 +7,7 @@ import { openReader } from "./reader.js";
 import { starOf } from "./trees.js";
 
 const PAGE = 50;
-const EDGES = { has: "Document and passages", next: "Before and after", states: "Statements", names: "Names",
+const EDGES = { has: "Document and passages", next: "Before and after", states: "Statements", mentions: "Entities",
   called: "What it is called", synonym: "Other spellings", "sums up": "Members and summaries", similar: "Alike" };
 let shown = null;
 
@@ -32,7 +32,7 @@ async function openShelf(name) {
   shelf.replaceChildren(el("p", { class: "hint" }, "Loading…"));
   let made;
   try {
-    made = await { summaries, documents, names }[name]();
+    made = await { summaries, documents, entities }[name]();
   } catch (problem) {
     made = [el("p", { class: "problem" }, sentence(problem))];
   }
@@ -41,7 +41,7 @@ async function openShelf(name) {
 
 async function summaries() {
   const layers = await get("v1/graph/layers");
-  if (!layers.length) return [el("p", { class: "hint" }, "This index has no summaries. Documents and names can be browsed.")];
+  if (!layers.length) return [el("p", { class: "hint" }, "This index has no summaries. Documents and entities can be browsed.")];
   return layers.reverse().map((each, place) => {
     const name = each.layer === 0 ? "Layer 0, chunks" : `Layer ${each.layer}, communities`;
     const list = el("div", {});
@@ -65,16 +65,16 @@ async function documents() {
   return [list];
 }
 
-async function names() {
+async function entities() {
   const list = el("div", {});
-  const search = async () => list.replaceChildren(nodeList(await get("v1/graph/names", { q: field.value, limit: PAGE })));
+  const search = async () => list.replaceChildren(nodeList(await get("v1/graph/entities", { q: field.value, limit: PAGE })));
   let waiting = 0;
-  const field = el("input", { id: "names-field", type: "search", spellcheck: "false", oninput: () => {
+  const field = el("input", { id: "entities-field", type: "search", spellcheck: "false", oninput: () => {
     clearTimeout(waiting);
     waiting = setTimeout(search, 150);
   } });
   await search();
-  return [el("label", { for: "names-field" }, "Find a name"), field, list];
+  return [el("label", { for: "entities-field" }, "Find an entity"), field, list];
 }
 
 /** A list that grows by a page when asked to. */

@@ -120,7 +120,7 @@ function colorsOf(holder) {
   const [accent, ink, soft] = [color("accent"), color("ink"), color("soft")];
   const muted = color("node");
   return { accent, ink, soft, edge: color("edge"), corner: color("edge"), font: style.fontFamily, question: ink, cited: accent, passage: muted,
-    step: color("line-strong"), document: ink, summary: accent, name: muted, proposition: color("line-strong") };
+    step: color("line-strong"), document: ink, summary: accent, entity: muted, proposition: color("line-strong") };
 }
 
 /** Call `redraw` whenever the colours or the width of the window change. */

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from graph.extract.names import find_names
+from graph.extract.entities import find_entities
 from graph.prompt.context import most
 from graph.retrieve.parts.caller import Caller
 from graph.shared.types import LanguageModel, Message
@@ -19,7 +19,7 @@ from serve.talk.turns import Exchange
 MAX_TURNS, MAX_TURN_CHARS = 3, 1_000
 MAX_CARRIED_CHARS = 300
 """Of an earlier question, and of its answer: what is carried must not drown the question."""
-MAX_NAMES = 6
+MAX_ENTITIES = 6
 MAX_TOKENS = 160
 MAX_GROWTH_CHARS = 300
 """A question that a model rewrote may be so much longer than the one that was asked; a longer one is no rewriting."""
@@ -76,8 +76,8 @@ def carry(history: Sequence[Exchange], question: str) -> str:
     if not topic or standing(question) == "alone" or (standing(question) == "unknown" and not is_short(question)):
         return question
     text = f"{_told(topic[-1])} {question}"
-    names = {name: None for each in topic[:-1] for name in find_names(f"of {_told(each)}") if name not in text}
-    return f"{text} ({', '.join(list(names)[:MAX_NAMES])})" if names else text
+    found = {entity: None for each in topic[:-1] for entity in find_entities(f"of {_told(each)}") if entity not in text}
+    return f"{text} ({', '.join(list(found)[:MAX_ENTITIES])})" if found else text
 
 
 def _topic(history: Sequence[Exchange]) -> tuple[Exchange, ...]:

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from graph.shared.types import Evidence
 from graph.store.arrays import Manifest
 
-NodeKind = Literal["document", "passage", "proposition", "name", "summary"]
-EdgeKind = Literal["has", "next", "states", "names", "called", "synonym", "sums up", "similar"]
+NodeKind = Literal["document", "passage", "proposition", "entity", "summary"]
+EdgeKind = Literal["has", "next", "states", "mentions", "called", "synonym", "sums up", "similar"]
 
 
 class FoundPassage(BaseModel):

@@ -1,6 +1,6 @@
-"""What stands beside a node of the graph: documents, passages, propositions, names and summaries, one step away.
+"""What stands beside a node of the graph: documents, passages, propositions, entities and summaries, one step away.
 
-Legend: P passages, N propositions, E names, S summaries, U documents; X = P + S the nodes of the hierarchy.
+Legend: P passages, N propositions, E entities, S summaries, U documents; X = P + S the nodes of the hierarchy.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def node(index: Index, kind: NodeKind, row: int) -> GraphNode:
         return GraphNode.model_validate(
             {"key": key, "kind": kind, "id": identity, "label": label, "text": found.text, **place}
         )
-    column = {"proposition": data.proposition_texts, "name": data.name_texts, "summary": data.summary_texts}[kind]
+    column = {"proposition": data.proposition_texts, "entity": data.entity_texts, "summary": data.summary_texts}[kind]
     layer = int(data.summary_layer_S[row]) if kind == "summary" else 0
     text = column[row]
     return GraphNode(key=key, kind=kind, id=identity, label=text[:MAX_LABEL_CHARS], text=text, layer=layer)
@@ -67,7 +67,7 @@ def links_of(index: Index, kind: NodeKind, row: int) -> Iterator[Link]:
     if kind == "document":
         for passage in np.flatnonzero(data.passage_document_P == row).tolist():
             yield Link("has", "passage", passage)
-        yield from _column("called", "name", data.name_document_EU, row, outward=True)
+        yield from _column("called", "entity", data.entity_document_EU, row, outward=True)
     elif kind == "passage":
         yield Link("has", "document", int(data.passage_document_P[row]), outward=False)
         yield from _row("next", "passage", data.passage_next_PP, row)
@@ -76,11 +76,11 @@ def links_of(index: Index, kind: NodeKind, row: int) -> Iterator[Link]:
         yield from _in_hierarchy(index, row)
     elif kind == "proposition":
         yield from _row("states", "passage", index.proposition_passage_NP, row, outward=False)
-        yield from _row("names", "name", data.proposition_name_NE, row)
-    elif kind == "name":
-        yield from _row("names", "proposition", index.name_proposition_EN, row, outward=False)
-        yield from _row("called", "document", data.name_document_EU, row, outward=False)
-        yield from _row("synonym", "name", data.synonym_EE, row)
+        yield from _row("mentions", "entity", data.proposition_entity_NE, row)
+    elif kind == "entity":
+        yield from _row("mentions", "proposition", index.entity_proposition_EN, row, outward=False)
+        yield from _row("called", "document", data.entity_document_EU, row, outward=False)
+        yield from _row("synonym", "entity", data.synonym_EE, row)
     else:
         for member, weight in _entries(data.summary_member_SX[[row], :]):
             yield Link("sums up", *_hierarchy_node(index, member), weight)
@@ -133,7 +133,7 @@ def _id(index: Index, kind: NodeKind, row: int) -> str:
         "document": data.document_sources,
         "passage": data.passage_ids,
         "proposition": data.proposition_ids,
-        "name": data.name_ids,
+        "entity": data.entity_ids,
         "summary": data.summary_ids,
     }
     return columns[kind][row]

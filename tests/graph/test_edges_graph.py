@@ -100,7 +100,7 @@ def test_synonyms_are_symmetric_order_free_and_never_oneself_among_duplicates(tm
     there, back = (build(tmp_path / str(step), documents[::step], Clustered(), **values) for step in (1, -1))
     synonyms = there.data.synonym_EE.toarray()
     assert np.array_equal(synonyms, back.data.synonym_EE.toarray()) and np.array_equal(synonyms, synonyms.T)
-    names = list(there.data.name_texts)
+    names = list(there.data.entity_texts)
     for kind in KINDS:
         rows = [row for row, name in enumerate(names) if name.startswith(kind)]
         others = [row for row in range(len(names)) if row not in rows]

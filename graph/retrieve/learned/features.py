@@ -19,7 +19,7 @@ from graph.retrieve.parts.links import find_links
 from graph.retrieve.parts.passage_scores import UNSEEN, own_scores, score_propositions
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
-from graph.retrieve.parts.seed_ties import called_by_seeds, hops_from, name_counts, pair_scores, shared_names, tied
+from graph.retrieve.parts.seed_ties import called_by_seeds, entity_counts, hops_from, pair_scores, shared_entities, tied
 from graph.retrieve.parts.settings import SuggestSettings
 from graph.retrieve.parts.suggest import SUBGRAPH_PROPOSITIONS, suggest
 from graph.retrieve.parts.titles import named_documents
@@ -35,16 +35,16 @@ FEATURES = (
     "seed_path_score",
     "title_in_seeds",
     "document_named",
-    "question_names",
-    "shared_names",
+    "question_entities",
+    "shared_entities",
     "walk_mass",
     "hops",
     "log_place",
     "log_length",
 )
 """The columns, in order. `passage_score` and `hops_score` are of the best passage that a proposition stands in, by itself and
-with what leads to it; `seed_…`, `title_in_seeds`, `shared_names`, `walk_mass` and `hops` tell how it hangs together with the seeds;
-`document_named` and `question_names` what the question calls by name; `log_…` are ln(1 + value).
+with what leads to it; `seed_…`, `title_in_seeds`, `shared_entities`, `walk_mass` and `hops` tell how it hangs together with the seeds;
+`document_named` and `question_entities` what the question calls by name; `log_…` are ln(1 + value).
 """
 SEEDS = 5
 WALK = SuggestSettings(damping=0.85, structure_weight=0.5)
@@ -113,8 +113,8 @@ def measure(index: Index, query: Query, view: View, rows_n: Ints) -> Floats:
         "seed_path_score": pair_scores(cosines_n, seed_cosines_S, likeness_nS, tied(index, rows_n, seeds_S)),
         "title_in_seeds": best_standing(index, called_by_seeds(index, seeds_S, seed_cosines_S), rows_n),
         "document_named": best_standing(index, named_P, rows_n),
-        "question_names": name_counts(index, rows_n, view.keywords_W),
-        "shared_names": shared_names(index, rows_n, seeds_S),
+        "question_entities": entity_counts(index, rows_n, view.keywords_W),
+        "shared_entities": shared_entities(index, rows_n, seeds_S),
         "walk_mass": view.mass_N[rows_n],
         "hops": hops_from(index, seeds_S, rows_n),
         "log_place": np.log1p(place_n),

@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-from graph.extract.names import find_names
+from graph.extract.entities import find_entities
 from graph.index.index import Index
 from graph.retrieve.parts.broad import broad_sign
 from graph.retrieve.parts.gather import expand_rows
@@ -22,8 +22,8 @@ from graph.shared.types import Floats
 QUESTION_WORDS = ("who", "what", "which", "when", "where", "how", "why")
 QUERY_FEATURES = (
     "words",
-    "names",
-    "known_names",
+    "entities",
+    "known_entities",
     "documents_named",
     "links",
     "broad",
@@ -37,10 +37,10 @@ QUERY_FEATURES = (
     "proposition_gap",
     "documents_near",
     "named_near",
-    "names_near",
+    "entities_near",
 )
 """The columns, in order: counts, truth values as 0 or 1 (`asks_…` for the first question word), cosines, and two shares: of the
-documents that the question calls by name, those that one of the nearest passages is of; of its names, those that one mentions."""
+documents that the question calls by name, those that one of the nearest passages is of; of its entities, those that one mentions."""
 NEAR = 10
 _YES_NO = re.compile(r"\W*(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)\b", re.IGNORECASE)
 _COMPARES = re.compile(
@@ -59,16 +59,16 @@ def query_features(index: Index, query: Query) -> Floats:
     cosines_K = cosines_P[near_K]
     stated_X = expand_rows(data.passage_proposition_PN, near_K)[1]
     cosines_X = np.sort(np.asarray(data.proposition_vectors_ND)[stated_X] @ query.vector_D)[::-1][:NEAR]
-    names = set(keywords_of(index, query.text).tolist())
-    mentioned = set(expand_rows(data.proposition_name_NE, stated_X)[1].tolist())
-    named = set(expand_rows(data.name_document_EU, np.array(sorted(names), np.int64))[1].tolist())
+    entities = set(keywords_of(index, query.text).tolist())
+    mentioned = set(expand_rows(data.proposition_entity_NE, stated_X)[1].tolist())
+    named = set(expand_rows(data.entity_document_EU, np.array(sorted(entities), np.int64))[1].tolist())
     near = set(np.asarray(data.passage_document_P)[near_K].tolist())
     words = re.findall(r"\w+", query.text.casefold())
     asks = next((word for word in words if word in QUESTION_WORDS), "")
     columns = {
         "words": len(query.text.split()),
-        "names": len(find_names(query.text)),
-        "known_names": len(names),
+        "entities": len(find_entities(query.text)),
+        "known_entities": len(entities),
         "documents_named": len(named),
         "links": len(_LINKS.findall(query.text)),
         "broad": bool(broad_sign(index, query.text)),
@@ -82,7 +82,7 @@ def query_features(index: Index, query: Query) -> Floats:
         "proposition_gap": gap(cosines_X),
         "documents_near": len(near),
         "named_near": share_in(named, near),
-        "names_near": share_in(names, mentioned),
+        "entities_near": share_in(entities, mentioned),
     }
     return np.array([float(columns[name]) for name in QUERY_FEATURES], np.float32)
 

@@ -3,7 +3,7 @@
 No model is called. Where the published method embeds each candidate path's joined text anew, a path is scored here by the cosine
 of the question with the mean of its propositions' unit vectors, which needs no encoder and puts all lengths on one scale.
 
-Legend: P passages, N propositions, E names, V vertices (names, then passages), k a subset chosen for this query, B beam.
+Legend: P passages, N propositions, E entities, V vertices (entities, then passages), k a subset chosen for this query, B beam.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from graph.retrieve.parts.settings import RetrieveSettings
 from graph.shared.types import Evidence, Floats, Ints, Scored, Trace
 from graph.walks.random_walk import personalised_pagerank, row_normalised
 
-EXPLORE_PROPOSITIONS, EXPLORE_NAMES, EXPLORE_PASSAGES = 20, 40, 50
+EXPLORE_PROPOSITIONS, EXPLORE_ENTITIES, EXPLORE_PASSAGES = 20, 40, 50
 EXPLORE_DAMPING, EXPLOIT_DAMPING = 0.75, 0.45
 EXPLORE_TOLERANCE = 0.03
 """The first walk only chooses passages to look at; a rough answer chooses the same ones."""
@@ -30,7 +30,7 @@ BEST_PATHS, BEST_SINGLES = 5, 4
 
 @dataclass(frozen=True)
 class Path:
-    """Propositions (rows), each sharing a name with the one before it or starting afresh, and the path's score."""
+    """Propositions (rows), each sharing an entity with the one before it or starting afresh, and the path's score."""
 
     propositions: tuple[int, ...]
     score: float
@@ -59,21 +59,21 @@ def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Ev
 
 
 def explore(index: Index, scores_N: Floats, prior_P: Floats, keep: int) -> Ints:
-    """The `keep` passages with the most mass around the names of the best propositions, ascending; none of an empty index."""
-    names = len(index.data.name_ids)
+    """The `keep` passages with the most mass around the entities of the best propositions, ascending; none of an empty index."""
+    entities = len(index.data.entity_ids)
     best = top_rows(scores_N, EXPLORE_PROPOSITIONS)
-    from_R, name_R = expand_rows(index.data.proposition_name_NE, best)
-    weights_E = np.zeros(names, np.float32)
-    np.maximum.at(weights_E, name_R, scores_N[best[from_R]])
-    seeds = top_rows(weights_E, min(EXPLORE_NAMES, int((weights_E > 0).sum())))
-    restart_V = np.concatenate([np.zeros(names, np.float32), PRIOR_WEIGHT * prior_P])
+    from_R, entity_R = expand_rows(index.data.proposition_entity_NE, best)
+    weights_E = np.zeros(entities, np.float32)
+    np.maximum.at(weights_E, entity_R, scores_N[best[from_R]])
+    seeds = top_rows(weights_E, min(EXPLORE_ENTITIES, int((weights_E > 0).sum())))
+    restart_V = np.concatenate([np.zeros(entities, np.float32), PRIOR_WEIGHT * prior_P])
     restart_V[seeds] = 1
     if not restart_V.any():
         return np.zeros(0, np.int64)
     mass_V = personalised_pagerank(index.association_chain, restart_V[:, None], EXPLORE_DAMPING, EXPLORE_TOLERANCE)[
         :, 0
     ]
-    return np.sort(top_rows(mass_V[names:], keep))
+    return np.sort(top_rows(mass_V[entities:], keep))
 
 
 def beam_search(index: Index, propositions_k: Ints, query_D: Floats) -> list[Path]:
@@ -108,7 +108,7 @@ def tell_path(index: Index, passage: int, paths: list[Path]) -> tuple[str, ...]:
         steps = [place for place, row in enumerate(path.propositions, start=1) if row in standing]
         if steps:
             return tuple(f"“{index.data.proposition_texts[row]}”" for row in path.propositions[: steps[0]])
-    return ("near the names that the best paths lead to",)
+    return ("near the entities that the best paths lead to",)
 
 
 def path_score(vectors_LD: Floats, cosines_L: Floats) -> float:
@@ -118,8 +118,8 @@ def path_score(vectors_LD: Floats, cosines_L: Floats) -> float:
 
 
 def neighbours(index: Index, propositions_k: Ints) -> sp.csr_array:
-    """CSR[k, k]: which of the chosen propositions share a name, or a synonym of one."""
-    named_kE = sp.csr_array(index.data.proposition_name_NE[propositions_k, :])
+    """CSR[k, k]: which of the chosen propositions share an entity, or a synonym of one."""
+    named_kE = sp.csr_array(index.data.proposition_entity_NE[propositions_k, :])
     widened_kE = named_kE + named_kE @ index.data.synonym_EE
     shared_kk = sp.csr_array(widened_kE @ named_kE.T)
     shared_kk.setdiag(0)
@@ -132,26 +132,28 @@ def exploit(
     index: Index, passages_k: Ints, paths: list[Path], scores_N: Floats, propositions_k: Ints, prior_P: Floats
 ) -> Floats:
     """PageRank mass of the explored passages around what the best paths and the best single propositions name: [k]."""
-    by_path = name_weights(index, [(row, path.score) for path in paths[:BEST_PATHS] for row in path.propositions])
+    by_path = entity_weights(index, [(row, path.score) for path in paths[:BEST_PATHS] for row in path.propositions])
     singles = propositions_k[top_rows(scores_N[propositions_k], BEST_SINGLES)]
-    by_single = name_weights(index, [(int(row), float(scores_N[row])) for row in singles])
+    by_single = entity_weights(index, [(int(row), float(scores_N[row])) for row in singles])
     weights_E = np.maximum(by_path, by_single)
-    passage_name_kE = sp.csr_array(index.data.passage_proposition_PN[passages_k, :] @ index.data.proposition_name_NE)
-    names_m = np.unique(passage_name_kE.indices)
-    vertices = np.concatenate([names_m, len(index.data.name_ids) + passages_k])
+    passage_entity_kE = sp.csr_array(
+        index.data.passage_proposition_PN[passages_k, :] @ index.data.proposition_entity_NE
+    )
+    entities_m = np.unique(passage_entity_kE.indices)
+    vertices = np.concatenate([entities_m, len(index.data.entity_ids) + passages_k])
     local_VV = row_normalised(sp.csr_array(index.association_VV[vertices, :][:, vertices]))
-    restart_V = np.concatenate([weights_E[names_m], PRIOR_WEIGHT * prior_P[passages_k]])
+    restart_V = np.concatenate([weights_E[entities_m], PRIOR_WEIGHT * prior_P[passages_k]])
     if not restart_V.any():
         return prior_P[passages_k]
-    return personalised_pagerank(local_VV, restart_V[:, None], EXPLOIT_DAMPING)[len(names_m) :, 0]
+    return personalised_pagerank(local_VV, restart_V[:, None], EXPLOIT_DAMPING)[len(entities_m) :, 0]
 
 
-def name_weights(index: Index, scored: list[tuple[int, float]]) -> Floats:
-    """Each name's best score among the propositions that mention it, min-max scaled over those names: float32[E]."""
-    weights_E = np.full(len(index.data.name_ids), -np.inf, np.float32)
+def entity_weights(index: Index, scored: list[tuple[int, float]]) -> Floats:
+    """Each entity's best score among the propositions that mention it, min-max scaled over those entities: float32[E]."""
+    weights_E = np.full(len(index.data.entity_ids), -np.inf, np.float32)
     if scored:
-        from_R, name_R = expand_rows(index.data.proposition_name_NE, np.array([row for row, _ in scored], np.int64))
-        np.maximum.at(weights_E, name_R, np.array([score for _, score in scored], np.float32)[from_R])
+        from_R, entity_R = expand_rows(index.data.proposition_entity_NE, np.array([row for row, _ in scored], np.int64))
+        np.maximum.at(weights_E, entity_R, np.array([score for _, score in scored], np.float32)[from_R])
     named = np.isfinite(weights_E)
     scaled_E = np.zeros_like(weights_E)
     scaled_E[named] = np.maximum(min_max(weights_E[named]), PRIOR_WEIGHT)

@@ -1,4 +1,4 @@
-"""`statements` (HLG §4.1, StatementGraphRAG): keywords and nearness give the first propositions, a beam over shared names more.
+"""`statements` (HLG §4.1, StatementGraphRAG): keywords and nearness give the first propositions, a beam over shared entities more.
 
 Where the published method reranks statements by a cross-encoder, a statement is worth the mean of its own cosine and its passage's
 score here, or what the best path that ends in it is; `--reranker` adds a cross-encoder. Twins are dropped (diversity.py). Passages

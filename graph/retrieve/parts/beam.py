@@ -1,11 +1,11 @@
-"""Beam search over propositions that share names (HLG Eq. 5 and 8): how `statements` and `topics` go more than one step.
+"""Beam search over propositions that share entities (HLG Eq. 5 and 8): how `statements` and `topics` go more than one step.
 
-A path grows by a proposition that shares a name with its last one. A name that many documents mention says little about where it
+A path grows by a proposition that shares an entity with its last one. An entity that many documents mention says little about where it
 leads, so a step over it costs the path some of its worth, unless it leads to a document that is called so. The published search keeps
 only steps that make a path's score better; but the second statement of a multi-hop question is seldom nearer to it than the
 first, and without that condition Recall@5 is .12 higher on 2wiki_dev164.
 
-Legend: N propositions, E names, U documents, F paths of the frontier, X ways on (path, next proposition), Y statements of a name.
+Legend: N propositions, E entities, U documents, F paths of the frontier, X ways on (path, next proposition), Y statements of an entity.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,9 @@ from graph.shared.types import Floats, Ints
 
 WIDTH, DEPTH = 50, 3
 MAX_MENTIONS = 150
-"""Names with more propositions lead everywhere; no path goes through them."""
+"""Entities with more propositions lead everywhere; no path goes through them."""
 RARITY_LOSS = 0.08
-"""A step over a name loses this much times the logarithm of the number of documents that mention it."""
+"""A step over an entity loses this much times the logarithm of the number of documents that mention it."""
 
 Judge = Callable[[Ints, Ints, Ints], Floats]
 """(steps [F, L], path [X], next proposition [X]) -> what each path with its next proposition is worth, losses aside: [X]."""
@@ -40,7 +40,7 @@ class Frontier:
 
 @dataclass(frozen=True)
 class Ways:
-    """Steps from propositions to others that share a name: the position of the one, the row of the other, and the loss."""
+    """Steps from propositions to others that share an entity: the position of the one, the row of the other, and the loss."""
 
     path_X: Ints
     next_X: Ints
@@ -70,11 +70,11 @@ def best_paths(frontiers: list[Frontier]) -> dict[int, tuple[float, tuple[int, .
 
 
 def ways_on(index: Index, rows_F: Ints) -> Ways:
-    """Nbr(s) (Eq. 5) of every given proposition, each once, by the name that loses least; by position, then neighbour."""
+    """Nbr(s) (Eq. 5) of every given proposition, each once, by the entity that loses least; by position, then neighbour."""
     count = len(index.data.proposition_ids)
-    from_Y, name_Y = expand_rows(index.data.proposition_name_NE, rows_F)
-    names_E, place_Y = np.unique(name_Y, return_inverse=True)
-    shared_EN = step_losses(index, names_E)
+    from_Y, entity_Y = expand_rows(index.data.proposition_entity_NE, rows_F)
+    entities_E, place_Y = np.unique(entity_Y, return_inverse=True)
+    shared_EN = step_losses(index, entities_E)
     way_X, entry_X = expand_rows(_numbered(shared_EN), place_Y)
     path_X, next_X, loss_X = from_Y[way_X], shared_EN.indices[entry_X].astype(np.int64), shared_EN.data[entry_X]
     order_X = np.lexsort((loss_X, path_X * count + next_X))
@@ -84,28 +84,28 @@ def ways_on(index: Index, rows_F: Ints) -> Ways:
     return Ways(path_X[kept_X], next_X[kept_X], loss_X[kept_X])
 
 
-def step_losses(index: Index, names_E: Ints) -> sp.csr_array:
-    """What a step over each of the given names to each of its propositions loses: CSR[E, N] with explicit zeros.
+def step_losses(index: Index, entities_E: Ints) -> sp.csr_array:
+    """What a step over each of the given entities to each of its propositions loses: CSR[E, N] with explicit zeros.
 
-    RARITY_LOSS · ln(documents that mention the name), 0 into a document that is called by it; names with more than
+    RARITY_LOSS · ln(documents that mention the entity), 0 into a document that is called by it; entities with more than
     MAX_MENTIONS propositions have no entries.
     """
     data = index.data
     documents = len(data.document_sources)
-    mentions_E = np.diff(index.name_proposition_EN.indptr)[names_E]
+    mentions_E = np.diff(index.entity_proposition_EN.indptr)[entities_E]
     few_E = np.flatnonzero(mentions_E <= MAX_MENTIONS)
-    place_Y, proposition_Y = expand_rows(index.name_proposition_EN, names_E[few_E])
-    name_Y = few_E[place_Y]
+    place_Y, proposition_Y = expand_rows(index.entity_proposition_EN, entities_E[few_E])
+    entity_Y = few_E[place_Y]
     standing, passages = expand_rows(index.proposition_passage_NP, proposition_Y)
-    told = name_Y[standing] * documents + data.passage_document_P[passages]
-    documents_E = np.bincount(np.unique(told) // documents, minlength=len(names_E))
-    name_C, document_C = expand_rows(data.name_document_EU, names_E)
-    about_Y = np.zeros(len(name_Y), bool)
-    about_Y[standing[np.isin(told, name_C * documents + document_C)]] = True
-    loss_Y = np.where(about_Y, 0, RARITY_LOSS * np.log(np.maximum(documents_E[name_Y], 1)))
+    told = entity_Y[standing] * documents + data.passage_document_P[passages]
+    documents_E = np.bincount(np.unique(told) // documents, minlength=len(entities_E))
+    entity_C, document_C = expand_rows(data.entity_document_EU, entities_E)
+    about_Y = np.zeros(len(entity_Y), bool)
+    about_Y[standing[np.isin(told, entity_C * documents + document_C)]] = True
+    loss_Y = np.where(about_Y, 0, RARITY_LOSS * np.log(np.maximum(documents_E[entity_Y], 1)))
     indptr = np.concatenate([[0], np.cumsum(np.where(mentions_E <= MAX_MENTIONS, mentions_E, 0))])
     return sp.csr_array(
-        (loss_Y.astype(np.float32), proposition_Y, indptr), shape=(len(names_E), len(data.proposition_ids))
+        (loss_Y.astype(np.float32), proposition_Y, indptr), shape=(len(entities_E), len(data.proposition_ids))
     )
 
 

@@ -1,10 +1,10 @@
 """Links from the propositions of the best passages, the seeds, to passages that the question itself does not lead to.
 
-From each proposition of a seed, links lead on: to documents called by a name in it, and to propositions elsewhere that share a rare
-name with it (judged as a pair: the cosine of the question with both together, as in PropRAG's paths). A link is worth the mean of its
+From each proposition of a seed, links lead on: to documents called by an entity in it, and to propositions elsewhere that share a rare
+entity with it (judged as a pair: the cosine of the question with both together, as in PropRAG's paths). A link is worth the mean of its
 seed and its proposition, less a loss for the step. All scores are on the cosine's scale.
 
-Legend: P passages, N propositions, E names, U documents, S seeds, X links, R distinct rows.
+Legend: P passages, N propositions, E entities, U documents, S seeds, X links, R distinct rows.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ CROWD_LOSS = 0.1
 """A seed that names many documents singles none of them out: a link loses this much times the logarithm of their number."""
 MENTION_LOSS = 0.15
 RARITY_LOSS = 0.05
-"""A link through a shared name loses this much times the logarithm of the number of propositions with that name."""
+"""A link through a shared entity loses this much times the logarithm of the number of propositions with that entity."""
 MAX_MENTIONS = 150
 
 
@@ -37,7 +37,7 @@ class Links:
     to_passage_X: Ints
     worth_X: Floats
     proposition_X: Ints
-    name_X: Ints
+    entity_X: Ints
     title_X: Ints
 
 
@@ -47,15 +47,15 @@ def find_links(index: Index, own_P: Floats, scores_N: Floats, query_D: Floats) -
     seeds_S = top_rows(own_P, SEEDS)
     seed_X, proposition_X = expand_rows(data.passage_proposition_PN, seeds_S)
     look_at(index, proposition_X, scores_N, query_D)
-    from_X, name_X = expand_rows(data.proposition_name_NE, proposition_X)
+    from_X, entity_X = expand_rows(data.proposition_entity_NE, proposition_X)
     seed_X, proposition_X = seeds_S[seed_X[from_X]], proposition_X[from_X]
-    titled = _title_links(index, own_P, scores_N, seed_X, proposition_X, name_X)
-    shared = _mention_links(index, own_P, scores_N, query_D, seed_X, proposition_X, name_X)
+    titled = _title_links(index, own_P, scores_N, seed_X, proposition_X, entity_X)
+    shared = _mention_links(index, own_P, scores_N, query_D, seed_X, proposition_X, entity_X)
     return Links(
         to_passage_X=np.concatenate([titled.to_passage_X, shared.to_passage_X]),
         worth_X=np.concatenate([titled.worth_X, shared.worth_X]),
         proposition_X=np.concatenate([titled.proposition_X, shared.proposition_X]),
-        name_X=np.concatenate([titled.name_X, shared.name_X]),
+        entity_X=np.concatenate([titled.entity_X, shared.entity_X]),
         title_X=np.concatenate([titled.title_X, shared.title_X]),
     )
 
@@ -71,7 +71,7 @@ def reach(own_P: Floats, links: Links) -> tuple[Floats, dict[int, int]]:
 
 def best_links(links: Links) -> Ints:
     """The best link to each passage that has one."""
-    order_X = np.lexsort((links.name_X, links.proposition_X, -links.worth_X))
+    order_X = np.lexsort((links.entity_X, links.proposition_X, -links.worth_X))
     _, first = np.unique(links.to_passage_X[order_X], return_index=True)
     return order_X[first]
 
@@ -81,12 +81,12 @@ def tell_path(index: Index, row: int, links: Links, led: dict[int, int], called:
     data = index.data
     if row in led:
         link = led[row]
-        name, proposition = (
-            data.name_texts[int(links.name_X[link])],
+        entity, proposition = (
+            data.entity_texts[int(links.entity_X[link])],
             data.proposition_texts[int(links.proposition_X[link])],
         )
-        how = "is the document called so" if links.title_X[link] else "says more of that name"
-        return (f"“{proposition}”", f"names “{name}”", f"and this {how}")
+        how = "is the document called so" if links.title_X[link] else "says more of it"
+        return (f"“{proposition}”", f"mentions “{entity}”", f"and this {how}")
     document = int(data.passage_document_P[row])
     if document in called:
         return (f"the question names “{called[document]}”",)
@@ -94,28 +94,28 @@ def tell_path(index: Index, row: int, links: Links, led: dict[int, int], called:
 
 
 def _title_links(
-    index: Index, own_P: Floats, scores_N: Floats, seed_X: Ints, proposition_X: Ints, name_X: Ints
+    index: Index, own_P: Floats, scores_N: Floats, seed_X: Ints, proposition_X: Ints, entity_X: Ints
 ) -> Links:
-    """Links to the best passage of each document that a seed's name calls."""
+    """Links to the best passage of each document that a seed's entity calls."""
     data = index.data
-    from_X, document_X = expand_rows(data.name_document_EU, name_X)
+    from_X, document_X = expand_rows(data.entity_document_EU, entity_X)
     to_X = np.array([_best_passage(data.passage_document_P, own_P, int(u)) for u in document_X], np.int64)
     new_X = (to_X >= 0) & (document_X != data.passage_document_P[seed_X[from_X]])
     from_X, to_X = from_X[new_X], to_X[new_X]
     crowd_P = np.bincount(np.unique(np.stack([seed_X[from_X], to_X]), axis=1)[0], minlength=len(own_P))
     worth_X = STEP * (own_P[seed_X[from_X]] + scores_N[proposition_X[from_X]]) / 2
     worth_X += TARGET_WEIGHT * (own_P[to_X] - TARGET_LEVEL) - CROWD_LOSS * np.log(crowd_P[seed_X[from_X]])
-    return Links(to_X, worth_X, proposition_X[from_X], name_X[from_X], np.ones(len(to_X), np.int64))
+    return Links(to_X, worth_X, proposition_X[from_X], entity_X[from_X], np.ones(len(to_X), np.int64))
 
 
 def _mention_links(
-    index: Index, own_P: Floats, scores_N: Floats, query_D: Floats, seed_X: Ints, proposition_X: Ints, name_X: Ints
+    index: Index, own_P: Floats, scores_N: Floats, query_D: Floats, seed_X: Ints, proposition_X: Ints, entity_X: Ints
 ) -> Links:
-    """Links to passages with a proposition that shares a rare name with a seed's."""
-    data, block_EN = index.data, index.name_proposition_EN
-    mentions_X = np.diff(block_EN.indptr)[name_X]
+    """Links to passages with a proposition that shares a rare entity with a seed's."""
+    data, block_EN = index.data, index.entity_proposition_EN
+    mentions_X = np.diff(block_EN.indptr)[entity_X]
     rare_X = np.flatnonzero((mentions_X > 1) & (mentions_X <= MAX_MENTIONS))
-    from_X, other_X = expand_rows(block_EN, name_X[rare_X])
+    from_X, other_X = expand_rows(block_EN, entity_X[rare_X])
     from_X = rare_X[from_X]
     look_at(index, other_X, scores_N, query_D)
     near_R, near_X = np.unique(other_X, return_inverse=True)
@@ -130,7 +130,7 @@ def _mention_links(
     away_X = data.passage_document_P[to_X] != data.passage_document_P[seed_X[from_X]]
     from_X, to_X = from_X[away_X], to_X[away_X]
     worth = worth_X[away_X].astype(np.float32)
-    return Links(to_X, worth, proposition_X[from_X], name_X[from_X], np.zeros(len(to_X), np.int64))
+    return Links(to_X, worth, proposition_X[from_X], entity_X[from_X], np.zeros(len(to_X), np.int64))
 
 
 def _best_passage(passage_document_P: Ints, own_P: Floats, document: int) -> int:

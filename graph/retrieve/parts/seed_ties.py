@@ -1,6 +1,6 @@
-"""How candidate propositions hang together with the best ones, the seeds: by shared names, by titles, by steps, by paths.
+"""How candidate propositions hang together with the best ones, the seeds: by shared entities, by titles, by steps, by paths.
 
-Legend: N propositions, P passages, E names, U documents, S seeds, n candidates, X pairs.
+Legend: N propositions, P passages, E entities, U documents, S seeds, n candidates, X pairs.
 """
 
 import numpy as np
@@ -16,8 +16,8 @@ OPPOSITE = -0.9
 
 
 def tied(index: Index, rows_n: Ints, seeds_S: Ints) -> NDArray[np.bool_]:
-    """Which candidates share a name with which seeds; a seed is tied to itself by its own names: [n, S]."""
-    block_NE = index.data.proposition_name_NE
+    """Which candidates share an entity with which seeds; a seed is tied to itself by its own entities: [n, S]."""
+    block_NE = index.data.proposition_entity_NE
     return np.asarray((block_NE[rows_n, :] @ block_NE[seeds_S, :].T).toarray() > 0)
 
 
@@ -34,8 +34,8 @@ def pair_scores(cosines_n: Floats, cosines_S: Floats, likeness_nS: Floats, tied_
 def called_by_seeds(index: Index, seeds_S: Ints, cosines_S: Floats) -> Floats:
     """The best cosine of a seed that names each passage's document and stands in another one; 0 where none does: [P]."""
     data, documents = index.data, len(index.data.document_sources)
-    from_X, name_X = expand_rows(data.proposition_name_NE, seeds_S)
-    pair_X, document_X = expand_rows(data.name_document_EU, name_X)
+    from_X, entity_X = expand_rows(data.proposition_entity_NE, seeds_S)
+    pair_X, document_X = expand_rows(data.entity_document_EU, entity_X)
     from_X = from_X[pair_X]
     stands_X, passage_X = expand_rows(index.proposition_passage_NP, seeds_S)
     own = stands_X * documents + data.passage_document_P[passage_X]
@@ -45,26 +45,26 @@ def called_by_seeds(index: Index, seeds_S: Ints, cosines_S: Floats) -> Floats:
     return best_U[data.passage_document_P]
 
 
-def name_counts(index: Index, rows_n: Ints, names_W: Ints) -> Floats:
-    """How many of the given names each candidate has: [n]."""
-    from_X, name_X = expand_rows(index.data.proposition_name_NE, rows_n)
-    return np.bincount(from_X[np.isin(name_X, names_W)], minlength=len(rows_n)).astype(np.float32)
+def entity_counts(index: Index, rows_n: Ints, entities_W: Ints) -> Floats:
+    """How many of the given entities each candidate has: [n]."""
+    from_X, entity_X = expand_rows(index.data.proposition_entity_NE, rows_n)
+    return np.bincount(from_X[np.isin(entity_X, entities_W)], minlength=len(rows_n)).astype(np.float32)
 
 
-def shared_names(index: Index, rows_n: Ints, seeds_S: Ints) -> Floats:
-    """Σ 1 / (1 + ln m) over the names that each candidate shares with another seed; m propositions have the name: [n]."""
+def shared_entities(index: Index, rows_n: Ints, seeds_S: Ints) -> Floats:
+    """Σ 1 / (1 + ln m) over the entities that each candidate shares with another seed; m propositions have the entity: [n]."""
     data = index.data
-    _, seed_name_X = expand_rows(data.proposition_name_NE, seeds_S)
-    held_E = np.bincount(seed_name_X, minlength=len(data.name_ids))
-    from_X, name_X = expand_rows(data.proposition_name_NE, rows_n)
-    shared_X = held_E[name_X] > np.isin(rows_n, seeds_S)[from_X]
-    mentions_X = np.diff(index.name_proposition_EN.indptr)[name_X[shared_X]]
+    _, seed_entity_X = expand_rows(data.proposition_entity_NE, seeds_S)
+    held_E = np.bincount(seed_entity_X, minlength=len(data.entity_ids))
+    from_X, entity_X = expand_rows(data.proposition_entity_NE, rows_n)
+    shared_X = held_E[entity_X] > np.isin(rows_n, seeds_S)[from_X]
+    mentions_X = np.diff(index.entity_proposition_EN.indptr)[entity_X[shared_X]]
     weights_X = 1 / (1 + np.log(mentions_X))
     return np.bincount(from_X[shared_X], weights_X, minlength=len(rows_n)).astype(np.float32)
 
 
 def hops_from(index: Index, seeds_S: Ints, rows_n: Ints) -> Floats:
-    """Steps from the nearest seed, over a shared name or passage each, seeds 0; FARTHEST_HOPS for all that are farther: [n]."""
+    """Steps from the nearest seed, over a shared entity or passage each, seeds 0; FARTHEST_HOPS for all that are farther: [n]."""
     propositions = len(index.data.proposition_ids)
     from_X, hub_X = expand_rows(index.incidence_NB, rows_n)
     hops_n = np.full(len(rows_n), FARTHEST_HOPS, np.float32)

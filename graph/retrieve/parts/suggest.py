@@ -1,6 +1,6 @@
 """ToPG's suggestion step (§2.2, Eq. 3–8): the propositions that a walk from what is already held, drawn to the question, reaches.
 
-Legend: N propositions of the index, B hubs (names, then passages), l propositions of the subgraph.
+Legend: N propositions of the index, B hubs (entities, then passages), l propositions of the subgraph.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left, bisect_right
 
-from graph.extract.names import name_key
+from graph.extract.entities import entity_key
 from graph.extract.terms import bare_form
 from graph.index.index import Index
 from graph.store.arrays import Strings
@@ -60,7 +60,7 @@ def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
             opens_with_article = length > 1 and words[start].casefold() == "the"
             if places & taken or not like_a_name or opens_with_article:
                 continue
-            whole = name_key(phrase)
+            whole = entity_key(phrase)
             for key in dict.fromkeys((whole, bare_form(whole))):
                 if documents := titles.called(key):
                     taken |= places
@@ -76,7 +76,7 @@ def _named_in_run(titles: Titles, run: str) -> list[tuple[str, int]]:
     for length in range(min(MAX_TITLE_CHARACTERS, len(run)), 1, -1):
         for start in range(len(run) - length + 1):
             places, phrase = set(range(start, start + length)), run[start : start + length]
-            if not places & taken and (documents := titles.called(name_key(phrase))):
+            if not places & taken and (documents := titles.called(entity_key(phrase))):
                 taken |= places
                 found += [(phrase, document) for document in documents]
     return found

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field, StringConstraints
 
-from graph.extract.names import name_key
+from graph.extract.entities import entity_key
 from serve.http.routes.retriever import RetrievalOptions
 from serve.http.routes.services import Services
 from serve.http.shared.encoding import Text
@@ -56,24 +56,24 @@ def retrieval_router(services: Services) -> APIRouter:
 def _add_graph_routes(router: APIRouter, services: Services) -> None:
     @router.get("/graph/neighbourhood")
     def graph_neighbourhood(kind: NodeKind, id: Identity, limit: Limit = 60) -> Neighbourhood:  # noqa: A002
-        """A node of the graph by kind and id (of a name its text will do), its neighbours and the edges to them."""
+        """A node of the graph by kind and id (of an entity its text will do), its neighbours and the edges to them."""
         current = services.live.current
         row = current.rows[kind].get(id)
-        if row is None and kind == "name":
-            row = current.index.name_rows.get(name_key(id))
+        if row is None and kind == "entity":
+            row = current.index.entity_rows.get(entity_key(id))
         if row is None:
             raise ApiError(404, "no_such_node", f"the index has no {kind} {id[:80]!r}", "id")
         return neighbourhood(current.index, kind, row, limit)
 
-    @router.get("/graph/names")
-    def graph_names(q: Annotated[str, Query(max_length=200)] = "", limit: Limit = 50) -> list[GraphNode]:
-        """Names that hold the letters of `q`, the most mentioned first."""
+    @router.get("/graph/entities")
+    def graph_entities(q: Annotated[str, Query(max_length=200)] = "", limit: Limit = 50) -> list[GraphNode]:
+        """Entities that hold the letters of `q`, the most mentioned first."""
         index = services.live.current.index
-        mentions_E = index.name_proposition_EN.indptr[1:] - index.name_proposition_EN.indptr[:-1]
+        mentions_E = index.entity_proposition_EN.indptr[1:] - index.entity_proposition_EN.indptr[:-1]
         sought = q.casefold().strip()
-        held = [row for row, text in enumerate(index.data.name_texts) if sought in text.casefold()]
+        held = [row for row, text in enumerate(index.data.entity_texts) if sought in text.casefold()]
         held.sort(key=lambda row: (-int(mentions_E[row]), row))
-        return [node(index, "name", row) for row in held[:limit]]
+        return [node(index, "entity", row) for row in held[:limit]]
 
     @router.get("/graph/layers")
     def graph_layers() -> list[Layer]:

@@ -25,10 +25,10 @@ from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.seed_ties import (
     FARTHEST_HOPS,
     called_by_seeds,
+    entity_counts,
     hops_from,
-    name_counts,
     pair_scores,
-    shared_names,
+    shared_entities,
     tied,
 )
 from graph.retrieve.parts.suggest import suggest
@@ -137,25 +137,25 @@ def test_pair_scores_of_opposites_stay_finite() -> None:
     assert scores.tolist() == [0.4]
 
 
-def test_ties_and_shared_names_against_names_as_nouns(index: Index) -> None:
+def test_ties_and_shared_entities_against_entities_as_sets(index: Index) -> None:
     data, seeds = index.data, rows_of(index, "ferry of Port Ellery", "founded by Ada Marlow")
-    names = [set(data.proposition_name_NE[[row], :].indices.tolist()) for row in everything(index)]
-    mentions = [sum(name in each for each in names) for name in range(len(data.name_ids))]
+    entities = [set(data.proposition_entity_NE[[row], :].indices.tolist()) for row in everything(index)]
+    mentions = [sum(entity in each for each in entities) for entity in range(len(data.entity_ids))]
     ties = tied(index, everything(index), seeds)
-    shared = shared_names(index, everything(index), seeds)
+    shared = shared_entities(index, everything(index), seeds)
     for row in everything(index):
-        assert ties[row].tolist() == [bool(names[row] & names[seed]) for seed in seeds]
-        others = set().union(*(names[seed] for seed in seeds if seed != row))
-        expected = sum(1 / (1 + math.log(mentions[name])) for name in names[row] & others)
+        assert ties[row].tolist() == [bool(entities[row] & entities[seed]) for seed in seeds]
+        others = set().union(*(entities[seed] for seed in seeds if seed != row))
+        expected = sum(1 / (1 + math.log(mentions[entity])) for entity in entities[row] & others)
         assert float(shared[row]) == pytest.approx(expected, rel=1e-5)
     assert shared[row_of(index, "was born in Tarn")] > 0 and shared[row_of(index, "Nobody minds")] == 0
 
 
-def test_name_counts_count_each_of_the_given_names(index: Index) -> None:
-    names = np.array([index.name_rows["tarn"], index.name_rows["ada marlow"]])
+def test_entity_counts_count_each_of_the_given_entities(index: Index) -> None:
+    entities = np.array([index.entity_rows["tarn"], index.entity_rows["ada marlow"]])
     rows = rows_of(index, "was born in Tarn", "is a village of", "Nobody minds")
-    assert name_counts(index, rows, names).tolist() == [2, 1, 0]
-    assert name_counts(index, rows, names[:0]).tolist() == [0, 0, 0]
+    assert entity_counts(index, rows, entities).tolist() == [2, 1, 0]
+    assert entity_counts(index, rows, entities[:0]).tolist() == [0, 0, 0]
 
 
 def test_a_title_counts_only_where_it_is_named_from_another_document(index: Index) -> None:

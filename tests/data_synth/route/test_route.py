@@ -173,7 +173,7 @@ def test_features_of_a_question_by_hand(index: Index) -> None:
     query_D = index.encode_queries(["Which yard, the one that built the Lantern (ferry) or the Marlow Yard?"])[0]
     found = told(index, "Which yard, the one that built the Lantern (ferry) or the Marlow Yard?")
     assert found["words"] == 13 and found["documents_named"] == 2 and found["compares"] == 1
-    assert found["known_names"] >= 2 and found["names"] >= 2
+    assert found["known_entities"] >= 2 and found["entities"] >= 2
     assert (found["asks_which"], found["asks_what"], found["yes_no"], found["broad"]) == (1, 0, 0, 0)
     near = sorted((float(vector @ query_D) for vector in index.data.passage_vectors_PD), reverse=True)[:10]
     assert found["best_passage"] == pytest.approx(near[0], abs=1e-5)
@@ -199,9 +199,11 @@ def test_a_broad_question_and_a_yes_no_question_are_seen(index: Index) -> None:
 def test_links_and_what_the_nearest_passages_say_of_the_names(index: Index) -> None:
     found = told(index, "Where was the founder of the yard that built the Lantern born?")
     assert found["links"] == 3, "where, of, that"
-    assert found["known_names"] >= 1 and found["named_near"] == found["names_near"] == 1, "five passages, all near"
+    assert found["known_entities"] >= 1 and found["named_near"] == found["entities_near"] == 1, (
+        "five passages, all near"
+    )
     nothing = told(index, "what is it?")
-    assert nothing["links"] == nothing["known_names"] == nothing["named_near"] == nothing["names_near"] == 0
+    assert nothing["links"] == nothing["known_entities"] == nothing["named_near"] == nothing["entities_near"] == 0
 
 
 def test_the_time_of_making_the_features_is_told(index: Index) -> None:

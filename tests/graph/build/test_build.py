@@ -1,6 +1,8 @@
 """The life of an index: order of arrival, repetition, replacement and bad input never show in what it holds."""
 
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from threading import Thread
 
@@ -10,15 +12,19 @@ from hypothesis import strategies as st
 
 from graph.build.build import build_index
 from graph.build.edit import Edit, edit_index
+from graph.build.lifecycle import repair_index
 from graph.documents.read import read_documents
 from graph.index.index import open_index
 from graph.shared.errors import UserError
+from graph.shared.ids import content_id
 from graph.shared.types import Document, Encoder
-from graph.store.arrays import load_arrays, read_manifest
+from graph.store.arrays import MANIFEST, load_arrays, read_manifest
 from graph.store.data import IndexData
 from graph.store.lock import writer_lock
 from graph.store.own_settings import settings_for
+from graph.store.seal import unsealed
 from graph.store.settings import IndexSettings
+from graph.store.store import FILE
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
@@ -212,3 +218,19 @@ def test_the_manifest_names_every_file_with_its_checksum(tmp_path: Path) -> None
     manifest = read_manifest(tmp_path / "i")
     assert set(manifest.files) == {file.name for file in (tmp_path / "i" / manifest.arrays).iterdir()}
     assert manifest.settings == SETTINGS.model_dump()
+
+
+def test_an_index_of_an_earlier_version_is_to_be_made_again(tmp_path: Path) -> None:
+    """Whichever of its files is read first: the arrays by a reader, the store by a writer."""
+    build(tmp_path / "i", ISLES)
+    manifest, told = tmp_path / "i" / MANIFEST, "format 3; format 4; index the documents again, into a new folder"
+    body = manifest.read_text(encoding="utf-8").rpartition("\n")[0].replace('"format": 4', '"format": 3')
+    manifest.write_text(f"{body}\n{content_id(body)}", encoding="utf-8")
+    with unsealed(tmp_path / "i"), closing(sqlite3.connect(tmp_path / "i" / FILE)) as store:
+        store.execute("PRAGMA user_version = 3")
+    with pytest.raises(UserError, match=told):
+        open_index(tmp_path / "i")
+    with pytest.raises(UserError, match=told):
+        build(tmp_path / "i", ISLES)
+    with pytest.raises(UserError, match=told):
+        repair_index(tmp_path / "i", lambda spec: HashEncoder())

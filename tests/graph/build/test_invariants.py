@@ -44,11 +44,11 @@ TABLES = {
     "documents": "SELECT * FROM documents",
     "passages": 'SELECT id, source, "order", "start", "end", reader, dropped FROM passages',
     "propositions": "SELECT id, text FROM propositions",
-    "names": "SELECT id, key FROM names",
+    "entities": "SELECT id, key FROM entities",
     "statements": """SELECT n.id, p.id, s."start", s."end" FROM statements s JOIN propositions n ON n.row = s.proposition
         JOIN passages p ON p.row = s.passage""",
     "mentions": """SELECT n.id, p.id, s."start", e.key, m.spelling FROM mentions m JOIN statements s ON s.row = m.statement
-        JOIN propositions n ON n.row = s.proposition JOIN passages p ON p.row = s.passage JOIN names e ON e.row = m.name""",
+        JOIN propositions n ON n.row = s.proposition JOIN passages p ON p.row = s.passage JOIN entities e ON e.row = m.entity""",
     "summaries": "SELECT id, layer, text FROM summaries",
     "vectors that wait": "SELECT id FROM pending_vectors",
 }
@@ -60,7 +60,7 @@ metadata = st.sampled_from([{}, {"year": 1911}, {"tags": ["sea", "ship"], "open"
 
 
 def corpora(min_size: int = 1, sources: str = "abcde") -> st.SearchStrategy[list[Document]]:
-    """Lists of documents that share sentences, titles and names; each source once."""
+    """Lists of documents that share sentences, titles and entities; each source once."""
     document = st.builds(Document, st.sampled_from(sources), titles, texts, metadata)
     return st.lists(document, min_size=min_size, max_size=len(sources), unique_by=lambda each: each.source)
 

@@ -91,7 +91,7 @@ def test_repair_restores_the_arrays_and_keeps_sound_vectors(index: Path, name: s
     build_index(index.parent / "twin", ISLES, SETTINGS, encoder)
     twin = load_arrays(index.parent / "twin", IndexData)
     whole = {
-        field: len(getattr(twin, field)) for field in ("passage_ids", "proposition_ids", "name_ids", "summary_ids")
+        field: len(getattr(twin, field)) for field in ("passage_ids", "proposition_ids", "entity_ids", "summary_ids")
     }
     (file,) = index.rglob(name)
     file.write_bytes(file.read_bytes()[:-9])

@@ -60,7 +60,7 @@ def test_graphml_is_read_back_whole(index: Index, tmp_path: Path) -> None:
     kinds = {kind: sum(1 for _ in nodes(index, kind)) for kind in NODE_KINDS}
     assert {kind: graph.vs["kind"].count(kind) for kind in NODE_KINDS} == kinds
     place = {key: row for row, key in enumerate(graph.vs["id"])}
-    lantern, marlow = place["name:" + name_id(index, "lantern")], place["name:" + name_id(index, "marlow yard")]
+    lantern, marlow = place["entity:" + entity_id(index, "lantern")], place["entity:" + entity_id(index, "marlow yard")]
     near = set(graph.neighbors(lantern, "in")) & set(graph.neighbors(marlow, "in"))
     assert [graph.vs[row]["text"] for row in near] == ["Lantern was built in 1911 by the Marlow Yard."]
     keys = graph.vs["id"]
@@ -78,8 +78,8 @@ def renamed(index: Index) -> Index:
     return replace(index, data=replace(index.data, document_sources=Strings.of(sources)))
 
 
-def name_id(index: Index, text: str) -> str:
-    return next(node.values["id"] for node in nodes(index, "name") if node.values["text"] == text)  # type: ignore[return-value]
+def entity_id(index: Index, text: str) -> str:
+    return next(node.values["id"] for node in nodes(index, "entity") if node.values["text"] == text)  # type: ignore[return-value]
 
 
 def test_edges_are_those_of_the_blocks(index: Index) -> None:
@@ -90,7 +90,7 @@ def test_edges_are_those_of_the_blocks(index: Index) -> None:
     data = index.data
     similarity, synonyms = data.similarity_XX.toarray(), data.synonym_EE.toarray()
     document = [f"document:{source}" for source in data.document_sources]
-    passage, name = [f"passage:{key}" for key in data.passage_ids], [f"name:{key}" for key in data.name_ids]
+    passage, entity = [f"passage:{key}" for key in data.passage_ids], [f"entity:{key}" for key in data.entity_ids]
     proposition, topic = [f"proposition:{key}" for key in data.proposition_ids], [f"topic:{k}" for k in data.topic_ids]
     either = passage + [f"summary:{key}" for key in data.summary_ids]
     summary = either[len(passage) :]
@@ -98,9 +98,9 @@ def test_edges_are_those_of_the_blocks(index: Index) -> None:
         "has": (document, passage, np.equal.outer(np.arange(len(document)), data.passage_document_P)),
         "next": (passage, passage, data.passage_next_PP.toarray()),
         "states": (passage, proposition, data.passage_proposition_PN.toarray()),
-        "names": (proposition, name, data.proposition_name_NE.toarray()),
-        "called": (document, name, data.name_document_EU.toarray().T),
-        "synonym": (name, name, np.triu(synonyms)),
+        "mentions": (proposition, entity, data.proposition_entity_NE.toarray()),
+        "called": (document, entity, data.entity_document_EU.toarray().T),
+        "synonym": (entity, entity, np.triu(synonyms)),
         "about": (proposition, topic, data.topic_proposition_KN.toarray().T),
         "sums up": (summary, either, data.summary_member_SX.toarray()),
         "similar": (either, either, np.triu(similarity)),
@@ -206,27 +206,27 @@ def test_the_page_holds_document_text_as_data_only(index: Index, tmp_path: Path)
     assert raw.isascii() and not set(raw) & set("<>&") and "\\u2028" in raw
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "") and "https://" not in page
     held = embedded(tmp_path / "page.html")
-    assert held == json.loads(json.dumps(page_data(index, 2000))) and counts["names"] == len(held["names"])
+    assert held == json.loads(json.dumps(page_data(index, 2000))) and counts["entities"] == len(held["entities"])
     assert ODD.text in [passage["text"] for passage in held["passages"]]
 
 
-def test_the_page_holds_the_most_mentioned_names_and_what_belongs_to_them(index: Index) -> None:
-    whole, named = page_data(index, 2000), np.flatnonzero(np.diff(index.data.proposition_name_NE.indptr))
+def test_the_page_holds_the_most_mentioned_entities_and_what_belongs_to_them(index: Index) -> None:
+    whole, named = page_data(index, 2000), np.flatnonzero(np.diff(index.data.proposition_entity_NE.indptr))
     assert {kind: len(whole[kind]) for kind in whole["totals"]} == {
-        "names": len(index.data.name_ids),
+        "entities": len(index.data.entity_ids),
         "propositions": len(named),
         "passages": len(index.data.passage_ids),
         "summaries": len(index.data.summary_ids),
     }
-    passage_ids, mentions = list(index.data.passage_ids), {name["text"]: 0 for name in whole["names"]}
+    passage_ids, mentions = list(index.data.passage_ids), {name["text"]: 0 for name in whole["entities"]}
     for row, proposition in zip(named.tolist(), whole["propositions"], strict=True):
-        texts = [whole["names"][name]["text"] for name in proposition["names"]]
+        texts = [whole["entities"][name]["text"] for name in proposition["entities"]]
         mentions.update({text: mentions[text] + 1 for text in texts})
         found = index.proposition(row)
         assert (proposition["text"], tuple(sorted(texts))) == (found.text, found.entities)
         shown = [passage_ids[passage] for passage in proposition["passages"]]
         assert sorted(shown) == sorted({span.passage_id for span in found.spans})
-    assert mentions == {name["text"]: name["mentions"] for name in whole["names"]}
+    assert mentions == {name["text"]: name["mentions"] for name in whole["entities"]}
     for row, summary in enumerate(whole["summaries"]):
         below = index.data.summary_member_SX[[row], :].indices.tolist()
         assert summary["parts"] == len(summary["members"]) == len(below)
@@ -245,12 +245,12 @@ def test_a_page_is_bounded_and_tells_what_it_leaves_out(index: Index, tmp_path: 
         assert (
             len(held[kind]) == counts[kind] == min(limit, total) and counts[f"{kind}_left_out"] == total - counts[kind]
         )
-    mentions = sorted((name["mentions"] for name in whole["names"]), reverse=True)
-    assert sorted((name["mentions"] for name in held["names"]), reverse=True) == mentions[:limit]
-    assert all(proposition["names"] for proposition in held["propositions"])
+    mentions = sorted((name["mentions"] for name in whole["entities"]), reverse=True)
+    assert sorted((name["mentions"] for name in held["entities"]), reverse=True) == mentions[:limit]
+    assert all(proposition["entities"] for proposition in held["propositions"])
     assert max(s["layer"] for s in held["summaries"]) == max(s["layer"] for s in whole["summaries"])
     for proposition in held["propositions"]:
-        assert all(place < limit for place in proposition["names"] + proposition["passages"])
+        assert all(place < limit for place in proposition["entities"] + proposition["passages"])
     for summary in held["summaries"]:
         assert all(place < limit for _, place in summary["members"]) and len(summary["members"]) <= summary["parts"]
 
@@ -298,7 +298,7 @@ const settled = () => new Promise((done) => setTimeout(done, 60));
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
-@pytest.mark.parametrize("fragment", ["", "#name=%zz"])
+@pytest.mark.parametrize("fragment", ["", "#entity=%zz"])
 def test_a_browser_shows_the_page(index: Index, tmp_path: Path, fragment: str) -> None:
     write_page(index, tmp_path / "page.html", 2000)
     page = (tmp_path / "page.html").read_text()
@@ -311,17 +311,17 @@ def test_a_browser_shows_the_page(index: Index, tmp_path: Path, fragment: str) -
     assert found is not None, dom[-2000:]
     told = json.loads(unescape(found[1]))
     held = page_data(index, 2000)
-    assert told["counts"].startswith(f"{len(held['names'])} names, ")
-    assert told["opened"] == max(held["names"], key=lambda name: name["mentions"])["text"]
+    assert told["counts"].startswith(f"{len(held['entities'])} entities, ")
+    assert told["opened"] == max(held["entities"], key=lambda name: name["mentions"])["text"]
     assert (told["first"], told["then"], told["focused"]) == (30, 60, True)
-    row = [name["text"] for name in held["names"]].index("marlow yard")
-    said = [proposition for proposition in held["propositions"] if row in proposition["names"]]
+    row = [name["text"] for name in held["entities"]].index("marlow yard")
+    said = [proposition for proposition in held["propositions"] if row in proposition["entities"]]
     assert told["found"][0] == told["shown"] == told["back"] == "marlow yard"
     assert told["said"] == [proposition["text"] for proposition in said]
     assert told["quoted"] == held["passages"][said[0]["passages"][0]]["text"]
-    beside = {name for proposition in said for name in proposition["names"]} | set(held["names"][row]["synonyms"])
+    beside = {name for proposition in said for name in proposition["entities"]} | set(held["entities"][row]["synonyms"])
     assert (
-        told["beside"] == sorted(held["names"][name]["text"] for name in beside - {row})
+        told["beside"] == sorted(held["entities"][name]["text"] for name in beside - {row})
         and told["second"] in told["beside"]
     )
     assert ODD.text in told["layers"] and told["scripts"] == 3
@@ -354,8 +354,8 @@ def test_a_limit_is_for_pages(index: Index, tmp_path: Path) -> None:
         run(index.folder, "--graphml", tmp_path / "g", "--page-limit", 3).exception
     )
     result = run(index.folder, "--html", tmp_path / "page.html", "--page-limit", 3)
-    assert result.exit_code == 0 and "3 names" in result.stdout and "names left out" in result.stdout
-    assert len(embedded(tmp_path / "page.html")["names"]) == 3
+    assert result.exit_code == 0 and "3 entities" in result.stdout and "entities left out" in result.stdout
+    assert len(embedded(tmp_path / "page.html")["entities"]) == 3
 
 
 def test_a_failure_half_way_leaves_nothing(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

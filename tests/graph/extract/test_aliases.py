@@ -32,10 +32,10 @@ def build(folder: Path, *documents: Document) -> Index:
     return open_index(folder, lambda spec: HashEncoder())
 
 
-def names_of(index: Index, start: str) -> set[str]:
+def entities_of(index: Index, start: str) -> set[str]:
     rows = [row for row in range(len(index.data.proposition_ids)) if start in index.data.proposition_texts[row]]
     assert len(rows) == 1
-    return {index.data.name_texts[name] for name in index.data.proposition_name_NE[rows, :].indices}
+    return {index.data.entity_texts[row] for row in index.data.proposition_entity_NE[rows, :].indices}
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_thirty_thousand_names_take_no_time_to_speak_of() -> None:
 
 def test_an_alias_is_a_mention_of_the_full_name(tmp_path: Path) -> None:
     index = build(tmp_path / "i", LETTER, FULL)
-    assert {"j. brandt", "johanna brandt"} <= names_of(index, "J. Brandt lies")
-    assert "j. brandt" not in names_of(index, "Johanna Brandt until")
+    assert {"j. brandt", "johanna brandt"} <= entities_of(index, "J. Brandt lies")
+    assert "j. brandt" not in entities_of(index, "Johanna Brandt until")
     found = retrieve(index, "Where was the writer of The letter at work?", RetrieveSettings(mode="hops", top_k=2))
     assert {passage.item.source for passage in found.passages} == {"letter", "johanna"}
 
@@ -109,7 +109,7 @@ def test_an_alias_is_a_mention_of_the_full_name(tmp_path: Path) -> None:
 def test_a_second_candidate_ends_the_alias_and_its_going_brings_it_back(tmp_path: Path) -> None:
     before = load_arrays(build(tmp_path / "i", LETTER, FULL).folder, IndexData)
     both = build(tmp_path / "i", OTHER)
-    assert names_of(both, "J. Brandt lies") & {"johanna brandt", "jonas brandt"} == set()
+    assert entities_of(both, "J. Brandt lies") & {"johanna brandt", "jonas brandt"} == set()
     delete_documents(tmp_path / "i", ["jonas"], lambda spec: HashEncoder())
     assert_same_index(before, load_arrays(tmp_path / "i", IndexData))
     build(tmp_path / "other order", FULL)
@@ -118,11 +118,11 @@ def test_a_second_candidate_ends_the_alias_and_its_going_brings_it_back(tmp_path
 
 def test_a_bare_surname_is_the_document_s_own_person(tmp_path: Path) -> None:
     index = build(tmp_path / "i", FULL, OTHER)
-    assert "johanna brandt" in names_of(index, "sold the slip")
+    assert "johanna brandt" in entities_of(index, "sold the slip")
     two = Document(
         "two", "Two", "The ship was built by Ada Marlow. The sails came from Ben Marlow. Later Marlow died in Tarn."
     )
-    assert names_of(build(tmp_path / "two", two), "Later Marlow died") & {"ada marlow", "ben marlow"} == set()
+    assert entities_of(build(tmp_path / "two", two), "Later Marlow died") & {"ada marlow", "ben marlow"} == set()
 
 
 def test_places_and_single_words_are_nobody_s_surname() -> None:
@@ -145,25 +145,26 @@ def test_whoever_else_has_the_surname_makes_it_ambiguous(rival: str, ambiguous: 
     assert people_by_surname(["Ada Marlow", rival]) == ({} if ambiguous else {"marlow": "Ada Marlow"})
 
 
-def names_read(*texts: str, title: str = "The yard") -> list[tuple[str, ...]]:
+def entities_read(*texts: str, title: str = "The yard") -> list[tuple[str, ...]]:
     document = Document("d", title, "".join(texts))
     starts = [sum(map(len, texts[:place])) for place in range(len(texts))]
     passages = [
         Passage(str(n), "d", title, n, start, start + len(texts[n]), texts[n]) for n, start in enumerate(starts)
     ]
-    return [statement.names for statements in extract_by_rules(document, passages) for statement in statements]
+    return [statement.entities for statements in extract_by_rules(document, passages) for statement in statements]
 
 
 def test_a_surname_is_known_where_it_opens_a_sentence_and_in_other_passages() -> None:
-    assert names_read("It was built by Ada Marlow. ", "Marlow sold it.")[1] == ("The yard", "Marlow", "Ada Marlow")
-    assert names_read("Marlow was a builder.", title="Ada Marlow (builder)") == [("Marlow", "Ada Marlow")]
+    assert entities_read("It was built by Ada Marlow. ", "Marlow sold it.")[1] == ("The yard", "Marlow", "Ada Marlow")
+    assert entities_read("Marlow was a builder.", title="Ada Marlow (builder)") == [("Marlow", "Ada Marlow")]
 
 
 def test_a_place_of_that_name_makes_the_surname_ambiguous() -> None:
     assert (
-        "Ada Marlow" not in names_read("It was built by Ada Marlow. The mill in Marlow burned. Later Marlow slept.")[2]
+        "Ada Marlow"
+        not in entities_read("It was built by Ada Marlow. The mill in Marlow burned. Later Marlow slept.")[2]
     )
     assert (
         "Ada Marlow"
-        in names_read("It was built by Ada Marlow. The mill in Marlow's yard burned. Later Marlow slept.")[2]
+        in entities_read("It was built by Ada Marlow. The mill in Marlow's yard burned. Later Marlow slept.")[2]
     )

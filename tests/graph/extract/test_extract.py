@@ -1,11 +1,11 @@
-"""Units, names and propositions by rules, on sentences that a careless version gets wrong (NOTES behaviour 13)."""
+"""Units, entities and propositions by rules, on sentences that a careless version gets wrong (NOTES behaviour 13)."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graph.documents.split import split_passages
-from graph.extract.names import find_names, name_key, title_keys
+from graph.extract.entities import entity_key, find_entities, title_keys
 from graph.extract.rules import extract_by_rules
 from graph.extract.units import split_units
 from graph.shared.types import Document, Passage
@@ -64,7 +64,7 @@ def test_passages_are_cut_at_sentence_ends_of_any_script() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sentence", "names"),
+    ("sentence", "entities"),
     [
         ("In 1911 the ferry Lantern of Port Ellery carried J. Brandt.", ("Lantern of Port Ellery", "J. Brandt")),
         ('Dr. Jan van der Berg wrote "The Long Way".', ("Dr. Jan van der Berg", "The Long Way")),
@@ -81,18 +81,18 @@ def test_passages_are_cut_at_sentence_ends_of_any_script() -> None:
         ("Ada Marlow's yard launched her.", ("Ada Marlow",)),
     ],
 )
-def test_names(sentence: str, names: tuple[str, ...]) -> None:
-    assert find_names(sentence) == names
+def test_entities(sentence: str, entities: tuple[str, ...]) -> None:
+    assert find_entities(sentence) == entities
 
 
 def test_brackets_and_quotation_marks_of_any_script_are_no_part_of_a_name() -> None:
-    assert name_key("红楼梦（电影）") == name_key("《红楼梦》") == "红楼梦"
+    assert entity_key("红楼梦（电影）") == entity_key("《红楼梦》") == "红楼梦"
     assert title_keys("东京（城市）") == ("东京",) and title_keys("서울") == ("서울",) and title_keys("IT") == ()
 
 
 def test_a_sentence_that_opens_with_a_lone_name_needs_the_document_to_know_it() -> None:
-    assert find_names("Lantern sailed.") == ()
-    assert find_names("Lantern sailed.", {name_key("The Lantern (ferry)")}) == ("Lantern",)
+    assert find_entities("Lantern sailed.") == ()
+    assert find_entities("Lantern sailed.", {entity_key("The Lantern (ferry)")}) == ("Lantern",)
 
 
 def test_pronouns_become_the_subject_and_bare_sentences_are_headed() -> None:
@@ -126,4 +126,4 @@ def test_offsets_point_at_the_original_wording() -> None:
     document = Document("d", "Lantern", text)
     (found,) = extract_by_rules(document, [Passage("p", "d", "Lantern", 0, 0, len(text), text)])
     assert [text[s.start : s.end] for s in found] == ["Lantern is a ferry.", "She was\nbuilt in 1911."]
-    assert found[1].text == "Lantern was built in 1911." and found[1].names == ("Lantern",)
+    assert found[1].text == "Lantern was built in 1911." and found[1].entities == ("Lantern",)

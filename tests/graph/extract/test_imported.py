@@ -66,14 +66,14 @@ def test_a_triple_belongs_to_the_sentence_that_holds_most_of_it() -> None:
     )
     document = Document("tarn", "Tarn", "".join(texts))
     first, second = place_triples(Row(("Tarn", "a place", "Zo"), triples), document, passages)
-    assert [(s.text, s.names) for s in first] == [
+    assert [(s.text, s.entities) for s in first] == [
         ("Tarn is a village of Quill.", ("Tarn", "Quill")),
         ("Tarn: Ada Marlow lives there.", ("Ada Marlow", "Tarn")),
         ("Xa yy Zo", ("Xa", "Zo")),
     ]
     assert [(s.start, s.end) for s in first] == [(0, 27), (28, 51), (0, 52)]
     assert [s.facts for s in first] == [(Fact(*triples[1]),), (Fact(*triples[2]),), (Fact(*triples[3]),)]
-    assert [(s.text, s.names, s.facts) for s in second] == [(texts[1], ("Tarn",), ())]
+    assert [(s.text, s.entities, s.facts) for s in second] == [(texts[1], ("Tarn",), ())]
 
 
 def test_only_documents_whose_row_changed_are_read_again(tmp_path: Path) -> None:

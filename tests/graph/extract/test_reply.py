@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.extract.reply import Reply, read_reply
-from graph.extract.support import best_span, names_within, share_supported
+from graph.extract.support import best_span, entities_within, share_supported
 from graph.shared.types import Passage
 from graph.text.structured import BadReply, plain, strict_schema
 
@@ -39,7 +39,7 @@ def proposition(text: str, entities: list[object] | None = None, **more: object)
 )
 def test_what_line_parsers_lose_survives(text: str, told: str) -> None:
     (statement,), dropped = read_reply(reply(proposition(text)), PASSAGE)
-    assert told in statement.text and dropped == 0 and statement.names == ()
+    assert told in statement.text and dropped == 0 and statement.entities == ()
     assert told.rstrip(".") in TEXT[statement.start - 100 : statement.end - 100]
 
 
@@ -65,7 +65,7 @@ def test_parts_without_support_are_dropped_and_counted() -> None:
     )
     text = reply(good, proposition("Vikings discovered Greenland centuries earlier."), {"text": 5}, "x")
     (statement,), dropped = read_reply(text, PASSAGE)
-    assert statement.names == ("Ada Marlow", "Lantern") and statement.topics == ("ships",)
+    assert statement.entities == ("Ada Marlow", "Lantern") and statement.topics == ("ships",)
     assert [(fact.subject, fact.relation, fact.object) for fact in statement.facts] == [
         ("Ada Marlow", "built", "Lantern")
     ]
@@ -77,7 +77,7 @@ def test_an_entity_of_the_passage_counts_where_it_is_named() -> None:
         {"entities": ["Ada Marlow", "Quill"], "propositions": [proposition("Ada Marlow built her in 1911.")]}
     )
     ((statement,), dropped) = read_reply(text, PASSAGE)
-    assert statement.names == ("Ada Marlow",) and dropped == 0
+    assert statement.entities == ("Ada Marlow",) and dropped == 0
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_support_is_counted_in_every_script() -> None:
     assert share_supported("東京は日本の首都", "日本の首都は東京です") == 1.0
     assert share_supported("大阪", "日本の首都は東京です") == 0.0
     assert share_supported("...", "x") == 0.0
-    assert names_within("The York of New", ["New York"], ["New York"]) == (("New York",), 0)
-    assert names_within("Newer York", (), ["New York"]) == ((), 0)
+    assert entities_within("The York of New", ["New York"], ["New York"]) == (("New York",), 0)
+    assert entities_within("Newer York", (), ["New York"]) == ((), 0)
 
 
 def test_the_schema_is_one_that_strict_servers_take() -> None:

@@ -1,4 +1,4 @@
-"""Languages without casing: sentences with exact offsets, names by statistics, and a second hop over them."""
+"""Languages without casing: sentences with exact offsets, entities by statistics, and a second hop over them."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents
-from graph.extract.names import title_keys
+from graph.extract.entities import title_keys
 from graph.extract.terms import RARE, candidates, caseless_terms
 from graph.extract.units import split_units
 from graph.index.index import Index, open_index
@@ -60,9 +60,9 @@ def build(folder: Path, documents: list[Document]) -> Index:
     return open_index(folder, lambda spec: HashEncoder())
 
 
-def names_of(index: Index, start: str) -> set[str]:
+def entities_of(index: Index, start: str) -> set[str]:
     (row,) = [row for row in range(len(index.data.proposition_ids)) if start in index.data.proposition_texts[row]]
-    return {index.data.name_texts[name] for name in index.data.proposition_name_NE[[row], :].indices}
+    return {index.data.entity_texts[row] for row in index.data.proposition_entity_NE[[row], :].indices}
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_what_two_documents_share_is_a_name_and_leads_on(
     tmp_path: Path, documents: list[Document], sentence: str, name: str
 ) -> None:
     index = build(tmp_path / "i", [*documents, APART])
-    assert name in names_of(index, sentence)
+    assert name in entities_of(index, sentence)
     question = f"{documents[0].title}?"
     assert [document for _, document in named_documents(index, question)] == [
         index.sources().index(documents[0].source)
     ]
     found = retrieve(index, question, RetrieveSettings(mode="hops", top_k=2))
     assert [passage.item.source for passage in found.passages] == [documents[0].source, documents[1].source]
-    assert found.paths[1][1:] == (f"names “{name}”", "and this is the document called so")
+    assert found.paths[1][1:] == (f"mentions “{name}”", "and this is the document called so")
 
 
 @pytest.mark.parametrize(

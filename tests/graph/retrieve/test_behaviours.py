@@ -84,7 +84,7 @@ def test_a_pair_that_is_told_twice_and_a_synonym_is_one_edge(tmp_path: Path) -> 
             return super().encode(["lantern" if text.casefold().startswith("lantern") else text for text in texts])
 
     index = build(tmp_path / "i", documents, Near())
-    names = list(index.data.name_texts)
+    names = list(index.data.entity_texts)
     lantern, lanterns = names.index("lantern"), names.index("lanterns")
     assert index.data.synonym_EE[lantern, lanterns] == pytest.approx(1)
     near = index.association_VV[[lantern], :]

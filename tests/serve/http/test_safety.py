@@ -92,7 +92,7 @@ def test_pages_of_other_origins_plant_nothing_and_our_own_and_programs_do(isles:
         for headers in (browser(on.url, site="same-origin"), browser(on.url), browser(site="same-origin"), {}):
             assert on.post("/v1/documents/files", files=files, headers=headers).status_code == 200, headers
         assert on.get("/", headers=browser(site="cross-site", mode="navigate")).status_code == 200
-        assert on.get("/v1/graph/names", headers=browser(site="same-site", mode="no-cors")).status_code == 403
+        assert on.get("/v1/graph/entities", headers=browser(site="same-site", mode="no-cors")).status_code == 403
 
 
 def chat(**changes: object) -> bytes:

@@ -28,7 +28,7 @@ OPERATIONS = [
     "POST /v1/responses",
     "POST /v1/retrieve",
     "GET /v1/graph/neighbourhood",
-    "GET /v1/graph/names",
+    "GET /v1/graph/entities",
     "GET /v1/graph/layers",
     "GET /v1/graph/summaries",
     "GET /v1/documents",

@@ -271,7 +271,7 @@ def test_modes_and_models_side_by_side(server: Running, visit: Visits) -> None:
     assert len(page.query_selector_all(".column")) == 1
 
 
-def test_layers_names_and_documents_can_be_browsed(server: Running, visit: Visits, isles_and_hostile) -> None:  # type: ignore[no-untyped-def]
+def test_layers_entities_and_documents_can_be_browsed(server: Running, visit: Visits, isles_and_hostile) -> None:  # type: ignore[no-untyped-def]
     seen = visit(server)
     page = seen.page
     data = open_index(isles_and_hostile, lambda spec: HashEncoder()).data
@@ -282,13 +282,13 @@ def test_layers_names_and_documents_can_be_browsed(server: Running, visit: Visit
     page.click("[data-shelf=documents]")
     page.wait_for_selector("#shelf a >> text=Ada Marlow")
     assert len(page.query_selector_all("#shelf a")) == len(data.document_sources)
-    page.click("[data-shelf=names]")
-    page.fill("#names-field", "marlow yard")
+    page.click("[data-shelf=entities]")
+    page.fill("#entities-field", "marlow yard")
     page.wait_for_function("() => document.querySelectorAll('#shelf a').length === 1")
     page.focus("#shelf a")
     page.keyboard.press("Enter")
     page.wait_for_selector("#node h3")
-    assert page.inner_text("#node .kind").lower() == "name" and "The Marlow Yard stands in Quill." in page.inner_text(
+    assert page.inner_text("#node .kind").lower() == "entity" and "The Marlow Yard stands in Quill." in page.inner_text(
         "#node"
     )
     page.wait_for_function(PIXELS)

@@ -55,7 +55,7 @@ def test_two_hops_reach_what_the_question_does_not_name(isles: Index) -> None:
     path = found.paths[sources.index("marlow")]
     assert path == (
         "“Lantern was built in 1911 by the Marlow Yard.”",
-        "names “marlow yard”",
+        "mentions “marlow yard”",
         "and this is the document called so",
     )
     assert found.paths[0] == ("the question names “Lantern”",)

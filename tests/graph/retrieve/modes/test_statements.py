@@ -25,8 +25,8 @@ from tests.fakes import HashEncoder
 QUESTION = "Who founded the Marlow Yard that built the ferry Lantern?"
 
 
-def names_of(index: Index, row: int) -> set[int]:
-    return set(index.data.proposition_name_NE[[row], :].indices.tolist())
+def entities_of(index: Index, row: int) -> set[int]:
+    return set(index.data.proposition_entity_NE[[row], :].indices.tolist())
 
 
 def slow_score(index: Index, rows: list[int], query_D: np.ndarray) -> float:
@@ -37,13 +37,15 @@ def slow_score(index: Index, rows: list[int], query_D: np.ndarray) -> float:
     return float(path @ query_D / np.linalg.norm(path))
 
 
-def test_keywords_are_the_names_in_the_question_and_their_synonyms_count(isles: Index) -> None:
-    names = {isles.data.name_texts[row] for row in keywords_of(isles, QUESTION)}
+def test_keywords_are_the_entities_in_the_question_and_their_synonyms_count(isles: Index) -> None:
+    names = {isles.data.entity_texts[row] for row in keywords_of(isles, QUESTION)}
     assert names == {"marlow yard", "lantern"}
     assert keywords_of(isles, "what is it?").tolist() == []
     counts = count_keywords(isles, keywords_of(isles, QUESTION))
     wanted = set(keywords_of(isles, QUESTION).tolist())
-    assert counts.tolist() == [len(names_of(isles, row) & wanted) for row in range(len(counts))] and counts.max() == 2
+    assert (
+        counts.tolist() == [len(entities_of(isles, row) & wanted) for row in range(len(counts))] and counts.max() == 2
+    )
 
 
 def test_propositions_with_more_keywords_come_first_ties_by_cosine(isles: Index) -> None:
@@ -59,9 +61,9 @@ def slow_loss(index: Index, row: int, other: int) -> float:
     """What the cheapest step from one proposition to another loses; infinite without a name in common that leads anywhere."""
     data, losses = index.data, [float("inf")]
     standing = documents_of(index, other)
-    for name in names_of(index, row) & names_of(index, other):
-        mentions = np.flatnonzero(data.proposition_name_NE[:, [name]].toarray().ravel()).tolist()
-        about = set(data.name_document_EU[[name], :].indices.tolist())
+    for name in entities_of(index, row) & entities_of(index, other):
+        mentions = np.flatnonzero(data.proposition_entity_NE[:, [name]].toarray().ravel()).tolist()
+        about = set(data.entity_document_EU[[name], :].indices.tolist())
         told = set().union(*(documents_of(index, mention) for mention in mentions))
         if len(mentions) <= MAX_MENTIONS:
             losses.append(0.0 if about & standing else RARITY_LOSS * float(np.log(len(told))))
@@ -91,7 +93,7 @@ def test_every_hop_is_a_shared_name_and_every_worth_is_its_slow_twins(
         assert (np.diff(frontier.worth_F) <= 0).all()
         for steps, found in zip(frontier.steps_FL.tolist(), frontier.worth_F.tolist(), strict=True):
             assert len(set(steps)) == length and steps[0] in starts
-            assert all(names_of(isles, a) & names_of(isles, b) for a, b in itertools.pairwise(steps))
+            assert all(entities_of(isles, a) & entities_of(isles, b) for a, b in itertools.pairwise(steps))
             loss = sum(slow_loss(isles, a, b) for a, b in itertools.pairwise(steps))
             meant = (slow_score(isles, steps, query_D) + worth[steps[0]]) / 2 - STEP_LOSS * (length - 1)
             assert found == pytest.approx((meant if by_meaning else worth[steps].mean()) - loss, abs=1e-4)
@@ -147,7 +149,7 @@ def test_a_step_into_the_document_called_so_loses_nothing_and_one_to_a_mention_d
         assert ways.loss_X[ways.next_X == other].tolist() == [pytest.approx(loss)]
 
 
-def test_of_two_shared_names_the_rarer_counts_and_of_the_documents_each_once(tmp_path: Path) -> None:
+def test_of_two_shared_entities_the_rarer_counts_and_of_the_documents_each_once(tmp_path: Path) -> None:
     texts = [
         "At noon the Lantern left Quill.",
         "Then the Lantern saw Quill. Again the Lantern left Tarn.",
@@ -196,7 +198,7 @@ def test_a_path_is_told_from_its_first_statement_to_the_passage(isles: Index, mo
     row_of = {f"“{text}”": row for row, text in enumerate(isles.data.proposition_texts)}
     for scored, path in zip(found.passages, found.paths, strict=True):
         rows = [row_of[step] for step in path]
-        assert all(names_of(isles, a) & names_of(isles, b) for a, b in itertools.pairwise(rows))
+        assert all(entities_of(isles, a) & entities_of(isles, b) for a, b in itertools.pairwise(rows))
         standing = {isles.passage(p).id for p in isles.proposition_passage_NP[[rows[-1]], :].indices}
         assert scored.item.id in standing
 

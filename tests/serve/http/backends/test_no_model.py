@@ -22,7 +22,7 @@ def server(isles_kept: Path) -> Iterator[Running]:
 def test_search_and_the_graph_are_served(server: Running) -> None:
     found = server.post("/v1/retrieve", json={"query": "Who built the Lantern?"})
     assert found.status_code == 200 and found.json()["passages"]
-    assert server.get("/v1/graph/names?q=lantern").json()
+    assert server.get("/v1/graph/entities?q=lantern").json()
     assert server.get("/v1/documents").json()["total"] > 0
     assert server.get("/").status_code == 200
 

@@ -66,24 +66,24 @@ def test_neighbours_of_every_kind_of_node(stack: Stack) -> None:
     around = beside("passage", passage["id"])
     assert "document:marlow" in {each["key"] for each in around["nodes"]}
     proposition = next(each for each in around["nodes"] if each["kind"] == "proposition")
-    names = [each for each in beside("proposition", proposition["id"])["nodes"] if each["kind"] == "name"]
+    entities = [each for each in beside("proposition", proposition["id"])["nodes"] if each["kind"] == "entity"]
     by_text, by_id = (
-        beside("name", "the Marlow Yard"),
-        beside("name", next(n["id"] for n in names if "marlow" in n["label"])),
+        beside("entity", "the Marlow Yard"),
+        beside("entity", next(n["id"] for n in entities if "marlow" in n["label"])),
     )
-    assert by_text["center"]["label"] == "marlow yard" and by_id["center"]["kind"] == "name"
-    assert {each["kind"] for each in by_text["edges"]} >= {"names"}
+    assert by_text["center"]["label"] == "marlow yard" and by_id["center"]["kind"] == "entity"
+    assert {each["kind"] for each in by_text["edges"]} >= {"mentions"}
     summary = running.get("/v1/graph/summaries", params={"layer": 1}).json()[0]
     below = beside("summary", summary["id"])
     assert {each["kind"] for each in below["edges"]} >= {"sums up"}
     small = beside("passage", passage["id"], limit=1)
     assert len(small["edges"]) == 1 and small["left_out"] == len(around["edges"]) - 1
-    assert running.get("/v1/graph/neighbourhood", params={"kind": "name", "id": "Nobody"}).status_code == 404
+    assert running.get("/v1/graph/neighbourhood", params={"kind": "entity", "id": "Nobody"}).status_code == 404
 
 
-def test_names_and_layers_can_be_browsed(stack: Stack) -> None:
+def test_entities_and_layers_can_be_browsed(stack: Stack) -> None:
     running, _ = stack()
-    assert [each["label"] for each in running.get("/v1/graph/names", params={"q": "marl"}).json()][:1] == [
+    assert [each["label"] for each in running.get("/v1/graph/entities", params={"q": "marl"}).json()][:1] == [
         "marlow yard"
     ]
     layers = running.get("/v1/graph/layers").json()

@@ -100,7 +100,7 @@ def test_no_text_and_no_key_is_in_what_is_sent(isles_kept: Path) -> None:
         ):
             post = {"headers": headers, "json": ASK}
             assert running.post("/v1/chat/completions", **post).status_code == 200
-            assert running.get("/v1/graph/names?q=zebra-word", headers=headers).status_code == 200
+            assert running.get("/v1/graph/entities?q=zebra-word", headers=headers).status_code == 200
             assert running.get("/v1/documents/zebra-word", headers=headers).status_code == 404
             assert running.get("/zebra-word", headers=headers).status_code == 404
             bad = {**ASK, "retrieval": {"where": ["zebra-word"]}}

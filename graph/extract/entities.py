@@ -1,8 +1,8 @@
-"""Names in a sentence by rules: runs of capitalised words, quoted titles, full dates, numbers with units.
+"""Entities in a sentence by rules: runs of capitalised words, quoted titles, full dates, numbers with units.
 
 Where letters have no case these find what stands in quotation marks or in Latin letters; the rest is for graph/extract/terms.py.
 
-No statistics of the corpus enter here: the same sentence in the same document always gives the same names.
+No statistics of the corpus enter here: the same sentence in the same document always gives the same entities.
 """
 
 import re
@@ -51,12 +51,12 @@ _POSSESSIVE = re.compile(r"['’]s?$")
 _BRACKETS = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)")
 
 
-def find_names(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
-    """Names as written, in order of first appearance, without repetition.
+def find_entities(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
+    """Entities as written, in order of first appearance, without repetition.
 
-    `known` are keys (`name_key`) of the document's names, which count even as the single first word of a sentence.
+    `known` are keys (`entity_key`) of the document's entities, which count even as the single first word of a sentence.
 
-    >>> find_names("In 1911 the ferry Lantern of Port Ellery carried J. Brandt over 12 km.")
+    >>> find_entities("In 1911 the ferry Lantern of Port Ellery carried J. Brandt over 12 km.")
     ('Lantern of Port Ellery', 'J. Brandt', '12 km')
     """
     dates = [match.span() for match in _DATE.finditer(sentence)]
@@ -71,30 +71,30 @@ def find_names(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
         if any(start < date_end and date_start < end for date_start, date_end in dates):
             continue
         first_word = not any(character.isalnum() for character in sentence[:start])
-        name = sentence[start:end]
-        lone = first_word and " " not in name and not name.isupper()
-        if lone and name_key(name) not in known_keys and not caseless:
+        run = sentence[start:end]
+        lone = first_word and " " not in run and not run.isupper()
+        if lone and entity_key(run) not in known_keys and not caseless:
             continue
         spans.append((start, end))
-    names = (_POSSESSIVE.sub("", sentence[start:end].strip(" ,.")) for start, end in sorted(spans))
-    return distinct_names(names)
+    found = (_POSSESSIVE.sub("", sentence[start:end].strip(" ,.")) for start, end in sorted(spans))
+    return distinct_entities(found)
 
 
-def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
-    """The first spelling of each name (by `name_key`), in order; keys of fewer than two characters are no names."""
+def distinct_entities(spellings: Iterable[str]) -> tuple[str, ...]:
+    """The first spelling of each entity (by `entity_key`), in order; keys of fewer than two characters are none."""
     first: dict[str, str] = {}
-    for name in names:
-        first.setdefault(name_key(name), name)
-    return tuple(name for key, name in first.items() if len(key) > 1)
+    for spelling in spellings:
+        first.setdefault(entity_key(spelling), spelling)
+    return tuple(spelling for key, spelling in first.items() if len(key) > 1)
 
 
-def name_key(name: str) -> str:
+def entity_key(spelling: str) -> str:
     """What makes two spellings one entity: case, a leading "the", possessives, bracketed qualifiers and spacing do not.
 
-    >>> name_key("The Lantern (ferry)") == name_key("lantern")
+    >>> entity_key("The Lantern (ferry)") == entity_key("lantern")
     True
     """
-    plain = _BRACKETS.sub("", name) or name
+    plain = _BRACKETS.sub("", spelling) or spelling
     words = _POSSESSIVE.sub("", plain.casefold()).replace("’", "'").split()
     if len(words) > 1 and words[0] == "the":
         words = words[1:]
@@ -109,7 +109,7 @@ def title_keys(title: str) -> tuple[str, ...]:
     >>> title_keys("West Quill, Port Ellery"), title_keys("Lantern (ferry)"), title_keys("IT"), title_keys("东京")
     (('west quill, port ellery', 'west quill'), ('lantern',), (), ('东京',))
     """
-    key = name_key(title)
+    key = entity_key(title)
     short = key.partition(",")[0].strip()
     return tuple(form for form in dict.fromkeys((key, short)) if len(form) > (1 if _WORDLIKE.match(form) else 2))
 
@@ -140,7 +140,7 @@ def _function_words() -> frozenset[str]:
 
 
 def _joins(before: str, gap: str) -> bool:
-    """Whether a capitalised word that ends `before` and another one after `gap` make one name."""
+    """Whether a capitalised word that ends `before` and another one after `gap` make one entity."""
     if gap == ". ":
         last = before.rsplit(None, 1)[-1].rsplit(".", 1)[-1]
         return len(last) == 1 or last.casefold() in _ABBREVIATED

@@ -27,7 +27,7 @@ CHECKED = 0.7
 def rule_texts(document: Document, encoder: Encoder) -> list[str]:
     """The propositions that our rules read from a document."""
     passages = split_passages(document, 200, encoder.count_tokens)
-    return [statement.text for passage in extract_by_rules(document, passages) for statement in passage]
+    return [occurrence.text for passage in extract_by_rules(document, passages) for occurrence in passage]
 
 
 def best_cosines(facts: list[str], texts: list[str], encoder: Encoder) -> np.ndarray:

@@ -85,14 +85,14 @@ def read_index(index: Index) -> Readings:
 def _single_statements(index: Index) -> Iterator[tuple[Place, int]]:
     """(place, proposition row) of every proposition that stands in one place, in the order of the documents."""
     data = index.data
-    rows = data.statement_proposition_M
+    rows = data.occurrence_proposition_M
     found = []
     for at, row in enumerate(rows):
         alone = (at == 0 or rows[at - 1] != row) and (at + 1 == len(rows) or rows[at + 1] != row)
         if alone:
-            passage = int(data.statement_passage_M[at])
+            passage = int(data.occurrence_passage_M[at])
             offset = int(data.passage_start_P[passage])
-            start, end = int(data.statement_start_M[at]) - offset, int(data.statement_end_M[at]) - offset
+            start, end = int(data.occurrence_start_M[at]) - offset, int(data.occurrence_end_M[at]) - offset
             place = Place(int(data.passage_document_P[passage]), passage, data.passage_texts[passage][start:end])
             found.append((passage, start, place, int(row)))
     yield from ((place, row) for _, _, place, row in sorted(found, key=lambda each: each[:2]))

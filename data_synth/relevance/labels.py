@@ -1,6 +1,6 @@
 """Which propositions are relevant: those of the gold sentences, of the gold passages, or those that a language model selects.
 
-Legend: N propositions, P passages, U documents, M statements, n candidates.
+Legend: N propositions, P passages, U documents, M occurrences, n candidates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOT_THERE = "a gold sentence does not stand in its document"
 NO_PROPOSITION = "a gold sentence that no proposition was read from"
 UNUSABLE = "the model's choice could not be used"
 MIN_OVERLAP = 0.5
-"""Share of the shorter of statement and sentence that they must have in common."""
+"""Share of the shorter of occurrence and sentence that they must have in common."""
 SHOWN_AT_ONCE = 20
 """Candidates that a model chooses among at a time: as many as `local` shows it."""
 
@@ -69,20 +69,20 @@ def gold_rows(index: Index, question: Question) -> tuple[Ints, list[Dropped]]:
 
 
 def quoted_rows(index: Index, quote: Quote) -> Ints | Dropped:
-    """The propositions with a statement that shares MIN_OVERLAP of the shorter one's characters with the quoted sentence."""
+    """The propositions with an occurrence that shares MIN_OVERLAP of the shorter one's characters with the quoted sentence."""
     data = index.data
     places = find_quote(index.passages_of(quote.source), quote.text)
     if not places:
         return Dropped(NOT_THERE)
     document = document_row(index, quote.source)
-    near = np.flatnonzero(np.isin(data.statement_proposition_M, rows_of_sources(index, [quote.source])))
-    near = near[data.passage_document_P[data.statement_passage_M[near]] == document]
-    start, end = data.statement_start_M[near], data.statement_end_M[near]
+    near = np.flatnonzero(np.isin(data.occurrence_proposition_M, rows_of_sources(index, [quote.source])))
+    near = near[data.passage_document_P[data.occurrence_passage_M[near]] == document]
+    start, end = data.occurrence_start_M[near], data.occurrence_end_M[near]
     hit = np.zeros(len(near), bool)
     for first, last in places:
         common = np.minimum(end, last) - np.maximum(start, first)
         hit |= (common > 0) & (common >= MIN_OVERLAP * np.minimum(end - start, last - first))
-    return np.unique(data.statement_proposition_M[near[hit]]) if hit.any() else Dropped(NO_PROPOSITION)
+    return np.unique(data.occurrence_proposition_M[near[hit]]) if hit.any() else Dropped(NO_PROPOSITION)
 
 
 def find_quote(passages: Sequence[Passage], text: str) -> list[tuple[int, int]]:

@@ -38,8 +38,8 @@ class _Passages:
 
 
 @dataclass(frozen=True)
-class _Statements:
-    """The columns of all statements (sorted by proposition, passage, start), their mentions of entities and their topics."""
+class _Occurrences:
+    """The columns of all occurrences (sorted by proposition, passage, start), their mentions of entities and their topics."""
 
     proposition_M: Ints
     passage_M: Ints
@@ -64,10 +64,10 @@ def derive_arrays(
     proposition_ids, proposition_texts = _columns(store, "SELECT id, text FROM propositions ORDER BY id")
     entity_ids, entity_texts = _columns(store, "SELECT id, key FROM entities ORDER BY id")
     topic_ids, topic_texts = _columns(store, "SELECT id, text FROM topics ORDER BY id")
-    statements = _read_statements(store, passages.ids, proposition_ids, entity_ids, topic_ids)
+    occurrences = _read_occurrences(store, passages.ids, proposition_ids, entity_ids, topic_ids)
     titles = sorted((key, row) for row, (_, title, _) in enumerate(documents) for key in title_keys(str(title)))
     entity_ids, entity_texts, mention_pairs = _all_entities(
-        entity_ids, entity_texts, statements, proposition_texts, titles
+        entity_ids, entity_texts, occurrences, proposition_texts, titles
     )
     P, N, E = len(passages.ids), len(proposition_ids), len(entity_ids)
 
@@ -75,9 +75,9 @@ def derive_arrays(
     proposition_vectors_ND = book.encode("propositions", proposition_ids, proposition_texts)
     entity_vectors_ED = book.encode("entities", entity_ids, entity_texts)
 
-    passage_proposition_PN = block(statements.passage_M, statements.proposition_M, (P, N))
+    passage_proposition_PN = block(occurrences.passage_M, occurrences.proposition_M, (P, N))
     hierarchy = build_hierarchy(
-        passages=_nodes(passages, statements),
+        passages=_nodes(passages, occurrences),
         chunks=_chunks(passages, count_tokens, settings.max_chunk_tokens),
         passage_vectors_PD=passage_vectors_PD,
         sentences=Sentences(proposition_vectors_ND, proposition_texts.__getitem__, count_tokens),
@@ -109,10 +109,10 @@ def derive_arrays(
         proposition_ids=Strings.of(proposition_ids),
         proposition_texts=Strings.of(proposition_texts),
         proposition_vectors_ND=proposition_vectors_ND,
-        statement_proposition_M=statements.proposition_M,
-        statement_passage_M=statements.passage_M,
-        statement_start_M=statements.start_M,
-        statement_end_M=statements.end_M,
+        occurrence_proposition_M=occurrences.proposition_M,
+        occurrence_passage_M=occurrences.passage_M,
+        occurrence_start_M=occurrences.start_M,
+        occurrence_end_M=occurrences.end_M,
         passage_proposition_PN=passage_proposition_PN,
         entity_ids=Strings.of(entity_ids),
         entity_texts=Strings.of(entity_texts),
@@ -122,7 +122,7 @@ def derive_arrays(
         synonym_EE=similarity_graph(entity_vectors_ED, settings.synonym_neighbours, settings.min_synonym_similarity),
         topic_ids=Strings.of(topic_ids),
         topic_texts=Strings.of(topic_texts),
-        topic_proposition_KN=block(statements.topic, statements.topic_proposition, (len(topic_ids), N)),
+        topic_proposition_KN=block(occurrences.topic, occurrences.topic_proposition, (len(topic_ids), N)),
         summary_ids=Strings.of([summary.node.id for summary in hierarchy.summaries]),
         summary_texts=Strings.of([summary.node.text for summary in hierarchy.summaries]),
         summary_layer_S=np.array([summary.layer for summary in hierarchy.summaries], np.int64),
@@ -140,7 +140,7 @@ def encoded_text(title: str, text: str) -> str:
 def _all_entities(
     ids: Sequence[str],
     keys: Sequence[str],
-    statements: _Statements,
+    occurrences: _Occurrences,
     texts: Sequence[str],
     titles: Sequence[tuple[str, int]],
 ) -> tuple[list[str], list[str], tuple[Ints, Ints]]:
@@ -153,8 +153,8 @@ def _all_entities(
     id_of |= {term: content_id("entity", term) for term in {term for _, term in terms} - id_of.keys()}
     pairs = sorted((identity, key) for key, identity in id_of.items())
     row_of = {identity: row for row, (identity, _) in enumerate(pairs)}
-    read_as = np.array([row_of[identity] for identity in ids], np.int64)[statements.mention_entity]
-    propositions = np.concatenate([statements.mention_proposition, np.array([row for row, _ in terms], np.int64)])
+    read_as = np.array([row_of[identity] for identity in ids], np.int64)[occurrences.mention_entity]
+    propositions = np.concatenate([occurrences.mention_proposition, np.array([row for row, _ in terms], np.int64)])
     entities = np.concatenate([read_as, np.array([row_of[id_of[term]] for _, term in terms], np.int64)])
     full_of = np.full(len(pairs), -1, np.int64)
     for alias, full in full_names([key for _, key in pairs]):
@@ -194,26 +194,26 @@ def _read_passages(store: Store, document_rows: dict[str, int]) -> _Passages:
     )
 
 
-def _read_statements(
+def _read_occurrences(
     store: Store,
     passage_ids: Sequence[str],
     proposition_ids: Sequence[str],
     entity_ids: Sequence[str],
     topic_ids: Sequence[str],
-) -> _Statements:
+) -> _Occurrences:
     passage_row = _rows_by_key(store, "passages", passage_ids)
     proposition_row = _rows_by_key(store, "propositions", proposition_ids)
     entity_row = _rows_by_key(store, "entities", entity_ids)
-    stated = _int_table(store, 'SELECT proposition, passage, "start", "end" FROM statements', 4)
+    stated = _int_table(store, 'SELECT proposition, passage, "start", "end" FROM occurrences', 4)
     stated = np.column_stack([proposition_row[stated[:, 0]], passage_row[stated[:, 1]], stated[:, 2:]])
     stated = stated[np.lexsort((stated[:, 3], stated[:, 2], stated[:, 1], stated[:, 0]))]
     mentioned = _int_table(
-        store, "SELECT s.proposition, m.entity FROM mentions m JOIN statements s ON s.row = m.statement", 2
+        store, "SELECT o.proposition, m.entity FROM mentions m JOIN occurrences o ON o.row = m.occurrence", 2
     )
     on_topic = _int_table(
-        store, "SELECT s.proposition, t.topic FROM statement_topics t JOIN statements s ON s.row = t.statement", 2
+        store, "SELECT o.proposition, t.topic FROM occurrence_topics t JOIN occurrences o ON o.row = t.occurrence", 2
     )
-    return _Statements(
+    return _Occurrences(
         proposition_M=stated[:, 0],
         passage_M=stated[:, 1],
         start_M=stated[:, 2],
@@ -239,11 +239,11 @@ def _int_table(store: Store, query: str, columns: int) -> Ints:
     return np.fromiter(chain.from_iterable(store.rows(query)), np.int64).reshape(-1, columns)
 
 
-def _nodes(passages: _Passages, statements: _Statements) -> list[Node]:
+def _nodes(passages: _Passages, occurrences: _Occurrences) -> list[Node]:
     """Every passage with its propositions in reading order."""
-    order = np.lexsort((statements.end_M, statements.start_M, statements.passage_M))
+    order = np.lexsort((occurrences.end_M, occurrences.start_M, occurrences.passage_M))
     pools: list[tuple[int, ...]] = [()] * len(passages.ids)
-    pairs = zip(statements.passage_M[order].tolist(), statements.proposition_M[order].tolist(), strict=True)
+    pairs = zip(occurrences.passage_M[order].tolist(), occurrences.proposition_M[order].tolist(), strict=True)
     for passage, group in groupby(pairs, key=lambda pair: pair[0]):
         pools[passage] = tuple(dict.fromkeys(proposition for _, proposition in group))
     return [Node(*values) for values in zip(passages.ids, passages.encoded_texts, pools, strict=True)]

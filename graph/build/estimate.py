@@ -29,7 +29,7 @@ from graph.store.settings import IndexSettings
 from graph.store.store import FILE, Store, document_hash
 
 REPLY_TOKENS_PER_PASSAGE_TOKEN = 4.0
-"""As in the shipped examples: a statement is written once, its entities up to three times, with JSON about them."""
+"""As in the shipped examples: a proposition is written once, its entities up to three times, with JSON about them."""
 SUMMARY_CALLS = "the calls for summaries, one or more for each chunk and community that is new"
 """Communities show only once all is encoded."""
 
@@ -162,9 +162,9 @@ def _text_ids(item: Waiting, rows: Mapping[str, Row]) -> set[str]:
     """Ids of the texts that reading a document without a model gives the encoder."""
     ids = {passage.id for passage in item.passages}
     for reading in read_imported(item, rows):
-        for statement in reading.statements:
-            ids.add(content_id("proposition", statement.text))
-            ids |= {content_id("entity", entity_key(entity)) for entity in statement.entities}
+        for occurrence in reading.occurrences:
+            ids.add(content_id("proposition", occurrence.text))
+            ids |= {content_id("entity", entity_key(entity)) for entity in occurrence.entities}
     return ids
 
 

@@ -24,7 +24,7 @@ COUNTED = (
     "passages",
     "propositions",
     "entities",
-    "statements",
+    "occurrences",
     "mentions",
     "topics",
     "facts",

@@ -1,4 +1,4 @@
-"""Parquet, for data tools (datasets, pandas, DuckDB): a table for each kind of node, with its vectors, one of statements, one of edges."""
+"""Parquet, for data tools (datasets, pandas, DuckDB): a table for each kind of node, with its vectors, one of occurrences, one of edges."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from graph.export.parts import NODE_KINDS, NodeKind, edges, nodes, statements
+from graph.export.parts import NODE_KINDS, NodeKind, edges, nodes, occurrences
 from graph.index.index import Index
 from graph.shared.types import Floats
 from graph.store.data import VECTOR_FIELDS
@@ -32,29 +32,29 @@ COLUMNS: dict[NodeKind, dict[str, pa.DataType]] = {
     "topic": {"id": TEXT, "text": TEXT},
     "summary": {"id": TEXT, "layer": WHOLE, "text": TEXT},
 }
-STATEMENT_COLUMNS = {"proposition": TEXT, "passage": TEXT, "start": WHOLE, "end": WHOLE}
+OCCURRENCE_COLUMNS = {"proposition": TEXT, "passage": TEXT, "start": WHOLE, "end": WHOLE}
 EDGE_COLUMNS = {"kind": TEXT, "source": TEXT, "target": TEXT, "weight": pa.float64()}
 
 
 def write_parquet(index: Index, folder: Path) -> dict[str, int]:
-    """Write documents.parquet, …, statements.parquet, edges.parquet into the new `folder`; how many rows were written.
+    """Write documents.parquet, …, occurrences.parquet, edges.parquet into the new `folder`; how many rows were written.
 
-    Tables of what has vectors have a column "vector", a list of D floats. Ends of edges are "kind:id", those of
-    statements ids. Tables have columns of their own, so a reader opens them one by one.
+    Tables of what has vectors have a column "vector", a list of D floats. Ends of edges are "kind:id", the columns of
+    occurrences are ids. Tables have columns of their own, so a reader opens them one by one.
     """
     folder.mkdir()
     written = [_write_nodes(index, kind, folder / f"{TABLES[kind]}.parquet") for kind in NODE_KINDS]
     return {
         "nodes": sum(written),
-        "statements": _write_rows(map(vars, statements(index)), STATEMENT_COLUMNS, folder / "statements.parquet"),
+        "occurrences": _write_rows(map(vars, occurrences(index)), OCCURRENCE_COLUMNS, folder / "occurrences.parquet"),
         "edges": _write_rows(map(vars, edges(index)), EDGE_COLUMNS, folder / "edges.parquet"),
     }
 
 
 def index_tables(index: Index) -> dict[str, pa.Table]:
-    """The same tables in memory, by name: documents, …, statements, edges."""
+    """The same tables in memory, by name: documents, …, occurrences, edges."""
     plain: dict[str, tuple[Iterable[Mapping[str, Any]], dict[str, pa.DataType]]] = {
-        "statements": (map(vars, statements(index)), STATEMENT_COLUMNS),
+        "occurrences": (map(vars, occurrences(index)), OCCURRENCE_COLUMNS),
         "edges": (map(vars, edges(index)), EDGE_COLUMNS),
     }
     parts = {TABLES[kind]: _node_tables(index, kind) for kind in NODE_KINDS}

@@ -1,6 +1,6 @@
-"""The typed nodes and edges of an index and its statements, in canonical order; the formats write what this file yields.
+"""The typed nodes and edges of an index and its occurrences, in canonical order; the formats write what this file yields.
 
-Legend: U documents, P passages, N propositions, E entities, K topics, M statements, S summaries; X = P + S the nodes of the similarity graph.
+Legend: U documents, P passages, N propositions, E entities, K topics, M occurrences, S summaries; X = P + S the nodes of the similarity graph.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """From node to node by their keys; `weight` counts statements or is a cosine (synonym, similar)."""
+    """From node to node by their keys; `weight` counts occurrences or is a cosine (synonym, similar)."""
 
     kind: EdgeKind
     source: str
@@ -39,7 +39,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Statement:
+class Occurrence:
     """Where a proposition is stated: ids, and the characters start ≤ i < end of the passage's document."""
 
     proposition: str
@@ -104,12 +104,12 @@ def edges(index: Index) -> Iterator[Edge]:
     yield from _entries("similar", sp.triu(data.similarity_XX), node, node)
 
 
-def statements(index: Index) -> Iterator[Statement]:
-    """All statements, by proposition."""
+def occurrences(index: Index) -> Iterator[Occurrence]:
+    """All occurrences, by proposition."""
     data = index.data
-    columns = data.statement_proposition_M, data.statement_passage_M, data.statement_start_M, data.statement_end_M
+    columns = data.occurrence_proposition_M, data.occurrence_passage_M, data.occurrence_start_M, data.occurrence_end_M
     for proposition, passage, start, end in zip(*columns, strict=True):
-        yield Statement(data.proposition_ids[proposition], data.passage_ids[passage], int(start), int(end))
+        yield Occurrence(data.proposition_ids[proposition], data.passage_ids[passage], int(start), int(end))
 
 
 def _entries(

@@ -13,7 +13,7 @@ from typing import Any
 from graph.extract.entities import distinct_entities, find_entities
 from graph.extract.rules import extract_by_rules
 from graph.extract.support import ends_within, entities_within, share_supported
-from graph.extract.types import Fact, Reading, Statement, Waiting
+from graph.extract.types import Fact, Occurrence, Reading, Waiting
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl
@@ -72,8 +72,8 @@ def read_by_rules(item: Waiting) -> list[Reading]:
     return [Reading(passage, RULES, found) for passage, found in zip(item.passages, read, strict=True)]
 
 
-def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> list[tuple[Statement, ...]]:
-    """The statements of each passage: its sentences, with the entities and facts that the row has of them.
+def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:
+    """The occurrences of each passage: its sentences, with the entities and facts that the row has of them.
 
     A triple belongs to the passage that holds most of its words, and there to the sentence that does, the first of equals;
     one whose words no sentence holds becomes the proposition "s p o" by itself. An end that is no entity ("a politician",
@@ -82,7 +82,7 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
     sentences = extract_by_rules(document, passages)
     entities = tuple(filter(is_entity, row.entities))
     facts: dict[tuple[int, int], list[Fact]] = {}
-    alone: list[list[Statement]] = [[] for _ in passages]
+    alone: list[list[Occurrence]] = [[] for _ in passages]
     for triple in dict.fromkeys(row.triples) if passages else ():
         fact, text = Fact(*triple), " ".join(triple)
         at = _closest(text, [passage.text for passage in passages])
@@ -112,17 +112,17 @@ def _closest(text: str, candidates: Sequence[str]) -> int:
     return shares.index(max(shares))
 
 
-def _told(sentence: Statement, facts: Sequence[Fact], entities: Sequence[str]) -> Statement:
+def _told(sentence: Occurrence, facts: Sequence[Fact], entities: Sequence[str]) -> Occurrence:
     """The sentence with the ends of its facts and the entities that stand in it as its entities."""
     ends = [end for fact in facts for end in (fact.subject, fact.object) if is_entity(end)]
     own = distinct_entities([*ends, *entities_within(sentence.text, (), entities)[0]])
     return replace(sentence, entities=own, facts=tuple(fact for fact in facts if ends_within(fact, own)))
 
 
-def _by_itself(fact: Fact, text: str, entities: Sequence[str], passage: Passage) -> Statement:
+def _by_itself(fact: Fact, text: str, entities: Sequence[str], passage: Passage) -> Occurrence:
     """A triple as a proposition of its own, at the whole passage."""
     end = passage.start + len(passage.text)
-    return _told(Statement(text, (), passage.start, end), [fact], entities)
+    return _told(Occurrence(text, (), passage.start, end), [fact], entities)
 
 
 def _strings(value: Any, where: str) -> tuple[str, ...]:

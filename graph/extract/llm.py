@@ -112,19 +112,19 @@ def _next_wave(again: deque[_Call], new: Iterator[_Call]) -> list[_Call]:
 
 
 def _outcome(call: _Call, completion: Completion) -> Reading | _Call:
-    """What a completed call comes to: statements, the call that asks again, or a failure (at once if it was refused)."""
+    """What a completed call comes to: occurrences, the call that asks again, or a failure (at once if it was refused)."""
     if completion.finish_reason == "refused":
         return Reading(call.passage, READER, failure=Failure(f"refused: {completion.text}", "", call.attempt + 1))
     try:
         if completion.finish_reason == "length":
             raise BadReply(f"it was cut at {call.request.max_tokens:,} tokens, so write fewer and shorter propositions")
-        statements, dropped = read_reply(completion.text, call.passage)
+        occurrences, dropped = read_reply(completion.text, call.passage)
     except BadReply as problem:
         reply = plain(completion.text)[:MAX_REPLY_CHARS]
         if call.last:
             return Reading(call.passage, READER, failure=Failure(str(problem), reply, call.attempt + 1))
         return _again(call, reply, str(problem))
-    return Reading(call.passage, READER, statements, dropped)
+    return Reading(call.passage, READER, occurrences, dropped)
 
 
 def _again(call: _Call, reply: str, problem: str) -> _Call:

@@ -1,4 +1,4 @@
-"""A model's reply to statements: only what the passage supports, part by part."""
+"""A model's reply as occurrences of propositions: only what the passage supports, part by part."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from graph.extract.support import best_span, ends_within, entities_within, share_supported
-from graph.extract.types import Fact, Statement
+from graph.extract.types import Fact, Occurrence
 from graph.shared.types import Passage
 from graph.text.structured import BadReply, ReplyModel, parse_reply, plain, sound_items
 
@@ -32,27 +32,27 @@ class Reply(ReplyModel):
     propositions: Annotated[list[PropositionReply], sound_items(PropositionReply)]
 
 
-def read_reply(text: str, passage: Passage) -> tuple[tuple[Statement, ...], int]:
-    """The statements of a reply that its passage supports, and how many parts were dropped; BadReply when none can be had."""
+def read_reply(text: str, passage: Passage) -> tuple[tuple[Occurrence, ...], int]:
+    """The occurrences of a reply that its passage supports, and how many parts were dropped; BadReply when none can be had."""
     dropped: list[object] = []
     reply = parse_reply(Reply, text, dropped)
     entities = [plain(entity, passage.text) for entity in reply.entities]
-    statements: dict[str, Statement] = {}
+    occurrences: dict[str, Occurrence] = {}
     lost = len(dropped)
     for proposition in reply.propositions:
-        statement, parts = _statement(proposition, entities, passage)
+        occurrence, parts = _occurrence(proposition, entities, passage)
         lost += parts
-        if statement is not None:
-            statements.setdefault(statement.text, statement)
-    if lost and not statements:
+        if occurrence is not None:
+            occurrences.setdefault(occurrence.text, occurrence)
+    if lost and not occurrences:
         raise BadReply("none of its propositions is both well formed and supported by the passage")
-    return tuple(statements.values()), lost
+    return tuple(occurrences.values()), lost
 
 
-def _statement(
+def _occurrence(
     proposition: PropositionReply, entities: Sequence[str], passage: Passage
-) -> tuple[Statement | None, int]:
-    """One proposition as a statement, or None without support; and how many of its parts were dropped."""
+) -> tuple[Occurrence | None, int]:
+    """One proposition as an occurrence, or None without support; and how many of its parts were dropped."""
     text = plain(proposition.text, passage.text)
     if share_supported(text, f"{passage.title} {passage.text}") < MIN_SUPPORT:
         return None, 1
@@ -66,7 +66,7 @@ def _statement(
     facts = [fact for fact in facts if fact.relation and ends_within(fact, named)]
     start, end = best_span(text, passage.text)
     topic = plain(proposition.topic, passage.text)
-    statement = Statement(
+    occurrence = Occurrence(
         text, named, passage.start + start, passage.start + end, (topic,) if topic else (), tuple(facts)
     )
-    return statement, lost + len(proposition.facts) - len(facts)
+    return occurrence, lost + len(proposition.facts) - len(facts)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from graph.extract.aliases import people_by_surname
 from graph.extract.entities import distinct_entities, entity_key, find_entities
-from graph.extract.types import Statement
+from graph.extract.types import Occurrence
 from graph.extract.units import Unit, split_units
 from graph.shared.types import Document, Passage
 from graph.text.scripts import unspaced_runs
@@ -26,8 +26,8 @@ MIN_WORDS = 2
 CHARACTERS_A_WORD = 2
 
 
-def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tuple[Statement, ...]]:
-    """The statements of every passage, read from this document alone (an `Extract`)."""
+def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:
+    """The occurrences of every passage, read from this document alone (an `Extract`)."""
     titled = len(passages) <= MAX_TITLED_PASSAGES
     title = _BRACKETS.sub("", document.title.strip())
     inner = _inner_entities(passages)
@@ -36,7 +36,7 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
     subject = title if titled else ""
     results = []
     for passage in passages:
-        statements = []
+        occurrences = []
         for unit in split_units(passage.text):
             if unit.kind == "heading":
                 subject = title if titled and title else unit.text
@@ -48,8 +48,8 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
             whole = tuple(surnames[entity_key(entity)] for entity in found if entity_key(entity) in surnames)
             entities = ((subject,) if lead else ()) + found + whole
             start = passage.start + unit.start
-            statements.append(Statement(lead + body, distinct_entities(entities), start, start + len(unit.text)))
-        results.append(tuple(statements))
+            occurrences.append(Occurrence(lead + body, distinct_entities(entities), start, start + len(unit.text)))
+        results.append(tuple(occurrences))
     return results
 
 

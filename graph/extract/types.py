@@ -20,7 +20,7 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Statement:
+class Occurrence:
     """One proposition as read at one place: self-contained text, entities as written, and offsets in the document."""
 
     text: str
@@ -51,17 +51,17 @@ class Failure:
 
 @dataclass(frozen=True)
 class Reading:
-    """What came of one passage: statements (`dropped` counts the parts of a reply that the passage does not support), or a failure."""
+    """What came of one passage: occurrences (`dropped` counts the parts of a reply that the passage does not support), or a failure."""
 
     passage: Passage
     reader: str
-    statements: tuple[Statement, ...] = ()
+    occurrences: tuple[Occurrence, ...] = ()
     dropped: int = 0
     failure: Failure | None = None
 
 
-Extract = Callable[[Document, Sequence[Passage]], list[tuple[Statement, ...]]]
-"""A document and all its passages -> the statements of each passage, in order."""
+Extract = Callable[[Document, Sequence[Passage]], list[tuple[Occurrence, ...]]]
+"""A document and all its passages -> the occurrences of each passage, in order."""
 
 Read = Callable[[Iterator[Waiting]], Iterator[list[Reading]]]
 """The one signature of an extractor: it pulls what waits as it has room, and yields groups of readings, each to be kept at once."""

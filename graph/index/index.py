@@ -94,12 +94,12 @@ class Index:
         """The proposition in a row, with its entities and every place it stands at."""
         data = self.data
         entities = data.proposition_entity_NE[[row], :].indices
-        first, last = np.searchsorted(data.statement_proposition_M, [row, row + 1])
+        first, last = np.searchsorted(data.occurrence_proposition_M, [row, row + 1])
         return Proposition(
             id=data.proposition_ids[row],
             text=data.proposition_texts[row],
             entities=tuple(sorted(data.entity_texts[row] for row in entities)),
-            spans=tuple(self._span(statement) for statement in range(first, last)),
+            spans=tuple(self._span(occurrence) for occurrence in range(first, last)),
         )
 
     def summary(self, row: int) -> Summary:
@@ -187,13 +187,13 @@ class Index:
     def _document_rows(self) -> dict[str, int]:
         return {source: row for row, source in enumerate(self.sources())}
 
-    def _span(self, statement: int) -> Span:
-        data, passage = self.data, int(self.data.statement_passage_M[statement])
+    def _span(self, occurrence: int) -> Span:
+        data, passage = self.data, int(self.data.occurrence_passage_M[occurrence])
         return Span(
             passage_id=data.passage_ids[passage],
             source=data.document_sources[int(data.passage_document_P[passage])],
-            start=int(data.statement_start_M[statement]),
-            end=int(data.statement_end_M[statement]),
+            start=int(data.occurrence_start_M[occurrence]),
+            end=int(data.occurrence_end_M[occurrence]),
         )
 
     def _passages_below(self, node: int) -> set[int]:

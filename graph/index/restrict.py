@@ -4,7 +4,7 @@ Every strategy obeys a filter because it is handed an index that holds nothing e
 
 What is kept whole, or lies together, is shared with the whole index; only the rest is copied.
 
-Legend: U documents, P passages, N propositions, M statements, T titles, S summaries; `kept_X` are rows of the whole index.
+Legend: U documents, P passages, N propositions, M occurrences, T titles, S summaries; `kept_X` are rows of the whole index.
 """
 
 from dataclasses import fields, is_dataclass, replace
@@ -32,8 +32,8 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
     passages, propositions = len(data.passage_ids), len(data.proposition_ids)
     kept_U = np.flatnonzero(allowed_U)
     kept_P = np.flatnonzero(allowed_U[data.passage_document_P])
-    kept_M = np.flatnonzero(np.isin(data.statement_passage_M, kept_P))
-    kept_N = np.unique(_rows(data.statement_proposition_M, kept_M))
+    kept_M = np.flatnonzero(np.isin(data.occurrence_passage_M, kept_P))
+    kept_N = np.unique(_rows(data.occurrence_proposition_M, kept_M))
     kept_T = np.flatnonzero(allowed_U[data.title_document_T])
     kept_S = _summaries_of(data, kept_P)
     kept_X = np.concatenate([kept_P, passages + kept_S])
@@ -57,10 +57,10 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
         proposition_ids=data.proposition_ids.take(kept_N),
         proposition_texts=data.proposition_texts.take(kept_N),
         proposition_vectors_ND=_rows(data.proposition_vectors_ND, kept_N),
-        statement_proposition_M=_new_rows(kept_N, propositions)[_rows(data.statement_proposition_M, kept_M)],
-        statement_passage_M=passage_of[_rows(data.statement_passage_M, kept_M)],
-        statement_start_M=_rows(data.statement_start_M, kept_M),
-        statement_end_M=_rows(data.statement_end_M, kept_M),
+        occurrence_proposition_M=_new_rows(kept_N, propositions)[_rows(data.occurrence_proposition_M, kept_M)],
+        occurrence_passage_M=passage_of[_rows(data.occurrence_passage_M, kept_M)],
+        occurrence_start_M=_rows(data.occurrence_start_M, kept_M),
+        occurrence_end_M=_rows(data.occurrence_end_M, kept_M),
         passage_proposition_PN=_part(data.passage_proposition_PN, kept_P, kept_N),
         proposition_entity_NE=sp.csr_array(data.proposition_entity_NE[kept_N, :]),
         entity_document_EU=_part(data.entity_document_EU, None, kept_U),

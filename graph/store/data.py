@@ -1,6 +1,6 @@
 """What a reader of an index holds in memory: columns, vectors and typed graph blocks, all derived from index.sqlite.
 
-Legend: U documents, P passages, N propositions, E entities, T titles, K topics, M statements, S summaries, D dimensions,
+Legend: U documents, P passages, N propositions, E entities, T titles, K topics, M occurrences, S summaries, D dimensions,
 W terms.
 Rows are canonical: documents by source, passages by (source, order), propositions and entities by id, so that an index has the
 same arrays whatever the order in which its documents came.
@@ -45,11 +45,11 @@ class IndexData:
     proposition_ids: Strings
     proposition_texts: Strings
     proposition_vectors_ND: Floats
-    statement_proposition_M: Ints
-    """Statements are sorted by proposition, then passage, then start."""
-    statement_passage_M: Ints
-    statement_start_M: Ints
-    statement_end_M: Ints
+    occurrence_proposition_M: Ints
+    """Occurrences are sorted by proposition, then passage, then start."""
+    occurrence_passage_M: Ints
+    occurrence_start_M: Ints
+    occurrence_end_M: Ints
     passage_proposition_PN: sp.csr_array
     """How many times each proposition stands in each passage."""
 
@@ -57,7 +57,7 @@ class IndexData:
     entity_texts: Strings
     entity_vectors_ED: Floats
     proposition_entity_NE: sp.csr_array
-    """In how many statements of the proposition each entity is mentioned."""
+    """In how many occurrences of the proposition each entity is mentioned."""
     entity_document_EU: sp.csr_array
     """1 where a document is called by the entity's key."""
     synonym_EE: sp.csr_array
@@ -66,7 +66,7 @@ class IndexData:
     topic_ids: Strings
     topic_texts: Strings
     topic_proposition_KN: sp.csr_array
-    """In how many statements of the proposition each topic was read."""
+    """In how many occurrences of the proposition each topic was read."""
 
     summary_ids: Strings
     summary_texts: Strings

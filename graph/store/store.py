@@ -1,6 +1,6 @@
 """index.sqlite: the one source of truth of an index. Arrays, graph blocks and vectors are derived from it (graph/build/derive.py).
 
-Tables: documents → passages → statements (one proposition read at one place) → mentions (an entity in a statement), its topics
+Tables: documents → passages → occurrences (one proposition read at one place) → mentions (an entity in an occurrence), its topics
 and its facts. A passage in `quarantine` could not be read. Propositions, entities and topics are shared between places; when the
 last place goes, they go. Ids are content hashes (graph/shared/ids.py).
 """
@@ -15,7 +15,7 @@ from urllib.parse import quote
 import numpy as np
 
 from graph.extract.entities import entity_key
-from graph.extract.types import Failure, Reading, Statement
+from graph.extract.types import Failure, Occurrence, Reading
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
@@ -34,20 +34,20 @@ CREATE TABLE passages (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
 CREATE INDEX passages_of_document ON passages (source);
 CREATE TABLE propositions (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL);
 CREATE TABLE entities (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL);
-CREATE TABLE statements (row INTEGER PRIMARY KEY, proposition INTEGER NOT NULL REFERENCES propositions,
+CREATE TABLE occurrences (row INTEGER PRIMARY KEY, proposition INTEGER NOT NULL REFERENCES propositions,
     passage INTEGER NOT NULL REFERENCES passages ON DELETE CASCADE, "start" INTEGER NOT NULL, "end" INTEGER NOT NULL);
-CREATE INDEX statements_of_passage ON statements (passage);
-CREATE INDEX statements_of_proposition ON statements (proposition);
-CREATE TABLE mentions (statement INTEGER NOT NULL REFERENCES statements ON DELETE CASCADE,
-    entity INTEGER NOT NULL REFERENCES entities, spelling TEXT NOT NULL, PRIMARY KEY (statement, entity)) WITHOUT ROWID;
+CREATE INDEX occurrences_of_passage ON occurrences (passage);
+CREATE INDEX occurrences_of_proposition ON occurrences (proposition);
+CREATE TABLE mentions (occurrence INTEGER NOT NULL REFERENCES occurrences ON DELETE CASCADE,
+    entity INTEGER NOT NULL REFERENCES entities, spelling TEXT NOT NULL, PRIMARY KEY (occurrence, entity)) WITHOUT ROWID;
 CREATE INDEX mentions_of_entity ON mentions (entity);
 CREATE TABLE topics (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL);
-CREATE TABLE statement_topics (statement INTEGER NOT NULL REFERENCES statements ON DELETE CASCADE,
-    topic INTEGER NOT NULL REFERENCES topics, PRIMARY KEY (statement, topic)) WITHOUT ROWID;
-CREATE INDEX statements_of_topic ON statement_topics (topic);
-CREATE TABLE facts (statement INTEGER NOT NULL REFERENCES statements ON DELETE CASCADE,
+CREATE TABLE occurrence_topics (occurrence INTEGER NOT NULL REFERENCES occurrences ON DELETE CASCADE,
+    topic INTEGER NOT NULL REFERENCES topics, PRIMARY KEY (occurrence, topic)) WITHOUT ROWID;
+CREATE INDEX occurrences_of_topic ON occurrence_topics (topic);
+CREATE TABLE facts (occurrence INTEGER NOT NULL REFERENCES occurrences ON DELETE CASCADE,
     subject INTEGER NOT NULL REFERENCES entities, relation TEXT NOT NULL, object INTEGER NOT NULL REFERENCES entities,
-    PRIMARY KEY (statement, subject, relation, object)) WITHOUT ROWID;
+    PRIMARY KEY (occurrence, subject, relation, object)) WITHOUT ROWID;
 CREATE INDEX facts_of_subject ON facts (subject);
 CREATE INDEX facts_of_object ON facts (object);
 CREATE TABLE quarantine (passage INTEGER PRIMARY KEY REFERENCES passages ON DELETE CASCADE, problem TEXT NOT NULL,
@@ -72,7 +72,7 @@ def read_settings(folder: Path | str) -> IndexSettings:
 
 
 def document_hash(document: Document, read_from: str) -> str:
-    """What tells a changed document: all that it says and is said to be, and what else its statements depend on."""
+    """What tells a changed document: all that it says and is said to be, and what else its occurrences depend on."""
     parts = (document.source, document.title, document.text, metadata_text(document), read_from)
     return content_id("document", *parts)
 
@@ -152,7 +152,7 @@ class Store:
     def put_document(self, document: Document, read_from: str = "") -> bool:
         """Add or replace a document, to be extracted; False when the very same one is there already.
 
-        `read_from` identifies what else its statements depend on (graph/build/reading.py).
+        `read_from` identifies what else its occurrences depend on (graph/build/reading.py).
         """
         content = document_hash(document, read_from)
         known = self._connection.execute("SELECT hash FROM documents WHERE source = ?", (document.source,)).fetchone()
@@ -174,7 +174,7 @@ class Store:
         return dict(self._connection.execute("SELECT source, hash FROM documents"))
 
     def sources_to_extract(self) -> list[str]:
-        """Documents that have been put but whose statements are not there yet, in order."""
+        """Documents that have been put but whose occurrences are not there yet, in order."""
         rows = self._connection.execute("SELECT source FROM documents WHERE NOT extracted ORDER BY source")
         return [str(source) for (source,) in rows]
 
@@ -190,7 +190,7 @@ class Store:
         return {str(identity) for (identity,) in rows}
 
     def put_reading(self, reading: Reading) -> None:
-        """Keep what came of a passage: its statements, or why it is in quarantine. The passage is new or quarantined."""
+        """Keep what came of a passage: its occurrences, or why it is in quarantine. The passage is new or quarantined."""
         passage = reading.passage
         row = self._connection.execute(
             """INSERT INTO passages (id, source, "order", "start", "end", reader, dropped) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -200,8 +200,8 @@ class Store:
         self._connection.execute("DELETE FROM quarantine WHERE passage = ?", (row,))
         if reading.failure is not None:
             self._put_failure(row, reading.failure)
-        for statement in reading.statements:
-            self._put_statement(row, statement)
+        for occurrence in reading.occurrences:
+            self._put_occurrence(row, occurrence)
 
     def finish_document(self, source: str) -> None:
         """All passages of a document have been put."""
@@ -221,21 +221,21 @@ class Store:
         values = (passage_row, failure.problem, failure.reply, failure.attempts)
         self._connection.execute("INSERT INTO quarantine VALUES (?, ?, ?, ?)", values)
 
-    def _put_statement(self, passage_row: int, statement: Statement) -> None:
-        proposition = self._row_of("propositions", "text", content_id("proposition", statement.text), statement.text)
+    def _put_occurrence(self, passage_row: int, occurrence: Occurrence) -> None:
+        proposition = self._row_of("propositions", "text", content_id("proposition", occurrence.text), occurrence.text)
         row = self._connection.execute(
-            'INSERT INTO statements (proposition, passage, "start", "end") VALUES (?, ?, ?, ?) RETURNING row',
-            (proposition, passage_row, statement.start, statement.end),
+            'INSERT INTO occurrences (proposition, passage, "start", "end") VALUES (?, ?, ?, ?) RETURNING row',
+            (proposition, passage_row, occurrence.start, occurrence.end),
         ).fetchone()[0]
         entities: dict[str, int] = {}
-        for spelling in statement.entities:
+        for spelling in occurrence.entities:
             key = entity_key(spelling)
             entities[key] = self._row_of("entities", "key", content_id("entity", key), key)
             self._connection.execute("INSERT OR IGNORE INTO mentions VALUES (?, ?, ?)", (row, entities[key], spelling))
-        for topic in statement.topics:
+        for topic in occurrence.topics:
             topic_row = self._row_of("topics", "text", content_id("topic", topic), topic)
-            self._connection.execute("INSERT OR IGNORE INTO statement_topics VALUES (?, ?)", (row, topic_row))
-        for fact in statement.facts:
+            self._connection.execute("INSERT OR IGNORE INTO occurrence_topics VALUES (?, ?)", (row, topic_row))
+        for fact in occurrence.facts:
             ends = entities[entity_key(fact.subject)], entities[entity_key(fact.object)]
             values = (row, ends[0], fact.relation, ends[1])
             self._connection.execute("INSERT OR IGNORE INTO facts VALUES (?, ?, ?, ?)", values)
@@ -249,9 +249,9 @@ class Store:
 
     def drop_orphans(self) -> None:
         """Remove propositions, entities and topics that no place holds any more."""
-        self._connection.execute("DELETE FROM propositions WHERE row NOT IN (SELECT proposition FROM statements)")
+        self._connection.execute("DELETE FROM propositions WHERE row NOT IN (SELECT proposition FROM occurrences)")
         self._connection.execute("DELETE FROM entities WHERE row NOT IN (SELECT entity FROM mentions)")
-        self._connection.execute("DELETE FROM topics WHERE row NOT IN (SELECT topic FROM statement_topics)")
+        self._connection.execute("DELETE FROM topics WHERE row NOT IN (SELECT topic FROM occurrence_topics)")
 
     def put_summaries(self, summaries: Iterable[tuple[str, int, str]]) -> None:
         """Replace all (id, layer, text) of summaries."""

@@ -106,7 +106,7 @@ class GraphNode(BaseModel):
 
 
 class GraphEdge(BaseModel):
-    """An edge by the keys of its nodes; `weight` counts statements or is a cosine (synonym, similar)."""
+    """An edge by the keys of its nodes; `weight` counts occurrences or is a cosine (synonym, similar)."""
 
     kind: EdgeKind
     source: str

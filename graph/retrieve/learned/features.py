@@ -163,8 +163,8 @@ def best_standing(index: Index, values_P: Floats, rows_n: Ints) -> Floats:
 
 
 def first_span(index: Index, rows_n: Ints) -> tuple[Floats, Floats]:
-    """Where the first statement of each candidate begins in its document, and how long it is, in characters: [n], [n]."""
+    """Where the first occurrence of each candidate begins in its document, and how long it is, in characters: [n], [n]."""
     data = index.data
-    first_n = np.searchsorted(data.statement_proposition_M, rows_n)
-    start_n = data.statement_start_M[first_n]
-    return start_n.astype(np.float32), (data.statement_end_M[first_n] - start_n).astype(np.float32)
+    first_n = np.searchsorted(data.occurrence_proposition_M, rows_n)
+    start_n = data.occurrence_start_M[first_n]
+    return start_n.astype(np.float32), (data.occurrence_end_M[first_n] - start_n).astype(np.float32)

@@ -16,8 +16,8 @@ def retrieve_naive(index: Index, query: Query, settings: RetrieveSettings) -> Ev
     rows = top_rows(scores_N, settings.top_k)
     best: dict[int, int] = {}
     for row in rows:
-        first, last = np.searchsorted(data.statement_proposition_M, [row, row + 1])
-        for passage in data.statement_passage_M[first:last]:
+        first, last = np.searchsorted(data.occurrence_proposition_M, [row, row + 1])
+        for passage in data.occurrence_passage_M[first:last]:
             best.setdefault(int(passage), int(row))
     return Evidence(
         query=query.text,

@@ -2,10 +2,10 @@
 
 A path grows by a proposition that shares an entity with its last one. An entity that many documents mention says little about where it
 leads, so a step over it costs the path some of its worth, unless it leads to a document that is called so. The published search keeps
-only steps that make a path's score better; but the second statement of a multi-hop question is seldom nearer to it than the
+only steps that make a path's score better; but the second proposition of a multi-hop question is seldom nearer to it than the
 first, and without that condition Recall@5 is .12 higher on 2wiki_dev164.
 
-Legend: N propositions, E entities, U documents, F paths of the frontier, X ways on (path, next proposition), Y statements of an entity.
+Legend: N propositions, E entities, U documents, F paths of the frontier, X ways on (path, next proposition), Y propositions of an entity.
 """
 
 from collections.abc import Callable

@@ -36,7 +36,7 @@ def worth_of_propositions(index: Index, cosines_N: Floats, own_P: Floats) -> Flo
     """Mean of each proposition's cosine and the best score of a passage that it stands in: float32[N]."""
     data = index.data
     best_N = np.full(len(cosines_N), -1, np.float32)
-    np.maximum.at(best_N, data.statement_proposition_M, own_P[data.statement_passage_M])
+    np.maximum.at(best_N, data.occurrence_proposition_M, own_P[data.occurrence_passage_M])
     return np.asarray((cosines_N + best_N) / 2, np.float32)
 
 

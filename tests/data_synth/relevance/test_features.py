@@ -179,7 +179,7 @@ def test_hops_against_a_search_over_sets(index: Index) -> None:
     assert set(found.tolist()) >= {0, 1, FARTHEST_HOPS}
 
 
-def test_the_first_statement_tells_place_and_length(index: Index) -> None:
+def test_the_first_occurrence_tells_place_and_length(index: Index) -> None:
     text = ISLES[2].text
     place, length = first_span(index, rows_of(index, "was born in Tarn"))
     assert text[int(place[0]) : int(place[0] + length[0])] == "She was born in Tarn and died on 4 May 1931."

@@ -45,10 +45,10 @@ TABLES = {
     "passages": 'SELECT id, source, "order", "start", "end", reader, dropped FROM passages',
     "propositions": "SELECT id, text FROM propositions",
     "entities": "SELECT id, key FROM entities",
-    "statements": """SELECT n.id, p.id, s."start", s."end" FROM statements s JOIN propositions n ON n.row = s.proposition
-        JOIN passages p ON p.row = s.passage""",
-    "mentions": """SELECT n.id, p.id, s."start", e.key, m.spelling FROM mentions m JOIN statements s ON s.row = m.statement
-        JOIN propositions n ON n.row = s.proposition JOIN passages p ON p.row = s.passage JOIN entities e ON e.row = m.entity""",
+    "occurrences": """SELECT n.id, p.id, o."start", o."end" FROM occurrences o JOIN propositions n ON n.row = o.proposition
+        JOIN passages p ON p.row = o.passage""",
+    "mentions": """SELECT n.id, p.id, o."start", e.key, m.spelling FROM mentions m JOIN occurrences o ON o.row = m.occurrence
+        JOIN propositions n ON n.row = o.proposition JOIN passages p ON p.row = o.passage JOIN entities e ON e.row = m.entity""",
     "summaries": "SELECT id, layer, text FROM summaries",
     "vectors that wait": "SELECT id FROM pending_vectors",
 }

@@ -21,7 +21,7 @@ from graph.build.build import build_index
 from graph.export.graphml import write_graphml
 from graph.export.page import page_data, take_turns, write_page
 from graph.export.parquet import TABLES, index_tables, write_parquet
-from graph.export.parts import NODE_KINDS, edges, nodes, statements
+from graph.export.parts import NODE_KINDS, edges, nodes, occurrences
 from graph.index.index import Index, open_index
 from graph.shared.errors import UserError
 from graph.shared.types import Document
@@ -147,9 +147,9 @@ def test_tables_in_memory_are_those_on_disk(index: Index, tmp_path: Path) -> Non
 def test_parquet_tables_hold_every_row_and_vector(index: Index, tmp_path: Path) -> None:
     counts = write_parquet(index, tmp_path / "tables")
     tables = {file.stem: pq.read_table(file) for file in (tmp_path / "tables").iterdir()}
-    assert sorted(tables) == sorted([*TABLES.values(), "statements", "edges"])
+    assert sorted(tables) == sorted([*TABLES.values(), "occurrences", "edges"])
     assert sum(len(tables[name]) for name in TABLES.values()) == counts["nodes"]
-    assert (len(tables["statements"]), len(tables["edges"])) == (counts["statements"], counts["edges"])
+    assert (len(tables["occurrences"]), len(tables["edges"])) == (counts["occurrences"], counts["edges"])
     passages = tables["passages"].to_pylist()
     for row, passage in enumerate(passages):
         found = index.passage(row)
@@ -159,11 +159,11 @@ def test_parquet_tables_hold_every_row_and_vector(index: Index, tmp_path: Path) 
     assert tables["documents"]["id"].to_pylist() == list(index.sources())
     text_of = {row["id"]: row["text"] for row in tables["passages"].to_pylist()}
     starts_at = {row["id"]: row["start"] for row in tables["passages"].to_pylist()}
-    for stated in tables["statements"].to_pylist():
+    for stated in tables["occurrences"].to_pylist():
         start = stated["start"] - starts_at[stated["passage"]]
         assert 0 <= start < stated["end"] - starts_at[stated["passage"]] <= len(text_of[stated["passage"]])
-    assert [tuple(row.values()) for row in tables["statements"].to_pylist()] == [
-        (found.proposition, found.passage, found.start, found.end) for found in statements(index)
+    assert [tuple(row.values()) for row in tables["occurrences"].to_pylist()] == [
+        (found.proposition, found.passage, found.start, found.end) for found in occurrences(index)
     ]
     stored = [(edge.kind, edge.source, edge.target, edge.weight) for edge in edges(index)]
     assert [tuple(row.values()) for row in tables["edges"].to_pylist()] == stored
@@ -172,7 +172,7 @@ def test_parquet_tables_hold_every_row_and_vector(index: Index, tmp_path: Path) 
 def test_tables_are_written_in_parts(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, _ = write_parquet(index, tmp_path / "whole"), monkeypatch.setattr("graph.export.parquet.ROWS_AT_ONCE", 4)
     assert write_parquet(index, tmp_path / "parts") == whole
-    for name in (*TABLES.values(), "statements", "edges"):
+    for name in (*TABLES.values(), "occurrences", "edges"):
         read = pq.read_table(tmp_path / "parts" / f"{name}.parquet")
         assert read.equals(pq.read_table(tmp_path / "whole" / f"{name}.parquet"))
 
@@ -362,7 +362,7 @@ def test_a_failure_half_way_leaves_nothing(index: Index, tmp_path: Path, monkeyp
     def fail(*arguments: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("graph.export.parquet.statements", fail)
+    monkeypatch.setattr("graph.export.parquet.occurrences", fail)
     failed = run(index.folder, "--parquet", tmp_path / "tables").exception
     assert isinstance(failed, UserError) and "disk full" in str(failed)
     assert list(tmp_path.iterdir()) == []

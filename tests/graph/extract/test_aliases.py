@@ -151,7 +151,7 @@ def entities_read(*texts: str, title: str = "The yard") -> list[tuple[str, ...]]
     passages = [
         Passage(str(n), "d", title, n, start, start + len(texts[n]), texts[n]) for n, start in enumerate(starts)
     ]
-    return [statement.entities for statements in extract_by_rules(document, passages) for statement in statements]
+    return [occurrence.entities for occurrences in extract_by_rules(document, passages) for occurrence in occurrences]
 
 
 def test_a_surname_is_known_where_it_opens_a_sentence_and_in_other_passages() -> None:

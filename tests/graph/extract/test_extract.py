@@ -13,10 +13,10 @@ from graph.shared.types import Document, Passage
 TABLE = "Fares rose.\n\n| Stop | Fare |\n|---|---:|\n| Quill | 3 |\n| Tarn | |\n\n- Kelp bread\n- Salt. And tea."
 
 
-def statements(text: str, title: str = "") -> list[str]:
+def propositions(text: str, title: str = "") -> list[str]:
     document = Document("d", title, text)
     passage = Passage("p", "d", title, 0, 0, len(text), text)
-    return [statement.text for statement in extract_by_rules(document, [passage])[0]]
+    return [occurrence.text for occurrence in extract_by_rules(document, [passage])[0]]
 
 
 def test_units_are_sentences_items_and_rows_with_their_header() -> None:
@@ -96,7 +96,7 @@ def test_a_sentence_that_opens_with_a_lone_name_needs_the_document_to_know_it() 
 
 
 def test_pronouns_become_the_subject_and_bare_sentences_are_headed() -> None:
-    assert statements("She was built in 1911. Her funnel is cream. Repairs cost much.", "Lantern (ferry)") == [
+    assert propositions("She was built in 1911. Her funnel is cream. Repairs cost much.", "Lantern (ferry)") == [
         "Lantern was built in 1911.",
         "Lantern's funnel is cream.",
         "Lantern: Repairs cost much.",
@@ -104,7 +104,7 @@ def test_pronouns_become_the_subject_and_bare_sentences_are_headed() -> None:
 
 
 def test_a_table_row_is_told_with_headers_and_subject() -> None:
-    assert "Tram fares: Stop: Quill; Fare: 3" in statements(TABLE, "Tram fares")
+    assert "Tram fares: Stop: Quill; Fare: 3" in propositions(TABLE, "Tram fares")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_table_row_is_told_with_headers_and_subject() -> None:
     ],
 )
 def test_awkward_text_survives_whole(text: str) -> None:
-    assert statements(text) == [text]
+    assert propositions(text) == [text]
 
 
 def test_offsets_point_at_the_original_wording() -> None:

@@ -1,4 +1,4 @@
-"""A model's reply, however bad, ends in supported statements or in one typed error."""
+"""A model's reply, however bad, ends in supported occurrences or in one typed error."""
 
 import json
 
@@ -38,14 +38,14 @@ def proposition(text: str, entities: list[object] | None = None, **more: object)
     ],
 )
 def test_what_line_parsers_lose_survives(text: str, told: str) -> None:
-    (statement,), dropped = read_reply(reply(proposition(text)), PASSAGE)
-    assert told in statement.text and dropped == 0 and statement.entities == ()
-    assert told.rstrip(".") in TEXT[statement.start - 100 : statement.end - 100]
+    (occurrence,), dropped = read_reply(reply(proposition(text)), PASSAGE)
+    assert told in occurrence.text and dropped == 0 and occurrence.entities == ()
+    assert told.rstrip(".") in TEXT[occurrence.start - 100 : occurrence.end - 100]
 
 
-def test_a_statement_stands_at_the_sentence_it_shares_most_words_with() -> None:
-    (statement,), _ = read_reply(reply(proposition("The Lantern (ferry) was built by Ada Marlow in 1911.")), PASSAGE)
-    assert TEXT[statement.start - 100 : statement.end - 100].startswith("Ada Marlow built her")
+def test_an_occurrence_stands_at_the_sentence_it_shares_most_words_with() -> None:
+    (occurrence,), _ = read_reply(reply(proposition("The Lantern (ferry) was built by Ada Marlow in 1911.")), PASSAGE)
+    assert TEXT[occurrence.start - 100 : occurrence.end - 100].startswith("Ada Marlow built her")
     two = "Tarn is small. Ada Marlow was born there. She died of fever in Quill in 1931. It rains."
     start, end = best_span("Ada Marlow died of fever in Quill in 1931.", two)
     assert two[start:end] == "Ada Marlow was born there. She died of fever in Quill in 1931."
@@ -64,9 +64,9 @@ def test_parts_without_support_are_dropped_and_counted() -> None:
         ],
     )
     text = reply(good, proposition("Vikings discovered Greenland centuries earlier."), {"text": 5}, "x")
-    (statement,), dropped = read_reply(text, PASSAGE)
-    assert statement.entities == ("Ada Marlow", "Lantern") and statement.topics == ("ships",)
-    assert [(fact.subject, fact.relation, fact.object) for fact in statement.facts] == [
+    (occurrence,), dropped = read_reply(text, PASSAGE)
+    assert occurrence.entities == ("Ada Marlow", "Lantern") and occurrence.topics == ("ships",)
+    assert [(fact.subject, fact.relation, fact.object) for fact in occurrence.facts] == [
         ("Ada Marlow", "built", "Lantern")
     ]
     assert dropped == 7  # Port Ellery, 7, the Gull's fact, the pair, the Vikings, the number, the bare string
@@ -76,8 +76,8 @@ def test_an_entity_of_the_passage_counts_where_it_is_named() -> None:
     text = json.dumps(
         {"entities": ["Ada Marlow", "Quill"], "propositions": [proposition("Ada Marlow built her in 1911.")]}
     )
-    ((statement,), dropped) = read_reply(text, PASSAGE)
-    assert statement.entities == ("Ada Marlow",) and dropped == 0
+    ((occurrence,), dropped) = read_reply(text, PASSAGE)
+    assert occurrence.entities == ("Ada Marlow",) and dropped == 0
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_an_unusable_reply_is_a_typed_error_that_says_why(text: str, told: str) 
 
 def test_fenced_and_slightly_broken_json_is_repaired() -> None:
     broken = '```json\n{"entities": [], "propositions": [{"text": "It rains.", "entities": [],}]\n```'
-    (statement,), dropped = read_reply(broken, PASSAGE)
-    assert statement.text == "It rains." and dropped == 0
+    (occurrence,), dropped = read_reply(broken, PASSAGE)
+    assert occurrence.text == "It rains." and dropped == 0
 
 
 def test_no_proposition_is_an_answer() -> None:
@@ -121,15 +121,15 @@ values = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(value=values, cut=st.integers(0, 200))
-def test_any_reply_ends_in_statements_or_in_the_typed_error(value: object, cut: int) -> None:
+def test_any_reply_ends_in_occurrences_or_in_the_typed_error(value: object, cut: int) -> None:
     for text in (json.dumps(value), json.dumps({"propositions": value}), json.dumps({"propositions": [value]})[:cut]):
         try:
-            statements, dropped = read_reply(text, PASSAGE)
+            occurrences, dropped = read_reply(text, PASSAGE)
         except BadReply:
             continue
         assert dropped >= 0
-        for statement in statements:
-            assert statement.text.encode() and 100 <= statement.start < statement.end <= 100 + len(TEXT)
+        for occurrence in occurrences:
+            assert occurrence.text.encode() and 100 <= occurrence.start < occurrence.end <= 100 + len(TEXT)
 
 
 def test_text_is_cleaned_of_what_no_database_or_terminal_takes() -> None:

@@ -95,7 +95,7 @@ def test_a_filter_that_lets_all_through_changes_nothing(dated: Index) -> None:
 
 
 def test_a_filtered_index_is_the_index_of_those_documents_alone(dated: Index, tmp_path: Path) -> None:
-    """Passages, propositions, statements and vectors equal those of an index that never had the other documents."""
+    """Passages, propositions, occurrences and vectors equal those of an index that never had the other documents."""
     part = dated.where((parse_condition("year>=1900"),)).data
     documents = [
         replace(each, metadata={"year": YEARS[each.source]}) for each in ISLES if YEARS.get(each.source, 0) >= 1900
@@ -105,7 +105,7 @@ def test_a_filtered_index_is_the_index_of_those_documents_alone(dated: Index, tm
     for field in ("document_sources", "document_metadata", "title_keys", "passage_ids", "proposition_ids"):
         ours, theirs = getattr(part, field), getattr(alone, field)
         assert [ours[row] for row in range(len(ours))] == [theirs[row] for row in range(len(theirs))], field
-    for field in ("title_document_T", "passage_document_P", "statement_proposition_M", "statement_passage_M"):
+    for field in ("title_document_T", "passage_document_P", "occurrence_proposition_M", "occurrence_passage_M"):
         assert np.array_equal(getattr(part, field), getattr(alone, field)), field
     for field in ("passage_vectors_PD", "proposition_vectors_ND"):
         assert np.array_equal(getattr(part, field), getattr(alone, field)), field

@@ -23,7 +23,16 @@ from graph.retrieve.parts.query import Query
 from graph.shared.modes import Mode
 from graph.shared.types import Floats
 from graph.store.arrays import Manifest, Strings
-from graph.store.data import IndexData, block
+from graph.store.data import (
+    DocumentColumns,
+    EntityColumns,
+    IndexData,
+    PassageColumns,
+    PropositionColumns,
+    SummaryColumns,
+    TopicColumns,
+    block,
+)
 from graph.store.settings import IndexSettings
 
 DIMENSIONS = 384
@@ -61,45 +70,57 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
     named = np.minimum((entities * draw.random(2 * propositions) ** 2).astype(np.int64), entities - 1)
     mentioned = block(np.repeat(np.arange(propositions), 2), named, (propositions, entities))
     called = block(draw.integers(0, entities, documents), np.arange(documents), (entities, documents))
-    data = IndexData(
-        document_sources=column("d", documents),
-        document_titles=Strings.of(titles),
-        document_metadata=Strings.of(["{}"] * documents),
-        title_keys=Strings.of(titles),
-        title_document_T=np.arange(documents),
-        passage_ids=column("p", passages),
-        passage_texts=column("passage ", passages),
-        passage_document_P=np.arange(passages) // 3,
-        passage_order_P=np.arange(passages) % 3,
-        passage_start_P=np.zeros(passages, np.int64),
-        passage_end_P=np.ones(passages, np.int64),
-        passage_vectors_PD=random_rows(draw, passages),
-        passage_next_PP=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
-        term_texts=none,
-        term_passage_WP=empty,
-        proposition_ids=column("n", propositions),
-        proposition_texts=column("proposition ", propositions),
-        proposition_vectors_ND=random_rows(draw, propositions),
-        occurrence_proposition_M=np.arange(propositions),
-        occurrence_passage_M=standing,
-        occurrence_start_M=np.zeros(propositions, np.int64),
-        occurrence_end_M=np.ones(propositions, np.int64),
-        passage_proposition_PN=block(standing, np.arange(propositions), (passages, propositions)),
-        entity_ids=column("e", entities),
-        entity_texts=column("entity ", entities),
-        entity_vectors_ED=np.zeros((entities, 1), np.float32),
-        proposition_entity_NE=mentioned,
-        entity_document_EU=called,
-        synonym_EE=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (entities, entities)),
-        topic_ids=none,
-        topic_texts=none,
-        topic_proposition_KN=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (0, propositions)),
-        summary_ids=none,
-        summary_texts=none,
-        summary_layer_S=np.zeros(0, np.int64),
-        summary_vectors_SD=np.zeros((0, DIMENSIONS), np.float32),
-        summary_member_SX=empty,
-        similarity_XX=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
+    data = IndexData.of(
+        DocumentColumns(
+            document_sources=column("d", documents),
+            document_titles=Strings.of(titles),
+            document_metadata=Strings.of(["{}"] * documents),
+            title_keys=Strings.of(titles),
+            title_document_T=np.arange(documents),
+        ),
+        PassageColumns(
+            passage_ids=column("p", passages),
+            passage_texts=column("passage ", passages),
+            passage_document_P=np.arange(passages) // 3,
+            passage_order_P=np.arange(passages) % 3,
+            passage_start_P=np.zeros(passages, np.int64),
+            passage_end_P=np.ones(passages, np.int64),
+            passage_vectors_PD=random_rows(draw, passages),
+            passage_next_PP=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
+            term_texts=none,
+            term_passage_WP=empty,
+        ),
+        PropositionColumns(
+            proposition_ids=column("n", propositions),
+            proposition_texts=column("proposition ", propositions),
+            proposition_vectors_ND=random_rows(draw, propositions),
+            occurrence_proposition_M=np.arange(propositions),
+            occurrence_passage_M=standing,
+            occurrence_start_M=np.zeros(propositions, np.int64),
+            occurrence_end_M=np.ones(propositions, np.int64),
+            passage_proposition_PN=block(standing, np.arange(propositions), (passages, propositions)),
+        ),
+        EntityColumns(
+            entity_ids=column("e", entities),
+            entity_texts=column("entity ", entities),
+            entity_vectors_ED=np.zeros((entities, 1), np.float32),
+            proposition_entity_NE=mentioned,
+            entity_document_EU=called,
+            synonym_EE=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (entities, entities)),
+        ),
+        TopicColumns(
+            topic_ids=none,
+            topic_texts=none,
+            topic_proposition_KN=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (0, propositions)),
+        ),
+        SummaryColumns(
+            summary_ids=none,
+            summary_texts=none,
+            summary_layer_S=np.zeros(0, np.int64),
+            summary_vectors_SD=np.zeros((0, DIMENSIONS), np.float32),
+            summary_member_SX=empty,
+            similarity_XX=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
+        ),
     )
     folder, manifest = Path("invented"), Manifest("invented", 1, {}, "", "", {})
     return Index(folder, manifest, IndexSettings(), data, EncoderSource("minilm", "", folder, open_encoder))

@@ -31,7 +31,7 @@ from graph.store.own_settings import keep_settings
 from graph.store.seal import LEDGER, unsealed
 from graph.store.settings import IndexSettings
 from graph.store.store import FILE, Store
-from graph.store.vectors import VectorBook
+from graph.store.vectors import EmbeddingCache
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     from graph.build.derive import derive_arrays
 
     encoder = tools.encoder
-    data = derive_arrays(store, VectorBook(folder, store, encoder), encoder.count_tokens, settings, tools.write)
+    data = derive_arrays(store, EmbeddingCache(folder, store, encoder), encoder.count_tokens, settings, tools.write)
     with store.transaction():
         generation = store.next_generation()
     facts = {"settings": settings.model_dump(), "encoder": {"fingerprint": encoder.fingerprint}}

@@ -17,8 +17,8 @@ from graph.store.arrays import Strings
 
 
 @dataclass(frozen=True)
-class IndexData:
-    """One generation of an index. CSR blocks hold one kind of edge each and are combined only at query time."""
+class DocumentColumns:
+    """Documents, and what they are called."""
 
     document_sources: Strings
     document_titles: Strings
@@ -27,6 +27,11 @@ class IndexData:
     title_keys: Strings
     """What documents are called (`entity_key` of titles and their short forms), sorted, one entry for each document so called."""
     title_document_T: Ints
+
+
+@dataclass(frozen=True)
+class PassageColumns:
+    """Passages, and the terms in them."""
 
     passage_ids: Strings
     passage_texts: Strings
@@ -42,6 +47,11 @@ class IndexData:
     term_passage_WP: sp.csr_array
     """What each term adds to the BM25 score of each passage that has it, over the whole index."""
 
+
+@dataclass(frozen=True)
+class PropositionColumns:
+    """Propositions, and their occurrences: one proposition as read at one place."""
+
     proposition_ids: Strings
     proposition_texts: Strings
     proposition_vectors_ND: Floats
@@ -53,20 +63,35 @@ class IndexData:
     passage_proposition_PN: sp.csr_array
     """How many times each proposition stands in each passage."""
 
+
+@dataclass(frozen=True)
+class EntityColumns:
+    """Entities, and what mentions them and is called by them."""
+
     entity_ids: Strings
     entity_texts: Strings
     entity_vectors_ED: Floats
     proposition_entity_NE: sp.csr_array
     """In how many occurrences of the proposition each entity is mentioned."""
     entity_document_EU: sp.csr_array
-    """1 where a document is called by the entity's key."""
+    """1 where the entity is what a document is called."""
     synonym_EE: sp.csr_array
     """Cosine between entities that are synonyms; symmetric, zero diagonal."""
+
+
+@dataclass(frozen=True)
+class TopicColumns:
+    """Topics that a model read, and their propositions."""
 
     topic_ids: Strings
     topic_texts: Strings
     topic_proposition_KN: sp.csr_array
     """In how many occurrences of the proposition each topic was read."""
+
+
+@dataclass(frozen=True)
+class SummaryColumns:
+    """The hierarchy above the passages: summaries, and the edges of the similarity graph."""
 
     summary_ids: Strings
     summary_texts: Strings
@@ -77,6 +102,19 @@ class IndexData:
     """1 where a node (passages, then summaries: X = P + S) is a direct member of the summary."""
     similarity_XX: sp.csr_array
     """Cosines of the similarity graph; edges run within one layer only."""
+
+
+Columns = DocumentColumns | PassageColumns | PropositionColumns | EntityColumns | TopicColumns | SummaryColumns
+
+
+@dataclass(frozen=True)
+class IndexData(DocumentColumns, PassageColumns, PropositionColumns, EntityColumns, TopicColumns, SummaryColumns):
+    """One generation of an index. CSR blocks hold one kind of edge each and are combined only at query time."""
+
+    @classmethod
+    def of(cls, *groups: Columns) -> "IndexData":
+        """All columns of one group of each kind."""
+        return cls(**{name: column for group in groups for name, column in vars(group).items()})
 
 
 VECTOR_FIELDS = {

@@ -19,7 +19,7 @@ BATCH_TEXTS = 256
 Kind = Literal["passages", "propositions", "entities", "summaries"]
 
 
-class VectorBook:
+class EmbeddingCache:
     """Vectors of the last generation, those kept since by a run that did not finish, and new ones from the encoder, made unit.
 
     New vectors go to the store as they come, so that no more than one array of a kind is ever held in memory.

@@ -76,7 +76,7 @@ def documents_of(index: Index, row: int) -> set[int]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 100), st.integers(1, 6), st.integers(1, 4), st.booleans())
-def test_every_hop_is_a_shared_name_and_every_worth_is_its_slow_twins(
+def test_every_hop_is_a_shared_entity_and_every_worth_is_its_slow_twins(
     isles: Index, seed: int, width: int, depth: int, by_meaning: bool
 ) -> None:
     draw = np.random.default_rng(seed)

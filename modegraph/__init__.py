@@ -1,1 +1,76 @@
-"""The top of the house: the command line (modegraph/cli.py) and what is public for Python."""
+"""modegraph for Python: index documents, retrieve evidence, ask for cited answers, train small models and compare them.
+
+>>> import modegraph as mg
+>>> mg.Document("tides", "Tides", "High tide is at noon.").source
+'tides'
+
+What stands in `__all__` is public (docs/decisions/0006-public-python-api.md, docs/python.md); all else may change. Each name is
+imported when it is first used, so that `import modegraph` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graph.shared.errors import UserError
+    from graph.shared.types import Document
+    from modegraph import synth, train
+    from modegraph.answers import Answer, Evidence
+    from modegraph.comparisons import Comparison, compare
+    from modegraph.indexes import Index, index, open  # noqa: A004
+    from modegraph.models import open_model
+    from modegraph.runs import Run, open_run
+    from modegraph.streams import AnswerStream, AsyncAnswerStream, Piece
+
+__all__ = [
+    "Answer",
+    "AnswerStream",
+    "AsyncAnswerStream",
+    "Comparison",
+    "Document",
+    "Evidence",
+    "Index",
+    "Piece",
+    "Run",
+    "UserError",
+    "compare",
+    "index",
+    "open",
+    "open_model",
+    "open_run",
+    "synth",
+    "train",
+]
+_MODULES = {
+    "modegraph.answers": ("Answer", "Evidence"),
+    "modegraph.comparisons": ("Comparison", "compare"),
+    "modegraph.indexes": ("Index", "index", "open"),
+    "modegraph.models": ("open_model",),
+    "modegraph.runs": ("Run", "open_run"),
+    "modegraph.streams": ("AnswerStream", "AsyncAnswerStream", "Piece"),
+    "graph.shared.errors": ("UserError",),
+    "graph.shared.types": ("Document",),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, imported at its first use; ImportError when another file hides one of our folders."""
+    if name not in __all__:
+        raise AttributeError(f"module 'modegraph' has no attribute {name!r}")
+    from modegraph.start import hidden_folder, quiet_libraries
+
+    if hidden := hidden_folder():
+        raise ImportError(hidden)
+    quiet_libraries()
+    if name in _HOMES:
+        found = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = found
+        return found
+    return importlib.import_module(f"modegraph.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -7,11 +7,11 @@ heavy inside the commands, so that `modegraph --help` answers at once.
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from modegraph.start import FOLDERS, hidden_folder, quiet_libraries
 
 if TYPE_CHECKING:
     import typer
@@ -19,22 +19,18 @@ if TYPE_CHECKING:
     from graph.shared.types import LanguageModel
 
 PROGRAM = "modegraph"
-FOLDERS = ("graph", "serve", "data_synth", "train", "eval")
-QUIET = {"HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def main() -> None:
     """Run the command line; bad input becomes one line on standard error and exit status 2."""
-    refuse_hidden_folders()
-    for variable, value in QUIET.items():
-        os.environ.setdefault(variable, value)
+    if hidden := hidden_folder():
+        sys.exit(hidden)
+    quiet_libraries()
 
     import typer
 
     from graph.shared.errors import UserError
-    from graph.shared.quiet import quiet_bitsandbytes
 
-    quiet_bitsandbytes()
     try:
         sys.exit(build_app()(prog_name=PROGRAM, standalone_mode=False) or 0)
     except UserError as problem:
@@ -46,19 +42,6 @@ def main() -> None:
         if said := in_one_line(problem):
             print(f"{PROGRAM}: {said}", file=sys.stderr)
         sys.exit(2)
-
-
-def refuse_hidden_folders() -> None:
-    """Exit, naming the file, when something else hides one of our folders (a user's own train.py, say)."""
-    home = Path(__file__).resolve().parents[1]
-    for name in FOLDERS:
-        spec = importlib.util.find_spec(name)
-        found = Path(spec.origin).resolve() if spec is not None and spec.origin else None
-        if found != home / name / "__init__.py":
-            sys.exit(
-                f"modegraph: 'import {name}' finds {found}; expected modegraph's own folder {home / name}; "
-                f"rename that file, or start from another folder or with `python -P`"
-            )
 
 
 def build_app() -> typer.Typer:

@@ -2,6 +2,7 @@
 
 import doctest
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -19,3 +20,11 @@ MODULES = [
 def test_examples_in_docstrings_hold(module: str) -> None:
     failed, tried = doctest.testmod(import_module(module))
     assert tried > 0 and failed == 0
+
+
+def test_the_guide_to_python_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the encoder that a user has; ELLIPSIS only for the list of known settings."""
+    monkeypatch.chdir(tmp_path)
+    guide = str(ROOT / "docs" / "python.md")
+    failed, tried = doctest.testfile(guide, module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert tried > 8 and failed == 0

@@ -35,6 +35,7 @@ LIGHT = {
     "graph.shared.console",
     "graph.shared.errors",
     "graph.shared.types",
+    "modegraph.start",
 }
 MOST_FILES = 16
 """In one folder, not counting those below it: what a reader can take in at a glance."""

@@ -4,7 +4,7 @@ Text is kept as it stands in .txt and .md files, so that offsets slice the file 
 is kept, read in a process of its own (graph/parse/). Nothing here is skipped silently: what is no document is reported through `note`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,18 @@ def _read_documents(source: Path, note: Note, worker: ParseWorker) -> Iterator[D
     if source.is_dir():
         documents = _read_folder(source, note, worker)
     elif source.suffix == ".jsonl":
-        documents = _read_rows(source)
+        documents = _documents_of_rows((f"{source} line {line}", row) for line, row in read_jsonl(source))
     else:
         documents = iter([_read_file(source, source.name, worker)])
+    yield from _with_text(documents, note, str(source), f"files ending in {', '.join(SUFFIXES)} or a .jsonl")
+
+
+def documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]], note: Note, told_as: str) -> Iterator[Document]:
+    """Rows {id, title, text, metadata}, each with its place in words, as documents; notes and errors as of `read_documents`."""
+    yield from _with_text(_documents_of_rows(rows), note, told_as, "rows with an id and a text")
+
+
+def _with_text(documents: Iterable[Document], note: Note, told_as: str, expected: str) -> Iterator[Document]:
     found = False
     for document in documents:
         if not document.text.strip():
@@ -47,7 +56,7 @@ def _read_documents(source: Path, note: Note, worker: ParseWorker) -> Iterator[D
         found = True
         yield document
     if not found:
-        raise UserError(f"{source}: no documents", f"files ending in {', '.join(SUFFIXES)} or a .jsonl", "add some")
+        raise UserError(f"{told_as}: no documents", expected, "add some")
 
 
 def _read_folder(folder: Path, note: Note, worker: ParseWorker) -> Iterator[Document]:
@@ -64,19 +73,20 @@ def _read_folder(folder: Path, note: Note, worker: ParseWorker) -> Iterator[Docu
             yield _read_file(file, name, worker)
 
 
-def _read_rows(file: Path) -> Iterator[Document]:
-    lines: dict[str, int] = {}
-    for line, row in read_jsonl(file):
-        where = f"{file} line {line}"
+def _documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Document]:
+    places: dict[str, str] = {}
+    for where, row in rows:
         for key in ("id", "text"):
             if not isinstance(row.get(key), str):
                 raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a string", "every row needs an id and a text")
         title = row.get("title") or ""
         if not isinstance(title, str):
             raise UserError(f"{where}: 'title' is {title!r}", "a string", "fix the row")
-        if row["id"] in lines:
-            raise UserError(f"{where}: id {row['id']!r} is also on line {lines[row['id']]}", "unique ids", "rename one")
-        lines[row["id"]] = line
+        if row["id"] in places:
+            raise UserError(
+                f"{where}: id {row['id']!r} is also that of {places[row['id']]}", "unique ids", "rename one"
+            )
+        places[row["id"]] = where
         yield Document(row["id"], title, row["text"], _metadata(row.get("metadata") or {}, where))
 
 

@@ -1,0 +1,65 @@
+"""Evidence and answers as Python shows them: the nouns of graph/ and serve/, readable in a terminal and in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import graph.shared.types
+import serve.answering
+from modegraph.reprs.answer import answer_html
+from modegraph.reprs.evidence import evidence_html
+from serve.show import show_answer, show_evidence
+
+
+@dataclass(frozen=True, repr=False)
+class Evidence(graph.shared.types.Evidence):
+    """What one retrieval found: `passages`, best first, each `.item` with its `.score`; `paths` to them; `trace`, what it cost.
+
+    As text it is what `modegraph ask` prints, in a notebook a table.
+    """
+
+    def __str__(self) -> str:
+        return show_evidence(self)
+
+    def __repr__(self) -> str:
+        return f"Evidence({self.query!r}, {len(self.passages)} passages, mode={self.trace.mode!r})"
+
+    def _repr_html_(self) -> str:
+        return evidence_html(self)
+
+
+@dataclass(frozen=True, repr=False)
+class Answer(serve.answering.Answer):
+    """A cited answer: `text`, the `reason` before it, `citations` by number, and the `evidence` that it was written from."""
+
+    evidence: Evidence
+
+    @property
+    def text(self) -> str:
+        """The answer with its citations, [1] and so on; the reason where the model wrote nothing else."""
+        return self.answer or self.reason
+
+    def __str__(self) -> str:
+        return show_answer(self)
+
+    def __repr__(self) -> str:
+        return f"Answer({self.text!r}, {len(self.citations)} citations, model={self.model!r})"
+
+    def _repr_html_(self) -> str:
+        return answer_html(self)
+
+
+def public_evidence(found: graph.shared.types.Evidence) -> Evidence:
+    """The same evidence, of the public class."""
+    return Evidence(**_values(found))
+
+
+def public_answer(made: serve.answering.Answer) -> Answer:
+    """The same answer, of the public class."""
+    return Answer(**{**_values(made), "evidence": public_evidence(made.evidence)})
+
+
+def _values(noun: Any) -> Mapping[str, Any]:
+    return {field.name: getattr(noun, field.name) for field in fields(noun)}

@@ -1,0 +1,100 @@
+"""Runs side by side on held-out data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import eval.shared.types
+from eval.compare.report import Appendix, write_report
+from eval.compare_runs import compare_runs
+from eval.shared.tables import Table, as_text, measure_table, tables_of
+from modegraph.arguments.progress import showing
+from modegraph.reprs.comparison import comparison_html
+from modegraph.runs import Run
+from serve.engines import open_model as open_engine
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(eval.shared.types.Comparison):
+    """Policies side by side: `measures` by policy, `differences` from the first with their 95 % intervals, answers in `results`."""
+
+    appendix: Appendix | None
+
+    def tables(self) -> list[Table]:
+        """The tables of the report."""
+        return [*tables_of(self), *(self.appendix.tables if self.appendix else ())]
+
+    def to_frames(self) -> dict[str, Any]:
+        """Two pandas tables: `measures` (a row a measure, a column a policy) and `differences` (policy minus the first, interval)."""
+        import pyarrow as pa
+
+        means = [{"measure": each.name, **{name: each.mean(name) for name in each.values}} for each in self.measures]
+        differences = [
+            {"measure": measure, "policy": name, "mean": each.mean, "low": each.low, "high": each.high}
+            for measure, intervals in self.differences.items()
+            for name, each in intervals.items()
+        ]
+        policies = [result.policy.name for result in self.results]
+        columns = pa.schema([("measure", pa.string()), *((name, pa.float64()) for name in policies)])
+        return {
+            "measures": pa.Table.from_pylist(means, columns).to_pandas(),
+            "differences": pa.Table.from_pylist(differences).to_pandas(),
+        }
+
+    def write(self, out: str | Path) -> None:
+        """Write the report that `modegraph compare` writes (HTML, Markdown, JSON, answers) into a folder; its files are replaced."""
+        write_report(self, Path(out), self.appendix)
+
+    def __str__(self) -> str:
+        return as_text(measure_table(self))
+
+    def __repr__(self) -> str:
+        names = ", ".join(result.policy.name for result in self.results)
+        return f"Comparison({names}; {len(self.prompts)} prompts of {self.data!r}, {self.split})"
+
+    def _repr_html_(self) -> str:
+        return comparison_html(self.tables())
+
+
+def compare(
+    runs: Sequence[Run | str | Path],
+    data: str | Path,
+    *,
+    split: str = "test",
+    base: Run | str | None = None,
+    context_sizes: Collection[int] = (),
+    max_answer_tokens: int = 256,
+    limit: int | None = None,
+    responses: str | Path | None = None,
+    samples: int = 16,
+    seed: int = 0,
+    out: str | Path | None = None,
+    progress: bool = False,
+) -> Comparison:
+    """Compare runs, and the untuned model that they grew from (`base`), on the held-out rows of the preference data in `data`.
+
+    As `modegraph compare` with the options of these names; the report is written only with `out`. UserError for a folder that is no
+    finished run and for a model given twice.
+    """
+    with showing(progress):
+        compared, appendix = compare_runs(
+            [Path(str(run)) for run in runs],
+            Path(data),
+            open_engine,
+            split=split,
+            base=None if base is None else str(base),
+            context_sizes=context_sizes,
+            max_answer_tokens=max_answer_tokens,
+            limit=limit,
+            responses=None if responses is None else Path(responses),
+            samples=samples,
+            seed=seed,
+        )
+    values = {field.name: getattr(compared, field.name) for field in fields(compared)}
+    comparison = Comparison(**values, appendix=appendix)
+    if out is not None:
+        comparison.write(out)
+    return comparison

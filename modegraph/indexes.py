@@ -1,0 +1,249 @@
+"""An index as an object: make or open it, retrieve, ask, edit, look at what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from graph.build.build import BuildReport, build_index
+from graph.build.edit import Edit, edit_index
+from graph.build.lifecycle import IndexStatus, delete_documents, index_status, lost_passages
+from graph.documents.parse.types import Limits
+from graph.index.fresh import FreshIndex
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.shared.config import parse_settings
+from graph.shared.errors import UserError
+from graph.shared.modes import DEFAULT_MODE, Mode
+from graph.shared.types import LanguageModel
+from graph.store.own_settings import reading_settings, settings_for
+from modegraph.answers import Answer, Evidence, public_answer, public_evidence
+from modegraph.arguments.documents import Documents, documents_of
+from modegraph.arguments.progress import showing
+from modegraph.models import Model, model_of
+from modegraph.reprs.index import index_html
+from serve.answering import answer_from
+from serve.engines import open_model as open_engine
+
+if TYPE_CHECKING:
+    import graph.index.index
+    import serve.answering
+    from modegraph.streams import AnswerStream, AsyncAnswerStream
+    from serve.streamed import Written
+
+MAX_ANSWER_TOKENS = 256
+LIMITS = Limits()
+
+
+class Index:
+    """An index on disk, opened: any number of threads may read it while it is changed, by this object or by anybody else.
+
+    Each call reads the generation that is on disk when it begins, whole; what an edit changes is in the next call.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        from graph.encode.encoder import open_encoder
+
+        self.folder = Path(folder)
+        self._fresh = FreshIndex(self.folder, open_encoder)
+
+    def retrieve(
+        self,
+        question: str,
+        *,
+        mode: Mode = DEFAULT_MODE,
+        top_k: int = 5,
+        where: str | Sequence[str] = (),
+        model: Model | None = None,
+        **settings: Any,
+    ) -> Evidence:
+        """The evidence for a question; nothing is asked of a language model unless one is given, and the mode can use it.
+
+        `where` are conditions on documents ("year>=1990"). Further settings: unit, selector, reranker, router, layers,
+        suggestions, max_context_tokens. UserError for an unknown setting, an empty question, and conditions that no document meets.
+        """
+        chosen = _chosen("retrieve", mode, top_k, where, settings)
+        return public_evidence(retrieve(self.current(), question, chosen, _asked(model)))
+
+    def ask(
+        self,
+        question: str,
+        *,
+        model: Model,
+        mode: Mode = DEFAULT_MODE,
+        top_k: int = 5,
+        where: str | Sequence[str] = (),
+        max_answer_tokens: int = MAX_ANSWER_TOKENS,
+        **settings: Any,
+    ) -> Answer:
+        """A cited answer from what `retrieve` finds with the same settings; every citation is checked.
+
+        UserError as `retrieve` raises it, for a model that cannot be opened or refuses, and when it goes away half-way.
+        """
+        chosen = _chosen("ask", mode, top_k, where, settings)
+        asked = model_of(model)
+        evidence = self._evidence(question, chosen, asked)
+        return public_answer(answer_from(evidence, top_k, chosen.max_context_tokens, asked, max_answer_tokens))
+
+    def ask_stream(self, question: str, *, model: Model, **settings: Any) -> AnswerStream:
+        """As `ask`, piece by piece: iterate over it, then read its `answer`. Needs the extra `serve`."""
+        from modegraph.streams import AnswerStream
+
+        return AnswerStream(self.astream(question, model=model, **settings))
+
+    def astream(
+        self,
+        question: str,
+        *,
+        model: Model,
+        mode: Mode = DEFAULT_MODE,
+        top_k: int = 5,
+        where: str | Sequence[str] = (),
+        max_answer_tokens: int = MAX_ANSWER_TOKENS,
+        **settings: Any,
+    ) -> AsyncAnswerStream:
+        """As `ask_stream`, for an event loop: `async for piece in index.astream(…)`."""
+        from modegraph.streams import AsyncAnswerStream
+
+        chosen = _chosen("astream", mode, top_k, where, settings)
+        return AsyncAnswerStream(partial(self._stream, question, model, chosen, max_answer_tokens))
+
+    async def _stream(
+        self, question: str, model: Model, chosen: RetrieveSettings, max_answer_tokens: int
+    ) -> AsyncGenerator[Written | serve.answering.Answer, None]:
+        import asyncio
+        from contextlib import aclosing
+
+        from modegraph.arguments.backends import streaming_backend
+        from serve.streamed import stream_answer
+
+        async with streaming_backend(model) as backend:
+            asked = backend.language_model(backend.models[0])
+            evidence = await asyncio.to_thread(self._evidence, question, chosen, asked)
+            limits = (chosen.top_k, chosen.max_context_tokens, backend, max_answer_tokens)
+            async with aclosing(stream_answer(evidence, *limits)) as parts:  # type: ignore[type-var]
+                async for part in parts:
+                    yield part
+
+    def add(self, documents: Documents, *, progress: bool = False) -> BuildReport:
+        """Add documents, or replace those of the same source; the report tells how many were new and what the index holds now.
+
+        Takes what `modegraph.index` takes. Waits for its turn when somebody else is writing. UserError, the index being as it was,
+        for documents that cannot be read; and, they being in the index, when passages were lost to a model's unusable replies.
+        """
+        with showing(progress):
+            found = list(documents_of(documents, LIMITS))
+            edited = edit_index(self.folder, lambda: [Edit(add=found)], self._fresh.open_encoder, open_engine)
+        _raise_if_lost(self.folder)
+        return edited[0].report
+
+    def delete(self, *sources: str, progress: bool = False) -> None:
+        """Remove documents by source, with all that was read from them alone; UserError, nothing being removed, if one is unknown."""
+        with showing(progress):
+            delete_documents(self.folder, sources, self._fresh.open_encoder, open_engine)
+
+    def current(self) -> graph.index.index.Index:
+        """The generation on disk as the functions of graph/ take it: for work beyond the public API, and not promised by it."""
+        return self._fresh.get()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of all documents, sorted."""
+        return self.current().sources()
+
+    @property
+    def generation(self) -> int:
+        """How many times the index has been written."""
+        return self.current().manifest.generation
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that the index was made with."""
+        return self.current().settings.model_dump()
+
+    def status(self) -> IndexStatus:
+        """Counts, size on disk, and whether the last run finished."""
+        return index_status(self.folder)
+
+    def to_frames(self, kind: Literal["pandas", "pyarrow"] = "pandas") -> dict[str, Any]:
+        """The index as tables, by name: documents, passages, propositions and so on, statements and edges, vectors included."""
+        from graph.export.parquet import index_tables
+
+        tables = index_tables(self.current())
+        if kind == "pyarrow":
+            return tables
+        return {name: table.to_pandas() for name, table in tables.items()}
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __contains__(self, source: object) -> bool:
+        return source in self.sources
+
+    def __repr__(self) -> str:
+        return f"Index({str(self.folder)!r}, {len(self)} documents, generation {self.generation})"
+
+    def _repr_html_(self) -> str:
+        return index_html(self.status())
+
+    def _evidence(self, question: str, chosen: RetrieveSettings, model: LanguageModel) -> Evidence:
+        evidence = public_evidence(retrieve(self.current(), question, chosen, model))
+        if stopped := evidence.trace.stopped:
+            raise UserError(f"the retrieval stopped before it was done: {stopped}", "", "ask again, or retrieve only")
+        return evidence
+
+
+def index(
+    documents: Documents,
+    out: str | Path,
+    *,
+    config: str | Path | None = None,
+    extractor_model: str | None = None,
+    import_file: str | Path | None = None,
+    summary_model: str | None = None,
+    file_seconds: float = LIMITS.seconds,
+    file_memory_mb: int = LIMITS.memory_mb,
+    progress: bool = False,
+    **settings: Any,
+) -> Index:
+    """Read documents into the index in `out`, which is made or added to, and open it.
+
+    `documents` is a folder, a file or a `.jsonl`; or `Document`s, dicts with `id` and `text` (`title`, `metadata`), rows of a table.
+    Settings are those of `modegraph index --set` (encoder=, max_passage_tokens=, …), over those of the YAML file `config`.
+    UserError names what cannot be read and leaves the index as it was.
+    """
+    from graph.encode.encoder import open_encoder, prepare_for_questions
+
+    folder = Path(out)
+    with showing(progress):
+        models = reading_settings(extractor_model, Path(import_file) if import_file else None, summary_model)
+        file = Path(config) if config is not None else None
+        chosen = settings_for(folder, file, (), {**settings, **models}, "index")
+        found = documents_of(documents, Limits(file_seconds, file_memory_mb))
+        build_index(folder, found, chosen, open_encoder, open_engine)
+        prepare_for_questions(chosen.encoder)
+    _raise_if_lost(folder)
+    return Index(folder)
+
+
+def open(folder: str | Path) -> Index:  # noqa: A001
+    """Open the index in `folder`; UserError when there is none."""
+    return Index(folder)
+
+
+def _chosen(
+    call: str, mode: Mode, top_k: int, where: str | Sequence[str], settings: dict[str, Any]
+) -> RetrieveSettings:
+    conditions = (where,) if isinstance(where, str) else tuple(where)
+    return parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k, "where": conditions, **settings}, call)
+
+
+def _asked(model: Model | None) -> LanguageModel | None:
+    return None if model is None else model_of(model)
+
+
+def _raise_if_lost(folder: Path) -> None:
+    """UserError when more passages could not be read than the index's settings allow; what could be is in it."""
+    if lost := lost_passages(folder):
+        raise UserError(lost, "", "")

@@ -1,0 +1,64 @@
+"""Finished training runs: a folder, and the record in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from graph.shared.jsonl import read_jsonl
+from modegraph.reprs.run import run_html
+from train.shared.types import RunRecord, read_run
+
+if TYPE_CHECKING:
+    from train.router.types import RouterRecord
+    from train.selector.types import SelectorRecord
+
+Record: TypeAlias = "RunRecord | SelectorRecord | RouterRecord"
+LOG = "log.jsonl"
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """What a training function made: `folder`, and `record`, which says how (the folder's own JSON file)."""
+
+    folder: Path
+    record: Record
+    stage: str
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings that the run was made with, all of them."""
+        return self.record.settings
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The figures of the run by name."""
+        if isinstance(self.record, RunRecord):
+            return self.record.metrics
+        return self.record.figures if hasattr(self.record, "figures") else _reached(self.record)
+
+    def log(self) -> list[dict[str, Any]]:
+        """What was logged on the way, a row a logged step; empty for runs without steps."""
+        file = self.folder / LOG
+        return [row for _, row in read_jsonl(file)] if file.exists() else []
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, {self.stage}, {self.record.train_seconds:.1f} s)"
+
+    def _repr_html_(self) -> str:
+        return run_html(str(self.folder), self.stage, self.settings, self.metrics, self.record.train_seconds)
+
+
+def open_run(folder: str | Path) -> Run:
+    """A finished run of a model; UserError when `folder` is not one."""
+    record = read_run(Path(folder))
+    return Run(Path(folder), record, record.stage)
+
+
+def _reached(record: RouterRecord) -> dict[str, float]:
+    return {f"test Recall@5, {point.name}": point.recall for point in record.test}

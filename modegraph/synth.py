@@ -1,0 +1,62 @@
+"""Training data from an index: `modegraph.synth.preferences(index, "questions.jsonl", out="my-pairs")`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from data_synth.dataset.deliver import ledger_of
+from data_synth.dataset.summary import Summary
+from data_synth.dataset.write import write_dataset
+from data_synth.preferences.preference_form import PREFERENCES
+from data_synth.preferences.run import Models, preference_run
+from graph.retrieve import RetrieveSettings
+from graph.shared.config import parse_settings
+from graph.shared.errors import UserError
+from graph.shared.modes import Mode
+from modegraph.arguments.progress import showing
+from modegraph.indexes import Index
+from serve.engines import open_model as open_engine
+
+__all__ = ["preferences"]
+
+
+def preferences(
+    index: Index,
+    questions: str | Path,
+    out: str | Path,
+    *,
+    mode: Mode = "dense",
+    max_context: int = 5,
+    max_context_tokens: int | None = None,
+    reasoners: Sequence[str] = (),
+    checker: str | None = None,
+    hard_negatives: float = 0.0,
+    splits: Sequence[str] = (),
+    progress: bool = False,
+) -> Summary:
+    """Write preference pairs over growing contexts for questions with gold answers (examples/README.md has their form) to `out`.
+
+    As `modegraph synth preferences` with the options of these names; without `reasoners` (model SPECs) gold sentences are quoted.
+    UserError for questions that do not fit the index, and, the folder being written, when more than half of the rows were lost.
+    """
+    folder = Path(out)
+    with showing(progress):
+        values = {"mode": mode, "top_k": max_context, "max_context_tokens": max_context_tokens}
+        settings = parse_settings(RetrieveSettings, values, "synth.preferences")
+        models = Models(reasoners, checker, ledger_of(folder, None))
+        run = preference_run(
+            index.current(),
+            Path(questions),
+            settings,
+            models,
+            open_engine,
+            hard_negatives=hard_negatives,
+            splits=splits,
+            first=None,
+        )
+        summary = write_dataset(folder, run.rows, PREFERENCES, run.origin)
+    if summary.mostly_lost:
+        lost = f"{folder}: {sum(summary.drops.values()):,} rows were dropped, only {summary.rows:,} kept"
+        raise UserError(lost, "more kept than dropped", f"see {folder}/README.md for the reasons")
+    return summary

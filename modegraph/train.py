@@ -1,0 +1,131 @@
+"""Training, a function a stage: `run = modegraph.train.ms("ms.yaml", data="my-pairs", out="my-ms")`.
+
+Every function takes the settings of the command of its name, validated the same way: from a YAML file or a mapping (`config`), and
+over them by keyword. `out` is where the run is saved, a folder that must not exist yet (the setting `output`). A run may be given
+wherever a setting names a folder: `model=run`. Progress is shown with `progress=True`.
+
+UserError for a setting that is unknown or out of range, and for data that cannot be learned from, before the first step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from graph.shared.config import Settings, parse_settings, read_yaml
+from modegraph.arguments.progress import showing
+from modegraph.runs import Record, Run
+
+if TYPE_CHECKING:
+    from train.router.settings import RouterSettings
+    from train.selector.settings import SelectorSettings
+
+Config: TypeAlias = "str | Path | Mapping[str, Any] | None"
+S = TypeVar("S", bound=Settings)
+__all__ = ["dpo", "ms", "reward", "router", "selector", "sft", "tiny"]
+
+
+def tiny(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
+    """A tokenizer and a tiny Llama trained from nothing on `texts` (documents, or preference data): for trials without a real model."""
+    from train.run.settings import TinySettings
+
+    chosen = settings_of(TinySettings, "train.tiny", config, out, settings)
+    from train.tiny import train_tiny
+
+    return _run(train_tiny, chosen, chosen.output, "tiny", progress)
+
+
+def sft(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
+    """Supervised fine-tuning of `model` on the chosen answers of `data`."""
+    from train.run.settings import SftSettings
+
+    chosen = settings_of(SftSettings, "train.sft", config, out, settings)
+    from train.sft import train_sft
+
+    return _run(train_sft, chosen, chosen.output, "sft", progress)
+
+
+def ms(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
+    """Mode-seeking preference optimisation (reverse KL) of `model` on the pairs or scored responses of `data`."""
+    from train.run.settings import MsSettings
+
+    chosen = settings_of(MsSettings, "train.ms", config, out, settings)
+    from train.preference.train import train_ms
+
+    return _run(train_ms, chosen, chosen.output, "ms", progress)
+
+
+def dpo(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
+    """Direct preference optimisation (forward KL) of `model` on the pairs or scored responses of `data`."""
+    from train.run.settings import DpoSettings
+
+    chosen = settings_of(DpoSettings, "train.dpo", config, out, settings)
+    from train.preference.train import train_dpo
+
+    return _run(train_dpo, chosen, chosen.output, "dpo", progress)
+
+
+def reward(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
+    """A reward model of the pairs of `data`."""
+    from train.run.settings import RewardSettings
+
+    chosen = settings_of(RewardSettings, "train.reward", config, out, settings)
+    from train.reward.reward import train_reward
+
+    return _run(train_reward, chosen, chosen.output, "reward", progress)
+
+
+def selector(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
+    """What chooses among propositions (`retrieve(…, selector=str(run))`), from folders of relevance `data`."""
+    from train.selector.settings import SelectorSettings
+
+    chosen: SelectorSettings = settings_of(SelectorSettings, "train.selector", config, out, settings)
+    from train.selector.train import train_selector
+
+    return _run(train_selector, chosen, chosen.output, "selector", progress)
+
+
+def router(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
+    """What chooses the mode of a question (`retrieve(…, mode="auto", router=str(run))`), from folders of route `data`."""
+    from train.router.settings import RouterSettings
+
+    chosen: RouterSettings = settings_of(RouterSettings, "train.router", config, out, settings)
+    from train.router.train import train_router
+
+    return _run(train_router, chosen, chosen.output, "router", progress)
+
+
+def settings_of(kind: type[S], call: str, config: Config, out: str | Path | None, given: Mapping[str, Any]) -> S:
+    """The settings in `config`, under those given by keyword; UserError as the command's, naming the file or the call."""
+    named = {**given, **({} if out is None else {"output": out})}
+    from_file = isinstance(config, str | Path)
+    values = read_yaml(Path(config)) if isinstance(config, str | Path) else dict(config or {})
+    return parse_settings(kind, laid_over(values, named), str(config) if from_file else call)
+
+
+def laid_over(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` over `values`, group by group, paths and runs as text.
+
+    >>> laid_over({"data": "a", "lora": {"rank": 8}}, {"data": Path("b"), "lora": {"alpha": 16}})
+    {'data': 'b', 'lora': {'rank': 8, 'alpha': 16}}
+    """
+    merged = {key: _plain(value) for key, value in values.items()}
+    for key, value in given.items():
+        below = merged.get(key)
+        both = isinstance(below, dict) and isinstance(value, Mapping)
+        merged[key] = laid_over(below, value) if both and below is not None else _plain(value)
+    return merged
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path | Run):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _run(train: Callable[[S], Record], settings: S, output: str, stage: str, progress: bool) -> Run:
+    with showing(progress):
+        return Run(Path(output), train(settings), stage)

@@ -1,0 +1,32 @@
+"""An index of real text by the stand-in encoder and a tiny model, both made through the public API."""
+
+from pathlib import Path
+
+import pytest
+
+import graph.encode.encoder
+import modegraph as mg
+from graph.shared.jsonl import write_jsonl
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+
+
+@pytest.fixture(autouse=True)
+def hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every encoder is the stand-in."""
+    monkeypatch.setattr(graph.encode.encoder, "open_encoder", lambda spec: HashEncoder())
+
+
+@pytest.fixture
+def isles(tmp_path: Path) -> mg.Index:
+    """An index that a test may change."""
+    return mg.index(ISLES, tmp_path / "isles")
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> mg.Run:
+    """A Llama of a few thousand weights, hardly trained."""
+    folder = tmp_path_factory.mktemp("tiny")
+    write_jsonl(folder / "texts.jsonl", ({"id": each.source, "text": each.text} for each in ISLES))
+    size = {"vocabulary": 600, "hidden_size": 32, "layers": 2, "heads": 2, "block_tokens": 32}
+    return mg.train.tiny(texts=folder / "texts.jsonl", out=folder / "tiny", steps=2, **size)

@@ -1,0 +1,101 @@
+"""Answers by the API: as the command line's, streamed by a real model and a real server, citations checked in all of them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import modegraph as mg
+from serve.answering import answer_from
+from serve.engines import open_model
+from tests.fakes import ScriptedModel, chat_server
+
+QUESTION = "Who founded the yard that built the Lantern?"
+REPLY = "###Reason: The Marlow Yard built her [1], says [9].\n###Answer: Ada Marlow [1]"
+
+
+def test_an_answer_is_text_citations_and_evidence(isles: mg.Index) -> None:
+    answer = isles.ask(QUESTION, model=ScriptedModel(lambda request: REPLY), top_k=2)
+    assert (answer.text, answer.removed) == ("Ada Marlow [1]", (9,))
+    assert answer.citations[1].text in {each.item.text for each in answer.evidence.passages}
+    assert isinstance(answer.evidence, mg.Evidence) and len(answer.evidence.passages) == 2
+    assert "Ada Marlow [1]" in str(answer) and "Ada Marlow" in repr(answer)
+
+
+def test_a_named_model_is_opened_once_and_another_takes_its_place(
+    isles: mg.Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+
+    def opening(spec: str) -> ScriptedModel:
+        opened.append(spec)
+        return ScriptedModel(lambda request: REPLY)
+
+    monkeypatch.setattr("serve.engines.open_model", opening)
+    for spec in ("openai:a@http://b", "openai:a@http://b", "openai:c@http://b"):
+        isles.ask(QUESTION, model=spec)
+    assert opened == ["openai:a@http://b", "openai:c@http://b"]
+
+
+def test_a_stream_ends_with_the_answer_that_ask_gives(isles: mg.Index, tiny: mg.Run) -> None:
+    whole = isles.ask(QUESTION, model=tiny, max_answer_tokens=24)
+    stream = isles.ask_stream(QUESTION, model=tiny, max_answer_tokens=24)
+    with pytest.raises(mg.UserError, match="not finished"):
+        _ = stream.answer
+    pieces = list(stream)
+    assert "".join(each for each in pieces if each.part == "answer").strip() == whole.answer
+    assert "".join(each for each in pieces if each.part == "reason").strip() == whole.reason
+    assert (stream.answer.text, stream.answer.reason) == (whole.text, whole.reason)
+    assert stream.answer.writing.completion_tokens == whole.writing.completion_tokens
+
+
+def test_streams_run_in_a_loop_and_beside_one_that_runs(isles: mg.Index) -> None:
+    async def both(spec: str) -> tuple[list[mg.Piece], list[mg.Piece], mg.Answer]:
+        stream = isles.astream(QUESTION, model=spec, top_k=2)
+        pieces = [piece async for piece in stream]
+        return pieces, list(isles.ask_stream(QUESTION, model=spec, top_k=2)), stream.answer
+
+    with chat_server(lambda body, number: REPLY) as server:
+        pieces, again, answer = asyncio.run(both(f"openai:m@{server.url}"))
+        assert len(server.asked) == 2
+    assert pieces == again and answer.text == "Ada Marlow [1]" and answer.removed == (9,)
+    assert "".join(piece for piece in pieces if piece.part == "answer").strip() == answer.text
+    assert not any("[9]" in piece for piece in pieces)
+
+
+def test_leaving_a_stream_ends_the_generation(isles: mg.Index) -> None:
+    with chat_server(lambda body, number: "word " * 200, seconds_a_word=0.01) as server:
+        for _ in isles.ask_stream(QUESTION, model=f"openai:m@{server.url}"):
+            break
+        for _ in range(100):
+            if server.cut_off:
+                break
+            asyncio.run(asyncio.sleep(0.05))
+        assert server.cut_off == 1
+
+
+def test_what_fails_is_an_exception(isles: mg.Index, tmp_path: Path) -> None:
+    with pytest.raises(mg.UserError, match="no such folder"):
+        isles.ask(QUESTION, model=f"hf:{tmp_path}/nowhere")
+    with pytest.raises(mg.UserError, match="scripted does not stream"):
+        list(isles.ask_stream(QUESTION, model=ScriptedModel(lambda request: REPLY)))
+    with chat_server(lambda body, number: (500, "broken")) as server, pytest.raises(mg.UserError):
+        list(isles.ask_stream(QUESTION, model=f"openai:m@{server.url}"))
+    with pytest.raises(mg.UserError, match="the question is empty"):
+        isles.ask(" ", model=ScriptedModel(lambda request: REPLY))
+
+
+def test_what_is_not_found_is_told_without_a_call(isles: mg.Index) -> None:
+    isles.delete(*isles.sources)
+    with chat_server(lambda body, number: REPLY) as server:
+        spec = f"openai:m@{server.url}"
+        stream = isles.ask_stream(QUESTION, model=spec)
+        shown = "".join(stream)
+        assert stream.answer.text == isles.ask(QUESTION, model=spec).text and stream.answer.text in shown
+        assert server.asked == []
+
+
+def test_the_functions_behind_give_the_same(isles: mg.Index, tiny: mg.Run) -> None:
+    model = open_model(f"hf:{tiny.folder}")
+    wanted = answer_from(isles.retrieve(QUESTION, top_k=2), 2, None, model, 16)
+    assert isles.ask(QUESTION, model=model, top_k=2, max_answer_tokens=16).text == (wanted.answer or wanted.reason)

@@ -1,0 +1,144 @@
+"""An index by the API: from paths, documents and rows; edited and read at once; silent, and an exception where it fails."""
+
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import modegraph as mg
+from graph.index.index import open_index
+from graph.retrieve import RetrieveSettings, retrieve
+from tests.corpora import ISLES, guild_documents
+from tests.fakes import HashEncoder
+
+QUESTION = "Who founded the yard that built the Lantern?"
+
+
+class Row(NamedTuple):
+    id: str
+    text: str
+
+
+def test_it_is_the_same_index_and_the_same_evidence_as_by_the_functions_behind(isles: mg.Index) -> None:
+    behind = open_index(isles.folder, lambda spec: HashEncoder())
+    for mode in ("hops", "dense", "hierarchy"):
+        found = isles.retrieve(QUESTION, mode=mode, top_k=3)
+        wanted = retrieve(behind, QUESTION, RetrieveSettings(mode=mode, top_k=3))
+        assert (found.passages, found.paths, found.summaries) == (wanted.passages, wanted.paths, wanted.summaries)
+    assert len(isles) == len(ISLES) and "tarn" in isles and isles.generation == 1
+
+
+def test_documents_come_as_paths_documents_rows_and_tables(tmp_path: Path) -> None:
+    import pandas as pd
+    import pyarrow as pa
+
+    rows = [
+        {"id": "a", "text": "Tides turn.", "title": "Tides", "metadata": {"year": 1990}},
+        {"id": "b", "text": "Salt."},
+    ]
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# Tides\n\nTides turn.")
+    given: dict[str, Any] = {
+        "path": tmp_path / "docs",
+        "text": str(tmp_path / "docs" / "a.md"),
+        "one": mg.Document("a", "Tides", "Tides turn."),
+        "rows": rows,
+        "generator": (row for row in rows),
+        "named": [Row("a", "Tides turn.")],
+        "pandas": pd.DataFrame(rows),
+        "series": [each for _, each in pd.DataFrame(rows).iterrows()],
+        "arrow": pa.Table.from_pylist(rows),
+    }
+    wanted = {"path": ("a.md",), "text": ("a.md",), "one": ("a",), "named": ("a",)}
+    for name, documents in given.items():
+        made = mg.index(documents, tmp_path / name)
+        assert made.sources == wanted.get(name, ("a", "b")), name
+    assert mg.open(tmp_path / "pandas").retrieve("Tides", where="year=1990").passages[0].item.title == "Tides"
+
+
+@pytest.mark.parametrize(
+    ("documents", "told"),
+    [
+        ([], "the documents given: no documents"),
+        ([{"id": "a"}], "document 1: 'text' is None"),
+        ([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "document 2: id 'a' is also that of document 1"),
+        (["a text"], "document 1 is a str"),
+        ({"id": "a", "text": "x"}, "documents of type dict"),
+        ("nowhere", "nowhere: no such file or folder"),
+    ],
+)
+def test_what_is_no_document_is_told_and_leaves_no_index(documents: Any, told: str, tmp_path: Path) -> None:
+    with pytest.raises(mg.UserError, match=told):
+        mg.index(documents, tmp_path / "i")
+    assert not (tmp_path / "i").exists()
+
+
+def test_settings_are_checked_as_those_of_the_command_line(tmp_path: Path, isles: mg.Index) -> None:
+    with pytest.raises(mg.UserError, match=r"^index: unknown key 'encodr'; did you mean 'encoder'"):
+        mg.index(ISLES, tmp_path / "i", encodr="minilm")
+    with pytest.raises(mg.UserError, match=r"^retrieve: unknown key 'topk'; did you mean 'top_k'"):
+        isles.retrieve(QUESTION, topk=3)
+    with pytest.raises(mg.UserError, match="mode = 'hop'; did you mean 'hops'"):
+        isles.retrieve(QUESTION, mode="hop")  # type: ignore[arg-type]
+    with pytest.raises(mg.UserError, match="max_passage_tokens = 50"):
+        mg.index(ISLES, isles.folder, max_passage_tokens=50)
+    with pytest.raises(mg.UserError, match="nowhere"):
+        mg.open(tmp_path / "nowhere")
+    assert mg.index(ISLES, tmp_path / "small", max_passage_tokens=50).settings["max_passage_tokens"] == 50
+
+
+def test_an_edit_is_in_the_next_call_and_of_others_too(isles: mg.Index) -> None:
+    other = mg.open(isles.folder)
+    report = isles.add([mg.Document("bell", "Bell", "The Zebrine bell was cast in Quill.")])
+    assert (report.written, report.documents) == (1, len(ISLES) + 1)
+    for index in (isles, other):
+        assert index.retrieve("Zebrine bell", mode="lexical", top_k=1).passages[0].item.source == "bell"
+    other.delete("bell", "bread")
+    assert isles.sources == tuple(sorted(each.source for each in ISLES if each.source != "bread"))
+    with pytest.raises(mg.UserError, match=r"no document 'tarm'; the nearest is 'tarn'"):
+        isles.delete("tarm")
+
+
+def test_threads_read_whole_generations_while_others_edit(isles: mg.Index) -> None:
+    """A document of two halves comes and goes: whoever reads sees both halves or none, and nothing ever fails."""
+    halves = [mg.Document(f"half-{n}", f"Half {n}", f"Zebrine half {n} of the Zebrine bell.") for n in range(2)]
+    stop, seen, problems = threading.Event(), set[int](), list[BaseException]()
+
+    def read() -> None:
+        try:
+            while not stop.is_set():
+                found = isles.retrieve("Zebrine bell", mode="lexical", top_k=9)
+                seen.add(sum("Zebrine" in each.item.text for each in found.passages))
+        except BaseException as problem:  # noqa: BLE001
+            problems.append(problem)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for _ in range(4):
+        isles.add(halves)
+        isles.delete("half-0", "half-1")
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert problems == [] and seen == {0, 2}
+
+
+def test_nothing_is_printed_unless_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    made = mg.index(guild_documents(), tmp_path / "silent")
+    made.add(ISLES)
+    made.delete("tarn")
+    made.retrieve("Tarn")
+    assert capfd.readouterr() == ("", "")
+    mg.index(guild_documents(), tmp_path / "loud", progress=True)
+    out, told = capfd.readouterr()
+    assert out == "" and "done" in told
+
+
+def test_frames_hold_the_index(isles: mg.Index) -> None:
+    frames, tables = isles.to_frames(), isles.to_frames("pyarrow")
+    assert frames.keys() == tables.keys() >= {"documents", "passages", "propositions", "edges"}
+    assert list(frames["documents"]["id"]) == list(isles.sources)
+    assert all(len(frames[name]) == tables[name].num_rows for name in tables)
+    assert len(frames["passages"]["vector"][0]) == HashEncoder.dimensions

@@ -1,0 +1,45 @@
+"""What is public: importable at no cost, complete, typed, and refused when another file hides one of our folders."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import modegraph as mg
+from tests.places import ROOT
+
+
+def python(program: str, cwd: Path = ROOT) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_importing_it_imports_nothing_else() -> None:
+    ours = ("graph", "serve", "train", "eval", "data_synth", "modegraph")
+    done = python("import sys, modegraph; print(*sorted(sys.modules))")
+    loaded = [name for name in done.stdout.split() if name.split(".")[0] in (*ours, "numpy", "torch", "pydantic")]
+    assert loaded == ["modegraph"]
+
+
+def test_every_public_name_is_there_and_no_other() -> None:
+    assert all(getattr(mg, name) is not None for name in mg.__all__)
+    assert dir(mg) == sorted(mg.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'indx'"):
+        _ = mg.indx
+
+
+def test_a_functions_module_does_not_hide_it() -> None:
+    done = python(
+        "import modegraph as mg; mg.Index, mg.Run, mg.Comparison; print(callable(mg.index), callable(mg.compare))"
+    )
+    assert done.stdout == "True True\n", done.stderr
+
+
+def test_a_file_that_hides_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    done = python("import sys; sys.path.insert(0, '.'); import modegraph as mg; mg.Document", tmp_path)
+    assert done.returncode == 1 and f"'import train' finds {tmp_path / 'train.py'}" in done.stderr

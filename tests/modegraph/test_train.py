@@ -1,0 +1,71 @@
+"""Training by the API: the settings of the command line from a file and by keyword, silent, and the runs compared."""
+
+from pathlib import Path
+
+import pytest
+
+import modegraph as mg
+from graph.shared.jsonl import write_jsonl
+from tests.corpora import ISLES
+from train.shared.types import read_run
+
+QUESTIONS = [
+    {
+        "id": f"q{number}",
+        "question": f"Where does {each.title} stand?",
+        "answers": ["Quill"],
+        "gold_ids": [each.source],
+        "evidence": [{"id": each.source, "quote": each.text.split(". ")[0] + "."}],
+        "split": ("train", "test")[number % 2],
+    }
+    for number, each in enumerate(ISLES)
+]
+QUICK = {"max_steps": 1, "batch_size": 1}
+
+
+@pytest.fixture
+def pairs(isles: mg.Index, tmp_path: Path) -> Path:
+    write_jsonl(tmp_path / "questions.jsonl", QUESTIONS)
+    summary = mg.synth.preferences(isles, tmp_path / "questions.jsonl", tmp_path / "pairs", max_context=1)
+    assert summary.rows == sum(summary.by_split.values()) > 0
+    return tmp_path / "pairs"
+
+
+@pytest.mark.slow
+def test_from_documents_to_a_comparison(
+    isles: mg.Index, tiny: mg.Run, pairs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sft.yaml").write_text(f"model: {tiny}\ndata: elsewhere\nmax_steps: 7\nlora: {{rank: 4, alpha: 8}}\n")
+    sft = mg.train.sft(tmp_path / "sft.yaml", data=pairs, out=tmp_path / "sft", lora={"rank": 2}, **QUICK)
+    assert read_run(sft.folder) == sft.record and sft.stage == "sft" and "train/loss" in sft.metrics
+    assert (sft.settings["lora"], sft.settings["data"]) == ({"rank": 2, "alpha": 8}, str(pairs))
+    ms = mg.train.ms(model=sft, data=pairs, out=tmp_path / "ms", **QUICK)
+    compared = mg.compare([ms, sft], data=pairs, base=tiny, max_answer_tokens=8)
+    assert capfd.readouterr() == ("", "")
+
+    frames = compared.to_frames()
+    assert list(frames["measures"].columns) == ["measure", "ms", "sft", "untuned"]
+    differences = frames["differences"]
+    assert set(differences["policy"]) == {"sft", "untuned"} and (differences["low"] <= differences["high"]).all()
+    shown = compared._repr_html_()
+    assert "Difference from ms" in shown and "95 % interval" in shown and "Results" in str(compared)
+    compared.write(tmp_path / "report")
+    assert (tmp_path / "report" / "report.html").exists()
+    assert isles.ask("Where is Tarn?", model=ms, max_answer_tokens=4).model.startswith("ms")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"learning_rat": 1}, r"^train.ms: unknown key 'learning_rat'; did you mean 'learning_rate'"),
+        ({"label_smoothing": 0}, r"^train.ms: label_smoothing = 0"),
+        ({"lora": {"rnk": 1}}, r"^train.ms: unknown key 'lora.rnk'; did you mean 'lora.rank'"),
+    ],
+)
+def test_settings_are_checked_before_anything_is_done(given: dict[str, object], told: str, tmp_path: Path) -> None:
+    with pytest.raises(mg.UserError, match=told):
+        mg.train.ms(model="m", data="d", out=tmp_path / "ms", **given)
+    with pytest.raises(mg.UserError, match=r"^train.sft: 'output' is missing"):
+        mg.train.sft(model="m", data="d")
+    with pytest.raises(mg.UserError, match="no such file"):
+        mg.train.router(tmp_path / "none.yaml")

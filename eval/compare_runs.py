@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from eval.alignment.report import align_runs, as_appendix
-from eval.alignment.sample import Drawing
+from eval.alignment.sample import SamplingSettings
 from eval.compare.compare import compare
 from eval.compare.policies import policies_of
 from eval.compare.report import Appendix
@@ -52,7 +52,7 @@ def compare_runs(
     )
     if responses is None:
         return comparison, None
-    drawing = Drawing(samples, max_answer_tokens, seed)
+    drawing = SamplingSettings(samples, max_answer_tokens, seed)
     return comparison, as_appendix(align_runs(preference_runs(runs), responses, split, limit, drawing, load_policy))
 
 

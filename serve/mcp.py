@@ -49,7 +49,7 @@ Where = Annotated[
 ]
 
 
-class Cited(BaseModel):
+class CitationOut(BaseModel):
     """A passage that the answer cites as [number]; of a summary, `source` is empty and `members` are its passages."""
 
     number: int
@@ -67,13 +67,13 @@ class AnswerOut(BaseModel):
 
     answer: str
     reason: str
-    citations: list[Cited]
+    citations: list[CitationOut]
     removed: tuple[int, ...]
     left_out: int
     cut_off: bool
 
 
-class Way(BaseModel):
+class PathOut(BaseModel):
     """The steps from the question to a passage."""
 
     title: str
@@ -83,12 +83,12 @@ class Way(BaseModel):
     steps: tuple[str, ...]
 
 
-class Explained(BaseModel):
+class ExplanationOut(BaseModel):
     """How a search went, and the way to each passage, best first."""
 
     mode: str
     search: tuple[str, ...]
-    ways: list[Way]
+    ways: list[PathOut]
 
 
 @asynccontextmanager
@@ -126,7 +126,7 @@ def build_mcp(
         return retrieved(search(index, question, mode, k, where), index.manifest)
 
     @server.tool(annotations=READ_ONLY, structured_output=True)
-    def explain(question: Question, mode: Strategy = DEFAULT_MODE, k: Amount = 5, where: Where = []) -> Explained:  # noqa: B006
+    def explain(question: Question, mode: Strategy = DEFAULT_MODE, k: Amount = 5, where: Where = []) -> ExplanationOut:  # noqa: B006
         """Tell step by step how a question led to each of its passages."""
         return explained(search(current(), question, mode, k, where))
 
@@ -150,14 +150,16 @@ def search(index: Index, question: str, mode: Mode, k: int, where: list[str]) ->
         return find(index, question, parse_settings(RetrieveSettings, values, "arguments"))
 
 
-def explained(evidence: Evidence) -> Explained:
+def explained(evidence: Evidence) -> ExplanationOut:
     """The paths of an evidence; a passage without one was found by its own score."""
     paths = evidence.paths or tuple((f"scored {found.score:.3f} by itself",) for found in evidence.passages)
     ways = [
-        Way(title=found.item.title, source=found.item.source, start=found.item.start, end=found.item.end, steps=path)
+        PathOut(
+            title=found.item.title, source=found.item.source, start=found.item.start, end=found.item.end, steps=path
+        )
         for found, path in zip(evidence.passages, paths, strict=True)
     ]
-    return Explained(mode=evidence.trace.mode, search=evidence.trace.steps, ways=ways)
+    return ExplanationOut(mode=evidence.trace.mode, search=evidence.trace.steps, ways=ways)
 
 
 def answer_out(answer: Answer) -> AnswerOut:
@@ -165,7 +167,9 @@ def answer_out(answer: Answer) -> AnswerOut:
     return AnswerOut(
         answer=answer.answer,
         reason=answer.reason,
-        citations=[Cited.model_validate(citation(number, excerpt)) for number, excerpt in answer.citations.items()],
+        citations=[
+            CitationOut.model_validate(citation(number, excerpt)) for number, excerpt in answer.citations.items()
+        ],
         removed=answer.removed,
         left_out=answer.left_out,
         cut_off=answer.finish_reason == "length",

@@ -7,7 +7,7 @@ from pathlib import Path
 from trl import SFTConfig, SFTTrainer
 
 from train.run.data import chosen_side, sft_dataset
-from train.run.loop import Start, lora_config, prepare, run_and_save, trl_arguments
+from train.run.loop import TrainingInputs, lora_config, prepare, run_and_save, trl_arguments
 from train.run.save import fresh_folder
 from train.run.settings import SftSettings
 from train.shared.types import RunRecord
@@ -20,7 +20,7 @@ def train_sft(settings: SftSettings) -> RunRecord:
         return run_and_save(sft_trainer(settings, start, folder), "sft", settings, folder)
 
 
-def sft_trainer(settings: SftSettings, start: Start, folder: Path) -> SFTTrainer:
+def sft_trainer(settings: SftSettings, start: TrainingInputs, folder: Path) -> SFTTrainer:
     """TRL's trainer with the loss on the completion alone, its end token included."""
     return SFTTrainer(
         model=start.model,

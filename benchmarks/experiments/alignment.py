@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from eval.alignment.measure import measure_runs
 from eval.alignment.report import align, tables_as_text, to_json, write_alignment
-from eval.alignment.sample import Drawing
+from eval.alignment.sample import SamplingSettings
 from graph.shared.console import say
 from train.model.models import load_policy
 from train.preference.train import train_dpo, train_ms
@@ -83,9 +83,9 @@ def choose_rate(arguments: argparse.Namespace, system: str) -> float:
     return strength.learning_rate
 
 
-def drawing(arguments: argparse.Namespace) -> Drawing:
+def drawing(arguments: argparse.Namespace) -> SamplingSettings:
     """How samples are drawn for every measurement."""
-    return Drawing(arguments.samples, arguments.max_tokens, 0)
+    return SamplingSettings(arguments.samples, arguments.max_tokens, 0)
 
 
 def parse(given: Sequence[str] | None = None) -> argparse.Namespace:

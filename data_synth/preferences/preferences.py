@@ -17,7 +17,7 @@ from data_synth.contexts import FindContexts, context_finder, draft_groups, gold
 from data_synth.preferences.check import check_by_model
 from data_synth.preferences.hard_negatives import HardNegative, Pool, make_hard_negative
 from data_synth.preferences.reasons import compose_reason, model_reasons
-from data_synth.preferences.support import MeasureSupport, Support, SupportMeter
+from data_synth.preferences.support import MeasureSupport, Support, SupportScorer
 from data_synth.types import Draft, Dropped, PreferenceRow
 from graph.documents.questions import Question
 from graph.prompt.answer import answer_messages, format_answer, parse_answer
@@ -44,7 +44,7 @@ class Reasoner:
 
 
 @dataclass(frozen=True)
-class Reasoned:
+class ReasonedDraft:
     """A draft, its reasoning (or why there is none), and how far the context supports it (None where nothing is quoted)."""
 
     draft: Draft
@@ -74,7 +74,7 @@ def preference_rows(
     count_tokens = models[0].count_tokens if models else index.count_tokens
     find_contexts = context_finder(index, settings, count_tokens)
     check = None if checker is None else partial(check_by_model, model=checker)
-    yield from make_rows(questions, find_contexts, reasoners, SupportMeter(index).of_drafts, hard_negatives, check)
+    yield from make_rows(questions, find_contexts, reasoners, SupportScorer(index).of_drafts, hard_negatives, check)
 
 
 def make_rows(
@@ -107,7 +107,7 @@ def make_rows(
 
 def write_reasons(
     drafts: Sequence[Draft], reasoner: Reasoner, measure: MeasureSupport, check: Check | None
-) -> list[Reasoned]:
+) -> list[ReasonedDraft]:
     """The reasonings of one reasoner in the order of `drafts`, those dropped that their context does not support."""
     written = reasoner.write(drafts)
     quoted = [n for n, reason in enumerate(written) if isinstance(reason, str) and drafts[n].excerpts]
@@ -120,11 +120,11 @@ def write_reasons(
             asked = [n for n in quoted if n not in refused]
             said = check([drafts[n] for n in asked], [str(written[n]) for n in asked])
             refused |= {n: Dropped(why) for n, why in zip(asked, said, strict=True) if why}
-    return [Reasoned(drafts[n], refused.get(n, reason), support.get(n)) for n, reason in enumerate(written)]
+    return [ReasonedDraft(drafts[n], refused.get(n, reason), support.get(n)) for n, reason in enumerate(written)]
 
 
 def finish_row(
-    reasoned: Reasoned, mark: str, reasoner: str, negative: HardNegative | None = None
+    reasoned: ReasonedDraft, mark: str, reasoner: str, negative: HardNegative | None = None
 ) -> PreferenceRow | Dropped:
     """Chosen: the reasoning, then the gold answer; rejected: the answer alone (GraphMPA, Appendix L), or a hard negative."""
     draft, reason = reasoned.draft, reasoned.reason
@@ -155,7 +155,7 @@ def finish_row(
 
 
 def _rows_of(
-    reasoned: Reasoned, mark: str, reasoner: str, pool: Pool, hard_negatives: float
+    reasoned: ReasonedDraft, mark: str, reasoner: str, pool: Pool, hard_negatives: float
 ) -> Iterator[PreferenceRow | Dropped]:
     """The paper's pair, and its hard negative if the draw says so: each pair has one with probability h / (1 − h), h the share `hard_negatives`."""
     own = finish_row(reasoned, mark, reasoner)

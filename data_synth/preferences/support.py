@@ -46,7 +46,7 @@ MeasureSupport = Callable[[Sequence[Draft], Sequence[str]], Sequence[Support]]
 
 
 @dataclass(frozen=True)
-class SupportMeter:
+class SupportScorer:
     """Measures reasonings against contexts of one index, whose propositions' vectors are there already."""
 
     index: Index

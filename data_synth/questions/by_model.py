@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated
 
-from data_synth.questions.kept import Kept, id_of
+from data_synth.questions.duplicate_filter import DuplicateFilter, id_of
 from data_synth.questions.types import QuestionRow, Step, named_in
 from data_synth.types import Dropped
 from graph.documents.questions import split_by_hash
@@ -73,7 +73,7 @@ def model_questions(
 
     UserError when a model cannot be asked any more.
     """
-    left, made, kept = iter(groups), 0, Kept()
+    left, made, kept = iter(groups), 0, DuplicateFilter()
     while made < count and (together := list(islice(left, min(GROUPS_AT_ONCE, count - made)))):
         drafts = write_questions(together, writers.writer, hops)
         if writers.critic is not None:
@@ -161,7 +161,7 @@ def _verdict(row: QuestionRow, critique: Critique | None) -> QuestionRow | Dropp
     return next((Dropped(why) for why, fine in faults.items() if not fine), row)
 
 
-def _new(row: QuestionRow, kept: Kept) -> QuestionRow | Dropped:
+def _new(row: QuestionRow, kept: DuplicateFilter) -> QuestionRow | Dropped:
     if kept.is_duplicate(row):
         return Dropped(NEAR_DUPLICATE)
     if kept.is_used_up(row):

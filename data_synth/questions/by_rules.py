@@ -6,7 +6,7 @@ from random import Random
 
 from data_synth.questions.check import needs_all
 from data_synth.questions.comparing import comparison_questions, intersection_questions
-from data_synth.questions.kept import Kept, id_of
+from data_synth.questions.duplicate_filter import DuplicateFilter, id_of
 from data_synth.questions.reading import Readings, read_index
 from data_synth.questions.templates import Candidate, Template, bridge_questions
 from data_synth.questions.types import BY_TEMPLATES, QuestionRow, named_in
@@ -23,7 +23,7 @@ MAX_WORDS = 60
 
 def template_questions(index: Index, count: int, hops: Sequence[int], seed: int) -> Iterator[QuestionRow]:
     """Up to `count` questions of so many hops, kinds and hops by turns; fewer if the index holds no more."""
-    readings, kept = read_index(index), Kept()
+    readings, kept = read_index(index), DuplicateFilter()
     turns = [
         _rows(readings, make(readings, wanted, Random(f"{seed} {kind} {wanted}")), kept)
         for wanted in sorted(set(hops))
@@ -53,7 +53,7 @@ def to_row(candidate: Candidate) -> QuestionRow | None:
     )
 
 
-def _rows(readings: Readings, candidates: Iterator[Candidate], kept: Kept) -> Iterator[QuestionRow]:
+def _rows(readings: Readings, candidates: Iterator[Candidate], kept: DuplicateFilter) -> Iterator[QuestionRow]:
     """The candidates that can be kept when their turn comes, each remembered."""
     for candidate in candidates:
         row = to_row(candidate)

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Held:
+class EarlierSplits:
     """The splits of the questions (by their words, folded) and propositions (by id) of earlier datasets."""
 
     questions: Mapping[str, str]
     propositions: Mapping[str, str]
 
 
-def read_held(folders: Iterable[Path]) -> Held:
+def read_held(folders: Iterable[Path]) -> EarlierSplits:
     """What the relevance datasets in `folders` hold; UserError for a folder without one."""
     from pyarrow import ArrowInvalid
     from pyarrow.parquet import read_table
@@ -44,7 +44,7 @@ def read_held(folders: Iterable[Path]) -> Held:
                 raise UserError(f"{file}: {problem}", "rows of `synth relevance`", "fix --beside") from None
             questions |= dict.fromkeys((text.casefold() for text in columns["question"]), file.stem)
             propositions |= dict.fromkeys(columns["proposition_id"], file.stem)
-    return Held(questions, propositions)
+    return EarlierSplits(questions, propositions)
 
 
 def as_held(asked: Sequence[GoldQuestion], held: Mapping[str, str]) -> list[GoldQuestion]:

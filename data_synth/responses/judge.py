@@ -17,7 +17,7 @@ MAX_MARK_TOKENS = 32
 HIGHEST = 5
 
 
-class Mark(ReplyModel):
+class JudgeMark(ReplyModel):
     """What the judging model replies."""
 
     mark: Literal[1, 2, 3, 4, 5]
@@ -37,13 +37,13 @@ def judge_responses(draft: Draft, responses: Sequence[str], model: LanguageModel
 def _request(draft: Draft, response: str) -> CompletionRequest:
     asked = answer_messages(draft.question.text, draft.excerpts)[-1].content
     text = fill("data_synth/judge.txt", question_over_passages=asked, answer=draft.answer, response=quote(response))
-    return CompletionRequest((Message("user", text),), MAX_MARK_TOKENS, seed=0, schema=strict_schema(Mark))
+    return CompletionRequest((Message("user", text),), MAX_MARK_TOKENS, seed=0, schema=strict_schema(JudgeMark))
 
 
 def _reward(completion: Completion) -> float:
     if completion.finish_reason != "stop":
         return 0.0
     try:
-        return (parse_reply(Mark, completion.text, []).mark - 1) / (HIGHEST - 1)
+        return (parse_reply(JudgeMark, completion.text, []).mark - 1) / (HIGHEST - 1)
     except BadReply:
         return 0.0

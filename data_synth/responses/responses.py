@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from data_synth.contexts import FindContexts, context_finder, draft_groups
-from data_synth.preferences.support import MIN_NEARNESS, MeasureSupport, Support, SupportMeter
+from data_synth.preferences.support import MIN_NEARNESS, MeasureSupport, Support, SupportScorer
 from data_synth.responses.rewards import answer_reward, citation_reward, format_reward, length_reward, variety_reward
 from data_synth.types import Draft, Dropped, ResponseRow, Sampling
 from graph.documents.questions import Question
@@ -34,7 +34,7 @@ Judge = Callable[[Draft, Sequence[str]], Sequence[float]]
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SampledResponses:
     """The distinct whole responses to one prompt, in the order drawn."""
 
     draft: Draft
@@ -52,7 +52,7 @@ def response_rows(
 ) -> Iterator[ResponseRow | Dropped]:
     """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are named)."""
     find_contexts = context_finder(index, settings, policy.count_tokens)
-    yield from make_rows(questions, find_contexts, policy, sampling, SupportMeter(index).of_drafts, sizes, judge)
+    yield from make_rows(questions, find_contexts, policy, sampling, SupportScorer(index).of_drafts, sizes, judge)
 
 
 def make_rows(
@@ -73,7 +73,7 @@ def make_rows(
                 yield draft if isinstance(draft, Dropped) else _row(next(drawn), policy, sampling, measure, judge)
 
 
-def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sampling) -> list[Drawn]:
+def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sampling) -> list[SampledResponses]:
     """`sampling.asked` calls a prompt, each with its own seed; what was cut, refused, empty or said before is left out."""
     requests = [
         CompletionRequest(
@@ -90,7 +90,7 @@ def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sam
     for draft in drafts:
         own = list(islice(made, sampling.asked))
         texts = [quote(completion.text) for completion in own if completion.finish_reason == "stop"]
-        drawn.append(Drawn(draft, tuple(dict.fromkeys(text for text in texts if text))))
+        drawn.append(SampledResponses(draft, tuple(dict.fromkeys(text for text in texts if text))))
     return drawn
 
 
@@ -100,7 +100,7 @@ def response_seed(seed: int, draft: Draft, number: int) -> int:
 
 
 def _row(
-    drawn: Drawn, policy: LanguageModel, sampling: Sampling, measure: MeasureSupport, judge: Judge | None
+    drawn: SampledResponses, policy: LanguageModel, sampling: Sampling, measure: MeasureSupport, judge: Judge | None
 ) -> ResponseRow | Dropped:
     if len(drawn.responses) < 2:
         return Dropped(TOO_FEW)
@@ -122,7 +122,7 @@ def _row(
     )
 
 
-def rewards_of(drawn: Drawn, measure: MeasureSupport, judge: Judge | None) -> dict[str, tuple[float, ...]]:
+def rewards_of(drawn: SampledResponses, measure: MeasureSupport, judge: Judge | None) -> dict[str, tuple[float, ...]]:
     """Every component of every response. Nothing grounds a response where nothing is quoted: there all get 0."""
     draft, texts = drawn.draft, drawn.responses
     reasons = [parse_answer(text).reason or text for text in texts]

@@ -34,10 +34,10 @@ def register(commands: typer.Typer) -> None:
         the split would flatter.
         """
         from eval.alignment.report import align_runs, tables_as_text, to_json, write_alignment
-        from eval.alignment.sample import Drawing
+        from eval.alignment.sample import SamplingSettings
         from train.model.models import load_policy
 
-        found = align_runs(runs, data, split, limit, Drawing(samples, max_answer_tokens, seed), load_policy)
+        found = align_runs(runs, data, split, limit, SamplingSettings(samples, max_answer_tokens, seed), load_policy)
         write_alignment(found, out)
         if as_json:
             print_json(to_json(found))

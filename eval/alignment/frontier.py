@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean
 
-from eval.alignment.types import AtEqualKl, MeasuredRun
+from eval.alignment.types import MeasuredRun, RewardAtKl
 from eval.shared.statistics import bootstrap_difference
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Of the largest KL that every frontier reaches: where they are read off."""
 
 
-def equal_kl(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float]) -> list[AtEqualKl]:
+def equal_kl(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float]) -> list[RewardAtKl]:
     """Every system at every KL of the grid, with its difference from the system of the first run, prompts resampled."""
     systems = list(dict.fromkeys(run.system for run in runs))
     found = []
@@ -28,7 +28,7 @@ def equal_kl(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float]) ->
         for system in systems:
             gap = bootstrap_difference(rewards[system], rewards[systems[0]])
             own = tuple(fmean(values) for values in by_seed[system])
-            found.append(AtEqualKl(system, kl, fmean(rewards[system]), gap.mean, gap.low, gap.high, own))
+            found.append(RewardAtKl(system, kl, fmean(rewards[system]), gap.mean, gap.low, gap.high, own))
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from data_synth.responses.rewards import answer_reward, citation_reward, format_reward, length_reward, variety_reward
 from data_synth.types import ResponseRow
-from eval.alignment.sample import Drawing, draw_samples, logps_of_samples
+from eval.alignment.sample import SamplingSettings, draw_samples, logps_of_samples
 from eval.alignment.types import MeasuredRun, PromptFigures
 from graph.shared.console import track
 from graph.shared.errors import UserError
@@ -33,7 +33,7 @@ REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
 
 
 def measure_runs(
-    folders: Sequence[Path], rows: Sequence[ResponseRow], drawing: Drawing, load: Load
+    folders: Sequence[Path], rows: Sequence[ResponseRow], drawing: SamplingSettings, load: Load
 ) -> tuple[list[MeasuredRun], list[PromptFigures]]:
     """Every run on every row, and their reference; UserError unless all have one reference and the same weights of rewards."""
     records = [read_run(folder) for folder in folders]
@@ -52,7 +52,7 @@ def measure_run(
     rows: Sequence[ResponseRow],
     weights: Mapping[str, float],
     reference: Any,
-    drawing: Drawing,
+    drawing: SamplingSettings,
     load: Load,
 ) -> list[PromptFigures]:
     """The figures of one policy on each row; samples of a prompt have the same seed under every policy."""

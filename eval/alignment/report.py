@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from eval.alignment.frontier import equal_kl, of_system
 from eval.alignment.measure import Load, measure_runs
-from eval.alignment.sample import Drawing
-from eval.alignment.types import AtEqualKl, MeasuredRun, PromptFigures
+from eval.alignment.sample import SamplingSettings
+from eval.alignment.types import MeasuredRun, PromptFigures, RewardAtKl
 from eval.compare.figures import figure_png
-from eval.compare.page import Picture, to_html
+from eval.compare.page import ReportFigure, to_html
 from eval.compare.report import Appendix, escape_markdown, sections
 from eval.shared.tables import Table, as_text
 from graph.shared.jsonl import write_json
@@ -30,17 +30,17 @@ class Alignment:
 
     runs: tuple[MeasuredRun, ...]
     reference: tuple[PromptFigures, ...]
-    drawing: Drawing
-    equal: tuple[AtEqualKl, ...]
+    drawing: SamplingSettings
+    equal: tuple[RewardAtKl, ...]
 
 
-def align(runs: Sequence[MeasuredRun], reference: Sequence[PromptFigures], drawing: Drawing) -> Alignment:
+def align(runs: Sequence[MeasuredRun], reference: Sequence[PromptFigures], drawing: SamplingSettings) -> Alignment:
     """The measurement with its comparison at equal KL."""
     return Alignment(tuple(runs), tuple(reference), drawing, tuple(equal_kl(runs, [one.reward for one in reference])))
 
 
 def align_runs(
-    folders: Sequence[Path], data: Path, split: str, limit: int | None, drawing: Drawing, load: Load
+    folders: Sequence[Path], data: Path, split: str, limit: int | None, drawing: SamplingSettings, load: Load
 ) -> Alignment:
     """The runs measured on the (first) prompts of a split of scored responses, and compared at equal KL."""
     rows = read_responses(data / f"{split}.jsonl")[:limit]
@@ -144,7 +144,7 @@ def write_alignment(found: Alignment, out: Path) -> None:
 
 def as_appendix(found: Alignment) -> Appendix:
     """The measurement as a part of a report."""
-    frontier = Picture(
+    frontier = ReportFigure(
         "Reward against KL",
         FRONTIER,
         draw_frontiers(found),

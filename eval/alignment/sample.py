@@ -26,7 +26,7 @@ class Samples:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class SamplingSettings:
     """How samples are drawn: `count` of each prompt, of at most `max_tokens`, from `seed` on."""
 
     count: int
@@ -35,7 +35,7 @@ class Drawing:
 
 
 def draw_samples(
-    model: Any, tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int], drawing: Drawing, prompt_id: str
+    model: Any, tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int], drawing: SamplingSettings, prompt_id: str
 ) -> Samples:
     """Draws from softmax(logits) at temperature 1; the same for the same seed and prompt."""
     torch.manual_seed(int(content_id(str(drawing.seed), prompt_id)[:8], 16))

@@ -49,7 +49,7 @@ class MeasuredRun:
 
 
 @dataclass(frozen=True)
-class AtEqualKl:
+class RewardAtKl:
     """A system's reward at a given KL, and its difference from the first system's there: mean and 95 % interval over prompts.
 
     `by_seed` are the rewards of its seeds, each the mean over prompts: what another seed may bring.

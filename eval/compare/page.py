@@ -37,7 +37,7 @@ EMPTY = '<span class="note">(nothing)</span>'
 
 
 @dataclass(frozen=True)
-class Picture:
+class ReportFigure:
     """A PNG of a report: the heading above it, its file beside the page, its bytes, and what it shows in a word and in a sentence."""
 
     title: str
@@ -48,7 +48,7 @@ class Picture:
 
 
 def to_html(
-    title: str, headline: str, tables: Sequence[Table], pictures: Sequence[Picture], samples: Sequence[Sample] = ()
+    title: str, headline: str, tables: Sequence[Table], pictures: Sequence[ReportFigure], samples: Sequence[Sample] = ()
 ) -> str:
     """The page; every text that comes from data or models is escaped."""
     parts = [
@@ -66,7 +66,7 @@ def to_html(
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
 
 
-def _picture(picture: Picture) -> str:
+def _picture(picture: ReportFigure) -> str:
     image = f"data:image/png;base64,{b64encode(picture.png).decode('ascii')}"
     return (
         f'<h2>{escape(picture.title)}</h2><figure><img src="{image}" alt="{escape(picture.alt)}">'

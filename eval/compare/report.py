@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.compare.figures import draw_logps
-from eval.compare.page import Picture, to_html
+from eval.compare.page import ReportFigure, to_html
 from eval.compare.samples import Sample, samples_of
 from eval.shared.tables import Table, tables_of
 from eval.shared.types import Comparison
@@ -30,7 +30,7 @@ class Appendix:
     """What another measurement of the same runs adds to a report; `data` is what it adds to report.json."""
 
     tables: tuple[Table, ...] = ()
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[ReportFigure, ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
 
 
@@ -42,7 +42,7 @@ def write_report(comparison: Comparison, out: Path, appendix: Appendix | None = 
     drawn = paper_pairs(comparison)
     scores = {each.policy.name: [each.scores[index] for index in drawn] for each in comparison.results}
     draw_logps(scores, f"{len(drawn)} held-out pairs", out / FIGURE)
-    boxes = Picture(
+    boxes = ReportFigure(
         "Log-probabilities", FIGURE, (out / FIGURE).read_bytes(), "Box plots of log π(y|x) per model", CAPTION
     )
     for picture in added.pictures:
@@ -102,7 +102,7 @@ def answer_rows(comparison: Comparison) -> Iterator[dict[str, Any]]:
 
 
 def to_markdown(
-    comparison: Comparison, tables: Sequence[Table], pictures: Sequence[Picture], samples: Sequence[Sample]
+    comparison: Comparison, tables: Sequence[Table], pictures: Sequence[ReportFigure], samples: Sequence[Sample]
 ) -> str:
     """The report for a repository or a terminal."""
     parts = [
@@ -117,7 +117,7 @@ def to_markdown(
     return "\n\n".join(parts) + "\n"
 
 
-def sections(tables: Sequence[Table], pictures: Sequence[Picture]) -> Iterator[str]:
+def sections(tables: Sequence[Table], pictures: Sequence[ReportFigure]) -> Iterator[str]:
     """Tables and pictures in Markdown, each under its heading."""
     for table in tables:
         yield from (f"## {escape_markdown(table.title)}", markdown_table(table), escape_markdown(table.note))

@@ -24,7 +24,7 @@ from graph.shared.types import Excerpt, OpenEncoder
 
 
 @dataclass(frozen=True)
-class Written:
+class RagasFile:
     """A file for one system on one task: it holds `rows` of the task's `questions`."""
 
     system: str
@@ -36,7 +36,7 @@ class Written:
 
 def write_ragas(
     config: Path, overrides: Sequence[str], run: Path, out: Path, encoder: OpenEncoder = open_encoder
-) -> list[Written]:
+) -> list[RagasFile]:
     """One file below `out` for every cell of `config`, all of which `run` must hold; UserError for what is no finished run of it."""
     if not (run / CELLS).is_dir():
         found = f"{run}: not the folder of a run, it has no {CELLS}/"
@@ -54,7 +54,7 @@ def write_ragas(
     for cell in matrix.cells:
         file = out / answers_file(cell.task.name, cell.system.name)
         rows = write_jsonl(file, samples[cell.key])
-        written.append(Written(cell.system.name, cell.task.name, file, rows, len(cell.task.questions)))
+        written.append(RagasFile(cell.system.name, cell.task.name, file, rows, len(cell.task.questions)))
     return written
 
 

@@ -25,7 +25,7 @@ DATA = "data="
 
 
 @dataclass(frozen=True)
-class Ended:
+class RunReport:
     """How a run ended, for the terminal."""
 
     text: str
@@ -40,7 +40,7 @@ def run_matrix(
     open_model: OpenModel,
     run: Run,
     encoder: OpenEncoder = open_encoder,
-) -> Ended:
+) -> RunReport:
     """Fill the cells that `config` asks for into `out` and write the report; UserError for settings or data that are wrong."""
     settings = read_config(config, overrides)
     run_steps(settings.prepare, run)
@@ -54,7 +54,7 @@ def run_matrix(
         say(f"{failure.task}: {failure.system} failed: {failure.problem}")
     figures = figures_of(matrix, read_cells(matrix, out), settings.baseline or matrix.systems[0].name, settings.seed)
     write_report(matrix, figures, outcome, out)
-    return Ended(_told(matrix, figures, outcome), report_json(matrix, figures, outcome), bool(outcome.failures))
+    return RunReport(_told(matrix, figures, outcome), report_json(matrix, figures, outcome), bool(outcome.failures))
 
 
 def read_config(config: Path, overrides: Sequence[str]) -> MatrixSettings:

@@ -40,7 +40,7 @@ class Claims(ReplyModel):
     claims: Annotated[list[Claim], sound_items(Claim), at_most("maxItems", 40)]
 
 
-class Written(ReplyModel):
+class WrittenQuestions(ReplyModel):
     questions: Annotated[list[str], sound_items(str), at_most("maxItems", 10)]
 
 
@@ -62,7 +62,7 @@ def grounding_by_model(
     prompts: list[tuple[type[BaseModel], str]] = [
         (Claims, fill("eval/claims.txt", statements=statements, text=quote(told))),
         (Claims, fill("eval/claims.txt", statements=statements, text=asked)),
-        (Written, fill("eval/asked.txt", count=str(QUESTIONS_WRITTEN), answer=quote(told))),
+        (WrittenQuestions, fill("eval/written_questions.txt", count=str(QUESTIONS_WRITTEN), answer=quote(told))),
         (Relevant, fill("eval/relevant.txt", statements=statements)),
     ]
     replies = model.complete([_request(kind, text) for kind, text in prompts])
@@ -98,7 +98,7 @@ def _share_supported(claims: BaseModel | None) -> float | None:
 
 
 def _relevance(question: str, written: BaseModel | None, encode: Encode) -> float | None:
-    if not isinstance(written, Written) or not written.questions:
+    if not isinstance(written, WrittenQuestions) or not written.questions:
         return None
     vectors = encode([question, *written.questions])
     return answer_relevance(vectors[0], vectors[1:])

@@ -22,7 +22,7 @@ from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Message
 from graph.text.special_tokens import escape_special_tokens
 from serve.engines.sampling import Sampling
-from serve.engines.steps import GumbelSampler, Watcher, Watching
+from serve.engines.steps import GumbelSampler, StreamingCriteria, Watcher
 
 BATCH_SIZE = 16
 PLAIN = Sampling()
@@ -140,7 +140,9 @@ class HfModel:
                 max_new_tokens=batch[0].room,
                 do_sample=False,
                 logits_processor=LogitsProcessorList([*sampling.weights(longest), sampler]),
-                stopping_criteria=StoppingCriteriaList([Watching(watcher, longest)] if watcher is not None else []),
+                stopping_criteria=StoppingCriteriaList(
+                    [StreamingCriteria(watcher, longest)] if watcher is not None else []
+                ),
             )
         written = output_BT[:, longest:].tolist()
         return [self._completion(prompt, ids) for prompt, ids in zip(batch, written, strict=True)]

@@ -35,11 +35,11 @@ class Sampling:
         """What changes the logits of a prompt of so many tokens."""
         made: list[LogitsProcessor] = []
         if self.logit_bias:
-            made.append(Bias(self.logit_bias))
+            made.append(LogitBiasProcessor(self.logit_bias))
         if self.repetition_penalty != 1:
             made.append(RepetitionPenaltyLogitsProcessor(self.repetition_penalty))
         if self.presence_penalty or self.frequency_penalty:
-            made.append(Penalty(self.presence_penalty, self.frequency_penalty, prompt_tokens))
+            made.append(PenaltyProcessor(self.presence_penalty, self.frequency_penalty, prompt_tokens))
         return made
 
     def cuts(self) -> list[LogitsProcessor]:
@@ -54,7 +54,7 @@ class Sampling:
         return made
 
 
-class Bias(LogitsProcessor):  # type: ignore[misc]
+class LogitBiasProcessor(LogitsProcessor):  # type: ignore[misc]
     """Adds to the logits of some tokens."""
 
     def __init__(self, biases: Mapping[int, float]) -> None:
@@ -66,7 +66,7 @@ class Bias(LogitsProcessor):  # type: ignore[misc]
         return changed_BV
 
 
-class Penalty(LogitsProcessor):  # type: ignore[misc]
+class PenaltyProcessor(LogitsProcessor):  # type: ignore[misc]
     """Takes `frequency` for each time that a token has been written, and `presence` once, off its logit; the prompt does not count."""
 
     def __init__(self, presence: float, frequency: float, prompt_tokens: int) -> None:

@@ -13,7 +13,7 @@ Watcher = Callable[[list[int]], bool]
 """Sees the ids written so far after each token; True ends the generation."""
 
 
-class Watching(StoppingCriteria):  # type: ignore[misc]
+class StreamingCriteria(StoppingCriteria):  # type: ignore[misc]
     """Shows the written ids of the first row to a watcher after each token; ends the generation when it has enough."""
 
     def __init__(self, watcher: Watcher, prompt_tokens: int) -> None:

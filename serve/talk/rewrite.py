@@ -25,7 +25,7 @@ MAX_GROWTH_CHARS = 300
 """A question that a model rewrote may be so much longer than the one that was asked; a longer one is no rewriting."""
 
 
-class StandingAlone(ReplyModel):
+class StandaloneQuestion(ReplyModel):
     """What the model replies."""
 
     question: Sentence
@@ -112,6 +112,6 @@ def _rewritten(history: Sequence[Exchange], question: str, model: LanguageModel)
     last = most(min(len(history), MAX_TURNS), fits)
     if not last:
         return ""
-    reply = Caller(model).ask(StandingAlone, system, [asked(last)], MAX_TOKENS)[0]
+    reply = Caller(model).ask(StandaloneQuestion, system, [asked(last)], MAX_TOKENS)[0]
     made = quote(reply.question) if reply is not None else ""
     return made if len(made) <= len(question) + MAX_GROWTH_CHARS else ""

@@ -54,7 +54,7 @@ class FoundSummary(BaseModel):
     members: tuple[str, ...]
 
 
-class MadeFinding(BaseModel):
+class ModelFinding(BaseModel):
     """An answer that a model gave while searching."""
 
     question: str
@@ -87,7 +87,7 @@ class Retrieved(BaseModel):
     passages: list[FoundPassage]
     propositions: list[FoundProposition]
     summaries: list[FoundSummary]
-    findings: list[MadeFinding]
+    findings: list[ModelFinding]
     trace: Spending
 
 
@@ -152,7 +152,7 @@ def retrieved(evidence: Evidence, manifest: Manifest) -> Retrieved:
             for found in evidence.propositions
         ],
         summaries=[FoundSummary(score=found.score, **vars(found.item)) for found in evidence.summaries],
-        findings=[MadeFinding(**vars(finding)) for finding in evidence.findings],
+        findings=[ModelFinding(**vars(finding)) for finding in evidence.findings],
         trace=spending(evidence),
     )
 

@@ -25,7 +25,7 @@ from tests.train.world import NAMES, preference, scored
 from train.model.logps import tokenize_row
 from train.model.models import load_model, load_policy, load_tokenizer
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
-from train.preference.generations import Generations, generation_figures, greedy_answers
+from train.preference.generations import GenerationCallback, generation_figures, greedy_answers
 from train.preference.losses import pair_dpo_loss, pair_mode_seeking_loss
 from train.preference.objective import Method, Objective, mean_figures, prompt_losses
 from train.preference.response_groups import pair_groups
@@ -635,7 +635,7 @@ def test_a_policy_that_only_repeats_itself_shows(base: Path, scored_data: Path, 
     dev = read_preference_data(run, tokenizer, 0.0).dev
     longest = max(len(response) for group in dev for response in group.tokenized.responses)
     told: list[dict[str, float]] = []
-    watch = Generations(tokenizer, dev, 3, run.max_length_tokens, lambda figures: told.append(dict(figures)))
+    watch = GenerationCallback(tokenizer, dev, 3, run.max_length_tokens, lambda figures: told.append(dict(figures)))
     assert len(dev) == 2 and len(watch.prompts) == 1, "both groups are of one prompt"
     for step in range(1, 7):
         control = TrainerControl()
@@ -644,7 +644,7 @@ def test_a_policy_that_only_repeats_itself_shows(base: Path, scored_data: Path, 
     limit = 2 * longest
     figures = {"generation/tokens": limit, "generation/cut_share": 1, "generation/repeated_share": 1 - 1 / (limit - 3)}
     assert told == [pytest.approx(figures)] * 2
-    short = Generations(tokenizer, dev, 3, len(dev[0].group.prompt) + longest + 1, told.append)
+    short = GenerationCallback(tokenizer, dev, 3, len(dev[0].group.prompt) + longest + 1, told.append)
     assert short.limit_tokens == longest + 1
 
 

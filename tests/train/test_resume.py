@@ -16,7 +16,7 @@ from tests.places import ROOT
 from tests.train.world import preference
 from train.preference.train import train_dpo
 from train.reward.reward import train_reward
-from train.run.loop import Watch
+from train.run.loop import ProgressCallback
 from train.run.settings import DpoSettings, LoraSettings, RewardSettings, SftSettings, TrainSettings
 from train.sft import train_sft
 
@@ -38,16 +38,16 @@ import torch
 torch.set_num_threads(1)
 from train import sft
 from train.preference import train as preference
-from train.run.loop import Watch
+from train.run.loop import ProgressCallback
 from train.run.settings import DpoSettings, SftSettings
-logged = Watch.on_log
+logged = ProgressCallback.on_log
 
 def on_log(self, args, state, *rest, **named):
     if state.global_step == int(sys.argv[3]):
         os.kill(os.getpid(), signal.SIGKILL)
     logged(self, args, state, *rest, **named)
 
-Watch.on_log = on_log
+ProgressCallback.on_log = on_log
 text = Path(sys.argv[2]).read_text()
 if sys.argv[1] == "sft":
     sft.train_sft(SftSettings.model_validate_json(text))
@@ -93,15 +93,15 @@ def test_an_interrupted_run_ends_as_one_left_alone(
     train = CASES[case][1]
     train(whole)
     taken: list[int] = []
-    log = Watch.on_log
+    log = ProgressCallback.on_log
 
-    def watched(self: Watch, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+    def watched(self: ProgressCallback, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         taken.append(state.global_step)
         if state.global_step == KILLED and len(taken) == KILLED:
             raise KeyboardInterrupt
         log(self, args, state, control, logs, **kwargs)
 
-    monkeypatch.setattr(Watch, "on_log", watched)
+    monkeypatch.setattr(ProgressCallback, "on_log", watched)
     with pytest.raises(KeyboardInterrupt):
         train(cut)
     assert (tmp_path / "cut.partial" / "checkpoints" / f"checkpoint-{SAVED}").is_dir()
@@ -144,12 +144,12 @@ def test_rows_changed_in_place_are_noticed(base: Path, tmp_path: Path, monkeypat
     write_jsonl(rows / "train.jsonl", (preference_to_json(preference(number)) for number in range(8)))
     settings = settings_of("sft", base, rows, tmp_path / "run")
 
-    def interrupt(self: Watch, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+    def interrupt(self: ProgressCallback, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if state.global_step == KILLED:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Watch, "on_log", interrupt)
+        patched.setattr(ProgressCallback, "on_log", interrupt)
         with pytest.raises(KeyboardInterrupt):
             train_sft(settings)
     write_jsonl(rows / "train.jsonl", (preference_to_json(preference(number)) for number in range(9)))

@@ -56,7 +56,7 @@ def chunked_logps(head: nn.Module, states_ND: Tensor, token_ids_N: Tensor) -> Te
     return torch.cat([checkpoint(_logps, head, *chunk, use_reentrant=False) for chunk in chunks])
 
 
-class Untouched(nn.Module):
+class PassThroughHead(nn.Module):
     """Stands in a head's place and gives the states as they come; models that ask (Mamba, BERT) find the head's weight and bias."""
 
     def __init__(self, head: nn.Module) -> None:
@@ -81,7 +81,7 @@ class Untouched(nn.Module):
 def without_head(model: Any) -> Iterator[nn.Module]:
     """Have `model` return the states that its head would read in place of logits; gives the head, and puts it back."""
     head = model.get_output_embeddings()
-    model.set_output_embeddings(Untouched(head))
+    model.set_output_embeddings(PassThroughHead(head))
     try:
         yield head
     finally:

@@ -18,7 +18,7 @@ from graph.prompt.template import answer_ids, prompt_ids
 from graph.shared.errors import UserError
 from graph.shared.types import Message
 from train.model.heads import logps_at, unwrapped
-from train.model.rotation import check_rotation, rotation_border
+from train.model.rotation import check_rotation, rotation_limit
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def completion_logps(model: Any, input_ids_BT: Tensor, completion_mask_BT: Tenso
     """
     targets_BT = completion_mask_BT[:, 1:].bool()
     config = unwrapped(model).config
-    if rotation_border(config):
+    if rotation_limit(config):
         order_T = torch.arange(1, input_ids_BT.shape[1] + 1, device=completion_mask_BT.device)
         check_rotation(config, (completion_mask_BT * order_T).amax(dim=1).tolist())
     rows_N, columns_N = targets_BT.nonzero(as_tuple=True)

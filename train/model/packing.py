@@ -22,7 +22,7 @@ from graph.shared.errors import UserError
 from train.model.attention import SHARED_PREFIX, Place, on_device, place_group
 from train.model.heads import logps_at, unwrapped
 from train.model.logps import TokenizedRow, completion_logps, pad_rows
-from train.model.rotation import check_rotation, rotation_border
+from train.model.rotation import check_rotation, rotation_limit
 
 TRIAL_NATS, HALF_PRECISION_TRIAL_NATS = 1e-3, 0.3
 
@@ -174,7 +174,7 @@ def packed_logps(model: Any, batch: PackedBatch) -> Tensor:
     answers_BT = batch.response_BT > 0
     logps_N = logps_at(model, inputs, answers_BT.nonzero()[:, 0], batch.predictors_N, batch.ids_BT[answers_BT])
     responses_N = batch.response_BT[answers_BT] - 1
-    if rotation_border(base.config):
+    if rotation_limit(base.config):
         check_rotation(base.config, _row_tokens(batch.positions_BT[answers_BT], responses_N))
     return logps_N.new_zeros(int(responses_N.max()) + 1).index_add(0, responses_N, logps_N)
 

@@ -22,7 +22,7 @@ GRAM_TOKENS = 4
 TokenIds = tuple[int, ...]
 
 
-class Generations(TrainerCallback):  # type: ignore[misc]
+class GenerationCallback(TrainerCallback):  # type: ignore[misc]
     """Every `every_steps` steps, answers the first dev prompts and has `note` log how that went.
 
     An answer may take twice the tokens of the longest response at hand, but never more than `max_length_tokens` leaves it.

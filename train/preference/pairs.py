@@ -18,7 +18,7 @@ from train.model.dropout import without_dropout
 from train.model.models import ADAPTER, is_adapter
 from train.model.trial import check_still
 from train.run.data import pair_dataset
-from train.run.loop import Start, lora_config, trl_arguments
+from train.run.loop import TrainingInputs, lora_config, trl_arguments
 from train.run.settings import PreferenceSettings
 
 
@@ -36,7 +36,9 @@ class PairTrainer(DPOTrainer):  # type: ignore[misc]
             loaded.set_adapter("default")
 
 
-def pair_trainer(settings: PreferenceSettings, start: Start, folder: Path, label_smoothing: float | None) -> DPOTrainer:
+def pair_trainer(
+    settings: PreferenceSettings, start: TrainingInputs, folder: Path, label_smoothing: float | None
+) -> DPOTrainer:
     """TRL's trainer for `exo_pair` with ε = `label_smoothing`, or for `sigmoid` without one; dropout off throughout."""
     without_dropout(start.model)
     check_still(start.model)

@@ -24,7 +24,7 @@ from train.model.models import device, load_tokenizer
 from train.model.packing import can_pack
 from train.model.rotation import check_rotation
 from train.model.trial import check_still
-from train.preference.generations import Generations
+from train.preference.generations import GenerationCallback
 from train.preference.objective import Method, Objective
 from train.preference.pairs import pair_trainer
 from train.preference.reference import LogpsOf, kept_reference, reference_logps
@@ -143,7 +143,7 @@ def response_group_trainer(
     )
     if settings.sample_steps is not None:
         sampled = (data.dev, settings.sample_steps, settings.max_length_tokens)
-        trainer.add_callback(Generations(tokenizer, *sampled, trainer.note))
+        trainer.add_callback(GenerationCallback(tokenizer, *sampled, trainer.note))
     return trainer
 
 

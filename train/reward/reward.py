@@ -27,7 +27,7 @@ from train.model.logps import pad_rows, tokenize_row
 from train.model.models import device, is_adapter, load_model, load_tokenizer
 from train.model.rotation import check_rotation
 from train.run.data import both_sides, judged_dataset, read_responses
-from train.run.loop import Start, lora_config, prepare, run_and_save, trl_arguments
+from train.run.loop import TrainingInputs, lora_config, prepare, run_and_save, trl_arguments
 from train.run.save import check_output, fresh_folder
 from train.run.settings import RewardSettings
 from train.shared.types import RunRecord, read_run
@@ -57,7 +57,7 @@ def train_reward(settings: RewardSettings) -> RunRecord:
         return run_and_save(reward_trainer(settings, start, folder), "reward", settings, folder)
 
 
-def reward_trainer(settings: RewardSettings, start: Start, folder: Path) -> RewardTrainer:
+def reward_trainer(settings: RewardSettings, start: TrainingInputs, folder: Path) -> RewardTrainer:
     """TRL's trainer of −log σ(r_chosen − r_rejected); no row is left out for its length, `prepare` has seen to that.
 
     What learns is kept in float32: a head in the base's bfloat16 would round small steps away.

@@ -45,7 +45,7 @@ CLOCKWORK = ("runtime", "per_second", "epoch", COUNTED_ANEW)
 
 
 @dataclass(frozen=True)
-class Start:
+class TrainingInputs:
     """What a trainer is built from, checked: rows that fit, the tokenizer, the model on the CPU."""
 
     splits: Splits
@@ -53,7 +53,9 @@ class Start:
     model: Any
 
 
-def prepare(settings: TrainSettings, sides: Callable[[PreferenceRow], Sequence[str]], head: Head = "tokens") -> Start:
+def prepare(
+    settings: TrainSettings, sides: Callable[[PreferenceRow], Sequence[str]], head: Head = "tokens"
+) -> TrainingInputs:
     """Everything that can be refused before the first step, cheapest first; `sides` picks the completions trained on."""
     check_start(settings)
     splits = read_splits(Path(settings.data))
@@ -64,7 +66,7 @@ def prepare(settings: TrainSettings, sides: Callable[[PreferenceRow], Sequence[s
         lengths += check_lengths(rows, sides, tokenizer, settings.max_length_tokens, file)
     model = load_start(settings, head)
     check_rotation(model.config, lengths)
-    return Start(splits, tokenizer, model)
+    return TrainingInputs(splits, tokenizer, model)
 
 
 def check_start(settings: TrainSettings) -> None:
@@ -154,7 +156,7 @@ def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
     }
 
 
-class Watch(TrainerCallback):  # type: ignore[misc]
+class ProgressCallback(TrainerCallback):  # type: ignore[misc]
     """Shows logged rows as progress, and stops a run whose loss is no longer a number."""
 
     def __init__(self, what: str) -> None:
@@ -194,7 +196,7 @@ def run_and_save(
 def run_trainer(trainer: Any, what: str, checkpoint: str | None = None) -> Outcome:
     """Train, then measure on the dev rows if the trainer has any; UserError when the loss stops being a number."""
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(Watch(what))
+    trainer.add_callback(ProgressCallback(what))
     start = time.perf_counter()
     with completion_logits_only():
         result = trainer.train(resume_from_checkpoint=checkpoint)

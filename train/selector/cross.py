@@ -30,7 +30,7 @@ from graph.retrieve.learned.maxsim import start_model
 from graph.shared.ids import content_id
 from graph.shared.types import Ints
 from train.model.models import device
-from train.run.loop import Watch, quiet_libraries
+from train.run.loop import ProgressCallback, quiet_libraries
 from train.run.save import CHECKPOINTS, last_checkpoint
 from train.selector.settings import CrossSettings, SelectorSettings
 
@@ -75,7 +75,7 @@ def residual_loss(cross_b: Tensor, light_b: Tensor, label_b: Tensor) -> Tensor:
     return nn.functional.binary_cross_entropy_with_logits(light_b + cross_b, label_b)
 
 
-class ByLength(DefaultBatchSampler):  # type: ignore[misc]
+class LengthGroupedBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
     """Batches of pairs of like length, shuffled anew in every epoch by its seed."""
 
     def __init__(self, dataset: Dataset, batch_size: int, drop_last: bool, **options: Any) -> None:
@@ -149,7 +149,7 @@ def train_cross(
         train_dataset=Dataset.from_dict(rows),
         loss=ResidualLoss(model),
         evaluator=DevRanking(dev_pairs, measure),
-        callbacks=[EarlyStoppingCallback(cross.patience_evaluations), Watch("cross-encoder")],
+        callbacks=[EarlyStoppingCallback(cross.patience_evaluations), ProgressCallback("cross-encoder")],
         optimizers=(optimizer_of(model, cross), None),
     )
     trainer.remove_callback(PrinterCallback)
@@ -177,7 +177,7 @@ def trainer_arguments(settings: CrossSettings, seed: int, folder: Path) -> Cross
         learning_rate=settings.learning_rate,
         warmup_steps=settings.warmup_share,
         lr_scheduler_type="linear",
-        batch_sampler=ByLength,
+        batch_sampler=LengthGroupedBatchSampler,
         eval_strategy="steps",
         eval_steps=settings.eval_steps,
         save_strategy="steps",

@@ -7,8 +7,8 @@ import time
 from functools import partial
 from pathlib import Path
 
+from eval.matrix.fill.caching_encoder import caching_encoder
 from eval.matrix.fill.code import index_code
-from eval.matrix.fill.kept_vectors import keeping_encoder
 from eval.matrix.fill.types import Cell
 from graph.build.build import build_index
 from graph.documents.read import read_documents
@@ -31,7 +31,7 @@ def group_index(cell: Cell, folder: Path, open_encoder: OpenEncoder, open_model:
         folder.parent.mkdir(parents=True, exist_ok=True)
         write_text(made_by, code)
         corpus = cell.task.documents
-        keeping = partial(keeping_encoder, open_encoder, documents=corpus)
+        keeping = partial(caching_encoder, open_encoder, documents=corpus)
         build_index(folder, read_documents(corpus, say), cell.system.index, keeping, open_model)
         say(f"{cell.task.name}: indexed ({time.perf_counter() - started:.1f} s)")
     return open_index(folder, open_encoder)

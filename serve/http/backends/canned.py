@@ -13,7 +13,7 @@ from serve.http.backends.backend import Body
 
 
 @dataclass(frozen=True)
-class Canned:
+class CannedCompletion:
     """The same text for each of `n` choices, in OpenAI's form."""
 
     model: str
@@ -41,6 +41,6 @@ class Canned:
 _NOTHING = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
-def not_found(body: Body) -> Canned:
+def not_found(body: Body) -> CannedCompletion:
     """What a request is answered when there is nothing to answer from."""
-    return Canned(body["model"], NOT_FOUND, body.get("n", 1))
+    return CannedCompletion(body["model"], NOT_FOUND, body.get("n", 1))

@@ -54,11 +54,11 @@ def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
 
 
 def _none(adapters: Sequence[str]) -> ChatBackend:
-    from serve.http.backends.no_model import NoModel
+    from serve.http.backends.no_model import NoModelBackend
 
     if adapters:
         raise UserError(f"--adapter {adapters[0]} without --model", "the model that it belongs to", "give --model SPEC")
-    return NoModel()
+    return NoModelBackend()
 
 
 def _openai(target: str, adapters: Sequence[str]) -> ChatBackend:

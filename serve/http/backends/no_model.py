@@ -12,7 +12,7 @@ from serve.http.backends.backend import Body
 from serve.http.shared.errors import no_model
 
 
-class NoModel:
+class NoModelBackend:
     """The backend of a server that was started without --model; it is ready, since search is all that it has."""
 
     models: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from serve.http.backends.canned import not_found
 from serve.http.routes.chat_request import ChatRequest
 from serve.http.routes.description import STREAMED
 from serve.http.routes.parts import REASONING, THOUGHTS, MessageParts, takes_form
-from serve.http.routes.prepare import Prepared, prepare
+from serve.http.routes.prepare import PreparedRequest, prepare
 from serve.http.routes.services import Services
 from serve.http.routes.streaming import CitedStream
 from serve.http.shared.encoding import AsciiJSONResponse
@@ -54,14 +54,16 @@ def chat_router(services: Services) -> APIRouter:
     return router
 
 
-async def _open_stream(services: Services, prepared: Prepared) -> tuple[Prepared, AsyncIterator[dict[str, Any]]]:
+async def _open_stream(
+    services: Services, prepared: PreparedRequest
+) -> tuple[PreparedRequest, AsyncIterator[dict[str, Any]]]:
     if prepared.is_empty_handed:
         return prepared, not_found(prepared.body).chunks()
     prepared, chunks = await _asked(prepared, services.backend.stream)
     return prepared, _traced(services, chunks, prepared.body["model"])
 
 
-async def _asked(prepared: Prepared, ask: Callable[[Body], Awaitable[T]]) -> tuple[Prepared, T]:
+async def _asked(prepared: PreparedRequest, ask: Callable[[Body], Awaitable[T]]) -> tuple[PreparedRequest, T]:
     """What the engine answers, and to what: where it finds the prompt too long, it is asked again with less of it."""
     while True:
         try:
@@ -84,7 +86,7 @@ async def _traced(
                 yield chunk
 
 
-async def _complete(services: Services, prepared: Prepared) -> dict[str, Any]:
+async def _complete(services: Services, prepared: PreparedRequest) -> dict[str, Any]:
     """The engine's completion, its choices checked and the extra fields added."""
     model = prepared.body["model"]
     if prepared.is_empty_handed:
@@ -103,7 +105,7 @@ async def _complete(services: Services, prepared: Prepared) -> dict[str, Any]:
     return {**made, "choices": choices, "retrieval": prepared.retrieval}
 
 
-def _checked(services: Services, choice: Body, prepared: Prepared) -> dict[str, Any]:
+def _checked(services: Services, choice: Body, prepared: PreparedRequest) -> dict[str, Any]:
     """A choice with answer and reasoning apart; where the model calls a tool and says nothing, its content stays null."""
     said: Mapping[str, Any] = choice.get("message") or {}
     parts = MessageParts(prepared.excerpts, takes_form(prepared.body))

@@ -76,7 +76,7 @@ class NewDocuments(BaseModel):
     documents: list[NewDocument] = Field(min_length=1, max_length=10_000)
 
 
-class Written(BaseModel):
+class WriteResult(BaseModel):
     """What a change did; `index` and `generation` are those in use now."""
 
     index: str

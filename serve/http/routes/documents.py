@@ -18,11 +18,11 @@ from serve.http.routes.document_views import (
     DocumentText,
     NewDocuments,
     PassageInfo,
-    Written,
+    WriteResult,
 )
 from serve.http.routes.services import Services
 from serve.http.routes.uploads import Uploads
-from serve.http.routes.writing import Writing
+from serve.http.routes.write_queue import WriteQueue
 from serve.http.shared.errors import ApiError
 from serve.live_index import LiveIndex
 
@@ -63,14 +63,14 @@ def documents_router(services: Services) -> APIRouter:
 def _add_writing(router: APIRouter, services: Services) -> None:
     settings, live = services.settings, services.live
     uploads = Uploads(Limits(settings.file_seconds, settings.file_memory_mb))
-    writing = Writing(live, settings.write_wait_s)
+    writing = WriteQueue(live, settings.write_wait_s)
 
-    async def add_all(documents: Sequence[Document]) -> Written:
+    async def add_all(documents: Sequence[Document]) -> WriteResult:
         edited = await writing.write(Edit(add=documents))
         return _written(live, asdict(edited.report))
 
     @router.post("")
-    async def add(request: NewDocuments) -> Written:
+    async def add(request: NewDocuments) -> WriteResult:
         """Add documents, or replace those with the same source, and take the new index into use."""
         documents = [Document(each.source, each.title, each.text, each.metadata) for each in request.documents]
         for each in documents:
@@ -80,13 +80,13 @@ def _add_writing(router: APIRouter, services: Services) -> None:
         return await add_all(documents)
 
     @router.post("/files")
-    async def upload(files: list[UploadFile]) -> Written:
+    async def upload(files: list[UploadFile]) -> WriteResult:
         """Add files (.txt, .md, .html, .pdf); a file's name becomes the document's source."""
         _check_writable(services)
         return await add_all(await uploads.read(files))
 
     @router.delete("/{source:path}")
-    async def delete(source: str) -> Written:
+    async def delete(source: str) -> WriteResult:
         """Delete a document and everything that was read from it alone."""
         _check_writable(services)
         if source not in live.current.rows["document"]:
@@ -98,8 +98,8 @@ def _add_writing(router: APIRouter, services: Services) -> None:
         return _written(live, {"deleted": source, **left})
 
 
-def _written(live: LiveIndex, report: dict[str, Any]) -> Written:
-    return Written(index=live.current.identity, generation=live.current.number, report=report)
+def _written(live: LiveIndex, report: dict[str, Any]) -> WriteResult:
+    return WriteResult(index=live.current.identity, generation=live.current.number, report=report)
 
 
 def document_info(data: Any, row: int) -> DocumentInfo:

@@ -22,7 +22,7 @@ from serve.views.evidence import spending
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRequest:
     """A request ready for the engine: its body, and, unless retrieval is off, its prompt and what the client is told of the search."""
 
     body: dict[str, Any]
@@ -46,18 +46,18 @@ class Prepared:
         """Whether a search found nothing, so that there is nothing to ask the model."""
         return self.prompt is not None and self.prompt.intent != "remark" and not self.prompt.ranked
 
-    def shorter(self) -> Prepared | None:
+    def shorter(self) -> PreparedRequest | None:
         """With about half of what can be left out of the prompt; None when nothing can."""
         less = self.prompt.halved() if self.prompt is not None else None
         return None if less is None else replace(self, body={**self.body, "messages": as_json(less)}, prompt=less)
 
 
-async def prepare(services: Services, request: ChatRequest) -> Prepared:
+async def prepare(services: Services, request: ChatRequest) -> PreparedRequest:
     """Search for what the request asks, and build the prompt that the models were trained on; without retrieval, only escape special tokens."""
     backend, options = services.backend, request.retrieval
     fields = request.engine_fields(services.settings.max_answer_tokens)
     if not options.enabled:
-        return Prepared(
+        return PreparedRequest(
             {**fields, "messages": [turn.passed_on(backend.escape_special_tokens) for turn in request.messages]}
         )
     retriever = services.retriever
@@ -87,7 +87,7 @@ async def prepare(services: Services, request: ChatRequest) -> Prepared:
         raise ApiError(400, code, str(problem), "messages") from None
     body = {"temperature": 0.0, **fields, limit: answer_tokens, "messages": as_json(prompt)}
     told = {"intent": question.intent, "question": question.text, "rewritten_by": question.by}
-    return Prepared(body, prompt, {**told, **spending(evidence).model_dump()})
+    return PreparedRequest(body, prompt, {**told, **spending(evidence).model_dump()})
 
 
 def as_json(prompt: Prompt) -> list[dict[str, str]]:

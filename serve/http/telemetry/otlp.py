@@ -35,7 +35,7 @@ class OtlpTracing(Tracing):
     def __init__(self, endpoint: str) -> None:
         self._provider = TracerProvider(resource=Resource.create({SERVICE_NAME: "modegraph"}))
         exporter = OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces", timeout=EXPORT_TIMEOUT_S)
-        self._provider.add_span_processor(BatchSpanProcessor(Discreet(exporter)))
+        self._provider.add_span_processor(BatchSpanProcessor(RedactingExporter(exporter)))
         self._tracer = self._provider.get_tracer("modegraph")
 
     def watch(self, app: FastAPI) -> None:
@@ -48,7 +48,7 @@ class OtlpTracing(Tracing):
         # Never the current span: a stream's generator may be closed in another context than it began in.
         made = self._tracer.start_span(name, attributes=dict(values))
         try:
-            yield Recorded(made)
+            yield OtlpSpan(made)
         except Exception as problem:
             made.set_attribute(ERROR, problem.code if isinstance(problem, ApiError) else type(problem).__name__)
             made.set_status(Status(StatusCode.ERROR))
@@ -60,7 +60,7 @@ class OtlpTracing(Tracing):
         self._provider.shutdown()
 
 
-class Recorded(Span):
+class OtlpSpan(Span):
     """A span that is sent when its block ends."""
 
     def __init__(self, span: ApiSpan) -> None:
@@ -70,7 +70,7 @@ class Recorded(Span):
         self._span.set_attributes(dict(values))
 
 
-class Discreet(SpanExporter):
+class RedactingExporter(SpanExporter):
     """Hands on to `exporter` what `SAID` lets through of each span."""
 
     def __init__(self, exporter: SpanExporter) -> None:

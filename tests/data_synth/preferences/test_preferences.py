@@ -9,7 +9,7 @@ from data_synth.preferences.preferences import (
     UNSUPPORTED,
     Check,
     MeasureSupport,
-    Reasoned,
+    ReasonedDraft,
     Reasoner,
     finish_row,
     make_rows,
@@ -183,7 +183,7 @@ def test_groups_keep_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_answer_that_breaks_the_form_is_dropped() -> None:
     question = Question("q", "Which marker?", ("###Answer: is it",), reasoning="So it is.")
-    reasoned = Reasoned(Draft(question, question.answers[0], ()), "So.", None)
+    reasoned = ReasonedDraft(Draft(question, question.answers[0], ()), "So.", None)
     assert finish_row(reasoned, "", "rules") == Dropped(UNPARSEABLE)
 
 

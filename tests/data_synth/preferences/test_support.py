@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data_synth.preferences.support import MIN_NAMED, MIN_NEARNESS, Support, SupportMeter, sentences_of, share_named
+from data_synth.preferences.support import MIN_NAMED, MIN_NEARNESS, Support, SupportScorer, sentences_of, share_named
 from graph.build.build import build_index
 from graph.index.index import Index, open_index
 from graph.prompt.context import of_passage
@@ -26,7 +26,7 @@ def excerpts_of(index: Index, source: str) -> tuple[Excerpt, ...]:
 
 def test_nearness_is_the_mean_over_sentences_of_the_best_cosine(index: Index) -> None:
     reason = "She was born in Tarn and died on 4 May 1931 [1]. The moon is green."
-    (found,) = SupportMeter(index).measure([reason], [excerpts_of(index, "ada")], [""])
+    (found,) = SupportScorer(index).measure([reason], [excerpts_of(index, "ada")], [""])
     texts = [
         t for n, t in enumerate(index.data.proposition_texts) if "ada" in {s.source for s in index.proposition(n).spans}
     ]
@@ -38,7 +38,7 @@ def test_nearness_is_the_mean_over_sentences_of_the_best_cosine(index: Index) ->
 
 
 def test_another_documents_context_supports_less(index: Index) -> None:
-    meter, reason = SupportMeter(index), "Ada Marlow was born in Tarn and died on 4 May 1931."
+    meter, reason = SupportScorer(index), "Ada Marlow was born in Tarn and died on 4 May 1931."
     own, other, none = meter.measure(
         [reason] * 3, [excerpts_of(index, "ada"), excerpts_of(index, "bread"), ()], ["Where was Ada Marlow born?"] * 3
     )
@@ -49,7 +49,7 @@ def test_another_documents_context_supports_less(index: Index) -> None:
 
 
 def test_a_summary_stands_for_its_passages_and_a_proposition_for_itself(index: Index) -> None:
-    meter, reason = SupportMeter(index), "She was born in Tarn."
+    meter, reason = SupportScorer(index), "She was born in Tarn."
     quoted = excerpts_of(index, "ada")
     summed = Excerpt("s", "Summary", "About Ada.", members=tuple(excerpt.id for excerpt in quoted))
     row = next(n for n, text in enumerate(index.data.proposition_texts) if "born in Tarn" in text)

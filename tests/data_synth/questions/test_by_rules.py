@@ -8,7 +8,7 @@ import pytest
 
 from data_synth.questions.by_rules import TEMPLATES, template_questions, to_row
 from data_synth.questions.check import needs_all, path_breaks_without, path_holds, told_once
-from data_synth.questions.kept import MAX_USES_OF_DOCUMENT, Kept
+from data_synth.questions.duplicate_filter import MAX_USES_OF_DOCUMENT, DuplicateFilter
 from data_synth.questions.mentions import Mentions
 from data_synth.questions.reading import read_index
 from data_synth.questions.templates import Candidate
@@ -193,7 +193,7 @@ def test_documents_are_not_used_often_and_questions_not_asked_twice(examples: In
     uses = Counter(source for row in rows for source in row.sources)
     assert max(uses.values()) <= MAX_USES_OF_DOCUMENT
     assert len({row.id for row in rows}) == len({row.text for row in rows}) == len(rows)
-    kept = Kept()
+    kept = DuplicateFilter()
     kept.add(rows[0])
     assert kept.is_duplicate(replace(rows[0], text=rows[0].text.replace("?", " ?")))
     assert not kept.is_duplicate(replace(rows[0], text="Something else entirely?"))

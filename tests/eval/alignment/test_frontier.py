@@ -7,11 +7,11 @@ import pytest
 
 from eval.alignment.frontier import equal_kl, frontier_at, grid, rewards_by_seed
 from eval.alignment.report import align, equal_table, runs_table, to_json, verdict, write_alignment
-from eval.alignment.sample import Drawing
+from eval.alignment.sample import SamplingSettings
 from eval.alignment.types import MeasuredRun, PromptFigures
 from train.shared.types import RunRecord
 
-DRAWING = Drawing(4, 20, 0)
+DRAWING = SamplingSettings(4, 20, 0)
 
 
 def figures(reward: float, kl: float) -> PromptFigures:

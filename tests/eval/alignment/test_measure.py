@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from data_synth.types import ResponseRow, response_to_json
 from eval.alignment.measure import common_reference, common_weights, measure_runs, reward_of
-from eval.alignment.sample import Drawing, Samples, draw_samples, logps_of_samples
+from eval.alignment.sample import Samples, SamplingSettings, draw_samples, logps_of_samples
 from graph.shared.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from modegraph.cli import build_app
@@ -51,9 +51,9 @@ def rows() -> list[ResponseRow]:
 
 def test_samples_are_scored_as_they_were_drawn(world: Path) -> None:
     model, tokenizer = load_policy(str(world / "base"))
-    drawn = draw_samples(model, tokenizer, [5, 6, 7], Drawing(6, 8, 1), "q")
-    again = draw_samples(model, tokenizer, [5, 6, 7], Drawing(6, 8, 1), "q")
-    assert drawn == again != draw_samples(model, tokenizer, [5, 6, 7], Drawing(6, 8, 1), "other")
+    drawn = draw_samples(model, tokenizer, [5, 6, 7], SamplingSettings(6, 8, 1), "q")
+    again = draw_samples(model, tokenizer, [5, 6, 7], SamplingSettings(6, 8, 1), "q")
+    assert drawn == again != draw_samples(model, tokenizer, [5, 6, 7], SamplingSettings(6, 8, 1), "other")
     assert len(set(drawn.group.responses)) > 1 and all(len(ids) <= 8 for ids in drawn.group.responses)
     logps = logps_of_samples(model, drawn)
     for ids, logp in zip(drawn.group.responses, logps.tolist(), strict=True):
@@ -72,7 +72,7 @@ def test_samples_follow_the_policy(world: Path) -> None:
         sure.model.norm.weight.fill_(1.0)
         sure.model.embed_tokens.weight[:, 0] = 1.0
         sure.lm_head.weight[9, 0] = 50.0
-    drawn = draw_samples(sure.eval(), tokenizer, [5], Drawing(3, 2, 0), "q")
+    drawn = draw_samples(sure.eval(), tokenizer, [5], SamplingSettings(3, 2, 0), "q")
     assert drawn.group.responses == ((9, 9),) * 3
     assert logps_of_samples(sure, drawn).tolist() == pytest.approx([0.0] * 3, abs=1e-4)
     even = Samples(TokenizedGroup((5,), ((7, 8),)), ("x",))
@@ -84,7 +84,7 @@ def test_samples_follow_the_policy(world: Path) -> None:
 
 def test_the_reference_is_at_kl_0_and_runs_are_not(world: Path) -> None:
     folders = [world / "ms", world / "dpo"]
-    measured, reference = measure_runs(folders, rows(), Drawing(8, 8, 0), load_policy)
+    measured, reference = measure_runs(folders, rows(), SamplingSettings(8, 8, 0), load_policy)
     assert [run.system for run in measured] == ["MS K = 6", "DPO K = 2"]
     assert all(one.kl == pytest.approx(0.0, abs=1e-4) for one in reference)
     assert all(run.kl > 0.01 for run in measured), "four steps at a high rate"

@@ -23,7 +23,7 @@ from train.model.attention import use_shared_prefix_attention
 from train.model.dropout import without_dropout
 from train.model.models import load_tokenizer
 from train.model.packing import TokenizedGroup, can_pack, pack_rows, packed_logps, plain_logps
-from train.model.rotation import Border, check_rotation, rotation_border
+from train.model.rotation import RotationLimit, check_rotation, rotation_limit
 from train.model.trial import check_model, check_still
 from train.preference.train import train_dpo
 from train.run.settings import DpoSettings, SftSettings
@@ -150,7 +150,7 @@ def test_longrope_is_right_on_either_side_of_its_border_and_refused_across(share
     model = tiny_model("phi3", rope_parameters=LONGROPE, original_max_position_embeddings=16)
     without_dropout(model)
     twin = twin_of(model, "phi3")
-    assert rotation_border(model.config) == Border("longrope", 16, beyond=True)
+    assert rotation_limit(model.config) == RotationLimit("longrope", 16, beyond=True)
     assert can_pack(model, 21) == ""
     if shared:
         use_shared_prefix_attention(model)
@@ -187,7 +187,7 @@ def test_rows_across_a_border_differ_from_those_alone() -> None:
 def test_dynamic_positions_end_at_the_context_they_were_made_for() -> None:
     model = tiny_model("llama", rope_parameters=DYNAMIC, max_position_embeddings=16)
     without_dropout(model)
-    assert rotation_border(model.config) == Border("dynamic", 16, beyond=False)
+    assert rotation_limit(model.config) == RotationLimit("dynamic", 16, beyond=False)
     expected_R = twin_logps(twin_of(model, "llama"), [SHORT])
     assert (plain_logps(model, [SHORT]) - expected_R).abs().max() < 1e-3
     for groups in ([LONG], MIXED):

@@ -20,7 +20,7 @@ from tests.train.selector.encoders import tiny_encoder
 from tests.train.selector.rows import small_world
 from train.selector.blend import fit_blend
 from train.selector.calibrate import log_loss
-from train.selector.cross import ByLength, residual_loss
+from train.selector.cross import LengthGroupedBatchSampler, residual_loss
 from train.selector.data import examples_of, read_datasets
 from train.selector.pairs import read_rows_of, rows_by_question, texts_of, training_rows
 from train.selector.settings import CrossSettings, SelectorSettings
@@ -77,7 +77,7 @@ def test_the_loss_is_that_of_both_logits_together() -> None:
 def test_batches_hold_pairs_of_like_length_each_once_and_change_with_the_epoch() -> None:
     words = ["x" * length for length in range(1, 101)]
     dataset = Dataset.from_dict({"question": words, "proposition": words, "label": [[0.0, 0.0]] * 100})
-    sampler = ByLength(dataset, batch_size=8, drop_last=False, seed=3)
+    sampler = LengthGroupedBatchSampler(dataset, batch_size=8, drop_last=False, seed=3)
     first = list(sampler)
     assert sorted(row for batch in first for row in batch) == list(range(100)) and len(first) == len(sampler) == 13
     assert max(max(batch) - min(batch) for batch in first) < 8

@@ -15,7 +15,7 @@ from eval.matrix.fill.cores import share_cores
 from graph.shared.types import Encoder, Floats, OpenEncoder
 
 
-class KeepingEncoder:
+class CachingEncoder:
     """An encoder that keeps every vector it has made."""
 
     def __init__(self, encoder: Encoder) -> None:
@@ -40,12 +40,12 @@ class KeepingEncoder:
         return self._encoder.count_tokens(text)
 
 
-def keeping_encoder(open_encoder: OpenEncoder, spec: str, documents: Path) -> KeepingEncoder:
+def caching_encoder(open_encoder: OpenEncoder, spec: str, documents: Path) -> CachingEncoder:
     """The encoder for the indexes of a corpus; what was kept for another corpus, or made by another encoder of the name, is let go."""
     return _keeping(open_encoder, spec, documents, open_encoder(spec).fingerprint)
 
 
 @lru_cache(maxsize=1)
-def _keeping(open_encoder: OpenEncoder, spec: str, documents: Path, fingerprint: str) -> KeepingEncoder:
+def _keeping(open_encoder: OpenEncoder, spec: str, documents: Path, fingerprint: str) -> CachingEncoder:
     del documents, fingerprint
-    return KeepingEncoder(open_encoder(spec))
+    return CachingEncoder(open_encoder(spec))

@@ -16,7 +16,7 @@ def id_of(question: str) -> str:
     return content_id("question", question)[:16]
 
 
-class Kept:
+class DuplicateFilter:
     """The questions so far: no document is used often, and no two questions are near duplicates."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.matrix.fill.kept_vectors import KeepingEncoder
+from eval.matrix.fill.caching_encoder import CachingEncoder
 from graph.build.build import build_index
 from graph.index.index import open_index
 from graph.store.data import IndexData
@@ -24,18 +24,18 @@ def test_a_text_of_several_indexes_is_encoded_once(home: Path) -> None:
     assert titles and len(titles) == len(set(titles))
 
 
-def test_kept_vectors_are_those_of_the_encoder_in_the_order_asked_for() -> None:
-    keeping, plain = KeepingEncoder(HashEncoder()), HashEncoder()
+def test_cached_vectors_are_those_of_the_encoder_in_the_order_asked_for() -> None:
+    keeping, plain = CachingEncoder(HashEncoder()), HashEncoder()
     for texts in (["b", "a", "b"], ["c", "a"], [], ["a"]):
         np.testing.assert_array_equal(keeping.encode(texts), plain.encode(texts))
     assert keeping.fingerprint == plain.fingerprint and keeping.count_tokens("two words") == 2
 
 
-def test_an_index_by_kept_vectors_is_the_same(tmp_path: Path) -> None:
-    def built(name: str, encoder: HashEncoder | KeepingEncoder) -> IndexData:
+def test_an_index_by_cached_vectors_is_the_same(tmp_path: Path) -> None:
+    def built(name: str, encoder: HashEncoder | CachingEncoder) -> IndexData:
         build_index(tmp_path / name, ISLES, IndexSettings(), lambda spec: encoder)
         return open_index(tmp_path / name, lambda spec: encoder).data
 
-    keeping = KeepingEncoder(HashEncoder())
+    keeping = CachingEncoder(HashEncoder())
     built("first", keeping)
     assert_same_index(built("second", keeping), built("plain", HashEncoder()))

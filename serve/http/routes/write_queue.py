@@ -26,7 +26,7 @@ class _Job:
     done: Future[Edited] = field(default_factory=Future)
 
 
-class Writing:
+class WriteQueue:
     """The line of those who want to change the index of `live`; who has waited for `wait_s` in vain is sent away."""
 
     def __init__(self, live: LiveIndex, wait_s: float) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 from trl import SFTConfig, SFTTrainer
 
 from train.run.data import chosen_side, sft_dataset
-from train.run.loop import TrainingInputs, lora_config, prepare, run_and_save, trl_arguments
-from train.run.save import fresh_folder
+from train.run.loop import TrainingInputs, lora_config, prepare, run_and_save, run_folder, trl_arguments
 from train.run.settings import SftSettings
 from train.shared.types import RunRecord
 
@@ -16,7 +15,7 @@ from train.shared.types import RunRecord
 def train_sft(settings: SftSettings) -> RunRecord:
     """From settings to a finished run at `settings.output`; UserError before the first step for bad input."""
     start = prepare(settings, chosen_side)
-    with fresh_folder(Path(settings.output), resumable=settings.save_steps is not None) as folder:
+    with run_folder(settings) as folder:
         return run_and_save(sft_trainer(settings, start, folder), "sft", settings, folder)
 
 

@@ -38,7 +38,17 @@ class ResponseGroup:
 
 
 @dataclass(frozen=True)
-class Lengths:
+class Grouping:
+    """How scored responses become groups: by the weights of their rewards, standardised or not; split by `seed` into `size` (None: all)."""
+
+    weights: Mapping[str, float]
+    standardised: bool
+    size: int | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class LengthLimit:
     """What is done with rows whose prompt and longest response together are over `max_tokens`: refused, or dropped and counted."""
 
     max_tokens: int
@@ -57,17 +67,14 @@ def pair_groups(
 def scored_groups(
     rows: Sequence[ResponseRow],
     tokenizer: PreTrainedTokenizerBase,
-    weights: Mapping[str, float],
-    standardised: bool,
-    size: int | None,
-    seed: int,
+    how: Grouping,
 ) -> Iterator[ResponseGroup]:
-    """Scored responses, those of each prompt split by `seed` into groups of `size` (None: all in one)."""
+    """Scored responses, those of each prompt in groups."""
     for row in rows:
-        rewards = combine_rewards(row, weights)
-        rewards = standardise(rewards) if standardised else rewards
+        rewards = combine_rewards(row, how.weights)
+        rewards = standardise(rewards) if how.standardised else rewards
         for number, places in enumerate(
-            split_into_groups(len(row.responses), size, random.Random(content_id(str(seed), row.id)))
+            split_into_groups(len(row.responses), how.size, random.Random(content_id(str(how.seed), row.id)))
         ):
             tokenized = tokenize_group(tokenizer, row.prompt, [row.responses[place] for place in places])
             yield ResponseGroup(f"{row.id}/{number}", tokenized, tuple(rewards[place] for place in places))
@@ -120,7 +127,7 @@ def split_into_groups(count: int, size: int | None, draw: random.Random) -> list
     return groups
 
 
-def fitting(groups: Sequence[ResponseGroup], lengths: Lengths, file: Path) -> list[ResponseGroup]:
+def fitting(groups: Sequence[ResponseGroup], lengths: LengthLimit, file: Path) -> list[ResponseGroup]:
     """The groups that fit whole, after a report of their lengths; UserError naming how many do not, unless they may be dropped.
 
     Nothing is ever cut: with the end of a response its answer and its end token would go.

@@ -28,11 +28,10 @@ from train.preference.generations import GenerationCallback
 from train.preference.objective import Method, Objective
 from train.preference.pairs import pair_trainer
 from train.preference.reference import LogpsOf, kept_reference, reference_logps
-from train.preference.response_groups import Lengths, ResponseGroup, fitting, pair_groups, scored_groups
+from train.preference.response_groups import Grouping, LengthLimit, ResponseGroup, fitting, pair_groups, scored_groups
 from train.preference.trainer import Example, ResponseGroupTrainer, packed_layout, plain_layout
 from train.run.data import both_sides, holds_responses, read_preferences, read_responses
-from train.run.loop import check_start, load_start, lora_config, prepare, run_and_save, trainer_arguments
-from train.run.save import fresh_folder
+from train.run.loop import check_start, load_start, lora_config, prepare, run_and_save, run_folder, trainer_arguments
 from train.run.settings import DpoSettings, MsSettings, PreferenceSettings
 from train.shared.types import Alignment, RunRecord
 
@@ -62,7 +61,7 @@ def _train(settings: PreferenceSettings, method: Method, label_smoothing: float)
     check_start(settings)
     tokenizer = load_tokenizer(settings.model)
     data = read_preference_data(settings, tokenizer, label_smoothing)
-    with fresh_folder(Path(settings.output), resumable=settings.save_steps is not None) as folder:
+    with run_folder(settings) as folder:
         trainer = response_group_trainer(settings, method, data, tokenizer, folder)
         return run_and_save(trainer, method, settings, folder, alignment_of(settings, data, label_smoothing))
 
@@ -89,9 +88,9 @@ def read_preference_data(
         if pairs:
             found = list(pair_groups(read_preferences(file), tokenizer, label_smoothing))
         else:
-            how = (settings.rewards, settings.standardise, settings.responses, settings.seed)
-            found = list(scored_groups(read_responses(file), tokenizer, *how))
-        return fitting(found, Lengths(settings.max_length_tokens, settings.over_long == "drop"), file)
+            how = Grouping(settings.rewards, settings.standardise, settings.responses, settings.seed)
+            found = list(scored_groups(read_responses(file), tokenizer, how))
+        return fitting(found, LengthLimit(settings.max_length_tokens, settings.over_long == "drop"), file)
 
     data = PreferenceData(read("train.jsonl"), read("dev.jsonl") if (folder / "dev.jsonl").exists() else [], pairs)
     if settings.sample_steps is not None and not data.dev:
@@ -178,7 +177,7 @@ def _train_by_trl(settings: PreferenceSettings, method: Method, label_smoothing:
             "trainer: trl with sample_steps", "no sampling", "set trainer to modegraph, or unset sample_steps"
         )
     start = prepare(settings, both_sides)
-    with fresh_folder(Path(settings.output), resumable=settings.save_steps is not None) as folder:
+    with run_folder(settings) as folder:
         trainer = pair_trainer(settings, start, folder, label_smoothing or None)
         return run_and_save(
             trainer, method, settings, folder, Alignment(settings.beta, 2, None, label_smoothing or None)

@@ -27,7 +27,7 @@ from train.model.logps import pad_rows, tokenize_row
 from train.model.models import device, is_adapter, load_model, load_tokenizer
 from train.model.rotation import check_rotation
 from train.run.data import both_sides, judged_dataset, read_responses
-from train.run.loop import TrainingInputs, lora_config, prepare, run_and_save, trl_arguments
+from train.run.loop import TrainingInputs, lora_config, prepare, run_and_save, run_folder, trl_arguments
 from train.run.save import check_output, fresh_folder
 from train.run.settings import RewardSettings
 from train.shared.types import RunRecord, read_run
@@ -53,7 +53,7 @@ def train_reward(settings: RewardSettings) -> RunRecord:
         raise UserError(found, "a whole model", "start from its base, or merge it first (`train export --merge`)")
     set_seed(settings.seed)
     start = prepare(settings, both_sides, head="score")
-    with fresh_folder(Path(settings.output), resumable=settings.save_steps is not None) as folder:
+    with run_folder(settings) as folder:
         return run_and_save(reward_trainer(settings, start, folder), "reward", settings, folder)
 
 

@@ -8,7 +8,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,10 @@ from train.model.trial import check_model
 from train.run.data import Splits, check_lengths, read_splits, rows_fingerprint
 from train.run.save import (
     CHECKPOINTS,
+    NOT_ALIGNED,
     Outcome,
     check_output,
+    fresh_folder,
     is_main_process,
     last_checkpoint,
     run_record,
@@ -174,8 +176,13 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc]
             say(f"{self.what}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}{shown}")
 
 
+def run_folder(settings: TrainSettings) -> AbstractContextManager[Path]:
+    """The folder that a run is written into, kept after a failure if the run saves checkpoints to go on from (train/run/save.py)."""
+    return fresh_folder(Path(settings.output), resumable=settings.save_steps is not None)
+
+
 def run_and_save(
-    trainer: Any, stage: Stage, settings: TrainSettings, folder: Path, alignment: Alignment | None = None
+    trainer: Any, stage: Stage, settings: TrainSettings, folder: Path, alignment: Alignment = NOT_ALIGNED
 ) -> RunRecord:
     """Train (or go on from an interrupted run's last checkpoint), measure, and write the whole run into `folder`."""
     checkpoint = None

@@ -28,6 +28,7 @@ from train.run.data import rows_fingerprint
 from train.shared.types import Alignment, RunRecord, Stage, write_run
 
 CHECKPOINTS, SETTINGS = "checkpoints", "settings.yaml"
+NOT_ALIGNED = Alignment()
 LIBRARIES = ("torch", "transformers", "trl", "peft", "datasets")
 
 
@@ -131,7 +132,7 @@ def save_run(
 
 
 def run_record(
-    stage: Stage, base_model: str, data: str, settings: Settings, outcome: Outcome, alignment: Alignment | None = None
+    stage: Stage, base_model: str, data: str, settings: Settings, outcome: Outcome, alignment: Alignment = NOT_ALIGNED
 ) -> RunRecord:
     """The record of a run; `alignment` makes it one of preferences."""
     return RunRecord(
@@ -139,10 +140,7 @@ def run_record(
         base_model=base_model,
         base_weights="" if stage == "tiny" else base_weights(base_model),
         data=data,
-        beta=alignment.beta if alignment else None,
-        beta_reward=alignment.beta_reward if alignment else None,
-        label_smoothing=alignment.label_smoothing if alignment else None,
-        responses_per_prompt=alignment.responses_per_prompt if alignment else None,
+        **vars(alignment),
         settings=settings.recorded(),
         metrics=outcome.metrics,
         train_seconds=outcome.train_seconds,

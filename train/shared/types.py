@@ -18,10 +18,13 @@ RECORD = "run.json"
 
 @dataclass(frozen=True)
 class Alignment:
-    """What a claim about preference training must name: β_π, K, and β_r of scored responses or ε of mode-seeking pairs."""
+    """What a claim about preference training must name: β_π, K, and β_r of scored responses or ε of mode-seeking pairs.
 
-    beta: float
-    responses_per_prompt: int
+    All None for a stage without preferences.
+    """
+
+    beta: float | None = None
+    responses_per_prompt: int | None = None
     beta_reward: float | None = None
     label_smoothing: float | None = None
 

@@ -14,7 +14,7 @@ from tests.train.world import scored
 from train.model.models import load_policy
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
 from train.preference.reference import reference_logps
-from train.preference.response_groups import ResponseGroup, scored_groups
+from train.preference.response_groups import Grouping, ResponseGroup, scored_groups
 
 WEIGHTS = {"correct": 1.0}
 
@@ -63,7 +63,7 @@ def test_a_prompt_split_into_pairs_is_read_once() -> None:
 @pytest.mark.parametrize("packed", [True, False])
 def test_a_real_model_says_the_same_together_and_alone(base: Path, packed: bool) -> None:
     model, tokenizer = load_policy(str(base))
-    split = list(scored_groups([scored(0), scored(1)], tokenizer, WEIGHTS, False, 2, 0))
+    split = list(scored_groups([scored(0), scored(1)], tokenizer, Grouping(WEIGHTS, False, 2, 0)))
 
     def logps_of(model: Any, groups: Sequence[TokenizedGroup]) -> torch.Tensor:
         return packed_logps(model, pack_rows(groups, 1024)) if packed else plain_logps(model, groups)

@@ -25,6 +25,7 @@ from train.preference.losses import dpo_loss, mode_seeking_loss
 from train.preference.objective import Objective, mean_figures, prompt_losses, ranked_right
 from train.preference.pairs import pair_trainer
 from train.preference.response_groups import (
+    Grouping,
     combine_rewards,
     pair_groups,
     scored_groups,
@@ -292,7 +293,7 @@ def test_responses_are_split_whole_and_rewards_follow_them(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     row, weights = scored(1), {"correct": 2.0, "format": 0.25}
     assert combine_rewards(row, weights) == (0.25, 2.25, 0.25, 0.25, 2.0, 0.0)
-    groups = list(scored_groups([row], tokenizer, weights, False, 2, seed=0))
+    groups = list(scored_groups([row], tokenizer, Grouping(weights, False, 2, seed=0)))
     assert [group.id for group in groups] == ["r1/0", "r1/1", "r1/2"]
     whole = tokenize_group(tokenizer, row.prompt, row.responses)
     by_tokens = dict(zip(whole.responses, combine_rewards(row, weights), strict=True))
@@ -301,7 +302,7 @@ def test_responses_are_split_whole_and_rewards_follow_them(base: Path) -> None:
     for text, tokens in zip(row.responses, whole.responses, strict=True):
         alone = tokenize_row(tokenizer, row.prompt, text)
         assert alone.ids == whole.prompt + tokens and tokens[-1] == tokenizer.eos_token_id
-    other = list(scored_groups([row], tokenizer, weights, False, 2, seed=1))
+    other = list(scored_groups([row], tokenizer, Grouping(weights, False, 2, seed=1)))
     assert [c.tokenized for c in other] != [c.tokenized for c in groups]
     with pytest.raises(UserError, match="row 'r1' has no reward 'judge', only correct, format"):
         combine_rewards(row, {"judge": 1.0})

@@ -1,6 +1,6 @@
 """The one rule for citations: a text is shown with [n] only where its prompt has a passage n.
 
-Every door goes through `CitationGate`: texts as they are streamed (serve/http), whole ones by `check_citations` (ask, MCP, rewards, measures).
+Every entry point goes through `CitationGate`: texts as they are streamed (serve/http), whole ones by `check_citations` (ask, MCP, rewards, measures).
 However a citation is written (`[1, 9]`, `［9］`, `【9†source】`, `[2-9]`, `[p. 9]`, `\\[9\\]`, `[^9]`, `[&#57;]`, digits of any script), it is
 brought into the form [n] or taken out, and none becomes a Markdown link. What is no citation stays as it is: code, subscripts
 (`a[0]=b[99]`), law reports (`[2019] UKSC 5`). The time is linear in the text: nothing undecided is longer than MAX_HELD_CHARS.

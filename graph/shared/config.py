@@ -1,4 +1,4 @@
-"""Settings at the door: one YAML file and `key=value` flags become one frozen, validated settings object.
+"""Settings: one YAML file and `key=value` flags become one frozen, validated settings object.
 
 Used by the command line of every folder; inner functions take the values they need, never the settings object's file.
 """

@@ -1,4 +1,4 @@
-"""The one error that a user can fix; every folder raises it, the door prints it as a single line."""
+"""The one error that a user can fix; every folder raises it, the command line prints it as a single line."""
 
 from graph.shared.redact import redact
 

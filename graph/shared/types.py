@@ -223,7 +223,7 @@ class LanguageModel(Protocol):
 
 
 class OpenModel(Protocol):
-    """A model SPEC (`hf:PATH_OR_NAME`, `openai:NAME@URL`) to a ready model; wired in by the door.
+    """A model SPEC (`hf:PATH_OR_NAME`, `openai:NAME@URL`) to a ready model; the command line passes one in.
 
     With `ledger`, finished calls are kept in that file and never made again.
     """

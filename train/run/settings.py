@@ -1,4 +1,4 @@
-"""The settings of every training command, validated at the door (graph/shared/config.py reads the YAML and the flags).
+"""The settings of every training command, validated as they are read (graph/shared/config.py reads the YAML and the flags).
 
 GraphMPA's recipe is the default of the trainers: learning rate 1e-5, batches of 4, 2 epochs.
 """

@@ -1,4 +1,4 @@
-"""Whatever the mode and whichever the door (command line, HTTP, MCP, Python), the same reply is shown with the same citations."""
+"""Whatever the mode and whichever the entry point (command line, HTTP, MCP, Python), the same reply is shown with the same citations."""
 
 import json
 from collections.abc import Iterator
@@ -126,7 +126,7 @@ def told_by_mcp(hashed_isles: Path) -> dict[str, Shown]:
 
 @pytest.mark.usefixtures("open_hashed")
 @pytest.mark.parametrize("mode", MODES)
-def test_a_reply_is_shown_with_the_same_citations_at_every_door(
+def test_a_reply_is_shown_with_the_same_citations_at_every_entry_point(
     hashed_isles: Path, running: Running, told_by_mcp: dict[str, Shown], mode: str
 ) -> None:
     expected = by_python(hashed_isles, mode)

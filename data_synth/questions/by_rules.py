@@ -7,7 +7,7 @@ from random import Random
 from data_synth.questions.check import needs_all
 from data_synth.questions.comparing import comparison_questions, intersection_questions
 from data_synth.questions.duplicate_filter import DuplicateFilter, id_of
-from data_synth.questions.reading import Readings, read_index
+from data_synth.questions.reading import IndexStatements, read_index
 from data_synth.questions.templates import Candidate, Template, bridge_questions
 from data_synth.questions.types import BY_TEMPLATES, QuestionRow, named_in
 from graph.documents.questions import split_by_hash
@@ -53,7 +53,7 @@ def to_row(candidate: Candidate) -> QuestionRow | None:
     )
 
 
-def _rows(readings: Readings, candidates: Iterator[Candidate], kept: DuplicateFilter) -> Iterator[QuestionRow]:
+def _rows(readings: IndexStatements, candidates: Iterator[Candidate], kept: DuplicateFilter) -> Iterator[QuestionRow]:
     """The candidates that can be kept when their turn comes, each remembered."""
     for candidate in candidates:
         row = to_row(candidate)

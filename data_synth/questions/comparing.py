@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import islice
 from random import Random
 
-from data_synth.questions.paths import Reached, joint_starts, put_in, starts, values_at, walks
-from data_synth.questions.reading import Readings
+from data_synth.questions.paths import PathEnd, joint_starts, put_in, starts, values_at, walks
+from data_synth.questions.reading import IndexStatements
 from data_synth.questions.templates import Candidate
 from data_synth.questions.types import Step
 from data_synth.questions.values import Value
@@ -18,7 +18,7 @@ MIN_GAP = 1.0
 
 @dataclass(frozen=True)
 class _Side:
-    reached: Reached
+    reached: PathEnd
     value: Value
     step: Step
 
@@ -27,7 +27,7 @@ class _Side:
         return self.reached.and_then(self.step)[0]
 
 
-def comparison_questions(readings: Readings, hops: int, rng: Random) -> Iterator[Candidate]:
+def comparison_questions(readings: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
     """Which of two has the smaller or larger value of an attribute; each is named, or described over a bridge.
 
     Two chains of `hops` steps together, as even as can be.
@@ -44,13 +44,13 @@ def comparison_questions(readings: Readings, hops: int, rng: Random) -> Iterator
                 yield _compared(*pair, larger=rng.random() < 0.5)
 
 
-def intersection_questions(readings: Readings, hops: int, rng: Random) -> Iterator[Candidate]:
+def intersection_questions(readings: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
     """What two documents name: the one name that both have in common. Two steps, so none for more `hops`."""
     for reached, asked in joint_starts(readings, rng) if hops == 2 else ():
         yield Candidate("intersection", asked, reached.name, reached.chains, ())
 
 
-def _by_attribute(readings: Readings, steps: int, rng: Random) -> dict[str, list[_Side]]:
+def _by_attribute(readings: IndexStatements, steps: int, rng: Random) -> dict[str, list[_Side]]:
     found: dict[str, list[_Side]] = defaultdict(list)
     for start in starts(readings, rng):
         for reached in islice(walks(readings, start, steps - 1, rng), 1):

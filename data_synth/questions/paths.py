@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from data_synth.questions.mentions import Mentions
 from data_synth.questions.phrases import Kind, kind_by_name
-from data_synth.questions.reading import Place, Readings, Tie
+from data_synth.questions.reading import IndexStatements, Place, RelationStatement
 from data_synth.questions.types import Step, named_in
 from data_synth.questions.values import Value
 from graph.extract.entities import entity_key
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Reached:
+class PathEnd:
     """Where a path has come to: an entity, the document that is called so (if one is), and how the question describes it
     ("" where no words would).
 
@@ -46,7 +46,7 @@ class Reached:
         return tuple((*chain, step) for chain in self.chains)
 
 
-def walks(readings: Readings, start: Reached, hops: int, rng: Random) -> Iterator[Reached]:
+def walks(readings: IndexStatements, start: PathEnd, hops: int, rng: Random) -> Iterator[PathEnd]:
     """Paths of so many hops from `start` on, each hop once in every order that chance gives."""
     if hops == 0:
         yield start
@@ -57,7 +57,7 @@ def walks(readings: Readings, start: Reached, hops: int, rng: Random) -> Iterato
         yield from walks(readings, reached, hops - 1, rng)
 
 
-def ties_ahead(readings: Readings, reached: Reached) -> Iterator[Tie]:
+def ties_ahead(readings: IndexStatements, reached: PathEnd) -> Iterator[RelationStatement]:
     """What the document that a path has come to names, unless the path has been there."""
     if reached.document is not None and reached.document not in reached.documents:
         for tie in readings.ties.get(reached.document, ()):
@@ -66,7 +66,7 @@ def ties_ahead(readings: Readings, reached: Reached) -> Iterator[Tie]:
                 yield tie
 
 
-def ties_back(readings: Readings, reached: Reached) -> Iterator[Tie]:
+def ties_back(readings: IndexStatements, reached: PathEnd) -> Iterator[RelationStatement]:
     """The statement of another document about the entity that a path has come to, if only one other document names it."""
     key = entity_key(reached.name)
     naming = readings.mentions.documents_naming(key) - {*reached.documents, reached.document}
@@ -75,17 +75,17 @@ def ties_back(readings: Readings, reached: Reached) -> Iterator[Tie]:
         yield found[0]
 
 
-def step_ahead(readings: Readings, reached: Reached, tie: Tie) -> Step:
+def step_ahead(readings: IndexStatements, reached: PathEnd, tie: RelationStatement) -> Step:
     """The hop from a document's subject to what it names."""
     return _step(readings.mentions, tie.place, reached.name, tie.name)
 
 
-def step_back(readings: Readings, reached: Reached, tie: Tie) -> Step:
+def step_back(readings: IndexStatements, reached: PathEnd, tie: RelationStatement) -> Step:
     """The hop from an entity to the subject of the document that names it."""
     return _step(readings.mentions, tie.place, reached.name, readings.title(tie.place.document))
 
 
-def step_to_entity(readings: Readings, document: int, key: str) -> Step | None:
+def step_to_entity(readings: IndexStatements, document: int, key: str) -> Step | None:
     """The hop from a document to an entity that it mentions; None unless one statement alone does, in so many words."""
     mentions = readings.mentions
     places = [place for place in readings.statements.get(document, ()) if named_in(key, place.quote)]
@@ -93,7 +93,7 @@ def step_to_entity(readings: Readings, document: int, key: str) -> Step | None:
     return _step(mentions, places[0], readings.title(document), written[0]) if written else None
 
 
-def values_at(readings: Readings, reached: Reached) -> list[tuple[Value, Step]]:
+def values_at(readings: IndexStatements, reached: PathEnd) -> list[tuple[Value, Step]]:
     """The values of the document that a path has come to, unless the path has been there, and the hops to them."""
     if reached.document is None or reached.document in reached.documents:
         return []
@@ -116,12 +116,12 @@ def shuffled(items: Sequence[T], rng: Random) -> list[T]:
     return rng.sample(items, len(items))
 
 
-def starts(readings: Readings, rng: Random) -> Iterator[Reached]:
+def starts(readings: IndexStatements, rng: Random) -> Iterator[PathEnd]:
     """Every document as the start of a path, in an order that chance gives."""
     return (_start(readings, document) for document in shuffled(sorted(readings.ties), rng))
 
 
-def joint_starts(readings: Readings, rng: Random) -> Iterator[tuple[Reached, str]]:
+def joint_starts(readings: IndexStatements, rng: Random) -> Iterator[tuple[PathEnd, str]]:
     """Two hops side by side, from two documents to the one thing that both mention, and the question that asks for it."""
     mentions = readings.mentions
     for key in shuffled(mentions.shared_entities(MAX_SHARING), rng):
@@ -138,18 +138,18 @@ def joint_starts(readings: Readings, rng: Random) -> Iterator[tuple[Reached, str
         if len(told) == 2:
             both = [_start(readings, document).described for document in (first, second)]
             mentioned = put_in("is mentioned in the documents on both {} and {}", *both)
-            reached = Reached(told[0][0].found, target, kind.described(mentioned), tuple(told), (first, second))
+            reached = PathEnd(told[0][0].found, target, kind.described(mentioned), tuple(told), (first, second))
             yield reached, f"{kind.asked if kind.noun else 'Who or what'} {mentioned}?"
 
 
-def _start(readings: Readings, document: int) -> Reached:
+def _start(readings: IndexStatements, document: int) -> PathEnd:
     title = readings.mentions.index.data.document_titles[document]
-    return Reached(readings.title(document), document, " ".join(title.split()))
+    return PathEnd(readings.title(document), document, " ".join(title.split()))
 
 
-def _ahead(readings: Readings, reached: Reached) -> Iterator[Reached]:
+def _ahead(readings: IndexStatements, reached: PathEnd) -> Iterator[PathEnd]:
     for tie in ties_ahead(readings, reached):
-        yield Reached(
+        yield PathEnd(
             tie.name,
             readings.mentions.document_of(tie.key),
             put_in(tie.relation.ahead, reached.described),
@@ -158,10 +158,10 @@ def _ahead(readings: Readings, reached: Reached) -> Iterator[Reached]:
         )
 
 
-def _back(readings: Readings, reached: Reached) -> Iterator[Reached]:
+def _back(readings: IndexStatements, reached: PathEnd) -> Iterator[PathEnd]:
     for tie in ties_back(readings, reached):
         if tie.relation.back:
-            yield Reached(
+            yield PathEnd(
                 readings.title(tie.place.document),
                 tie.place.document,
                 put_in(tie.relation.back, reached.described),

@@ -25,7 +25,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Tie:
+class RelationStatement:
     """A statement about a document's subject that names something else: `name` as written, its `key`, how to tell it."""
 
     place: Place
@@ -35,7 +35,7 @@ class Tie:
 
 
 @dataclass(frozen=True)
-class Given:
+class ValueStatement:
     """A statement that gives a date or quantity of a document's subject."""
 
     place: Place
@@ -43,22 +43,22 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Readings:
+class IndexStatements:
     """What an index says, by document row; `named` are the ties by the key of the entity."""
 
     mentions: Mentions
     kinds: dict[int, Kind]
     statements: dict[int, tuple[Place, ...]]
-    ties: dict[int, tuple[Tie, ...]]
-    named: dict[str, tuple[Tie, ...]]
-    values: dict[int, tuple[Given, ...]]
+    ties: dict[int, tuple[RelationStatement, ...]]
+    named: dict[str, tuple[RelationStatement, ...]]
+    values: dict[int, tuple[ValueStatement, ...]]
 
     def title(self, document: int) -> str:
         """What a document is called, brackets left out."""
         return plain_title(self.mentions.index.data.document_titles[document])
 
 
-def read_index(index: Index) -> Readings:
+def read_index(index: Index) -> IndexStatements:
     """Read every proposition of the index once."""
     mentions = Mentions(index)
     titles = index.data.document_titles
@@ -74,12 +74,12 @@ def read_index(index: Index) -> Readings:
         ]
         ties[document] = tuple(_ties(mentions, kinds, document, predicates))
         values[document] = tuple(_values(index, kinds[document], predicates))
-    named: dict[str, list[Tie]] = defaultdict(list)
+    named: dict[str, list[RelationStatement]] = defaultdict(list)
     for of_document in ties.values():
         for tie in of_document:
             named[tie.key].append(tie)
     places = {document: tuple(place for place, _ in told) for document, told in statements.items()}
-    return Readings(mentions, kinds, places, ties, {key: tuple(found) for key, found in named.items()}, values)
+    return IndexStatements(mentions, kinds, places, ties, {key: tuple(found) for key, found in named.items()}, values)
 
 
 def _single_statements(index: Index) -> Iterator[tuple[Place, int]]:
@@ -110,7 +110,7 @@ def _kind(index: Index, document: int, told: list[tuple[Place, int]]) -> Kind:
 
 def _ties(
     mentions: Mentions, kinds: dict[int, Kind], document: int, predicates: list[tuple[Place, int, str | None]]
-) -> Iterator[Tie]:
+) -> Iterator[RelationStatement]:
     data = mentions.index.data
     own = entity_key(data.document_titles[document])
     for place, row, predicate in predicates:
@@ -124,15 +124,15 @@ def _ties(
             relation = relate(predicate or "", key, kinds[document], other)
             written = re.search(re.escape(key), place.quote, re.IGNORECASE)
             if relation is not None and written is not None and written[0][0].isupper():
-                yield Tie(place, written[0], key, relation)
+                yield RelationStatement(place, written[0], key, relation)
 
 
-def _values(index: Index, kind: Kind, predicates: list[tuple[Place, int, str | None]]) -> Iterator[Given]:
+def _values(index: Index, kind: Kind, predicates: list[tuple[Place, int, str | None]]) -> Iterator[ValueStatement]:
     """The values of a document, each attribute once; none of an attribute that it gives two values of."""
-    found: dict[str, list[Given]] = defaultdict(list)
+    found: dict[str, list[ValueStatement]] = defaultdict(list)
     for place, row, predicate in predicates:
         for value in values_of(index.data.proposition_texts[row], predicate, kind):
-            found[value.attribute].append(Given(place, value))
+            found[value.attribute].append(ValueStatement(place, value))
     for given in found.values():
         if len({each.value.text for each in given}) == 1 and given[0].value.text in given[0].place.quote:
             yield given[0]

@@ -6,7 +6,7 @@ from itertools import islice
 from random import Random
 
 from data_synth.questions.paths import (
-    Reached,
+    PathEnd,
     joint_starts,
     put_in,
     shuffled,
@@ -18,7 +18,7 @@ from data_synth.questions.paths import (
     values_at,
     walks,
 )
-from data_synth.questions.reading import Readings
+from data_synth.questions.reading import IndexStatements
 from data_synth.questions.types import Step
 
 MAX_TRIES_A_START = 8
@@ -36,11 +36,11 @@ class Candidate:
     bridges: tuple[str, ...]
 
 
-Template = Callable[[Readings, int, Random], Iterator[Candidate]]
+Template = Callable[[IndexStatements, int, Random], Iterator[Candidate]]
 """(readings, hops, chance) to candidates, in an order that chance gives."""
 
 
-def bridge_questions(readings: Readings, hops: int, rng: Random) -> Iterator[Candidate]:
+def bridge_questions(readings: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
     """Chains of `hops` steps, the last one to what is asked for: a value, a name, or a document that names the last.
 
     They begin at one document, or at two that have one name in common.
@@ -52,7 +52,7 @@ def bridge_questions(readings: Readings, hops: int, rng: Random) -> Iterator[Can
             yield from shuffled(list(_ends(readings, reached)), rng)
 
 
-def _ends(readings: Readings, reached: Reached) -> Iterator[Candidate]:
+def _ends(readings: IndexStatements, reached: PathEnd) -> Iterator[Candidate]:
     for value, step in values_at(readings, reached):
         yield _bridge(reached, value.asked, value.text, step)
     for tie in ties_ahead(readings, reached):
@@ -63,5 +63,5 @@ def _ends(readings: Readings, reached: Reached) -> Iterator[Candidate]:
         yield _bridge(reached, tie.relation.back_asked, title, step_back(readings, reached, tie))
 
 
-def _bridge(reached: Reached, asked: str, answer: str, last: Step) -> Candidate:
+def _bridge(reached: PathEnd, asked: str, answer: str, last: Step) -> Candidate:
     return Candidate("bridge", put_in(asked, reached.described), answer, reached.and_then(last), reached.bridges)

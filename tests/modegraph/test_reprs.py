@@ -106,5 +106,5 @@ def test_an_index_shows_what_it_holds(isles: mg.Index) -> None:
 def test_a_run_shows_stage_settings_and_figures(tiny: mg.Run) -> None:
     run = mg.open_run(tiny.folder)
     shown = checked(run._repr_html_()).text
-    assert "tiny" in shown and "learning_rate" in shown and "train/loss" in shown
+    assert "tiny" in shown and "learning_rate" in shown and "train_loss" in shown
     assert str(run) == str(tiny.folder) and run.log()[-1]["step"] == run.settings["steps"]

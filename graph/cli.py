@@ -58,7 +58,7 @@ PriceOut = Annotated[
     ),
 ]
 Failed = Annotated[
-    bool, typer.Option("--failed", metavar="", rich_help_panel=INPUT, help="The passages in quarantine.")
+    bool, typer.Option("--failed", metavar="", rich_help_panel=INPUT, help="Ask again for the passages in quarantine.")
 ]
 PRICES = {"--price-per-million-tokens-in": "--price-in", "--price-per-million-tokens-out": "--price-out"}
 INDEX_SETTINGS = "graph.store.settings:IndexSettings"
@@ -272,7 +272,7 @@ def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
 def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
     """Check every byte of an index against what was written.
 
-    Exits with 1 when something is damaged, and says how to mend it.
+    Exits with 1 when something is damaged, and says how to fix it.
     """
     from graph.build.lifecycle import verify_index
 

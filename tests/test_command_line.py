@@ -14,7 +14,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from graph.shared.cli_app import INPUT, LIMITS, MODEL, OUTPUT, RETRIEVAL, Command, Group, spread
+from graph.shared.cli_app import OPTION_PANELS, OUTPUT, Command, Group, spread
 from graph.shared.config import problems_in
 from graph.shared.errors import UserError
 from graph.shared.settings_page import as_yaml, setting_lines, settings_class
@@ -35,7 +35,7 @@ PAGES = [
     *sorted((ROOT / "deploy").glob("*")),
 ]
 WIDTH = 80
-PANELS = {INPUT, RETRIEVAL, MODEL, OUTPUT, LIMITS, "Server"}
+PANELS = {*OPTION_PANELS, "Server"}
 
 
 @cache
@@ -143,6 +143,12 @@ def test_a_page_fits_eighty_columns_and_cuts_nothing(name: str) -> None:
     words = " ".join(shown.replace("│", " ").split())
     for param in {**COMMANDS, **GROUPS}[name].params if name else ():
         assert " ".join(param.help.split()) in words, param.opts
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_groups_of_options_are_in_order(name: str) -> None:
+    titles = [title for title in re.findall(r"╭─ ([\w ]+?) ─", page(name)) if title in OPTION_PANELS]
+    assert titles == [panel for panel in OPTION_PANELS if panel in titles] and OUTPUT in titles
 
 
 def test_the_front_page_has_its_groups_in_order() -> None:

@@ -15,7 +15,8 @@ SETTINGS = "Settings"
 PANELS = (INDEXING, ASKING, DATA, TRAINING, EVALUATION, SETTINGS)
 """The groups of commands on the page of `modegraph --help`, in this order."""
 INPUT, RETRIEVAL, MODEL, OUTPUT, LIMITS = "Input", "Retrieval", "Model", "Output", "Limits"
-"""The groups of options on the page of a command."""
+OPTION_PANELS = (INPUT, RETRIEVAL, MODEL, OUTPUT, LIMITS)
+"""The groups of options on the page of a command, in this order; a command's own ones come before Output."""
 
 
 class Group(TyperGroup):
@@ -79,6 +80,16 @@ class Command(TyperCommand):
         for argument in self.params:
             if argument.param_type_name == "argument":
                 argument.display_type_rich = lambda ctx: ""  # type: ignore[attr-defined]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """As typer does, arguments first and options in the order of OPTION_PANELS."""
+        order = {panel: place for place, panel in enumerate(OPTION_PANELS)}
+
+        def place(param: Any) -> float:
+            is_option = param.param_type_name == "option"
+            return order.get(param.rich_help_panel, order[OUTPUT] - 0.5) if is_option else -1.0
+
+        return sorted(super().get_params(ctx), key=place)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """As typer does, with arguments as INDEX instead of {INDEX}."""

@@ -114,6 +114,8 @@ def _meaning(field: FieldInfo) -> str:
     if any(getattr(one, "min_length", 0) for one in field.metadata):
         parts.append("Not empty.")
     found = {name: getattr(one, name) for one in field.metadata for name in BOUNDS if hasattr(one, name)}
+    if {"ge", "le"} <= found.keys():
+        parts.append(f"From {found.pop('ge'):g} to {found.pop('le'):g}.")
     if bounds := [f"{BOUNDS[name]} {bound:g}" for name, bound in found.items()]:
         parts.append(f"{' and '.join(bounds).capitalize()}.")
     return " ".join(part for part in parts if part)

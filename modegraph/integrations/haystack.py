@@ -1,0 +1,39 @@
+"""A Haystack component (package `haystack-ai`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from haystack import Document, component, default_from_dict, default_to_dict
+
+from modegraph.integrations.settings import metadata_of, opened, passages
+
+
+@component
+class ModegraphRetriever:
+    """Passages of the index in the folder `index` as Haystack documents; `settings` are those of `retrieve`."""
+
+    def __init__(self, index: str, settings: Mapping[str, Any] | None = None) -> None:
+        self._folder, self._settings = str(index), dict(settings or {})
+        self._index = opened(self._folder)
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, Any]:
+        """The documents for a query, best first."""
+        found = passages(self._index, query, self._settings)
+        documents = [
+            Document(id=each.item.id, content=each.item.text, meta=metadata_of(each), score=each.score)
+            for each in found
+        ]
+        return {"documents": documents}
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a pipeline that is written down."""
+        return dict(default_to_dict(self, index=self._folder, settings=self._settings))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> ModegraphRetriever:
+        """From a pipeline that was written down."""
+        made: ModegraphRetriever = default_from_dict(cls, data)
+        return made

@@ -1,0 +1,52 @@
+"""Documentation that stays true: files and links that it names exist, and the pages that promise to be short are."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.places import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples/README.md"])
+LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+FILE = re.compile(r"`([\w./{},-]+\.(?:py|txt|yaml|jsonl|md|svg|toml))(?::[^`]*)?`")
+OF_USERS = re.compile(
+    r"^(?:my-|train|settings|run|config|report|log|card|adapter_config|corpus|questions|items|answers|vocab)"
+)
+"""Files that a user or a run makes."""
+TRACKED = {line for line in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split("\n") if line}
+
+
+def alternatives(name: str) -> list[str]:
+    """`a/{b,c}.py` as a/b.py and a/c.py."""
+    inner = re.search(r"\{([^}]*)\}", name)
+    return [name.replace(inner[0], each) for each in inner[1].split(",")] if inner else [name]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    inside = [target for target in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in target]
+    assert [target for target in inside if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_files_that_are_named_are_there(page: Path) -> None:
+    named = {each for found in FILE.findall(page.read_text(encoding="utf-8")) for each in alternatives(found)}
+    names = {Path(file).name for file in TRACKED}
+    gone = {each for each in named if "/" in each and each not in TRACKED and not (page.parent / each).exists()}
+    gone |= {each for each in named if "/" not in each and each not in names and not OF_USERS.match(each)}
+    assert {each for each in gone if not each.startswith(("my-", "-", "demo-run/", "runs/", "../shared/"))} == set()
+
+
+def test_the_readme_can_be_read_in_a_minute() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 150
+
+
+def test_the_tour_answers_each_question_within_two_files() -> None:
+    tour = (ROOT / "docs/tour.md").read_text(encoding="utf-8").split("\n## ")[0]
+    rows = [row for row in tour.splitlines() if row.startswith("| ") and "?" in row]
+    assert len(rows) == 8
+    for row in rows:
+        _, question, *opens, _ = row.split("|")
+        assert 1 <= len(opens) <= 2, question

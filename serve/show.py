@@ -71,7 +71,7 @@ def _notes(answer: Answer) -> Iterator[str]:
     if answer.finish_reason == "length":
         yield f"Cut: the model reached the limit after {answer.writing.completion_tokens:,} tokens (--max-answer-tokens)."
     if answer.model and not answer.well_formed and answer.writing.calls:
-        yield "Form: the model did not write ###Reason: … ###Answer: …; what it wrote is shown as far as it goes."
+        yield "The model did not follow the form ###Reason: … ###Answer: …; its text is shown as it is."
 
 
 def _told(cost: Cost, what: str) -> str:

@@ -68,8 +68,8 @@ def test_hops_choose_and_too_few_are_told(index: Path) -> None:
 
 
 def test_options_that_do_not_go_together_are_told(index: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--critic scripted without --writer"):
-        run(index, "--critic", "scripted", "--preview", 1)
+    with pytest.raises(UserError, match="--judge scripted without --writer"):
+        run(index, "--judge", "scripted", "--preview", 1)
     with pytest.raises(UserError, match="mode"):
         run(index, "--mode", "hosp", "--preview", 1)
     with pytest.raises(UserError, match="no --out"):
@@ -91,7 +91,7 @@ def test_a_model_writes_and_its_calls_are_made_once(index: Path, tmp_path: Path)
         return json.dumps({"question": "Who is meant?", "answer": "Otto Brandt", "passages": [1, 2]})
 
     model = ScriptedModel(reply)
-    options = ("--writer", "w", "--critic", "c", "--mode", "lexical", "--out", tmp_path / "out", "--json")
+    options = ("--writer", "w", "--judge", "c", "--mode", "lexical", "--out", tmp_path / "out", "--json")
     first = run(index, *options, model=model)
     calls = len(model.asked)
     second = run(index, *options, model=model)

@@ -172,7 +172,9 @@ def _told(kind: type[Settings], problem: ErrorDetails, where: str) -> UserError:
             f"{where}: unknown key '{path}'", f"did you mean '{near[0]}'?", f"known keys: {', '.join(known)}"
         )
     if problem["type"] == "missing":
-        return UserError(f"{where}: '{path}' is missing", "it has no default", f"add it or pass --set {path}=…")
+        return UserError(
+            f"{where}: '{path}' is missing", "it has no default", f"give {path}=… (on the command line: --set {path}=…)"
+        )
     if problem["type"] == "value_error":
         expected = str(problem["ctx"]["error"])
         if isinstance(given, Mapping):

@@ -27,24 +27,24 @@ def preferences(
     out: str | Path,
     *,
     mode: Mode = "dense",
-    max_context: int = 5,
+    top_k: int = 5,
     max_context_tokens: int | None = None,
-    reasoners: Sequence[str] = (),
-    checker: str | None = None,
+    writers: Sequence[str] = (),
+    judge: str | None = None,
     hard_negatives: float = 0.0,
     splits: Sequence[str] = (),
     progress: bool = False,
 ) -> Summary:
     """Write preference pairs over growing contexts for questions with gold answers (examples/README.md has their form) to `out`.
 
-    As `modegraph synth preferences` with the options of these names; without `reasoners` (model SPECs) gold sentences are quoted.
+    As `modegraph synth preferences` with the options of these names; without `writers` (model SPECs) gold sentences are quoted.
     UserError for questions that do not fit the index, and, the folder being written, when more than half of the rows were lost.
     """
     folder = Path(out)
     with showing(progress):
-        values = {"mode": mode, "top_k": max_context, "max_context_tokens": max_context_tokens}
+        values = {"mode": mode, "top_k": top_k, "max_context_tokens": max_context_tokens}
         settings = parse_settings(RetrieveSettings, values, "synth.preferences")
-        models = Models(reasoners, checker, ledger_of(folder, None))
+        models = Models(writers, judge, ledger_of(folder, None))
         run = preference_run(
             index.current(),
             Path(questions),

@@ -26,7 +26,7 @@ QUICK = {"max_steps": 1, "batch_size": 1}
 @pytest.fixture
 def pairs(isles: mg.Index, tmp_path: Path) -> Path:
     write_jsonl(tmp_path / "questions.jsonl", QUESTIONS)
-    summary = mg.synth.preferences(isles, tmp_path / "questions.jsonl", tmp_path / "pairs", max_context=1)
+    summary = mg.synth.preferences(isles, tmp_path / "questions.jsonl", tmp_path / "pairs", top_k=1)
     assert summary.rows == sum(summary.by_split.values()) > 0
     return tmp_path / "pairs"
 

@@ -51,7 +51,12 @@ def test_what_was_wrong_is_said() -> None:
     wrong = replace(ANSWER, answer="", reason="", well_formed=False, finish_reason="length", removed=(4, 6), left_out=2)
     shown = show_answer(wrong)
     assert "(the model wrote nothing)" in shown
-    assert "Removed: [4], [6]" in shown and "Left out: 2 " in shown and "Cut: " in shown and "Form: " in shown
+    assert (
+        "Removed: [4], [6]" in shown
+        and "Left out: 2 " in shown
+        and "Cut: " in shown
+        and "did not follow the form" in shown
+    )
 
 
 def test_calls_from_a_ledger_are_told_apart() -> None:

@@ -644,7 +644,7 @@ def test_a_policy_that_only_repeats_itself_shows(base: Path, scored_data: Path, 
     limit = 2 * longest
     figures = {"generation/tokens": limit, "generation/cut_share": 1, "generation/repeated_share": 1 - 1 / (limit - 3)}
     assert told == [pytest.approx(figures)] * 2
-    short = GenerationCallback(tokenizer, dev, 3, len(dev[0].group.prompt) + longest + 1, told.append)
+    short = GenerationCallback(tokenizer, dev, 3, len(dev[0].tokenized.prompt) + longest + 1, told.append)
     assert short.limit_tokens == longest + 1
 
 

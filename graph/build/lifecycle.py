@@ -10,8 +10,9 @@ from pathlib import Path
 from graph.build.build import finish_build, open_for_writing, open_tools
 from graph.build.reading import no_model, read_quarantined, reading_facts
 from graph.shared.errors import UserError
+from graph.shared.ids import checksum
 from graph.shared.types import Floats, OpenEncoder, OpenModel
-from graph.store.arrays import MANIFEST, OtherFormat, Strings, checksum, files_of, load_field, read_manifest
+from graph.store.arrays import MANIFEST, OtherFormat, Strings, files_of, load_field, read_manifest
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.lock import writer_lock
 from graph.store.own_settings import keep_settings

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from functools import cache
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from graph.pretrained.catalogue import CATALOGUE, Pretrained
 from graph.shared.errors import UserError
 from graph.shared.home import user_cache
+from graph.shared.ids import checksum
 
 RECORD = "pretrained.json"
 """Beside the weights: which file they came from, and the checksum of every file. Written last."""
-CHUNK_BYTES = 1 << 22
 
 
 def resolve(model: str) -> str:
@@ -31,6 +30,11 @@ def resolve(model: str) -> str:
         raise UserError(f"model {model!r}: not fetched yet", "it in the cache", f"run: modegraph models get {model}")
     _check_once(folder, model)
     return str(folder)
+
+
+def name_of(folder: str) -> str:
+    """A model of the catalogue by its name where `folder` is its own; any other folder or name as it stands."""
+    return next((known.name for known in CATALOGUE.values() if Path(folder) == folder_of(known)), folder)
 
 
 def folder_of(model: Pretrained) -> Path:
@@ -76,15 +80,6 @@ def remove(model: Pretrained) -> bool:
         return False
     shutil.rmtree(folder)
     return True
-
-
-def checksum(file: Path) -> str:
-    """BLAKE2b of a file's bytes, 128 bits."""
-    digest = blake2b(digest_size=16)
-    with file.open("rb") as data:
-        while chunk := data.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 @cache

@@ -65,11 +65,9 @@ def list_command(as_json: AsJson = False) -> None:
 
 def path_command(name: Name) -> None:
     """Print the folder of a fetched model, after checking its files."""
-    from graph.pretrained.cache import check_files, resolve
+    from graph.pretrained.cache import resolve
 
-    folder = Path(resolve(_find(name).name))
-    check_files(folder, name)
-    print(folder)
+    print(resolve(_find(name).name))
 
 
 def remove_command(name: Name) -> None:

@@ -8,7 +8,6 @@ import json
 import shutil
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -17,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.shared.errors import UserError
-from graph.shared.ids import content_id
+from graph.shared.ids import checksum, content_id
 
 MANIFEST = "manifest.json"
 FORMAT = 4
@@ -172,15 +171,6 @@ def _arrays_in_use(folder: Path) -> str:
         return read_manifest(folder).arrays
     except UserError:
         return ""
-
-
-def checksum(file: Path) -> str:
-    """128-bit hash of a file's bytes."""
-    digest = blake2b(digest_size=16)
-    with file.open("rb") as data:
-        while block := data.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def files_of(kind: type[Any], but: Collection[str] = ()) -> list[str]:

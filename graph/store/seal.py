@@ -13,7 +13,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from graph.shared.errors import UserError
-from graph.store.arrays import checksum
+from graph.shared.ids import checksum
 from graph.store.store import FILE
 
 LEDGER = "ledger.sqlite"

@@ -72,9 +72,13 @@ def load_model(
     check_base(source, base)
     try:
         whole = _load_base(base, precision, quantisation, head)
-        return PeftModel.from_pretrained(whole, source, is_trainable=trainable)
+        model = PeftModel.from_pretrained(whole, source, is_trainable=trainable)
     except RuntimeError as problem:
         raise _another_base(source, base, _first_line(problem)) from None
+    # PEFT looks there when it saves, and would ask the hub for a name of ours.
+    for config in model.peft_config.values():
+        config.base_model_name_or_path = resolve(base)
+    return model
 
 
 def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
@@ -161,15 +165,12 @@ def _load(source: str, options: dict[str, Any], head: Head) -> Any:
     kind = AutoModelForSequenceClassification if head == "score" else AutoModelForCausalLM
     outputs = {"num_labels": 1} if head == "score" else {}
     try:
-        model = kind.from_pretrained(resolve(source), **outputs, **options)
+        return kind.from_pretrained(resolve(source), **outputs, **options)
     except (OSError, ValueError) as problem:
         found = f"model {source!r} cannot be loaded ({_first_line(problem)})"
         raise UserError(
             found, "a causal language model as safetensors, in a folder or on the hub", "check the name"
         ) from None
-    # An adapter will name its base as it was named here, wherever that lies.
-    model.name_or_path = source
-    return model
 
 
 def _is_present(source: str) -> bool:

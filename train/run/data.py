@@ -5,7 +5,6 @@ A data folder holds `train.jsonl` and, where there is one, `dev.jsonl`: one Pref
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from data_synth.types import (
     response_from_json,
 )
 from graph.shared.errors import UserError
+from graph.shared.ids import checksum
 from graph.shared.jsonl import read_jsonl
 
 if TYPE_CHECKING:
@@ -60,10 +60,7 @@ def read_responses(file: Path) -> list[ResponseRow]:
 def rows_fingerprint(source: Path) -> str:
     """Hash of the bytes of `train.jsonl` in a data folder, or of a file itself; "" for anything else (a folder of documents)."""
     file = source / "train.jsonl" if source.is_dir() else source
-    if not file.is_file():
-        return ""
-    with file.open("rb") as rows:
-        return hashlib.file_digest(rows, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    return checksum(file) if file.is_file() else ""
 
 
 def holds_responses(file: Path) -> bool:

@@ -19,10 +19,11 @@ import yaml
 from transformers import PreTrainedTokenizerBase
 from transformers.trainer import TRAINER_STATE_NAME
 
+from graph.pretrained.cache import name_of
 from graph.shared.config import Settings
 from graph.shared.errors import UserError
 from graph.shared.jsonl import write_jsonl
-from train.model.models import base_weights, device
+from train.model.models import ADAPTER, base_weights, device
 from train.run.card import model_card
 from train.run.data import rows_fingerprint
 from train.shared.types import Alignment, RunRecord, Stage, write_run
@@ -123,12 +124,21 @@ def save_run(
     """Adapter or model (its own weights, unless whole ones are given), tokenizer, settings, log, card and, last, run.json."""
     adapters = {"selected_adapters": ["default"]} if hasattr(model, "peft_config") else {}
     model.save_pretrained(folder, state_dict=weights, **adapters)
+    if adapters:
+        _name_base(folder / ADAPTER)
     tokenizer.save_pretrained(folder)
     settings = yaml.safe_dump(dict(record.settings), sort_keys=False, allow_unicode=True)
     (folder / SETTINGS).write_text(settings, encoding="utf-8")
     write_jsonl(folder / "log.jsonl", (dict(row) for row in log))
     (folder / "README.md").write_text(model_card(record, adapter=bool(adapters)), encoding="utf-8")
     write_run(folder, record)
+
+
+def _name_base(config: Path) -> None:
+    """Have an adapter name a pretrained base by its name, not by its place in this user's cache."""
+    values = json.loads(config.read_text(encoding="utf-8"))
+    values["base_model_name_or_path"] = name_of(values["base_model_name_or_path"])
+    config.write_text(json.dumps(values, indent=2, sort_keys=True), encoding="utf-8")
 
 
 def run_record(

@@ -15,9 +15,8 @@ from pydantic import AfterValidator, Field
 
 from graph.documents.questions import SPLITS
 from graph.shared.errors import UserError
-from graph.shared.ids import content_id
+from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import read_jsonl
-from graph.store.arrays import checksum
 
 SUMMARY = "summary.json"
 NAMED = 5

@@ -1,0 +1,47 @@
+"""Runs on a model of the catalogue: adapters name their base by its name, and open wherever that model has been fetched."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from graph.pretrained import cache
+from graph.pretrained.cache import folder_of, write_record
+from graph.pretrained.catalogue import SMOLLM2
+from graph.shared.errors import UserError
+from serve.engines import open_model
+from train.model.models import adapter_base, load_policy
+from train.preference.train import train_ms
+from train.run.settings import LoraSettings, MsSettings, SftSettings
+from train.sft import train_sft
+
+
+@pytest.fixture
+def named_base(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's cache with a tiny model in the place of smollm2."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
+    cache._check_once.cache_clear()
+    shutil.copytree(base, folder_of(SMOLLM2))
+    write_record(folder_of(SMOLLM2), SMOLLM2)
+    return tmp_path / "one"
+
+
+def test_adapters_name_their_base_and_open_from_another_cache(
+    named_base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}
+    lora = LoraSettings(rank=2, alpha=4)
+    asked: list[str] = []
+    # PEFT's own address of the hub is fixed when it is imported, so its question is caught here.
+    monkeypatch.setattr("peft.utils.save_and_load.check_file_exists_on_hf_hub", lambda name, file: asked.append(name))
+    train_sft(SftSettings(model="smollm2", output=str(tmp_path / "sft"), lora=lora, **few))
+    train_ms(MsSettings(model=str(tmp_path / "sft"), output=str(tmp_path / "ms"), **few))
+    assert asked == [], "smollm2 is a name of ours, not of the hub"
+    assert {adapter_base(str(tmp_path / run)) for run in ("sft", "ms")} == {"smollm2"}
+    assert str(named_base) not in "".join(file.read_text() for file in (tmp_path / "ms").glob("*.json"))
+    named_base.rename(tmp_path / "two")
+    with pytest.raises(UserError, match="not fetched yet"):
+        load_policy(str(tmp_path / "ms"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
+    assert load_policy(str(tmp_path / "ms"))[0].get_base_model().config.hidden_size == 32
+    assert open_model(f"hf:{tmp_path / 'ms'}").name.startswith("ms#")

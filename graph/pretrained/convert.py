@@ -21,21 +21,26 @@ OF_THE_FILE = ("quantization_config", "transformers_version", "architectures", "
 
 def convert(gguf: Path, folder: Path) -> None:
     """Write the model of `gguf`, its weights dequantised, into `folder`."""
+    read, tokenizer = read_gguf(gguf, torch.float32)
+    plain(read, tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def read_gguf(gguf: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+    """(model, tokenizer) of a GGUF file, its weights dequantised to `dtype`; UserError for one that cannot be read."""
     quiet_loading()
     transformers_logging.set_verbosity_error()
     try:
         # transformers draws a progress bar that no setting of its own turns off.
         with redirect_stderr(StringIO()):
-            read = AutoModelForCausalLM.from_pretrained(str(gguf.parent), gguf_file=gguf.name, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+            read = AutoModelForCausalLM.from_pretrained(str(gguf.parent), gguf_file=gguf.name, dtype=dtype)
+        return read, AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
     except ImportError:
         remedy = "pip install 'modegraph[offline]'"
         raise UserError("the package gguf is not installed", "it, to read the model's file", remedy) from None
     except (OSError, ValueError, KeyError) as problem:
         reason = str(problem).strip().split("\n")[0]
         raise UserError(f"{gguf}: cannot be read ({reason})", "a Llama as GGUF", "download it again") from None
-    plain(read, tokenizer).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 def plain(read: Any, tokenizer: Any) -> LlamaForCausalLM:

@@ -10,6 +10,8 @@ from graph.shared.cli_options import AsJson, Out, RunFolder
 from graph.shared.console import print_json
 from graph.shared.errors import UserError
 
+GGUF_TYPES = ("f16", "q8_0")
+
 
 def register(commands: typer.Typer) -> None:
     """Add `export` to the commands of `train`."""
@@ -26,6 +28,14 @@ def export(
     adapter_only: Annotated[
         bool, typer.Option("--adapter-only", metavar="", rich_help_panel=OUTPUT, help="Write the adapter alone.")
     ] = False,
+    gguf: Annotated[
+        str,
+        typer.Option(
+            metavar="TYPE",
+            rich_help_panel=OUTPUT,
+            help="Write a GGUF file of this type, f16 or q8_0, an adapter merged into it, and an Ollama Modelfile.",
+        ),
+    ] = "",
     hub_base: Annotated[
         str,
         typer.Option(
@@ -44,17 +54,19 @@ def export(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Export a run to give away: a whole model or an adapter, with tokenizer and card and no local path."""
-    if merge == adapter_only:
-        raise UserError(
-            "--merge and --adapter-only" if merge else "export: neither", "one of --merge, --adapter-only", "name one"
-        )
-    if merge and hub_base:
-        raise UserError(f"--hub-base {hub_base} with --merge", "a base with --adapter-only", "leave it out")
+    """Export a run to give away: a whole model, an adapter or a GGUF file, with its card and no local path."""
+    forms = {"--merge": merge, "--adapter-only": adapter_only, "--gguf": bool(gguf)}
+    named = [form for form, given in forms.items() if given]
+    if len(named) != 1:
+        raise UserError(f"export: {' and '.join(named) or 'none'}", f"one of {', '.join(forms)}", "name one")
+    if hub_base and not adapter_only:
+        raise UserError(f"--hub-base {hub_base} with {named[0]}", "a base with --adapter-only", "leave it out")
+    if gguf not in ("", *GGUF_TYPES):
+        raise UserError(f"--gguf {gguf}", f"one of {', '.join(GGUF_TYPES)}", "name one")
     from train.export.export import check_hub_names, push_to_hub
 
     check_hub_names(hub_base, push)
-    told = _merged(run, out) if merge else _adapter(run, out, hub_base)
+    told = _merged(run, out) if merge else _gguf(run, out, gguf) if gguf else _adapter(run, out, hub_base)
     if push:
         push_to_hub(out, push)
     if as_json:
@@ -75,3 +87,11 @@ def _adapter(run: Path, out: Path, base: str) -> dict[str, Any]:
     from train.export.export import export_adapter
 
     return {"base_model": export_adapter(run, out, base)}
+
+
+def _gguf(run: Path, out: Path, kind: str) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from train.export.gguf_run import export_gguf
+
+    return asdict(export_gguf(run, out, kind))  # type: ignore[arg-type]

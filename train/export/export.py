@@ -56,7 +56,7 @@ def export_merged(run: Path, output: Path) -> MergeLoss:
     del trained
     say(f"merging {run} into {adapter_base(str(run))}")
     with fresh_folder(output) as folder:
-        merged(run, settings["precision"]).save_pretrained(folder)
+        merged(run, settings["precision"]).to(torch.bfloat16).save_pretrained(folder)
         load_tokenizer(str(run)).save_pretrained(folder)
         after = token_logps(load_model(str(folder), "bfloat16"), rows)
         loss = merge_loss(before, after, rows, measured_on)
@@ -106,20 +106,26 @@ def push_to_hub(folder: Path, repo: str) -> None:
         ) from None
 
 
-def adapter_run(run: Path) -> RunRecord:
-    """The record of a finished run of a language model that holds an adapter; UserError for any other folder."""
+def language_run(run: Path) -> RunRecord:
+    """The record of a finished run of a language model; UserError for any other folder."""
     record = read_run(run)
     if record.stage == "reward":
         raise UserError(f"{run}: a reward model", "a run of sft, ms or dpo", "use it by `train score`")
+    return record
+
+
+def adapter_run(run: Path) -> RunRecord:
+    """The record of a finished run of a language model that holds an adapter; UserError for any other folder."""
+    record = language_run(run)
     if not is_adapter(str(run)):
         raise UserError(f"{run}: a full model, without an adapter", "a run with lora", "give the folder away as it is")
     return record
 
 
 def merged(run: Path, precision: Precision) -> Any:
-    """The whole model: W + (α / r) B A added in the run's precision (Hu et al. 2022, Eq. 3), then rounded to bf16."""
+    """The whole model: W + (α / r) B A added in the run's precision (Hu et al. 2022, Eq. 3)."""
     try:
-        return load_model(str(run), precision).merge_and_unload(safe_merge=True).to(torch.bfloat16)
+        return load_model(str(run), precision).merge_and_unload(safe_merge=True)
     except ValueError as problem:
         raise UserError(f"{run}: {problem}", "finite weights", "train again") from None
 

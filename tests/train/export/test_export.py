@@ -278,8 +278,10 @@ def test_the_command_prints_what_merging_changed(app: typer.Typer, run: Path, tm
 @pytest.mark.parametrize(
     ("flags", "what"),
     [
-        ([], "one of --merge, --adapter-only"),
-        (["--merge", "--adapter-only"], "one of --merge, --adapter-only"),
+        ([], "export: none; one of --merge, --adapter-only, --gguf"),
+        (["--merge", "--adapter-only"], "--merge and --adapter-only; one of"),
+        (["--gguf", "f16", "--merge"], "--merge and --gguf; one of"),
+        (["--gguf", "q4"], "--gguf q4; one of f16, q8_0"),
         (["--merge", "--hub-base", "o/n"], "a base with --adapter-only"),
         (["--adapter-only", "--hub-base", "../models/base"], "no name on the hub"),
         (["--merge", "--push", "just-a-name"], "no name on the hub"),

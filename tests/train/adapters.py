@@ -1,0 +1,38 @@
+"""Runs on a real small model without the training: a LoRA adapter of random weights, large enough to be told from its base."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from graph.pretrained.cache import is_fetched
+from graph.pretrained.catalogue import SMOLLM2
+from train.model.models import load_model, load_tokenizer
+from train.run.save import Outcome, run_record, save_run
+from train.run.settings import LoraSettings, SftSettings
+
+with_smollm2 = pytest.mark.skipif(
+    not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2"
+)
+
+
+def random_adapter(base: str, data: Path, output: Path, size: float = 0.02, rank: int = 4) -> Path:
+    """The folder of a finished run whose B holds normal numbers of deviation `size`, drawn from seed 0."""
+    from peft import LoraConfig, get_peft_model
+
+    lora = LoraSettings(rank=rank, alpha=2 * rank)
+    settings = SftSettings(model=base, data=str(data), output=str(output), lora=lora)
+    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
+    torch.manual_seed(0)
+    model = get_peft_model(load_model(base, "float32"), config)
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if "lora_B" in name:
+                weights.normal_(std=size)
+    output.mkdir()
+    for each in model.peft_config.values():
+        each.base_model_name_or_path = base
+    save_run(
+        output, model, load_tokenizer(base), run_record("sft", base, str(data), settings, Outcome([], {}, 0.0)), []
+    )
+    return output

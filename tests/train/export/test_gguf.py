@@ -1,0 +1,210 @@
+"""Runs as GGUF files: read back they say what the run says, in its tokens and template, and what they cannot hold is refused by name."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Regex, pre_tokenizers
+from torch import Tensor
+from transformers import GPT2Config, LlamaConfig, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from typer.testing import CliRunner
+
+from graph.pretrained.convert import read_gguf
+from graph.prompt.answer import answer_messages
+from graph.prompt.template import prompt_ids
+from graph.shared.errors import UserError
+from graph.shared.types import Excerpt
+from modegraph.cli import build_app
+from tests.train.adapters import random_adapter, with_smollm2
+from tests.train.world import TEXTS
+from train.export import gguf_file
+from train.export.gguf_file import GgufType, check_architecture, write_gguf
+from train.export.gguf_run import export_gguf
+from train.export.gguf_tokenizer import CUTS, cut_name, vocabulary_of
+from train.model.models import load_policy, load_tokenizer
+
+STRINGS = (
+    "In 1913 the ferry  cost £2.50.",
+    "naïve café – Ångström 你好, мир! 😀",
+    "def f(x):\n\treturn x ** 2  # ok\n\n\n",
+    "I'll, we've, THEY'RE",
+    "<|im_start|>user\nhi<|im_end|>\n",
+    " \t around  ",
+)
+QUESTIONS = ("Who built the Lantern?", "Where does Hanne live?", "What is 12 times 12?", "Write a list of three boats.")
+
+
+@pytest.fixture(scope="module")
+def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_adapter(str(base), data, tmp_path_factory.mktemp("gguf") / "run", size=0.05)
+
+
+def prompts(tokenizer: Any, questions: int) -> Iterator[Tensor]:
+    """Prompts as training and serving write them, with and without a passage."""
+    for question in QUESTIONS[:questions]:
+        for excerpts in ((), (Excerpt("p", "Mills", TEXTS[0]),)):
+            yield torch.tensor([prompt_ids(tokenizer, answer_messages(question, excerpts))])
+
+
+@torch.no_grad()
+def apart(ours: Any, theirs: Any, tokenizer: Any, questions: int = 4) -> tuple[float, float]:
+    """(largest gap of a log-probability among each place's ten most likely tokens, share of places with the same top token)."""
+    gaps, same = [], []
+    for ids in prompts(tokenizer, questions):
+        ours_TV, theirs_TV = (model(ids).logits[0].float().log_softmax(-1) for model in (ours, theirs))
+        top = ours_TV.topk(10).indices
+        gaps.append((ours_TV - theirs_TV).gather(1, top).abs().max())
+        same.append(ours_TV.argmax(-1) == theirs_TV.argmax(-1))
+    return float(max(gaps)), float(torch.cat(same).float().mean())
+
+
+@pytest.mark.parametrize(("kind", "gap"), [("f16", 1e-3), ("q8_0", 0.05)])
+def test_the_file_says_what_the_run_says(kind: GgufType, gap: float, run: Path, base: Path, tmp_path: Path) -> None:
+    """Adapter merged: logits, tokens and template of the run, far from those of its base."""
+    told = export_gguf(run, tmp_path / "out", kind)
+    model, tokenizer = load_policy(str(run))
+    theirs, read = read_gguf(tmp_path / "out" / told.file, torch.float32)
+    found, same = apart(model, theirs, tokenizer)
+    assert found < gap and same > 0.98
+    assert apart(load_policy(str(base))[0], theirs, tokenizer)[0] > 10 * found
+    assert [read(text)["input_ids"] for text in STRINGS] == [tokenizer(text)["input_ids"] for text in STRINGS]
+    assert read.chat_template == tokenizer.chat_template and read.eos_token_id == tokenizer.eos_token_id
+    assert told.measured_on == "dev.jsonl" and 0 < told.largest_gap_nats < gap and told.same_top_token > 0.98
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert f"{told.kl_nats_per_token:.3g} nats a token" in card and kind.upper() in card
+    assert not any(str(place) in card for place in (run, base, tmp_path))
+
+
+def test_rotary_pairs_left_as_they_are_would_show(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokenizer = load_policy(str(run))
+    model = model.merge_and_unload()
+    for layer in model.model.layers:  # Attention of a small untrained model hardly looks at positions.
+        layer.self_attn.q_proj.weight.mul_(50)
+    gaps = {}
+    for name in ("right", "wrong"):
+        write_gguf(model, tokenizer, tmp_path / f"{name}.gguf", "f16", "base")
+        gaps[name], _ = apart(model, read_gguf(tmp_path / f"{name}.gguf", torch.float32)[0], tokenizer)
+        monkeypatch.setattr(gguf_file, "paired", lambda weights, heads: weights)
+    assert gaps["wrong"] > 100 * gaps["right"]
+
+
+@pytest.mark.slow
+@with_smollm2
+def test_a_real_small_model(tmp_path: Path) -> None:
+    """Nine heads of queries over three of keys."""
+    model, tokenizer = load_policy("smollm2")
+    write_gguf(model, tokenizer, tmp_path / "smollm2.gguf", "f16", "smollm2")
+    theirs, read = read_gguf(tmp_path / "smollm2.gguf", torch.float32)
+    found, same = apart(model, theirs, tokenizer, questions=1)
+    assert found < 0.05 and same == 1.0
+    assert [read(text)["input_ids"] for text in STRINGS] == [tokenizer(text)["input_ids"] for text in STRINGS]
+    assert read.chat_template == tokenizer.chat_template
+
+
+SIZES = {
+    "vocab_size": 640,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "config", "width"), [(Qwen2ForCausalLM, Qwen2Config, 16), (Qwen3ForCausalLM, Qwen3Config, 128)]
+)
+def test_other_families(kind: Any, config: Any, width: int, tied: bool, base: Path, tmp_path: Path) -> None:
+    """Biases of q, k and v, norms of q and k, a head of its own, more embeddings than tokens."""
+    torch.manual_seed(0)
+    model = kind(config(**SIZES, tie_word_embeddings=tied, head_dim=width)).eval()
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.ndim == 1:
+                weights.add_(torch.randn_like(weights) * 0.1)
+    tokenizer = load_tokenizer(str(base))
+    write_gguf(model, tokenizer, tmp_path / "model.gguf", "f16", "other")
+    found, same = apart(model, read_gguf(tmp_path / "model.gguf", torch.float32)[0], tokenizer)
+    assert found < 2e-3 and same > 0.98
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        (GPT2Config(architectures=["GPT2LMHeadModel"]), "a model of type GPT2LMHeadModel"),
+        (
+            LlamaConfig(
+                architectures=["LlamaForCausalLM"],
+                rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4},
+            ),
+            "LlamaForCausalLM with linear rotary scaling",
+        ),
+        (
+            Qwen2Config(architectures=["Qwen2ForCausalLM"], use_sliding_window=True, sliding_window=64),
+            "Qwen2ForCausalLM with a sliding window",
+        ),
+    ],
+)
+def test_what_cannot_be_written_is_refused_by_name(config: Any, found: str) -> None:
+    with pytest.raises(UserError, match=rf"{found}.*LlamaForCausalLM, Qwen2ForCausalLM.*--merge"):
+        check_architecture(config.architectures[0], config)
+
+
+def test_weights_beyond_sixteen_bits_are_refused(base: Path, tmp_path: Path) -> None:
+    model, tokenizer = load_policy(str(base))
+    model.model.layers[1].mlp.up_proj.weight.view(-1)[0] = 1e5
+    with pytest.raises(UserError, match=r"layers\.1\.mlp\.up_proj.*16 bits"):
+        write_gguf(model, tokenizer, tmp_path / "model.gguf", "f16", "base")
+
+
+@pytest.mark.parametrize("steps", CUTS, ids=CUTS.values())
+def test_each_cut_is_known_by_its_name(steps: tuple[str, ...], base: Path) -> None:
+    kinds = {
+        "bytes and words": pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "bytes": pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        "digits": pre_tokenizers.Digits(individual_digits=True),
+    }
+    built = [kinds.get(step) or pre_tokenizers.Split(Regex(step), behavior="isolated") for step in steps]
+    core = load_tokenizer(str(base)).backend_tokenizer
+    core.pre_tokenizer = built[0] if len(built) == 1 else pre_tokenizers.Sequence(built)
+    assert cut_name(json.loads(core.to_str()), "a tokenizer") == CUTS[steps]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [pre_tokenizers.ByteLevel(add_prefix_space=True), pre_tokenizers.Whitespace(), pre_tokenizers.Digits(False)],
+)
+def test_another_cut_is_refused(other: Any, base: Path) -> None:
+    core = load_tokenizer(str(base)).backend_tokenizer
+    core.pre_tokenizer = other
+    with pytest.raises(UserError, match=r"cuts texts by (ByteLevel|Whitespace|Digits).*gpt-2, smollm, qwen2"):
+        cut_name(json.loads(core.to_str()), "a tokenizer")
+
+
+def test_every_embedding_has_a_token(base: Path) -> None:
+    tokenizer = load_tokenizer(str(base))
+    tokens, types = vocabulary_of(tokenizer, len(tokenizer) + 2)
+    assert tokens[-2:] == [f"[PAD{len(tokenizer)}]", f"[PAD{len(tokenizer) + 1}]"] and types[-1].name == "UNUSED"
+    assert tokenizer.convert_tokens_to_ids(tokens[:-2]) == list(range(len(tokenizer)))
+    assert types[tokenizer.eos_token_id].name == "CONTROL" and types[300].name == "NORMAL"
+    with pytest.raises(UserError, match="an embedding for each token"):
+        vocabulary_of(tokenizer, len(tokenizer) - 1)
+
+
+def test_the_command(run: Path, tmp_path: Path) -> None:
+    made = CliRunner().invoke(
+        build_app(), ["train", "export", str(run), "--out", str(tmp_path / "out"), "--gguf", "q8_0", "--json"]
+    )
+    assert made.exit_code == 0, made.stderr
+    told = json.loads(made.stdout)
+    assert told["file"] == "model-q8_0.gguf" and told["template"] is True and told["same_top_token"] > 0.98
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
+        "model-q8_0.gguf",
+        "Modelfile",
+        "README.md",
+        "run.json",
+    }

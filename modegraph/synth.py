@@ -9,7 +9,7 @@ from data_synth.dataset.deliver import ledger_of
 from data_synth.dataset.summary import Summary
 from data_synth.dataset.write import write_dataset
 from data_synth.preferences.preference_form import PREFERENCES
-from data_synth.preferences.run import Models, preference_run
+from data_synth.preferences.run import Asked, Models, preference_run
 from graph.retrieve import RetrieveSettings
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
@@ -33,6 +33,9 @@ def preferences(
     judge: str | None = None,
     hard_negatives: float = 0.0,
     splits: Sequence[str] = (),
+    context_sizes: Sequence[int] = (),
+    limit: int | None = None,
+    seed: int = 0,
     progress: bool = False,
 ) -> Summary:
     """Write preference pairs over growing contexts for questions with gold answers (examples/README.md has their form) to `out`.
@@ -47,12 +50,11 @@ def preferences(
         models = Models(writers, judge, ledger_of(folder, None))
         run = preference_run(
             index.current(),
-            Path(questions),
+            Asked(Path(questions), splits, limit, seed, context_sizes),
             settings,
             models,
             open_engine,
             hard_negatives=hard_negatives,
-            splits=splits,
             first=None,
         )
         summary = write_dataset(folder, run.rows, PREFERENCES, run.origin)

@@ -8,12 +8,15 @@ import typer
 from graph.shared.cli_app import OUTPUT, command
 from graph.shared.cli_options import (
     AsJson,
+    ContextSizes,
     IndexFolder,
     Judge,
+    Limit,
     MaxContextTokens,
     ModeName,
     Preview,
     Questions,
+    Seed,
     SomeOut,
     Splits,
     TopK,
@@ -64,25 +67,29 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         index: IndexFolder,
         questions: Questions,
         split: Splits = None,
+        context_size: ContextSizes = None,
         mode: ModeName = "dense",
         top_k: TopK = 5,
         writer: Writers = None,
         judge: Judge = None,
         hard_negatives: HardNegatives = 0.0,
         shape: Format = Shape.chat,
+        seed: Seed = 0,
         out: SomeOut = None,
         preview: Preview = None,
         as_json: AsJson = False,
+        limit: Limit = None,
         max_context_tokens: MaxContextTokens = None,
     ) -> None:
         """Make preference pairs: reasoning with the answer is chosen, the bare answer rejected.
 
-        Each question gets a pair over every context of 0 to --top-k passages. Gold sentences make the reasoning unless
-        --writer names a model; a --judge then drops what the passages do not support.
+        Each question gets a pair over every context of 0 to --top-k passages, or of --context-size. Gold sentences make the
+        reasoning unless --writer names a model; a --judge then drops what the passages do not support. --limit draws the
+        questions by the seed.
         """
         from data_synth.dataset.deliver import deliver, ledger_of
         from data_synth.preferences.preference_form import PLAIN_PREFERENCES, PREFERENCES
-        from data_synth.preferences.run import Models, preference_run
+        from data_synth.preferences.run import Asked, Models, preference_run
         from graph.index.index import open_index
         from graph.retrieve import RetrieveSettings
         from graph.shared.config import parse_settings
@@ -90,16 +97,9 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         values = {"mode": mode, "top_k": top_k, "max_context_tokens": max_context_tokens}
         settings = parse_settings(RetrieveSettings, values, "synth preferences")
         models = Models(writer or [], judge, ledger_of(out, preview))
-        splits = split or []
+        asked = Asked(questions, split or [], limit, seed, context_size or [])
         run = preference_run(
-            open_index(index),
-            questions,
-            settings,
-            models,
-            open_model,
-            hard_negatives=hard_negatives,
-            splits=splits,
-            first=preview,
+            open_index(index), asked, settings, models, open_model, hard_negatives=hard_negatives, first=preview
         )
         form = PREFERENCES if shape is Shape.chat else PLAIN_PREFERENCES
         if not deliver(run.rows, form, run.origin, out, preview, as_json):

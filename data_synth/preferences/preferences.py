@@ -8,7 +8,7 @@ must be supported by its context.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -63,8 +63,11 @@ def preference_rows(
     models: Sequence[LanguageModel] = (),
     checker: LanguageModel | None = None,
     hard_negatives: float = 0.0,
+    sizes: Collection[int] = (),
 ) -> Iterator[PreferenceRow | Dropped]:
-    """The rows of `questions` over contexts of up to `settings.top_k` excerpts; `models` write the reasonings, or rules do.
+    """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are named).
+
+    `models` write the reasonings, or rules do.
 
     Tokens of a context are counted by the first model, or by the index's encoder.
     """
@@ -74,7 +77,9 @@ def preference_rows(
     count_tokens = models[0].count_tokens if models else index.count_tokens
     find_contexts = context_finder(index, settings, count_tokens)
     check = None if checker is None else partial(check_by_model, model=checker)
-    yield from make_rows(questions, find_contexts, reasoners, SupportScorer(index).of_drafts, hard_negatives, check)
+    yield from make_rows(
+        questions, find_contexts, reasoners, SupportScorer(index).of_drafts, hard_negatives, check, sizes
+    )
 
 
 def make_rows(
@@ -84,13 +89,14 @@ def make_rows(
     measure: MeasureSupport,
     hard_negatives: float = 0.0,
     check: Check | None = None,
+    sizes: Collection[int] = (),
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield the rows of each question by growing context, in the order of `questions`; what was lost comes as Dropped.
 
     `hard_negatives` is the share of hard negatives among all rows, at most half: each stands after the pair that it is matched with.
     """
     pool = Pool()
-    for group in draft_groups(questions, find_contexts):
+    for group in draft_groups(questions, find_contexts, sizes):
         whole = [draft for draft in group if isinstance(draft, Draft)]
         told = [write_reasons(whole, reasoner, measure, check) for reasoner in reasoners]
         for reasoned in (one for of_reasoner in told for one in of_reasoner):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from data_synth.contexts import check_gold, pick_questions, without_twins
+from data_synth.contexts import check_gold, draw_questions, pick_questions, without_twins
 from data_synth.preferences.preferences import BY_RULES, preference_rows
 from data_synth.types import Dropped, PreferenceRow
 from graph.documents.questions import read_questions
@@ -27,6 +27,17 @@ class Models:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """Which questions of `file`: those of `splits` (none: all), of which `limit` are drawn by the seed; over contexts of which `sizes` (none: all)."""
+
+    file: Path
+    splits: Sequence[str] = ()
+    limit: int | None = None
+    seed: int = 0
+    sizes: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
 class PreferenceRun:
     """Rows, made as they are read, and their origin in words."""
 
@@ -36,34 +47,34 @@ class PreferenceRun:
 
 def preference_run(
     index: Index,
-    questions: Path,
+    asked: Asked,
     settings: RetrieveSettings,
     models: Models,
     open_model: OpenModel,
     *,
     hard_negatives: float,
-    splits: Sequence[str],
     first: int | None,
 ) -> PreferenceRun:
-    """Rows of the questions of `splits` (none: all), of the `first` only if given, with contexts of up to `settings.top_k` excerpts.
+    """Rows of the questions asked, of the `first` only if given, with contexts of up to `settings.top_k` excerpts.
 
     UserError for questions whose gold documents the index does not have.
     """
-    kept, twins = without_twins(pick_questions(read_questions(questions), list(splits))[:first])
+    picked = pick_questions(read_questions(asked.file), list(asked.splits))
+    kept, twins = without_twins(draw_questions(picked, asked.limit, asked.seed)[:first])
     check_gold(kept, frozenset(index.sources()))
     reasoners = [open_model(spec, models.ledger) for spec in models.reasoners]
     judge = open_model(models.checker, models.ledger) if models.checker else None
     tokens = settings.max_context_tokens
+    sizes = ", ".join(map(str, asked.sizes)) or f"0 to {settings.top_k}"
     origin = {
         "Index": index.folder.name,
-        "Questions": questions.name,
-        "Contexts": f"0 to {settings.top_k} excerpts, best first, by mode {settings.mode}"
+        "Questions": asked.file.name + (f", {asked.limit:,} of them drawn" if asked.limit else ""),
+        "Contexts": f"{sizes} excerpts, best first, by mode {settings.mode}"
         + (f", at most {tokens:,} tokens together" if tokens else ""),
         "Reasoning written by": ", ".join(model.name for model in reasoners) or BY_RULES,
         "Reasoning checked by": judge.name if judge else "encoder similarity and names" if reasoners else "nobody",
         "Share of hard negatives asked for": f"{hard_negatives:g}",
     }
-    asked = kept if first is not None else track(kept, "questions", len(kept))
-    return PreferenceRun(
-        chain(twins, preference_rows(index, asked, settings, reasoners, judge, hard_negatives)), origin
-    )
+    waiting = kept if first is not None else track(kept, "questions", len(kept))
+    rows = preference_rows(index, waiting, settings, reasoners, judge, hard_negatives, asked.sizes)
+    return PreferenceRun(chain(twins, rows), origin)

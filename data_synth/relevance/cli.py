@@ -6,20 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from graph.shared.cli_app import INPUT, MODEL, RETRIEVAL, Command
-from graph.shared.cli_options import SPEC, AsJson, IndexFolder, Preview, Questions, Seed, SomeOut
+from graph.shared.cli_options import SPEC, AsJson, Corpus, IndexFolder, Preview, Questions, Seed, SomeOut
 from graph.shared.console import track
 
 if TYPE_CHECKING:
     from graph.shared.types import OpenModel
 
-Corpus = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        rich_help_panel=INPUT,
-        help="Documents whose `sentences` the supporting_sentences of the questions count; corpus.jsonl beside --questions if there.",
-    ),
-]
 Beside = Annotated[
     list[Path] | None,
     typer.Option(

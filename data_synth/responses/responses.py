@@ -65,9 +65,9 @@ def make_rows(
     judge: Judge | None = None,
 ) -> Iterator[ResponseRow | Dropped]:
     """Yield a row for each prompt in order; a prompt with fewer than two responses comes as Dropped."""
-    for group in draft_groups(questions, find_contexts):
-        wanted = iter(draft for draft in group if isinstance(draft, Dropped) or not sizes or _size(draft) in sizes)
-        while some := list(islice(wanted, PROMPTS_AT_ONCE)):
+    for group in draft_groups(questions, find_contexts, sizes):
+        waiting = iter(group)
+        while some := list(islice(waiting, PROMPTS_AT_ONCE)):
             drawn = iter(draw_responses([draft for draft in some if isinstance(draft, Draft)], policy, sampling))
             for draft in some:
                 yield draft if isinstance(draft, Dropped) else _row(next(drawn), policy, sampling, measure, judge)

@@ -1,16 +1,21 @@
 """The command `modegraph eval alignment`."""
 
-from __future__ import annotations
-
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from graph.shared.cli_app import command
+import typer
+
+from graph.shared.cli_app import MODEL, command
 from graph.shared.cli_options import AsJson, Data, Limit, MaxAnswerTokens, Out, Runs, Samples, Seed, Split
 from graph.shared.console import print_json
 
-if TYPE_CHECKING:
-    import typer
+
+class Sampler(StrEnum):
+    """What draws samples: transformers in this process, or a vLLM of our own."""
+
+    hf = "hf"
+    vllm = "vllm"
 
 
 def register(commands: typer.Typer) -> None:
@@ -25,19 +30,37 @@ def register(commands: typer.Typer) -> None:
         seed: Seed = 0,
         out: Out = Path("alignment"),
         as_json: AsJson = False,
+        sampler: Annotated[
+            Sampler, typer.Option(metavar="ENGINE", rich_help_panel=MODEL, help="What draws the samples: hf or vllm.")
+        ] = Sampler.hf,
         limit: Limit = None,
         max_answer_tokens: MaxAnswerTokens = 128,
     ) -> None:
         """Compare preference runs by expected reward at equal KL to the reference.
 
-        Samples the prompts of --data, scored responses, and replaces the report in --out. Longer samples are cut; `train` as
-        the split would flatter.
+        Samples the prompts of --data, scored responses, and replaces the report in --out; what was measured before is kept there.
+        Longer samples are cut; `train` as the split would flatter. --sampler vllm is faster by far, for LoRA adapters of one base.
         """
-        from eval.alignment.report import align_runs, tables_as_text, to_json, write_alignment
-        from eval.alignment.sample import SamplingSettings
-        from train.model.models import load_policy
+        from functools import partial
 
-        found = align_runs(runs, data, split, limit, SamplingSettings(samples, max_answer_tokens, seed), load_policy)
+        from eval.alignment.report import align_runs, tables_as_text, to_json, write_alignment
+        from eval.alignment.sample import SamplingSettings, draw_here
+        from train.model.models import Precision, load_policy
+        from train.shared.types import read_run
+
+        records = [read_run(folder) for folder in runs]
+        half = all(one.settings.get("precision") == "bfloat16" for one in records)
+        precision: Precision = "bfloat16" if half else "float32"
+        drawing = SamplingSettings(samples, max_answer_tokens, seed)
+        load = partial(load_policy, precision=precision)
+        if sampler is Sampler.hf:
+            found = align_runs(runs, data, split, limit, drawing, load, draw_here, out)
+        else:
+            from eval.alignment.sample_by_vllm import VllmDraws
+
+            draw = VllmDraws([*map(str, runs), *(one.base_model for one in records)])
+            found = align_runs(runs, data, split, limit, drawing, load, draw, out)
+            draw.close()
         write_alignment(found, out)
         if as_json:
             print_json(to_json(found))

@@ -5,14 +5,20 @@ under the policy and under its reference.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from data_synth.responses.rewards import answer_reward, citation_reward, format_reward, length_reward, variety_reward
 from data_synth.types import ResponseRow
-from eval.alignment.sample import SamplingSettings, draw_samples, logps_of_samples
+from eval.alignment.kept import kept_or, key_of
+from eval.alignment.sample import Draw, Policy, Prompt, Samples, SamplingSettings, draw_here, logps_of_samples
 from eval.alignment.types import MeasuredRun, PromptFigures
+from eval.metrics import normalise
+from eval.metrics.texts import bleu
+from graph.prompt.answer import parse_answer
+from graph.prompt.citations import check_citations
 from graph.shared.console import track
 from graph.shared.errors import UserError
 from train.model.logps import tokenize_row
@@ -33,47 +39,84 @@ REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
 
 
 def measure_runs(
-    folders: Sequence[Path], rows: Sequence[ResponseRow], drawing: SamplingSettings, load: Load
+    folders: Sequence[Path],
+    rows: Sequence[ResponseRow],
+    drawing: SamplingSettings,
+    load: Load,
+    draw: Draw = draw_here,
+    keep: Path | None = None,
 ) -> tuple[list[MeasuredRun], list[PromptFigures]]:
-    """Every run on every row, and their reference; UserError unless all have one reference and the same weights of rewards."""
+    """Every run on every row, and their reference; UserError unless all have one reference and the same weights of rewards.
+
+    Figures are kept in the folder `keep`, if one is given, and not measured again.
+    """
     records = [read_run(folder) for folder in folders]
     weights = common_weights(folders, records)
     source = common_reference(folders, records)
-    reference, _ = load(source)
+    reference = cache(lambda: load(source)[0])
+
+    def figures_of(policy: str) -> list[PromptFigures]:
+        key = key_of(policy, source, rows, weights, drawing, engine_of(draw))
+        return kept_or(
+            keep, key, lambda: measure_run(Policy(policy, *load(policy)), rows, weights, reference(), drawing, draw)
+        )
+
     measured = [
-        MeasuredRun(folder, record, tuple(measure_run(str(folder), rows, weights, reference, drawing, load)))
+        MeasuredRun(folder, record, tuple(figures_of(str(folder))))
         for folder, record in zip(folders, records, strict=True)
     ]
-    return measured, measure_run(source, rows, weights, reference, drawing, load)
+    return measured, figures_of(source)
 
 
 def measure_run(
-    source: str,
+    policy: Policy,
     rows: Sequence[ResponseRow],
     weights: Mapping[str, float],
     reference: Any,
     drawing: SamplingSettings,
-    load: Load,
+    draw: Draw,
 ) -> list[PromptFigures]:
     """The figures of one policy on each row; samples of a prompt have the same seed under every policy."""
-    model, tokenizer = load(source)
-    if reason := can_pack(model):
-        raise UserError(f"{source}: its samples cannot be scored together ({reason})", "full attention", "leave it out")
-    figures = []
-    for row in track(rows, Path(source).name, len(rows)):
-        whole = tokenize_row(tokenizer, row.prompt, row.responses[0])
-        drawn = draw_samples(model, tokenizer, whole.ids[: whole.prompt_tokens], drawing, row.id)
-        logps, reference_logps = logps_of_samples(model, drawn), logps_of_samples(reference, drawn)
-        figures.append(
-            PromptFigures(
-                reward=fmean(reward_of(text, row, weights) for text in drawn.texts),
-                kl=float((logps - reference_logps).mean()),
-                entropy=float(-logps.mean()),
-                words=fmean(len(text.split()) for text in drawn.texts),
-                correct=fmean(answer_reward(text, row.answers) == 1.0 for text in drawn.texts),
-            )
-        )
-    return figures
+    if reason := can_pack(policy.model):
+        found = f"{policy.source}: its samples cannot be scored together ({reason})"
+        raise UserError(found, "full attention", "leave it out")
+    whole = [tokenize_row(policy.tokenizer, row.prompt, row.responses[0]) for row in rows]
+    prompts = [Prompt(row.id, one.ids[: one.prompt_tokens]) for row, one in zip(rows, whole, strict=True)]
+    drawn = draw(policy, prompts, drawing)
+    waiting = track(zip(rows, drawn, strict=True), Path(policy.source).name, len(rows))
+    return [figures_of_prompt(row, samples, weights, policy.model, reference) for row, samples in waiting]
+
+
+def figures_of_prompt(
+    row: ResponseRow, drawn: Samples, weights: Mapping[str, float], model: Any, reference: Any
+) -> PromptFigures:
+    """The figures of one prompt from its samples."""
+    logps, reference_logps = logps_of_samples(model, drawn), logps_of_samples(reference, drawn)
+    parsed = [parse_answer(text) for text in drawn.texts]
+    cited = [check_citations(text, row.context_size) for text in drawn.texts]
+    return PromptFigures(
+        reward=fmean(reward_of(text, row, weights) for text in drawn.texts),
+        kl=float((logps - reference_logps).mean()),
+        entropy=float(-logps.mean()),
+        words=fmean(len(text.split()) for text in drawn.texts),
+        correct=fmean(answer_reward(text, row.answers) == 1.0 for text in drawn.texts),
+        well_formed=fmean(one.well_formed for one in parsed),
+        cited=fmean(bool(one.cited) and not one.removed for one in cited),
+        distinct=len({normalise(one.answer) for one in parsed}) / len(parsed),
+        self_bleu=self_bleu(drawn.texts),
+    )
+
+
+def engine_of(draw: Draw) -> str:
+    """What tells samples of two engines apart: they have other random numbers."""
+    return "hf" if draw is draw_here else type(draw).__name__
+
+
+def self_bleu(texts: Sequence[str]) -> float:
+    """Mean BLEU of each text against all others (Zhu et al. 2018, Texygen); 1 for a single text."""
+    if len(texts) < 2:
+        return 1.0
+    return fmean(bleu(text, [*texts[:place], *texts[place + 1 :]]) for place, text in enumerate(texts))
 
 
 def reward_of(text: str, row: ResponseRow, weights: Mapping[str, float]) -> float:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from eval.alignment.frontier import equal_kl, of_system
 from eval.alignment.measure import Load, measure_runs
-from eval.alignment.sample import SamplingSettings
+from eval.alignment.sample import Draw, SamplingSettings, draw_here
 from eval.alignment.types import MeasuredRun, PromptFigures, RewardAtKl
 from eval.compare.figures import figure_png
 from eval.compare.page import ReportFigure, to_html
@@ -22,6 +22,15 @@ from graph.shared.jsonl import write_json
 from train.run.data import read_responses
 
 FRONTIER = "frontier.png"
+LABELS = {
+    "correct": "correct",
+    "well_formed": "form",
+    "cited": "cited",
+    "distinct": "distinct",
+    "self_bleu": "self-BLEU",
+    "words": "words",
+}
+"""Figures of a run beside its reward, KL and entropy, as its table calls them."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +49,18 @@ def align(runs: Sequence[MeasuredRun], reference: Sequence[PromptFigures], drawi
 
 
 def align_runs(
-    folders: Sequence[Path], data: Path, split: str, limit: int | None, drawing: SamplingSettings, load: Load
+    folders: Sequence[Path],
+    data: Path,
+    split: str,
+    limit: int | None,
+    drawing: SamplingSettings,
+    load: Load,
+    draw: Draw = draw_here,
+    keep: Path | None = None,
 ) -> Alignment:
     """The runs measured on the (first) prompts of a split of scored responses, and compared at equal KL."""
     rows = read_responses(data / f"{split}.jsonl")[:limit]
-    return align(*measure_runs(folders, rows, drawing, load), drawing)
+    return align(*measure_runs(folders, rows, drawing, load, draw, keep), drawing)
 
 
 def runs_table(found: Alignment) -> Table:
@@ -62,10 +78,12 @@ def runs_table(found: Alignment) -> Table:
         for run in found.runs
     ]
     rows.append(("reference", "–", "–", "–", "–", *_figures(found.reference), "–"))
-    head = ("run", "system", "β_π", "β_r", "seed", "reward", "KL", "entropy", "correct", "words", "train s")
+    head = ("run", "system", "β_π", "β_r", "seed", "reward", "KL", "entropy", *LABELS.values(), "train s")
     note = (
         f"{len(found.reference)} held-out prompts, {found.drawing.count} samples each at temperature 1, at most "
-        f"{found.drawing.max_tokens} tokens; KL = E[log π − log π_ref] and entropy = E[−log π] in nats, from the samples."
+        f"{found.drawing.max_tokens} tokens; KL = E[log π − log π_ref] and entropy = E[−log π] in nats, from the samples. "
+        "Form: ###Reason … ###Answer. Cited: cites passages, and only those that the prompt shows. Distinct: different answers among a "
+        "prompt's samples, as a share; self-BLEU: of each sample against the others. Both tell how far a policy has gone to one mode."
     )
     return Table("Runs", head, tuple(rows), note)
 
@@ -184,10 +202,5 @@ def _figures(figures: Sequence[PromptFigures]) -> tuple[str, ...]:
     def mean(name: str) -> float:
         return fmean(float(getattr(one, name)) for one in figures)
 
-    return (
-        f"{mean('reward'):.4f}",
-        f"{mean('kl'):.3f}",
-        f"{mean('entropy'):.2f}",
-        f"{mean('correct'):.1%}",
-        f"{mean('words'):.1f}",
-    )
+    shares = (f"{mean(name):.3f}" for name in LABELS if name != "words")
+    return f"{mean('reward'):.4f}", f"{mean('kl'):.3f}", f"{mean('entropy'):.2f}", *shares, f"{mean('words'):.1f}"

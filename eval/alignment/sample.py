@@ -1,11 +1,11 @@
 """Samples of a policy with their log-probabilities: the token ids that were drawn are the ones that are scored.
 
-Legend: M samples of one prompt.
+They are drawn here by transformers, or by vLLM (sample_by_vllm.py). Legend: M samples of one prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,11 +34,43 @@ class SamplingSettings:
     seed: int
 
 
+@dataclass(frozen=True)
+class Policy:
+    """A model to draw from and to score with, and where it came from."""
+
+    source: str
+    model: Any
+    tokenizer: PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt by its id, as token ids."""
+
+    id: str
+    ids: tuple[int, ...]
+
+
+Draw = Callable[[Policy, Sequence[Prompt], SamplingSettings], Iterator[Samples]]
+"""A policy and prompts to the samples of each, in order."""
+
+
+def draw_here(policy: Policy, prompts: Sequence[Prompt], drawing: SamplingSettings) -> Iterator[Samples]:
+    """By transformers, prompt after prompt (a Draw)."""
+    for prompt in prompts:
+        yield draw_samples(policy.model, policy.tokenizer, prompt.ids, drawing, prompt.id)
+
+
+def seed_of(drawing: SamplingSettings, prompt_id: str) -> int:
+    """A seed for each prompt, the same under every policy."""
+    return int(content_id(str(drawing.seed), prompt_id)[:8], 16) >> 1
+
+
 def draw_samples(
     model: Any, tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int], drawing: SamplingSettings, prompt_id: str
 ) -> Samples:
     """Draws from softmax(logits) at temperature 1; the same for the same seed and prompt."""
-    torch.manual_seed(int(content_id(str(drawing.seed), prompt_id)[:8], 16))
+    torch.manual_seed(seed_of(drawing, prompt_id))
     settings = GenerationConfig(
         do_sample=True,
         temperature=1.0,
@@ -55,7 +87,14 @@ def draw_samples(
             input_ids_1T, attention_mask=torch.ones_like(input_ids_1T), generation_config=settings
         )
     drawn = [cut_at_end(row, tokenizer.eos_token_id) for row in output_MT[:, len(prompt_ids) :].tolist()]
-    texts = tuple(tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in drawn)
+    return samples_of(tokenizer, prompt_ids, drawn)
+
+
+def samples_of(
+    tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int], drawn: Sequence[Sequence[int]]
+) -> Samples:
+    """Drawn token ids with their texts."""
+    texts = tuple(tokenizer.decode(list(ids), skip_special_tokens=True).strip() for ids in drawn)
     return Samples(TokenizedGroup(tuple(prompt_ids), tuple(map(tuple, drawn))), texts)
 
 

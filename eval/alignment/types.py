@@ -10,13 +10,21 @@ from train.shared.types import RunRecord
 
 @dataclass(frozen=True)
 class PromptFigures:
-    """One held-out prompt under one policy, means over its samples: reward, log π − log π_ref (KL) and −log π (entropy), in nats."""
+    """One held-out prompt under one policy, means over its samples: reward, log π − log π_ref (KL) and −log π (entropy), in nats.
+
+    How alike its samples are: `distinct` answers, as a share of the samples, and `self_bleu`, the mean BLEU of each against the others
+    (Zhu et al. 2018). A policy that seeks one mode has few distinct answers and a self-BLEU near 1.
+    """
 
     reward: float
     kl: float
     entropy: float
     words: float
     correct: float
+    well_formed: float
+    cited: float
+    distinct: float
+    self_bleu: float
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from eval.matrix.fill.list_cells import list_cells
 from eval.matrix.fill.settings import MatrixSettings
 from eval.matrix.fill.types import Matrix, Outcome
 from eval.matrix.report.report import headline, report_json, result_tables, write_report
-from eval.matrix.run import Run, fill_cells, run_steps
+from eval.matrix.run import fill_cells
+from eval.matrix.steps import Run, expand_steps, run_steps
 from eval.shared.tables import as_text
 from graph.encode.encoder import open_encoder
 from graph.shared.config import load_settings
@@ -43,8 +44,8 @@ def run_matrix(
 ) -> RunReport:
     """Fill the cells that `config` asks for into `out` and write the report; UserError for settings or data that are wrong."""
     settings = read_config(config, overrides)
-    run_steps(settings.prepare, run)
     out.mkdir(parents=True, exist_ok=True)
+    run_steps(expand_steps(settings.prepare, settings.variables), run, out, settings.workers)
     matrix = list_cells(settings, config.parent, out, encoder)
     context = RunContext(
         out, encoder, open_model, settings.helper, settings.max_answer_tokens, settings.empty_answers == "wrong"

@@ -13,7 +13,7 @@ from graph.shared.cli_app import INPUT, LIMITS, MODEL, OUTPUT, RETRIEVAL
 from graph.shared.modes import Mode
 
 MODES = get_args(Mode)
-SPEC = "hf:PATH_OR_NAME, openai:NAME@URL or smollm2"
+SPEC = "hf:PATH_OR_NAME, vllm:PATH_OR_NAME, openai:NAME@URL or smollm2"
 
 
 def complete_mode(typed: str) -> list[str]:
@@ -36,6 +36,14 @@ Questions = Annotated[
     Path,
     typer.Option(
         metavar="FILE", rich_help_panel=INPUT, help="Questions, one JSON object a line (see examples/README.md)."
+    ),
+]
+Corpus = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=INPUT,
+        help="Documents whose `sentences` the supporting_sentences of the questions count; corpus.jsonl beside --questions if there.",
     ),
 ]
 _DATA = "Folder of data that `modegraph synth` made."

@@ -45,6 +45,12 @@ def write_jsonl(file: Path, rows: Iterable[dict[str, Any]]) -> int:
     return count
 
 
+def append_jsonl(file: Path, row: dict[str, Any]) -> None:
+    """One more row at the end of a log."""
+    with file.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
 def write_json(file: Path, value: Any) -> None:
     """Write one JSON value, whole or not at all."""
     write_text(file, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -7,7 +7,7 @@ from graph.shared.errors import UserError
 from graph.shared.types import LanguageModel
 from serve.types import Engine
 
-FORMS = f"hf:PATH_OR_NAME, openai:NAME@URL, {', '.join(CATALOGUE)}"
+FORMS = f"hf:PATH_OR_NAME, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join(CATALOGUE)}"
 
 
 def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
@@ -34,4 +34,8 @@ def open_engine(spec: str) -> Engine:
         from serve.engines.openai_api import open_openai
 
         return open_openai(target)
+    if kind == "vllm" and target:
+        from serve.engines.vllm_model import open_vllm
+
+        return open_vllm(target)
     raise UserError(f"model {spec!r}", f"one of {FORMS}", "for example hf:Qwen/Qwen3-0.6B")

@@ -26,7 +26,7 @@ def open_hf(target: str) -> HfModel:
         )
     where = str(path) if path.is_dir() else target
     config_file = path / ADAPTER_CONFIG
-    base = _adapter_base(config_file) if config_file.is_file() else None
+    base = adapter_base(config_file) if config_file.is_file() else None
     whole = resolve(base) if base is not None else where
     cached = not Path(whole).is_dir() and only_in_cache(whole, f"hf:{target}" if base is None else f"base model {base}")
     return _open(target, where, whole, cached)
@@ -59,7 +59,7 @@ def _looks_like_path(target: str) -> bool:
     return "/" in target and Path(target).parent.is_dir()
 
 
-def _adapter_base(config_file: Path) -> str:
+def adapter_base(config_file: Path) -> str:
     """The model that an adapter was trained on, from its adapter_config.json."""
     try:
         base = json.loads(config_file.read_text(encoding="utf-8"))["base_model_name_or_path"]

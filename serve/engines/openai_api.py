@@ -1,6 +1,6 @@
 """The engine for any OpenAI-compatible server (vLLM, llama.cpp, a hosted one): chat completions over HTTP.
 
-The key comes from OPENAI_API_KEY, or is "none". At most `IN_FLIGHT` calls run at once, whatever the number of callers.
+The key comes from OPENAI_API_KEY, or is "none". At most `in_flight` calls run at once, whatever the number of callers.
 """
 
 from __future__ import annotations
@@ -87,12 +87,15 @@ def window_of(name: str, models: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 class OpenAIModel:
-    """A LanguageModel behind a URL; safe to share between threads."""
+    """A LanguageModel behind a URL, where it is `served_as` another name if one is given; safe to share between threads."""
 
     batch_size = 1
 
-    def __init__(self, name: str, url: str, key: str | None = None) -> None:
+    def __init__(
+        self, name: str, url: str, key: str | None = None, served_as: str = "", in_flight: int = IN_FLIGHT
+    ) -> None:
         self.name = name
+        self._served_as = served_as or name
         self.url = without_password(url)
         self._client = openai.OpenAI(
             base_url=url, api_key=key or key_of_environment(), max_retries=0, timeout=TIMEOUT_S
@@ -100,7 +103,7 @@ class OpenAIModel:
         self._asking = Lock()
         self._window: int | None = None
         self._ask_window_s, self._counts = float("-inf"), True
-        self._pool = ThreadPoolExecutor(max_workers=IN_FLIGHT, thread_name_prefix="openai")
+        self._pool = ThreadPoolExecutor(max_workers=in_flight, thread_name_prefix="openai")
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
         """Answers in the order asked; UserError naming the URL when the server cannot be reached or refuses key or model."""
@@ -131,7 +134,7 @@ class OpenAIModel:
             return estimate
         turns = [vars(turn) for turn in messages]
         try:
-            told = self._post("/tokenize", {"model": self.name, "messages": turns})
+            told = self._post("/tokenize", {"model": self._served_as, "messages": turns})
             return int(told["count"])
         except (openai.APIError, ValueError, KeyError, TypeError):
             self._counts = False
@@ -141,7 +144,7 @@ class OpenAIModel:
         """The window, if the server tells it, and after how many seconds to ask again if not."""
         try:
             listed = self._client.with_options(timeout=QUICK_S).models.list()
-            return window_of(self.name, [model.model_dump() for model in listed.data or ()]), UNTOLD_AGAIN_S
+            return window_of(self._served_as, [model.model_dump() for model in listed.data or ()]), UNTOLD_AGAIN_S
         except (openai.APIError, ValueError, AttributeError):
             return None, GONE_AGAIN_S
 
@@ -186,7 +189,7 @@ class OpenAIModel:
         ):
             with attempt:
                 return self._client.chat.completions.create(
-                    model=self.name,
+                    model=self._served_as,
                     messages=[{"role": turn.role, "content": turn.content} for turn in request.messages],  # type: ignore[misc]
                     max_tokens=request.max_tokens,
                     temperature=request.temperature,

@@ -96,12 +96,23 @@ def command_of(spec: VllmSpec, port: int) -> list[str]:
     return [*command, *spec.extra]
 
 
+def environment_of(spec: VllmSpec, key: str) -> dict[str, str]:
+    """The environment of the server: its key, room for its cache on a CPU, and no hub where the model is on disk."""
+    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", **os.environ, "VLLM_API_KEY": key}
+    return environment | ({"HF_HUB_OFFLINE": "1"} if Path(spec.model).is_dir() else {})
+
+
+def new_key() -> str:
+    """A key that no other process knows."""
+    return secrets.token_urlsafe(32)
+
+
 class VllmChild:
     """Keeps one server running from `start` to `stop`. `url` and `key` stay the same over restarts."""
 
     def __init__(self, spec: VllmSpec) -> None:
         self.spec = spec
-        self.key = secrets.token_urlsafe(32)
+        self.key = new_key()
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}/v1"
         handle, log = tempfile.mkstemp(prefix="modegraph-vllm-", suffix=".log")
@@ -155,9 +166,6 @@ class VllmChild:
         return True
 
     async def _launch(self) -> asyncio.subprocess.Process:
-        environment = {"VLLM_CPU_KVCACHE_SPACE": "1", **os.environ, "VLLM_API_KEY": self.key}
-        if Path(self.spec.model).is_dir():
-            environment["HF_HUB_OFFLINE"] = "1"
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -167,7 +175,7 @@ class VllmChild:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env=environment,
+                env=environment_of(self.spec, self.key),
                 start_new_session=True,
             )
         return self._process

@@ -9,9 +9,9 @@ from serve.ledger import Ledger
 from tests.fakes import chat_server
 
 
-@pytest.mark.parametrize("spec", ["", "hf", "hf:", "gpt-5", "vllm:x", "openai:"])
+@pytest.mark.parametrize("spec", ["", "hf", "hf:", "gpt-5", "vllm:", "openai:"])
 def test_an_unknown_spec_lists_the_forms(spec: str) -> None:
-    with pytest.raises(UserError, match="hf:PATH_OR_NAME, openai:NAME@URL"):
+    with pytest.raises(UserError, match="hf:PATH_OR_NAME, vllm:PATH_OR_NAME, openai:NAME@URL"):
         open_model(spec)
 
 

@@ -59,9 +59,9 @@ def pair_groups(
     rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase, label_smoothing: float
 ) -> Iterator[ResponseGroup]:
     """Pairs as K = 2 with the label (1 − ε, ε): rewards (log(1 − ε), log ε) at β_r = 1; ε = 0 is a hard label."""
-    rewards = (math.log1p(-label_smoothing), math.log(label_smoothing) if label_smoothing > 0 else -math.inf)
+    label = hard_label(label_smoothing)
     for row in rows:
-        yield ResponseGroup(row.id, tokenize_group(tokenizer, row.prompt, (row.chosen, row.rejected)), rewards)
+        yield ResponseGroup(row.id, tokenize_group(tokenizer, row.prompt, (row.chosen, row.rejected)), label)
 
 
 def scored_groups(
@@ -78,6 +78,33 @@ def scored_groups(
         ):
             tokenized = tokenize_group(tokenizer, row.prompt, [row.responses[place] for place in places])
             yield ResponseGroup(f"{row.id}/{number}", tokenized, tuple(rewards[place] for place in places))
+
+
+def best_worst_groups(
+    rows: Sequence[ResponseRow],
+    tokenizer: PreTrainedTokenizerBase,
+    weights: Mapping[str, float],
+    label_smoothing: float,
+) -> Iterator[ResponseGroup]:
+    """Of each prompt the best-rewarded response against the worst, as a pair with the label (1 − ε, ε); ties: the first drawn.
+
+    A prompt whose responses are all rewarded alike makes no pair.
+    """
+    for row in rows:
+        rewards = combine_rewards(row, weights)
+        best, worst = rewards.index(max(rewards)), rewards.index(min(rewards))
+        if best != worst:
+            tokenized = tokenize_group(tokenizer, row.prompt, (row.responses[best], row.responses[worst]))
+            yield ResponseGroup(row.id, tokenized, hard_label(label_smoothing))
+
+
+def hard_label(label_smoothing: float) -> tuple[float, float]:
+    """Rewards whose softmax is the label (1 − ε, ε) at β_r = 1; ε = 0 is a hard label.
+
+    >>> hard_label(0.0)
+    (0.0, -inf)
+    """
+    return math.log1p(-label_smoothing), math.log(label_smoothing) if label_smoothing > 0 else -math.inf
 
 
 def tokenize_group(

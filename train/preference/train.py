@@ -28,7 +28,15 @@ from train.preference.generations import GenerationCallback
 from train.preference.objective import Method, Objective
 from train.preference.pairs import pair_trainer
 from train.preference.reference import LogpsOf, kept_reference, reference_logps
-from train.preference.response_groups import Grouping, LengthLimit, ResponseGroup, fitting, pair_groups, scored_groups
+from train.preference.response_groups import (
+    Grouping,
+    LengthLimit,
+    ResponseGroup,
+    best_worst_groups,
+    fitting,
+    pair_groups,
+    scored_groups,
+)
 from train.preference.trainer import Example, ResponseGroupTrainer, packed_layout, plain_layout
 from train.run.data import both_sides, holds_responses, read_preferences, read_responses
 from train.run.loop import check_start, load_start, lora_config, prepare, run_and_save, run_folder, trainer_arguments
@@ -38,7 +46,7 @@ from train.shared.types import Alignment, RunRecord
 
 @dataclass(frozen=True)
 class PreferenceData:
-    """What a run learns from and what it is measured on, and whether these are pairs."""
+    """What a run learns from and what it is measured on, and whether these are pairs with hard labels."""
 
     train: list[ResponseGroup]
     dev: list[ResponseGroup]
@@ -79,20 +87,30 @@ def read_preference_data(
 ) -> PreferenceData:
     """The response groups of train.jsonl and dev.jsonl, all of which fit; UserError with file and line for what cannot be learned from."""
     folder = Path(settings.data)
-    pairs = not holds_responses(folder / "train.jsonl")
-    if not pairs and not settings.rewards:
+    scored = holds_responses(folder / "train.jsonl")
+    if scored and not settings.rewards:
         raise UserError("rewards: {} weights nothing", "at least one component of the data", "for example correct: 1.0")
 
     def read(name: str) -> list[ResponseGroup]:
         file = folder / name
-        if pairs:
+        if not scored:
             found = list(pair_groups(read_preferences(file), tokenizer, label_smoothing))
+        elif settings.best_against_worst:
+            found = list(best_worst_groups(read_responses(file), tokenizer, settings.rewards, label_smoothing))
         else:
             how = Grouping(settings.rewards, settings.standardise, settings.responses, settings.seed)
             found = list(scored_groups(read_responses(file), tokenizer, how))
+        if not found:
+            raise UserError(
+                f"{file}: every prompt's responses are rewarded alike", "some told apart", "change `rewards`"
+            )
         return fitting(found, LengthLimit(settings.max_length_tokens, settings.over_long == "drop"), file)
 
-    data = PreferenceData(read("train.jsonl"), read("dev.jsonl") if (folder / "dev.jsonl").exists() else [], pairs)
+    data = PreferenceData(
+        read("train.jsonl"),
+        read("dev.jsonl") if (folder / "dev.jsonl").exists() else [],
+        not scored or settings.best_against_worst,
+    )
     if settings.sample_steps is not None and not data.dev:
         raise UserError(
             f"sample_steps = {settings.sample_steps} without {folder}/dev.jsonl", "dev prompts to answer", "unset it"

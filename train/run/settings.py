@@ -93,6 +93,9 @@ class PreferenceSettings(TrainSettings):
         ge=2,
         description="K: the scored responses of a prompt are split into groups of K; null takes them all together",
     )
+    best_against_worst: bool = Field(
+        False, description="make one pair of each prompt's scored responses, the best and the worst, in place of groups"
+    )
     rewards: dict[str, float] = Field(
         default={"correct": 1.0, "format": 0.5, "grounded": 0.5, "citations": 0.25},
         description="weights of the reward components of scored responses",

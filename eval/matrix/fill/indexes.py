@@ -21,7 +21,12 @@ from graph.store.seal import LEDGER
 
 
 def group_index(cell: Cell, folder: Path, open_encoder: OpenEncoder, open_model: OpenModel) -> Index:
-    """The index of a cell in `folder`, made if it is not there, was left half-made, or is the work of other code."""
+    """The index of a cell in `folder`, made if it is not there, was left half-made, or is the work of other code.
+
+    A finished index that the task names is taken as it is.
+    """
+    if cell.task.index is not None:
+        return open_index(folder, open_encoder)
     made_by, code = folder.with_name(f"{folder.name}.code"), index_code()
     if made_by.is_file() and made_by.read_text(encoding="utf-8") != code:
         say(f"{cell.task.name}: the code has changed since it was indexed")

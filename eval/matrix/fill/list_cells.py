@@ -20,6 +20,7 @@ from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
 from graph.shared.types import OpenEncoder
+from graph.store.arrays import MANIFEST
 from graph.store.settings import IndexSettings
 
 FORMAT = 2
@@ -58,7 +59,7 @@ def groups_of(cells: tuple[Cell, ...], out: Path) -> list[Group]:
     """Cells by the index they share, the largest corpus first."""
     shared: dict[Path, list[Cell]] = {}
     for cell in cells:
-        shared.setdefault(out / INDEXES / cell.index_key, []).append(cell)
+        shared.setdefault(cell.task.index or out / INDEXES / cell.index_key, []).append(cell)
     groups = [Group(folder, tuple(own)) for folder, own in shared.items()]
     return sorted(groups, key=lambda group: -bytes_of(group.cells[0].task.documents))
 
@@ -70,11 +71,17 @@ def _task_data(name: str, wanted: TaskSettings, settings: MatrixSettings, base: 
     questions = [one for one in loaded.questions if wanted.split in (None, one.split)][: wanted.limit]
     if not questions:
         raise UserError(f"tasks.{name}: no questions of split {wanted.split}", "train, dev or test", "change the split")
+    if wanted.index and settings.indexes != {"": {}}:
+        found = f"tasks.{name}.index beside `indexes`"
+        raise UserError(found, "an index that is there, or settings to make one by", "drop one of them")
     documents = base / settings.data / wanted.documents if wanted.documents else source / "corpus.jsonl"
     if loaded.documents and not wanted.documents:
         write_task(loaded, out / CORPORA / name)
         documents = out / CORPORA / name / "corpus.jsonl"
-    if not documents.exists():
+    index = base / settings.data / wanted.index if wanted.index else None
+    if index is not None and not (index / MANIFEST).is_file():
+        raise UserError(f"tasks.{name}: {index} is no finished index", "one of `modegraph index`", "check the path")
+    if index is None and not documents.exists():
         raise UserError(f"tasks.{name}: {documents} is not there", "documents to index", f"set tasks.{name}.documents")
     shown = sorted(questions, key=lambda one: content_id("shown", str(settings.seed), one.id))[
         : settings.shown_questions
@@ -84,8 +91,9 @@ def _task_data(name: str, wanted: TaskSettings, settings: MatrixSettings, base: 
         benchmark=wanted.task,
         questions=tuple(questions),
         shown=frozenset(one.id for one in shown),
-        documents=documents,
-        documents_hash=content_hash(documents),
+        documents=index or documents,
+        documents_hash=content_hash(index / MANIFEST if index else documents),
+        index=index,
         metrics=settings.metrics or benchmark.metrics,
     )
 

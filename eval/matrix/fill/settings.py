@@ -16,15 +16,22 @@ class TaskSettings(Settings):
     task: str = Field(description="a name of `modegraph eval tasks`")
     source: str = Field(description="file or folder of the questions, below `data`")
     documents: str = Field("", description="what `modegraph index` would read, below `data`")
+    index: str = Field("", description="a finished index of the documents, below `data`; none: one is made of them")
     split: Literal["train", "dev", "test"] | None = Field(None, description="only questions of this split")
     limit: int | None = Field(None, ge=1, description="only the first questions")
 
 
 class StepSettings(Settings):
-    """A command of modegraph to run before, unless `makes` is there already. Paths are those of the working directory."""
+    """A command of modegraph to run before, unless `makes` is there already. Paths are those of the working directory.
+
+    {name} in both is a value of `each` or of the configuration's `variables`.
+    """
 
     run: str = Field(description="the command line, without the program's name")
     makes: str = Field(description="a file that is there once the command has ended well")
+    each: dict[str, tuple[str, ...]] = Field(
+        {}, description="values by name: the command is run for every combination of them, several at a time"
+    )
 
 
 class MatrixSettings(Settings):
@@ -47,6 +54,7 @@ class MatrixSettings(Settings):
     shown_questions: int = Field(12, ge=0, description="questions of each task whose evidence the report shows")
     workers: int = Field(2, ge=1, description="processes; each has one index at a time")
     seed: int = Field(0, ge=0, description="seed of the bootstrap")
+    variables: dict[str, str] = Field({}, description="what {name} stands for in `prepare`, by name")
     prepare: tuple[StepSettings, ...] = Field(
         (), description="commands to run before: `run`, unless the file `makes` is there"
     )

@@ -23,7 +23,10 @@ class System:
 
 @dataclass(frozen=True)
 class TaskData:
-    """A task of the configuration, its data read: `documents` is what to index, `documents_hash` of its content."""
+    """A task of the configuration, its data read: `documents` is what to index, `documents_hash` of its content.
+
+    `index` is a finished index to use; with None one is made.
+    """
 
     name: str
     benchmark: str
@@ -31,6 +34,7 @@ class TaskData:
     shown: frozenset[str]
     documents: Path
     documents_hash: str
+    index: Path | None
     metrics: tuple[str, ...]
 
 

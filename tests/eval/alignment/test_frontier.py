@@ -15,7 +15,7 @@ DRAWING = SamplingSettings(4, 20, 0)
 
 
 def figures(reward: float, kl: float) -> PromptFigures:
-    return PromptFigures(reward, kl, 10.0, 5.0, 0.5)
+    return PromptFigures(reward, kl, 10.0, 5.0, 0.5, 1.0, 0.75, 0.25, 0.6)
 
 
 def run(stage: str, k: int, seed: int, kl: float, *rewards: float, beta_reward: float = 0.5) -> MeasuredRun:

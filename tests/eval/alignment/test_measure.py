@@ -10,8 +10,21 @@ import torch
 from typer.testing import CliRunner
 
 from data_synth.types import ResponseRow, response_to_json
-from eval.alignment.measure import common_reference, common_weights, measure_runs, reward_of
-from eval.alignment.sample import Samples, SamplingSettings, draw_samples, logps_of_samples
+from eval.alignment.measure import (
+    common_reference,
+    common_weights,
+    figures_of_prompt,
+    measure_runs,
+    reward_of,
+    self_bleu,
+)
+from eval.alignment.sample import (
+    Samples,
+    SamplingSettings,
+    draw_here,
+    draw_samples,
+    logps_of_samples,
+)
 from graph.shared.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from modegraph.cli import build_app
@@ -123,9 +136,48 @@ def test_the_command_prints_tables_and_writes_the_report(world: Path, tmp_path: 
         "alignment.json",
         "alignment.md",
         "frontier.png",
+        "measured",
     }
     page = (tmp_path / "out" / "alignment.html").read_text()
     assert "MS K = 6" in page and "data:image/png;base64," in page
+
+
+def test_what_was_measured_is_kept_until_what_it_comes_from_changes(world: Path, tmp_path: Path) -> None:
+    """A killed command goes on with the runs that are left; other prompts, samples or weights are measured anew."""
+    folders, drawing = [world / "ms", world / "dpo"], SamplingSettings(4, 8, 0)
+    counted: list[str] = []
+
+    def load(source: str) -> tuple[Any, Any]:
+        counted.append(Path(source).name)
+        return load_policy(source)
+
+    def stop_at_dpo(source: str) -> tuple[Any, Any]:
+        if Path(source).name == "dpo":
+            raise KeyboardInterrupt
+        return load(source)
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_runs(folders, rows(), drawing, stop_at_dpo, draw_here, tmp_path)
+    counted.clear()
+    whole = measure_runs(folders, rows(), drawing, load, draw_here, tmp_path)
+    assert "ms" not in counted and "dpo" in counted
+    assert whole == measure_runs(folders, rows(), drawing, load_policy, draw_here, None)
+    counted.clear()
+    assert measure_runs(folders, rows(), drawing, load, draw_here, tmp_path) == whole and not counted
+    changed = [replace(row, answers=("elsewhere",)) for row in rows()]
+    measure_runs(folders, changed, drawing, load, draw_here, tmp_path)
+    assert {"ms", "dpo", "base"} <= set(counted)
+
+
+def test_samples_that_are_alike_are_told(world: Path) -> None:
+    model, _ = load_policy(str(world / "base"))
+    row = scored(0)
+    texts = (row.responses[0], row.responses[0], row.responses[1], "Ida lives in Corrow")
+    drawn = Samples(TokenizedGroup((5,), tuple((number + 5,) for number in range(4))), texts)
+    found = figures_of_prompt(row, drawn, WEIGHTS, model, model)
+    assert (found.distinct, found.well_formed, found.correct, found.kl) == (0.75, 0.75, 0.5, 0.0)
+    assert self_bleu(["a b c d e"] * 3) == pytest.approx(1.0) and self_bleu(["one"]) == 1.0
+    assert self_bleu(["a b c d e", "f g h i j"]) < 0.05 < self_bleu(["a b c d e", "a b c d x"]) < 1.0
 
 
 def test_runs_on_pairs_follow_the_reward_of_the_others(world: Path, tmp_path: Path) -> None:

@@ -1,17 +1,15 @@
 """A whole run on a small corpus: cells, figures, report, going on after a stop, and every mistake that a configuration can hold."""
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
 
 from eval.matrix.fill.cells import cell_file
 from eval.matrix.fill.list_cells import list_cells
-from eval.matrix.fill.settings import MatrixSettings, StepSettings
+from eval.matrix.fill.settings import MatrixSettings
 from eval.matrix.report.diff import diff_json, diff_runs, diff_text
 from eval.matrix.report.page import PLACE
-from eval.matrix.run import run_steps
 from eval.metrics.registry import METRICS, Metric
 from graph.shared.config import load_settings
 from graph.shared.errors import UserError
@@ -191,25 +189,6 @@ def test_data_of_the_command_line_are_relative_to_here(home, monkeypatch):
     with pytest.raises(UserError, match="is not there"):
         run(home)
     assert not run(home, overrides=["data=elsewhere"])[0].failed
-
-
-def test_steps_run_once_in_order_and_must_make_what_they_say(tmp_path):
-    ran = []
-
-    def work(command):
-        ran.append(list(command))
-        Path(command[-1]).write_text("x")
-        return 0
-
-    steps = [StepSettings(run=f"train '{n} x' {tmp_path / n}", makes=str(tmp_path / n)) for n in "ab"]
-    run_steps(steps, work)
-    run_steps(steps, work)
-    assert ran == [["train", "a x", str(tmp_path / "a")], ["train", "b x", str(tmp_path / "b")]]
-    lazy = [StepSettings(run="train c", makes=str(tmp_path / "c"))]
-    with pytest.raises(UserError, match="`modegraph train c` did not make"):
-        run_steps(lazy, lambda _: 0)
-    with pytest.raises(UserError, match="ended with status 1"):
-        run_steps(lazy, lambda _: 1)
 
 
 def test_two_runs_are_compared_question_by_question(home):

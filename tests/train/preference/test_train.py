@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from train.preference.objective import Objective, mean_figures, prompt_losses, r
 from train.preference.pairs import pair_trainer
 from train.preference.response_groups import (
     Grouping,
+    best_worst_groups,
     combine_rewards,
     pair_groups,
     scored_groups,
@@ -330,6 +332,23 @@ def test_pairs_carry_their_label_as_rewards(base: Path) -> None:
     assert hard.rewards == (0.0, -math.inf) and hard.longest_tokens == len(
         tokenize_row(tokenizer, rows[0].prompt, rows[0].chosen).ids
     )
+
+
+def test_the_best_response_stands_against_the_worst(base: Path, tmp_path: Path) -> None:
+    tokenizer, weights = load_tokenizer(str(base)), {"correct": 1.0, "format": 0.5}
+    row = scored(1)
+    alike = replace(row, id="alike", rewards={"correct": (1.0,) * 6, "format": (0.0,) * 6})
+    (group,) = best_worst_groups([row, alike], tokenizer, weights, 0.1)
+    assert combine_rewards(row, weights) == (0.5, 1.5, 0.5, 0.5, 1.0, 0.0), "the second is best, the last is worst"
+    assert group.tokenized == tokenize_group(tokenizer, row.prompt, (row.responses[1], row.responses[5]))
+    assert torch.softmax(torch.tensor(group.rewards), 0).tolist() == pytest.approx([0.9, 0.1])
+    write_jsonl(tmp_path / "train.jsonl", [response_to_json(row)])
+    values = {"model": str(base), "data": str(tmp_path), "output": str(tmp_path / "run"), "max_steps": 1}
+    record = train_ms(MsSettings(**values, rewards=weights, best_against_worst=True, label_smoothing=0.1))  # type: ignore[arg-type]
+    assert (record.responses_per_prompt, record.label_smoothing, record.beta_reward) == (2, 0.1, None)
+    write_jsonl(tmp_path / "train.jsonl", [response_to_json(alike)])
+    with pytest.raises(UserError, match="every prompt's responses are rewarded alike"):
+        train_ms(MsSettings(**{**values, "output": str(tmp_path / "b")}, rewards=weights, best_against_worst=True))  # type: ignore[arg-type]
 
 
 def test_prompts_with_different_k_count_alike() -> None:

@@ -1,0 +1,110 @@
+"""`vllm:` as a language model of any command: a server of our own, started when the model is opened and gone with this process.
+
+The supervisor of `modegraph serve` (vllm.py) restarts its child and waits without blocking; a command needs neither.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+from graph.encode.weights import ADAPTER_CONFIG, model_name
+from graph.pretrained.cache import resolve
+from graph.shared.console import say
+from graph.shared.errors import UserError
+from graph.shared.hub import only_in_cache
+from serve.engines.hf_open import adapter_base
+from serve.engines.openai_api import OpenAIModel
+from serve.engines.vllm import LEASH, POLL_S, VllmSpec, command_of, environment_of, free_port, new_key, read_spec
+
+PYTHON = "MODEGRAPH_VLLM_PYTHON"
+IN_FLIGHT = 128
+"""Requests at once: what vLLM is good at is many sequences in one batch."""
+LAST_LINES = 5
+
+
+class VllmServer:
+    """A running server of a model and its adapters, until `close` or the end of this process, however that comes (leash.py)."""
+
+    def __init__(self, spec: VllmSpec) -> None:
+        self.key = new_key()
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}/v1"
+        handle, log = tempfile.mkstemp(prefix="modegraph-vllm-", suffix=".log")
+        self.log = Path(log)
+        with os.fdopen(handle, "wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(LEASH), *command_of(spec, port)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=environment_of(spec, self.key),
+                start_new_session=True,
+            )
+        atexit.register(self.close)
+        say(f"starting vLLM for {spec.name}")
+        self._wait(spec)
+
+    def close(self) -> None:
+        """Let go of the leash, and wait until the server has gone."""
+        atexit.unregister(self.close)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
+
+    def _wait(self, spec: VllmSpec) -> None:
+        while self._process.poll() is None:
+            try:
+                with urllib.request.urlopen(self.url.replace("/v1", "/health"), timeout=2.0):
+                    return
+            except OSError:
+                time.sleep(POLL_S)
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        said = [line for line in lines if "Error" in line or "No module" in line] or lines or ["nothing in its log"]
+        raise UserError(
+            f"vllm:{spec.model}: vLLM ended before it answered ({said[-1].strip()[:300]})",
+            f"a vLLM that starts with {spec.python}",
+            f"set {PYTHON} to the Python of vLLM's environment, and see {self.log}",
+        )
+
+
+def open_vllm(target: str) -> OpenAIModel:
+    """A model's or adapter's folder, or a hub name, behind a server of its own; UserError when vLLM does not start."""
+    folder = Path(resolve(target)).expanduser()
+    if (folder / ADAPTER_CONFIG).is_file():
+        name = folder.resolve().name
+        server = serve_adapters({name: folder})
+    else:
+        spec = spec_of(target, {})
+        name, server = spec.name, VllmServer(spec)
+    return OpenAIModel(model_name(resolve(target)), server.url, server.key, served_as=name, in_flight=IN_FLIGHT)
+
+
+def serve_adapters(adapters: Mapping[str, Path]) -> VllmServer:
+    """One server of several adapters by name; UserError unless all are of one base."""
+    bases = {name: adapter_base(folder / ADAPTER_CONFIG) for name, folder in adapters.items()}
+    base, *others = dict.fromkeys(bases.values())
+    if others:
+        raise UserError(f"adapters of {base} and of {others[0]}", "adapters of one base", "serve them one by one")
+    return VllmServer(spec_of(base, adapters))
+
+
+def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
+    """What to run, by the Python that the environment names, or by this one; asks no hub for what the cache has.
+
+    On a CPU it starts at once (30 s): compiling first takes minutes, which a command's calls do not win back.
+    """
+    import torch
+
+    extra = () if torch.cuda.is_available() else ("--enforce-eager",)
+    spec = read_spec(target, adapters, os.environ.get(PYTHON) or sys.executable, extra)
+    if not Path(spec.model).is_dir():
+        only_in_cache(spec.model, f"vllm:{target}")
+    return spec

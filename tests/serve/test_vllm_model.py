@@ -1,0 +1,120 @@
+"""vLLM as the model of a command: adapters of one base by name, samples that follow them, and no server left behind."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from eval.alignment.sample import Policy, Prompt, SamplingSettings, draw_here, logps_of_samples
+from eval.alignment.sample_by_vllm import VllmDraws
+from graph.shared.errors import UserError
+from serve.engines.vllm_model import open_vllm
+from tests.places import ROOT
+from tests.vllm import with_vllm
+from train.model.models import load_policy
+from train.run.settings import TinySettings
+from train.tiny import train_tiny
+
+pytestmark = with_vllm
+SETTINGS = SamplingSettings(16, 8, 3)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vllm-model")
+    (folder / "texts.jsonl").write_text(
+        '{"id": "a", "text": "Ida lives in Corrow, by the old mill. She keeps bees. '
+        + "The mill is old. " * 80
+        + '"}\n'
+    )
+    output = str(folder / "tiny")
+    train_tiny(
+        TinySettings(texts=str(folder / "texts.jsonl"), output=output, vocabulary=600, layers=1, heads=2, steps=2)
+    )
+    return folder / "tiny"
+
+
+@pytest.fixture(scope="module")
+def adapters(base: Path) -> list[Path]:
+    """Two adapters that change what the model says by far."""
+    folders = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        config = LoraConfig(r=8, lora_alpha=64, target_modules="all-linear", task_type="CAUSAL_LM")
+        model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                weight.data.normal_(std=0.3)
+        folders.append(base.parent / f"run-{seed}")
+        model.save_pretrained(folders[-1])
+        AutoTokenizer.from_pretrained(base).save_pretrained(folders[-1])
+    return folders
+
+
+def test_samples_are_those_of_the_adapter_asked_for(adapters: list[Path]) -> None:
+    """Drawn by vLLM, they are likelier under their own policy than under the other one, by as much as transformers' own are."""
+    policies = [Policy(str(folder), *load_policy(str(folder))) for folder in adapters]
+    prompts = [Prompt(f"q{number}", tuple(range(20 + number, 30 + number))) for number in range(4)]
+    draws = VllmDraws([policy.source for policy in policies])
+    try:
+        for own, other in (policies, policies[::-1]):
+            drawn = list(draws(own, prompts, SETTINGS))
+            assert drawn == list(draws(own, prompts, SETTINGS)), "the same seed draws the same"
+            assert [one.group.prompt for one in drawn] == [prompt.ids for prompt in prompts]
+            assert all(len(one.group.responses) == 16 for one in drawn)
+            divergence = {
+                engine: torch.cat(
+                    [logps_of_samples(own.model, s) - logps_of_samples(other.model, s) for s in samples]
+                ).mean()
+                for engine, samples in (("vllm", drawn), ("hf", draw_here(own, prompts, SETTINGS)))
+            }
+            assert divergence["hf"] > 1.0
+            assert divergence["vllm"] == pytest.approx(divergence["hf"], rel=0.25)
+    finally:
+        draws.close()
+
+
+def test_a_server_goes_with_the_process_that_started_it(adapters: list[Path]) -> None:
+    script = (
+        "import os\n"
+        "from graph.shared.types import CompletionRequest, Message\n"
+        "from serve.engines import open_model\n"
+        f"model = open_model('vllm:{adapters[0]}')\n"
+        "made = model.complete([CompletionRequest((Message('user', 'Who lives there?'),), 8, 1.0, seed=7)] * 2)\n"
+        "print(made[0] == made[1], made[0].completion_tokens, model.window(), model.url, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], check=False, env=environment, capture_output=True, text=True
+    )
+    same, tokens, window, url = done.stdout.split()
+    assert same == "True" and 1 <= int(tokens) <= 8 and int(window) == 1024, done.stderr
+    port = url.rpartition(":")[2].partition("/")[0]
+    end = time.monotonic() + 60
+    while serving_at(port) and time.monotonic() < end:
+        time.sleep(0.5)
+    assert not serving_at(port)
+
+
+def test_a_vllm_that_does_not_start_is_told_with_what_to_set(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEGRAPH_VLLM_PYTHON", sys.executable)
+    with pytest.raises(
+        UserError, match=r"vLLM ended before it answered \(.*No module named.*set MODEGRAPH_VLLM_PYTHON"
+    ):
+        open_vllm(str(base))
+
+
+def serving_at(port: str) -> bool:
+    """Whether a process has this port on its command line."""
+    return any(
+        port.encode() in entry.read_bytes().split(b"\0")
+        for entry in Path("/proc").glob("[0-9]*/cmdline")
+        if entry.exists()
+    )

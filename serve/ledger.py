@@ -32,7 +32,6 @@ from graph.store.seal import SET_ASIDE, set_aside
 from serve.salvage import PAGE_BYTES, Row, salvage_rows
 from serve.types import Engine
 
-THREADS = 8
 LOCK_TIMEOUT_S = 60.0
 HASH = 5
 """The column that holds the hash of the others."""
@@ -84,13 +83,13 @@ class Ledger:
         return self._counts
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """Answers in the order asked, each from the file if it is there; calls not yet kept run `THREADS` at a time, batches alone."""
+        """Answers in the order asked, each from the file if it is there; calls not yet kept run as many at once as suit the engine."""
         keys = [call_key(self.name, request) for request in requests]
         wanted = dict(zip(keys, requests, strict=True))
         known = {key: kept for key in wanted if (kept := self._find(key)) is not None}
         missing = [(key, request) for key, request in wanted.items() if key not in known]
         self._count(Counts(hits=len(requests) - len(missing), misses=len(missing)))
-        at_once = THREADS if self._model.batch_size == 1 else 1
+        at_once = self._model.in_flight
         with ThreadPoolExecutor(at_once, thread_name_prefix="ledger") as pool:
             calls = [pool.submit(self._call, group) for group in _groups(missing, self._model.batch_size)]
             try:

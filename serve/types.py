@@ -7,10 +7,12 @@ from graph.shared.types import LanguageModel
 
 
 class Engine(LanguageModel, Protocol):
-    """A language model with a natural size of one call: 1 request for a server, a padded batch for a local model."""
+    """A language model with a natural size of one call, 1 request for a server, a padded batch for a local model, and of calls at once."""
 
     @property
     def batch_size(self) -> int: ...
+    @property
+    def in_flight(self) -> int: ...
 
 
 @dataclass(frozen=True)

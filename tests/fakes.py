@@ -53,7 +53,7 @@ class ScriptedModel:
         window: int | None = None,
     ) -> None:
         self.name = name
-        self.batch_size = batch_size
+        self.batch_size, self.in_flight = batch_size, 8 if batch_size == 1 else 1
         self.asked: list[CompletionRequest] = []
         self._reply, self._finish_reason, self._window = reply, finish_reason, window
 

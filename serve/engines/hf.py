@@ -44,7 +44,7 @@ class HfModel:
     `context_tokens` is the model's window, unbounded where its config names none.
     """
 
-    batch_size = BATCH_SIZE
+    batch_size, in_flight = BATCH_SIZE, 1
 
     def __init__(self, name: str, model: Any, tokenizer: Any) -> None:
         self.name = name

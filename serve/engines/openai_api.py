@@ -95,7 +95,7 @@ class OpenAIModel:
         self, name: str, url: str, key: str | None = None, served_as: str = "", in_flight: int = IN_FLIGHT
     ) -> None:
         self.name = name
-        self._served_as = served_as or name
+        self._served_as, self.in_flight = served_as or name, in_flight
         self.url = without_password(url)
         self._client = openai.OpenAI(
             base_url=url, api_key=key or key_of_environment(), max_retries=0, timeout=TIMEOUT_S

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -75,7 +76,15 @@ class VllmServer:
         )
 
 
-def open_vllm(target: str) -> OpenAIModel:
+class VllmModel(OpenAIModel):
+    """A model of a server of our own, which goes when the model is let go of."""
+
+    def __init__(self, name: str, server: VllmServer, served_as: str) -> None:
+        super().__init__(name, server.url, server.key, served_as, IN_FLIGHT)
+        weakref.finalize(self, server.close)
+
+
+def open_vllm(target: str) -> VllmModel:
     """A model's or adapter's folder, or a hub name, behind a server of its own; UserError when vLLM does not start."""
     folder = Path(resolve(target)).expanduser()
     if (folder / ADAPTER_CONFIG).is_file():
@@ -84,7 +93,7 @@ def open_vllm(target: str) -> OpenAIModel:
     else:
         spec = spec_of(target, {})
         name, server = spec.name, VllmServer(spec)
-    return OpenAIModel(model_name(resolve(target)), server.url, server.key, served_as=name, in_flight=IN_FLIGHT)
+    return VllmModel(model_name(resolve(target)), server, name)
 
 
 def serve_adapters(adapters: Mapping[str, Path]) -> VllmServer:

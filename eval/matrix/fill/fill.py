@@ -25,7 +25,7 @@ from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Evidence, Excerpt, LanguageModel, OpenEncoder, OpenModel
 
-QUERIES_AT_ONCE, PROMPTS_AT_ONCE = 32, 16
+QUERIES_AT_ONCE, PROMPTS_AT_ONCE = 32, 64
 
 
 @dataclass(frozen=True)
@@ -50,20 +50,27 @@ def fill_group(group: Group, run: RunContext) -> list[Failure]:
     failures: list[Failure] = []
     for model in dict.fromkeys(cell.system.model for cell in group.cells):
         cells = [cell for cell in group.cells if cell.system.model == model]
+        failures += _fill_cells(index, cells, helper, run)
+    return failures
+
+
+def _fill_cells(index: Index, cells: Sequence[Cell], helper: LanguageModel | None, run: RunContext) -> list[Failure]:
+    """Cells of one model, which is let go of before the next one is opened."""
+    model = cells[0].system.model
+    try:
+        opened = run.open_model(model) if model else None
+    except UserError as problem:
+        return [Failure(cell.system.name, cell.task.name, str(problem)) for cell in cells]
+    failures: list[Failure] = []
+    for cell in cells:
+        started = time.perf_counter()
         try:
-            opened = run.open_model(model) if model else None
+            results = list(ask_all(index, cell, opened, helper, run))
         except UserError as problem:
-            failures += [Failure(cell.system.name, cell.task.name, str(problem)) for cell in cells]
+            failures.append(Failure(cell.system.name, cell.task.name, str(problem)))
             continue
-        for cell in cells:
-            started = time.perf_counter()
-            try:
-                results = list(ask_all(index, cell, opened, helper, run))
-            except UserError as problem:
-                failures.append(Failure(cell.system.name, cell.task.name, str(problem)))
-                continue
-            write_cell(run.out, cell, results, time.perf_counter() - started)
-            say(f"{cell.task.name}: {cell.system.name} done ({time.perf_counter() - started:.1f} s)")
+        write_cell(run.out, cell, results, time.perf_counter() - started)
+        say(f"{cell.task.name}: {cell.system.name} done ({time.perf_counter() - started:.1f} s)")
     return failures
 
 

@@ -32,6 +32,10 @@ STOP_S = 30.0
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM takes for --max-lora-rank."""
 STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""What tells of a GPU without importing torch: NVIDIA's driver, AMD's, and that of Windows' Linux."""
+WHOLE_PROMPTS = "--no-enable-chunked-prefill"
+"""On a CPU, vLLM 0.32 ends at the first prompt with a seed that it reads in parts ("CPU Generator does not use offset")."""
 LEASH = Path(__file__).with_name("leash.py")
 
 
@@ -93,12 +97,25 @@ def command_of(spec: VllmSpec, port: int) -> list[str]:
     if spec.adapters:
         modules = [f"{name}={folder.resolve()}" for name, folder in spec.adapters.items()]
         command += ["--enable-lora", "--max-lora-rank", str(max_lora_rank(spec.adapters)), "--lora-modules", *modules]
-    return [*command, *spec.extra]
+    return [*command, *([WHOLE_PROMPTS] if on_cpu() else []), *spec.extra]
+
+
+def on_cpu() -> bool:
+    """Whether this machine has no GPU that vLLM would run on."""
+    return not any(Path(device).exists() for device in GPU_DEVICES)
 
 
 def environment_of(spec: VllmSpec, key: str) -> dict[str, str]:
-    """The environment of the server: its key, room for its cache on a CPU, and no hub where the model is on disk."""
-    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", **os.environ, "VLLM_API_KEY": key}
+    """The environment of the server: its key, room for its cache on a CPU, and no hub where the model is on disk.
+
+    Its threads run on any core: bound to the first ones, as they are otherwise, two servers would share these.
+    """
+    environment = {
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        **os.environ,
+        "VLLM_API_KEY": key,
+    }
     return environment | ({"HF_HUB_OFFLINE": "1"} if Path(spec.model).is_dir() else {})
 
 

@@ -23,7 +23,17 @@ from graph.shared.errors import UserError
 from graph.shared.hub import only_in_cache
 from serve.engines.hf_open import adapter_base
 from serve.engines.openai_api import OpenAIModel
-from serve.engines.vllm import LEASH, POLL_S, VllmSpec, command_of, environment_of, free_port, new_key, read_spec
+from serve.engines.vllm import (
+    LEASH,
+    POLL_S,
+    VllmSpec,
+    command_of,
+    environment_of,
+    free_port,
+    new_key,
+    on_cpu,
+    read_spec,
+)
 
 PYTHON = "MODEGRAPH_VLLM_PYTHON"
 IN_FLIGHT = 128
@@ -110,9 +120,7 @@ def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
 
     On a CPU it starts at once (30 s): compiling first takes minutes, which a command's calls do not win back.
     """
-    import torch
-
-    extra = () if torch.cuda.is_available() else ("--enforce-eager",)
+    extra = ("--enforce-eager",) if on_cpu() else ()
     spec = read_spec(target, adapters, os.environ.get(PYTHON) or sys.executable, extra)
     if not Path(spec.model).is_dir():
         only_in_cache(spec.model, f"vllm:{target}")

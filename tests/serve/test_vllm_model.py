@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from eval.alignment.sample import Policy, Prompt, SamplingSettings, draw_here, logps_of_samples
 from eval.alignment.sample_by_vllm import VllmDraws
 from graph.shared.errors import UserError
+from graph.shared.types import CompletionRequest, Message
 from serve.engines.vllm_model import open_vllm
 from tests.places import ROOT
 from tests.vllm import with_vllm
@@ -78,6 +79,18 @@ def test_samples_are_those_of_the_adapter_asked_for(adapters: list[Path]) -> Non
             assert divergence["vllm"] == pytest.approx(divergence["hf"], rel=0.25)
     finally:
         draws.close()
+
+
+def test_seeded_requests_with_long_prompts_are_all_answered(base: Path) -> None:
+    """More tokens than vLLM reads at once: in parts, a CPU's vLLM would end at the first of them."""
+    model = open_vllm(str(base))
+    asked = [
+        CompletionRequest((Message("user", f"{number}. " + "The mill is old. " * 90),), 4, 1.0, seed=number)
+        for number in range(48)
+    ]
+    assert sum(model.prompt_tokens(request.messages) for request in asked) > 16_384
+    made = model.complete(asked)
+    assert all(one.completion_tokens > 0 for one in made) and made[0] == model.complete(asked[:1])[0]
 
 
 def test_a_server_goes_with_the_process_that_started_it(adapters: list[Path]) -> None:

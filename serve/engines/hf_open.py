@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graph.checkpoints.adapter import adapter_base, check_base, is_adapter
 from graph.encode.weights import ADAPTER_CONFIG, model_name
 from graph.pretrained.cache import resolve
+from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.hub import only_in_cache
 
 if TYPE_CHECKING:
     from serve.engines.hf import HfModel
-
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 
 def open_hf(target: str) -> HfModel:
@@ -25,8 +24,7 @@ def open_hf(target: str) -> HfModel:
             f"hf:{target}: no such folder", "a model's or adapter's folder, or a hub name", "check the path"
         )
     where = str(path) if path.is_dir() else target
-    config_file = path / ADAPTER_CONFIG
-    base = adapter_base(config_file) if config_file.is_file() else None
+    base = base_of(where) if is_adapter(where) else None
     whole = resolve(base) if base is not None else where
     cached = not Path(whole).is_dir() and only_in_cache(whole, f"hf:{target}" if base is None else f"base model {base}")
     return _open(target, where, whole, cached)
@@ -35,20 +33,24 @@ def open_hf(target: str) -> HfModel:
 def _open(target: str, where: str, whole: str, cached: bool) -> HfModel:
     """The model `whole`, with the adapter in `where` if that is another place; `cached` keeps from asking the hub."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
+    from graph.checkpoints.load import load_adapter, load_whole, read_tokenizer
+    from graph.checkpoints.vocabulary import check_vocabulary
     from graph.shared.quiet import quiet_loading
     from serve.engines.hf import HfModel
 
     quiet_loading()
+    called = f"hf:{target}"
     dtype: Any = "auto" if torch.cuda.is_available() else torch.float32
-    model = _load(AutoModelForCausalLM, whole, target, dtype=dtype, use_safetensors=True, local_files_only=cached)
+    model = load_whole(AutoModelForCausalLM, whole, called, dtype=dtype, local_files_only=cached)
     if where != whole:
-        from peft import PeftModel
-
-        model = PeftModel.from_pretrained(model, where)
+        model = load_adapter(model, where, whole)
     own_tokenizer = where == whole or (Path(where) / "tokenizer_config.json").is_file()
-    tokenizer = _load(AutoTokenizer, where if own_tokenizer else whole, target, local_files_only=cached)
+    tokenizer = read_tokenizer(where if own_tokenizer else whole, called, local_files_only=cached)
+    check_vocabulary(model, tokenizer, called)
+    if tokenizer.chat_template is None:
+        say(f"{called} has no chat template, as base models have none: it reads prompts as plain text")
     return HfModel(model_name(resolve(target)), model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer)
 
 
@@ -59,26 +61,11 @@ def _looks_like_path(target: str) -> bool:
     return "/" in target and Path(target).parent.is_dir()
 
 
-def adapter_base(config_file: Path) -> str:
-    """The model that an adapter was trained on, from its adapter_config.json."""
-    try:
-        base = json.loads(config_file.read_text(encoding="utf-8"))["base_model_name_or_path"]
-    except (ValueError, KeyError, TypeError):
-        raise UserError(f"{config_file}: names no base model", "base_model_name_or_path", "save it again") from None
-    if not (config_file.parent / ADAPTER_WEIGHTS).is_file():
-        raise UserError(f"{config_file.parent}: no {ADAPTER_WEIGHTS}", "an adapter in safetensors", "save it again")
-    if not isinstance(base, str) or (not Path(base).is_dir() and _looks_like_path(base)):
-        raise UserError(f"{config_file}: base model {base!r} is not here", "its folder", "restore it or edit the file")
+def base_of(folder: str) -> str:
+    """The model that an adapter was trained on; UserError when it is not here, or is not that model any more."""
+    base = adapter_base(folder)
+    if not Path(base).is_dir() and _looks_like_path(base):
+        found = f"{Path(folder) / ADAPTER_CONFIG}: base model {base!r} is not here"
+        raise UserError(found, "its folder", "restore it or edit the file")
+    check_base(folder, base)
     return base
-
-
-def _load(kind: Any, where: str, target: str, **options: Any) -> Any:
-    try:
-        return kind.from_pretrained(where, **options)
-    except (OSError, ValueError, KeyError) as problem:
-        reason = " ".join(str(problem).split())[:300]
-        raise UserError(
-            f"hf:{target}: {where} cannot be loaded ({reason})",
-            "a causal language model in safetensors",
-            "check the name",
-        ) from None

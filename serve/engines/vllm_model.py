@@ -21,7 +21,7 @@ from graph.pretrained.cache import resolve
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.hub import only_in_cache
-from serve.engines.hf_open import adapter_base
+from serve.engines.hf_open import base_of
 from serve.engines.openai_api import OpenAIModel
 from serve.engines.vllm import (
     LEASH,
@@ -108,7 +108,7 @@ def open_vllm(target: str) -> VllmModel:
 
 def serve_adapters(adapters: Mapping[str, Path]) -> VllmServer:
     """One server of several adapters by name; UserError unless all are of one base."""
-    bases = {name: adapter_base(folder / ADAPTER_CONFIG) for name, folder in adapters.items()}
+    bases = {name: base_of(str(folder)) for name, folder in adapters.items()}
     base, *others = dict.fromkeys(bases.values())
     if others:
         raise UserError(f"adapters of {base} and of {others[0]}", "adapters of one base", "serve them one by one")

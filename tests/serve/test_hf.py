@@ -13,7 +13,7 @@ from graph.shared.types import CompletionRequest, Excerpt, Message
 from serve.engines.hf import GumbelSampler, HfModel
 from serve.engines.hf_open import open_hf
 from tests.hub import go_online, hub, put_into_cache
-from tests.serve.conftest import CONTEXT_TOKENS, CONTROL
+from tests.tiny_models import CONTEXT_TOKENS, CONTROL
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from graph.checkpoints.adapter import adapter_base
 from graph.pretrained import cache
 from graph.pretrained.cache import folder_of, write_record
 from graph.pretrained.catalogue import SMOLLM2
 from graph.shared.errors import UserError
 from serve.engines import open_model
-from train.model.models import adapter_base, load_policy
+from train.model.models import load_policy
 from train.preference.train import train_ms
 from train.run.settings import LoraSettings, MsSettings, SftSettings
 from train.sft import train_sft

@@ -8,10 +8,11 @@ import pytest
 import torch
 import yaml
 
+from graph.checkpoints.adapter import is_adapter
 from graph.shared.errors import UserError
 from tests.train.world import preference
 from train.model.logps import completion_logps, pad_rows, tokenize_row
-from train.model.models import is_adapter, load_model, load_policy
+from train.model.models import load_model, load_policy
 from train.preference.losses import pair_dpo_loss, pair_mode_seeking_loss
 from train.preference.pairs import pair_trainer
 from train.preference.train import train_dpo, train_ms

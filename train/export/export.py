@@ -15,10 +15,12 @@ from typing import Any
 
 import torch
 
+from graph.checkpoints.adapter import adapter_base, check_base, is_adapter
+from graph.encode.weights import ADAPTER_CONFIG
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from train.export.divergence import MergeLoss, merge_loss, probe_rows, token_logps
-from train.model.models import ADAPTER, Precision, adapter_base, check_base, is_adapter, load_model, load_tokenizer
+from train.model.models import Precision, load_model, load_tokenizer
 from train.run.card import model_card
 from train.run.save import check_output, fresh_folder
 from train.shared.types import RunRecord, read_run, write_run
@@ -78,8 +80,8 @@ def export_adapter(run: Path, output: Path, base: str = "") -> str:
         raise UserError(found, "a base that others can fetch", "name it with --hub-base OWNER/NAME")
     with fresh_folder(output) as folder:
         shutil.copyfile(run / WEIGHTS, folder / WEIGHTS)
-        config = json.loads((run / ADAPTER).read_text(encoding="utf-8")) | {"base_model_name_or_path": name}
-        (folder / ADAPTER).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        config = json.loads((run / ADAPTER_CONFIG).read_text(encoding="utf-8")) | {"base_model_name_or_path": name}
+        (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         load_tokenizer(str(run)).save_pretrained(folder)
         write_public(folder, replace(public_record(run, record), base_model=name), name, [USE_ADAPTER])
     return name

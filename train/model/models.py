@@ -1,12 +1,11 @@
 """Models from disk or hub: the one place that knows adapters from whole models, for training and for evaluation.
 
-Only safetensors are read, and no code that ships with a model is run. A relative path of an adapter's base model is
+graph/checkpoints/ reads the files. A relative path of an adapter's base model is
 relative to the working directory, as it was when the adapter was trained.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,24 +13,26 @@ import torch
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
-    AutoTokenizer,
     PreTrainedTokenizerBase,
 )
 from transformers import logging as transformers_logging
 
-from graph.encode.weights import weights_fingerprint
+from graph.checkpoints.adapter import adapter_base, check_base, is_adapter
+from graph.checkpoints.load import load_adapter, load_whole, read_tokenizer
+from graph.checkpoints.vocabulary import check_vocabulary
+from graph.encode.weights import ADAPTER_CONFIG
 from graph.pretrained.cache import resolve
 from graph.shared.errors import UserError
 from graph.shared.hub import only_in_cache
 from graph.shared.quiet import quiet_loading
 from train.model.quantised import four_bits, train_quantised
 from train.model.trial import check_model
-from train.shared.types import RECORD, read_run
 
-ADAPTER = "adapter_config.json"
 Precision = Literal["float32", "bfloat16"]
 Quantisation = Literal["none", "nf4"]
 Head = Literal["tokens", "score"]
+NEW_HEADS = ("score", "classifier")
+"""What transformers calls the output of a reward model, which a language model does not have yet."""
 
 
 def load_policy(source: str, precision: Precision = "float32") -> tuple[Any, PreTrainedTokenizerBase]:
@@ -41,8 +42,10 @@ def load_policy(source: str, precision: Precision = "float32") -> tuple[Any, Pre
     is a model whose log-probabilities cannot be had (train/model/trial.py).
     """
     model = load_model(source, precision).to(device()).eval().requires_grad_(False)
+    tokenizer = load_tokenizer(source)
+    check_vocabulary(model, tokenizer, f"model {source!r}")
     check_model(model)
-    return model, load_tokenizer(source)
+    return model, tokenizer
 
 
 def load_model(
@@ -60,21 +63,15 @@ def load_model(
     check_source(source)
     if not is_adapter(source):
         return _load_base(source, precision, quantisation, head)
-    from peft import PeftModel
-
     base = adapter_base(source)
     if not _is_present(base):
-        found = f"{Path(source) / ADAPTER}: base model {base!r} does not exist in {Path.cwd()}"
+        found = f"{Path(source) / ADAPTER_CONFIG}: base model {base!r} does not exist in {Path.cwd()}"
         raise UserError(
             found, "the base model that the adapter was trained on", "start from the folder it was trained in"
         )
     check_source(base)
     check_base(source, base)
-    try:
-        whole = _load_base(base, precision, quantisation, head)
-        model = PeftModel.from_pretrained(whole, source, is_trainable=trainable)
-    except RuntimeError as problem:
-        raise _another_base(source, base, _first_line(problem)) from None
+    model = load_adapter(_load_base(base, precision, quantisation, head), source, base, trainable)
     # PEFT looks there when it saves, and would ask the hub for a name of ours.
     for config in model.peft_config.values():
         config.base_model_name_or_path = resolve(base)
@@ -84,13 +81,13 @@ def load_model(
 def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     """The tokenizer beside a model, with a chat template, an end token and a pad token; UserError without."""
     check_source(source)
-    try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(resolve(source))
-    except (OSError, ValueError) as problem:
-        raise UserError(f"{source}: no tokenizer ({_first_line(problem)})", "a model with its tokenizer", "") from None
-    if tokenizer.eos_token is None or tokenizer.chat_template is None:
-        what = "end token" if tokenizer.eos_token is None else "chat template"
-        raise UserError(f"{source}: its tokenizer has no {what}", "a chat (instruct) model", "choose another model")
+    tokenizer: PreTrainedTokenizerBase = read_tokenizer(resolve(source), source)
+    if tokenizer.chat_template is None:
+        remedy = "choose its instruct variant, or put a chat_template.jinja beside its tokenizer"
+        raise UserError(f"{source}: its tokenizer has no chat template", "a chat (instruct) model", remedy)
+    if tokenizer.eos_token is None:
+        remedy = "set eos_token in its tokenizer_config.json, to the token that the chat template ends a turn with"
+        raise UserError(f"{source}: its tokenizer has no end token", "a chat (instruct) model", remedy)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "right"
@@ -104,43 +101,10 @@ def check_source(source: str) -> None:
     folder = Path(resolve(source))
     if not folder.exists():
         only_in_cache(source, f"model {source!r}")
-    if folder.exists() and not (folder / "config.json").exists() and not (folder / ADAPTER).exists():
+    if folder.exists() and not (folder / "config.json").exists() and not (folder / ADAPTER_CONFIG).exists():
         raise UserError(
-            f"model {source!r}: neither config.json nor {ADAPTER}", "a model's folder or a run", "check the path"
+            f"model {source!r}: neither config.json nor {ADAPTER_CONFIG}", "a model's folder or a run", "check the path"
         )
-
-
-def base_weights(source: str) -> str:
-    """The fingerprint of a model's weights, of the base's for an adapter; a hub name stands for itself."""
-    base = Path(resolve(adapter_base(source) if is_adapter(source) else source))
-    return weights_fingerprint(base) if base.is_dir() else str(base)
-
-
-def check_base(adapter: str, base: str) -> None:
-    """UserError when the run that made an adapter says that its base had other weights than the one that is there now."""
-    if not (Path(adapter) / RECORD).exists():
-        return
-    trained_on = read_run(Path(adapter)).base_weights
-    if trained_on and Path(resolve(base)).is_dir() and trained_on != base_weights(base):
-        raise _another_base(adapter, base, f"trained on weights {trained_on}, found {base_weights(base)}")
-
-
-def _another_base(adapter: str, base: str, why: str) -> UserError:
-    return UserError(
-        f"adapter {adapter!r} does not belong to base model {base!r} ({why})",
-        "the very model that it was trained on",
-        f"put that model back, or fix base_model_name_or_path in {Path(adapter) / ADAPTER}",
-    )
-
-
-def is_adapter(source: str) -> bool:
-    """Whether `source` is the folder of an adapter."""
-    return (Path(source) / ADAPTER).exists()
-
-
-def adapter_base(folder: str) -> str:
-    """The base model's name or path as an adapter's folder records it."""
-    return str(json.loads((Path(folder) / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"])
 
 
 def device() -> str:
@@ -155,28 +119,20 @@ def quiet_transformers() -> None:
 
 
 def _load_base(source: str, precision: Precision, quantisation: Quantisation, head: Head) -> Any:
-    options: dict[str, Any] = {"dtype": getattr(torch, precision), "use_safetensors": True}
+    options: dict[str, Any] = {"dtype": getattr(torch, precision)}
     if quantisation != "none":
         return train_quantised(_load(source, options | {"quantization_config": four_bits()}, head))
     return _load(source, options, head)
 
 
 def _load(source: str, options: dict[str, Any], head: Head) -> Any:
-    kind = AutoModelForSequenceClassification if head == "score" else AutoModelForCausalLM
-    outputs = {"num_labels": 1} if head == "score" else {}
-    try:
-        return kind.from_pretrained(resolve(source), **outputs, **options)
-    except (OSError, ValueError) as problem:
-        found = f"model {source!r} cannot be loaded ({_first_line(problem)})"
-        raise UserError(
-            found, "a causal language model as safetensors, in a folder or on the hub", "check the name"
-        ) from None
+    called = f"model {source!r}"
+    if head == "tokens":
+        return load_whole(AutoModelForCausalLM, resolve(source), called, **options)
+    kind = AutoModelForSequenceClassification
+    return load_whole(kind, resolve(source), called, new_modules=NEW_HEADS, num_labels=1, **options)
 
 
 def _is_present(source: str) -> bool:
     """A hub name is `name` or `owner/name`; everything else must exist here."""
     return Path(source).exists() or (source.count("/") <= 1 and not source.startswith((".", "/", "~")))
-
-
-def _first_line(problem: Exception) -> str:
-    return str(problem).strip().split("\n")[0][:200]

@@ -14,8 +14,9 @@ from typing import Any
 from datasets import Dataset
 from trl import DPOConfig, DPOTrainer
 
+from graph.checkpoints.adapter import is_adapter
+from graph.encode.weights import ADAPTER_CONFIG
 from train.model.dropout import without_dropout
-from train.model.models import ADAPTER, is_adapter
 from train.model.trial import check_still
 from train.run.data import pair_dataset
 from train.run.loop import TrainingInputs, lora_config, trl_arguments
@@ -30,7 +31,7 @@ class PairTrainer(DPOTrainer):  # type: ignore[misc]
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
-        if (Path(resume_from_checkpoint) / ADAPTER).exists():
+        if (Path(resume_from_checkpoint) / ADAPTER_CONFIG).exists():
             loaded = self.model if model is None else model
             loaded.load_adapter(resume_from_checkpoint, "default", is_trainable=True)
             loaded.set_adapter("default")

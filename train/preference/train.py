@@ -123,7 +123,7 @@ def response_group_trainer(
 ) -> ResponseGroupTrainer:
     """The trainer of groups of K responses: model with its adapter, reference log-probabilities taken, dropout off."""
     set_seed(settings.seed)
-    model = load_start(settings)
+    model = load_start(settings, tokenizer)
     model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
     without_dropout(model)
     check_still(model)

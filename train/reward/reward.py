@@ -17,6 +17,7 @@ from transformers import set_seed
 from trl import RewardConfig, RewardTrainer
 
 from data_synth.types import ResponseRow, response_to_json
+from graph.checkpoints.adapter import is_adapter
 from graph.documents.questions import SPLITS
 from graph.shared.console import track
 from graph.shared.errors import UserError
@@ -24,7 +25,7 @@ from graph.shared.jsonl import write_jsonl
 from graph.shared.types import Message
 from train.model.dropout import without_dropout
 from train.model.logps import pad_rows, tokenize_row
-from train.model.models import device, is_adapter, load_model, load_tokenizer
+from train.model.models import device, load_model, load_tokenizer
 from train.model.rotation import check_rotation
 from train.run.data import both_sides, judged_dataset, read_responses
 from train.run.loop import TrainingInputs, lora_config, prepare, run_and_save, run_folder, trl_arguments

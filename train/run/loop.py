@@ -18,10 +18,12 @@ from peft import LoraConfig
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 
 from data_synth.types import PreferenceRow
+from graph.checkpoints.adapter import is_adapter
+from graph.checkpoints.vocabulary import check_vocabulary
 from graph.encode.weights import model_name
 from graph.shared.console import say
 from graph.shared.errors import UserError
-from train.model.models import Head, device, is_adapter, load_model, load_tokenizer, quiet_transformers
+from train.model.models import Head, device, load_model, load_tokenizer, quiet_transformers
 from train.model.rotation import check_rotation
 from train.model.trial import check_model
 from train.run.data import Splits, check_lengths, read_splits, rows_fingerprint
@@ -66,7 +68,7 @@ def prepare(
     for name, rows in (("train", splits.train), ("dev", splits.dev)):
         file = Path(settings.data) / f"{name}.jsonl"
         lengths += check_lengths(rows, sides, tokenizer, settings.max_length_tokens, file)
-    model = load_start(settings, head)
+    model = load_start(settings, tokenizer, head)
     check_rotation(model.config, lengths)
     return TrainingInputs(splits, tokenizer, model)
 
@@ -78,7 +80,7 @@ def check_start(settings: TrainSettings) -> None:
     check_tracker(settings.report_to)
 
 
-def load_start(settings: TrainSettings, head: Head = "tokens") -> Any:
+def load_start(settings: TrainSettings, tokenizer: PreTrainedTokenizerBase, head: Head = "tokens") -> Any:
     """The model to train, tried (train/model/trial.py). Weights that stay frozen take the run's precision; those that learn are kept in float32."""
     adapter = is_adapter(settings.model)
     if adapter and settings.lora is not None:
@@ -90,6 +92,7 @@ def load_start(settings: TrainSettings, head: Head = "tokens") -> Any:
         raise UserError(found, "an adapter that learns above the frozen base", "set lora, or start from an adapter")
     precision = settings.precision if frozen_base else "float32"
     model = load_model(settings.model, precision, trainable=True, quantisation=settings.quantise, head=head)
+    check_vocabulary(model, tokenizer, f"model {settings.model!r}")
     if head == "tokens":
         check_model(model)
     return model

@@ -19,11 +19,13 @@ import yaml
 from transformers import PreTrainedTokenizerBase
 from transformers.trainer import TRAINER_STATE_NAME
 
+from graph.checkpoints.adapter import base_weights
+from graph.encode.weights import ADAPTER_CONFIG
 from graph.pretrained.cache import name_of
 from graph.shared.config import Settings
 from graph.shared.errors import UserError
 from graph.shared.jsonl import write_jsonl
-from train.model.models import ADAPTER, base_weights, device
+from train.model.models import device
 from train.run.card import model_card
 from train.run.data import rows_fingerprint
 from train.shared.types import Alignment, RunRecord, Stage, write_run
@@ -125,7 +127,7 @@ def save_run(
     adapters = {"selected_adapters": ["default"]} if hasattr(model, "peft_config") else {}
     model.save_pretrained(folder, state_dict=weights, **adapters)
     if adapters:
-        _name_base(folder / ADAPTER)
+        _name_base(folder / ADAPTER_CONFIG)
     tokenizer.save_pretrained(folder)
     settings = yaml.safe_dump(dict(record.settings), sort_keys=False, allow_unicode=True)
     (folder / SETTINGS).write_text(settings, encoding="utf-8")

@@ -7,9 +7,6 @@ the tokens of the chat templates in use.
 from __future__ import annotations
 
 import re
-from typing import Any
-
-from graph.shared.errors import UserError
 
 _KNOWN = re.compile(
     r"<(?=[|｜/a-z]|</?s)(?:\|[^|<>]{1,60}\|>|｜[^｜<>]{1,60}｜>|/?(?:s|think|tool_call)>|(?:unk|pad|bos|eos|mask)>|</?sys>>"
@@ -28,16 +25,3 @@ def escape_known_tokens(text: str) -> str:
     while _KNOWN.search(text):
         text = _KNOWN.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
     return text
-
-
-def tokenizer_of(model: str) -> Any:
-    """The tokenizer of `model` (a folder or a hub name), whose special tokens are broken; UserError when it has none."""
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(model)
-    except (OSError, ValueError) as problem:
-        reason = " ".join(str(problem).split())[:300]
-        raise UserError(
-            f"vllm:{model}: no tokenizer ({reason})", "a model with its tokenizer", "check the path"
-        ) from None

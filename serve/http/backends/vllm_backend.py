@@ -11,7 +11,6 @@ from graph.prompt.template import WITHOUT_THINKING, switches_thinking
 from graph.text.special_tokens import escape_special_tokens
 from serve.engines.vllm import VllmChild, VllmSpec
 from serve.http.backends.openai_backend import OpenAIBackend
-from serve.http.backends.special_tokens import tokenizer_of
 from serve.http.shared.errors import ApiError
 
 
@@ -19,7 +18,10 @@ class VllmBackend(OpenAIBackend):
     """As OpenAIBackend, over a child that starts and stops with the server."""
 
     def __init__(self, spec: VllmSpec) -> None:
-        tokenizer = tokenizer_of(spec.model)
+        # Imported here because it brings transformers.
+        from graph.checkpoints.load import read_tokenizer
+
+        tokenizer = read_tokenizer(spec.model, f"vllm:{spec.model}")
         self.child = VllmChild(as_trained(spec, tokenizer))
         names = (spec.name, *spec.adapters)
         escape = partial(escape_special_tokens, tokenizer=tokenizer)

@@ -8,8 +8,9 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
+from graph.checkpoints.adapter import adapter_base, is_adapter
 from graph.shared.errors import UserError
-from train.model.models import adapter_base, check_source, is_adapter, load_model, load_policy, load_tokenizer
+from train.model.models import check_source, load_model, load_policy, load_tokenizer
 
 
 @pytest.fixture

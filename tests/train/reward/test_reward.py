@@ -13,13 +13,14 @@ from typer.testing import CliRunner
 
 from data_synth.responses.response_form import COMPONENTS, response_problems
 from data_synth.types import response_to_json
+from graph.checkpoints.adapter import is_adapter
 from graph.shared.errors import UserError
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from serve.engines import open_model
 from tests.train.world import scored
 from train.cli import register
 from train.model.logps import tokenize_row
-from train.model.models import is_adapter, load_model, load_tokenizer
+from train.model.models import load_model, load_tokenizer
 from train.preference.response_groups import combine_rewards
 from train.reward.reward import COMPONENT, reward_trainer, score_responses, score_texts, train_reward
 from train.run.data import both_sides, read_preferences, read_responses, rows_fingerprint

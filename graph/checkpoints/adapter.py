@@ -1,0 +1,65 @@
+"""An adapter's folder without its weights: which base it names, and whether that base is the one that it was trained on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from graph.encode.weights import ADAPTER_CONFIG, weights_fingerprint
+from graph.pretrained.cache import resolve
+from graph.shared.errors import UserError
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+RECORD = "run.json"
+"""What a training run says of itself: `base_weights` is the fingerprint of the base that it started from."""
+
+
+def is_adapter(source: str) -> bool:
+    """Whether `source` is the folder of an adapter."""
+    return (Path(source) / ADAPTER_CONFIG).exists()
+
+
+def adapter_base(folder: str) -> str:
+    """The base model's name or path as an adapter's folder records it; UserError for a folder without that, or without weights."""
+    config = Path(folder) / ADAPTER_CONFIG
+    base = _read(config).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise UserError(f"{config}: names no base model", "base_model_name_or_path", "save it again")
+    if not (Path(folder) / ADAPTER_WEIGHTS).is_file():
+        raise UserError(f"{folder}: no {ADAPTER_WEIGHTS}", "an adapter in safetensors", "save it again")
+    if is_adapter(resolve(base)):
+        found = f"{config}: base model {base!r} is an adapter itself"
+        raise UserError(found, "a whole model", "merge that one first (modegraph train export --merge)")
+    return base
+
+
+def base_weights(source: str) -> str:
+    """The fingerprint of a model's weights, of the base's for an adapter; a hub name stands for itself."""
+    base = Path(resolve(adapter_base(source) if is_adapter(source) else source))
+    return weights_fingerprint(base) if base.is_dir() else str(base)
+
+
+def check_base(adapter: str, base: str) -> None:
+    """UserError when the run that made an adapter says that its base had other weights than the one that is there now."""
+    trained_on = _read(Path(adapter) / RECORD).get("base_weights")
+    if trained_on and Path(resolve(base)).is_dir() and trained_on != base_weights(base):
+        raise another_base(adapter, base, f"trained on weights {trained_on}, found {base_weights(base)}")
+
+
+def another_base(adapter: str, base: str, why: str) -> UserError:
+    """What to say of an adapter on a base that is not its own."""
+    return UserError(
+        f"adapter {adapter!r} does not belong to base model {base!r} ({why})",
+        "the very model that it was trained on",
+        f"put that model back, or fix base_model_name_or_path in {Path(adapter) / ADAPTER_CONFIG}",
+    )
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """What a JSON file holds; {} for none, or one that cannot be read."""
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}

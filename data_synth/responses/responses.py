@@ -21,6 +21,7 @@ from graph.retrieve import RetrieveSettings
 from graph.shared.ids import content_id
 from graph.shared.types import CompletionRequest, LanguageModel
 from graph.text.prompting import quote
+from graph.text.thinking import without_thinking
 
 if TYPE_CHECKING:
     from graph.index.index import Index
@@ -74,7 +75,7 @@ def make_rows(
 
 
 def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sampling) -> list[SampledResponses]:
-    """`sampling.asked` calls a prompt, each with its own seed; what was cut, refused, empty or said before is left out."""
+    """`sampling.asked` calls a prompt, each with its own seed; thinking, and what was cut, refused, empty or said before, is left out."""
     requests = [
         CompletionRequest(
             answer_messages(draft.question.text, draft.excerpts),
@@ -89,7 +90,7 @@ def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sam
     drawn = []
     for draft in drafts:
         own = list(islice(made, sampling.asked))
-        texts = [quote(completion.text) for completion in own if completion.finish_reason == "stop"]
+        texts = [quote(without_thinking(completion.text)) for completion in own if completion.finish_reason == "stop"]
         drawn.append(SampledResponses(draft, tuple(dict.fromkeys(text for text in texts if text))))
     return drawn
 

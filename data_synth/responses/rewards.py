@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from data_synth.preferences.reasons import normalise_answer
 from graph.prompt.answer import parse_answer
 from graph.prompt.citations import check_citations
+from graph.text.thinking import without_thinking
 
 LENGTH_WORDS = 120
 """A response of up to so many words loses nothing by its length; one of twice as many loses all."""
@@ -46,7 +47,7 @@ def citation_reward(response: str, passages: int) -> float:
     >>> citation_reward("So [1] [7].", 2), citation_reward("So.", 2), citation_reward("So.", 0)
     (0.5, 0.0, 1.0)
     """
-    checked = check_citations(response, passages)
+    checked = check_citations(without_thinking(response), passages)
     named = len(checked.cited) + len(checked.removed)
     if named == 0:
         return float(passages == 0)

@@ -13,13 +13,15 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
+from graph.prompt.template import reply_opening
 from graph.shared.ids import content_id
+from graph.text.thinking import without_thinking
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps
 
 
 @dataclass(frozen=True)
 class Samples:
-    """M samples of one prompt: their token ids behind it (an end token last, unless they were cut), and their texts."""
+    """M samples of one prompt: their token ids behind it (an end token last, unless they were cut), and their texts behind any thinking."""
 
     group: TokenizedGroup
     texts: tuple[str, ...]
@@ -93,9 +95,11 @@ def draw_samples(
 def samples_of(
     tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int], drawn: Sequence[Sequence[int]]
 ) -> Samples:
-    """Drawn token ids with their texts."""
-    texts = tuple(tokenizer.decode(list(ids), skip_special_tokens=True).strip() for ids in drawn)
-    return Samples(TokenizedGroup(tuple(prompt_ids), tuple(map(tuple, drawn))), texts)
+    """Drawn token ids with their texts behind any thinking."""
+    opening = reply_opening(tokenizer)
+    texts = (opening + tokenizer.decode(list(ids), skip_special_tokens=True) for ids in drawn)
+    group = TokenizedGroup(tuple(prompt_ids), tuple(map(tuple, drawn)))
+    return Samples(group, tuple(without_thinking(text).strip() for text in texts))
 
 
 def cut_at_end(ids: Sequence[int], end_id: int) -> list[int]:

@@ -19,6 +19,7 @@ from graph.prompt.answer import parse_answer
 from graph.prompt.citations import check_citations
 from graph.shared.console import track
 from graph.shared.types import Completion, CompletionRequest, LanguageModel, OpenModel
+from graph.text.thinking import without_thinking
 
 PROMPTS_PER_CALL = 16
 LoadPolicy = Callable[[str], tuple[Any, Any]]
@@ -88,7 +89,7 @@ def _complete(model: LanguageModel, prompts: Sequence[HeldOutRow], max_answer_to
 def score_answer(row: HeldOutRow, completion: Completion) -> ScoredAnswer:
     """One completion against its row's gold answers and its prompt's passages."""
     parsed = parse_answer(completion.text)
-    citations = check_citations(completion.text, row.passages)
+    citations = check_citations(without_thinking(completion.text), row.passages)
     answer = check_citations(parsed.answer, 0).text
     return ScoredAnswer(
         row_id=row.id,

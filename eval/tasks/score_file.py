@@ -15,6 +15,7 @@ from graph.prompt.answer import parse_answer
 from graph.prompt.citations import check_citations
 from graph.shared.errors import UserError
 from graph.shared.jsonl import read_jsonl
+from graph.text.thinking import without_thinking
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: 
 
 
 def output_of(text: str) -> Output:
-    """A model's text as an output: the answer is what follows ###Answer:, without citations, or the whole text."""
+    """A model's text behind its thinking as an output: the answer is what follows ###Answer:, without citations, or the whole text."""
+    text = without_thinking(text)
     return Output(answer=check_citations(parse_answer(text).answer, 0).text, text=text)
 
 

@@ -9,6 +9,7 @@ from graph.shared.console import say, track
 from graph.shared.types import Completion, CompletionRequest, LanguageModel, Message
 from graph.text.prompting import fill, quote
 from graph.text.structured import plain
+from graph.text.thinking import without_thinking
 
 WriteSummaries = Callable[[Sequence[Sequence[str]]], list[str]]
 """The texts of each group to its summary; "" where none could be had."""
@@ -86,4 +87,4 @@ def _ask(model: LanguageModel, requests: Sequence[CompletionRequest]) -> list[st
 
 
 def _usable(completion: Completion) -> str:
-    return plain(completion.text) if completion.finish_reason == "stop" else ""
+    return plain(without_thinking(completion.text)) if completion.finish_reason == "stop" else ""

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from graph.text.thinking import THINK, THOUGHT
+
 REASON, ANSWER = "###Reason:", "###Answer:"
-THINK, THOUGHT = "<think>", "</think>"
 Kind = Literal["lead", "thinking", "reason", "text", "answer", "rest"]
 """Before anything; a thinking block; the form's two parts; text before or without the form; what comes after the answer."""
 

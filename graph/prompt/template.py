@@ -6,27 +6,28 @@ belongs to the prompt. Where the prompt leaves a block open all the same, the an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jinja2 import TemplateError
 
-from graph.prompt.form import THINK, THOUGHT
 from graph.shared.errors import UserError
 from graph.shared.types import Message
 from graph.text.special_tokens import escape_special_tokens
+from graph.text.thinking import THINK, THOUGHT
 
 WITHOUT_THINKING = {"enable_thinking": False}
 """What templates call it: those of Qwen3, SmolLM3, EXAONE, GLM and others. A template that does not know the name ignores it."""
 CLOSING = f"\n{THOUGHT}\n\n"
 _PLACE = "0f2f6c9e5b"
 """A word that no template writes."""
+REMEDY = "choose another model, or fix its chat_template"
 
 
 def prompt_text(tokenizer: Any, messages: Sequence[Message]) -> str:
     """A chat up to where the answer begins. No content can become a special token: one that is spelt out is broken by a space.
 
-    UserError when the template does not take such a chat (one without a system role, for example).
+    UserError when the template does not take such a chat (one without a system role, for example), or leaves a turn of it out.
     """
     return _render(tokenizer, _turns(tokenizer, messages), add_generation_prompt=True)
 
@@ -37,7 +38,11 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
 
 
 def answer_ids(tokenizer: Any, messages: Sequence[Message], answer: str) -> list[int]:
-    """The tokens of `answer` behind `prompt_ids`, with what the template writes around it but for an empty thinking block."""
+    """The tokens of `answer` behind `prompt_ids`, with what the template writes around it but for an empty thinking block.
+
+    UserError as `prompt_text`, and when the template writes the head of the assistant's turn only with the answer: it would be learned as
+    a part of that.
+    """
     prompt = prompt_text(tokenizer, messages)
     asked = _turns(tokenizer, messages)
     before, _, after = _render(tokenizer, [*asked, _turn("assistant", _PLACE)]).partition(_PLACE)
@@ -47,6 +52,11 @@ def answer_ids(tokenizer: Any, messages: Sequence[Message], answer: str) -> list
 def leaves_thinking_open(tokenizer: Any) -> bool:
     """Whether a prompt ends within a thinking block, whatever is asked for."""
     return _is_open(prompt_text(tokenizer, [Message("user", "?")]))
+
+
+def reply_opening(tokenizer: Any) -> str:
+    """What of a reply stands in its prompt: an open thinking block, where the template always opens one; "" otherwise."""
+    return f"{THINK}\n" if tokenizer.chat_template and leaves_thinking_open(tokenizer) else ""
 
 
 def switches_thinking(tokenizer: Any) -> bool:
@@ -59,7 +69,15 @@ def _opening(prompt: str, before: str) -> str:
     if _is_open(prompt):
         return CLOSING
     framing = before.removeprefix(prompt) if before.startswith(prompt) else ""
-    return "" if THOUGHT in framing else framing
+    if THOUGHT in framing:
+        return ""
+    if framing.strip():
+        raise UserError(
+            f"the chat template writes {framing!r} before an answer, and not at the end of a prompt",
+            "a template that ends a prompt with it",
+            "have its chat_template heed add_generation_prompt",
+        )
+    return framing
 
 
 def _is_open(prompt: str) -> bool:
@@ -81,16 +99,26 @@ def _turn(role: str, content: str) -> dict[str, str]:
 
 
 def _render(tokenizer: Any, turns: list[dict[str, str]], add_generation_prompt: bool = False) -> str:
+    name = tokenizer.name_or_path or "the tokenizer"
     try:
-        return str(
+        text = str(
             tokenizer.apply_chat_template(
                 turns, tokenize=False, add_generation_prompt=add_generation_prompt, **WITHOUT_THINKING
             )
         )
     except TemplateError as problem:
         roles = " and ".join(dict.fromkeys(turn["role"] for turn in turns))
-        found = f"{tokenizer.name_or_path or 'the tokenizer'}: its chat template refuses turns of {roles} ({problem})"
-        raise UserError(found, "a template that takes them", "choose another model, or fix its chat_template") from None
+        found = f"{name}: its chat template refuses turns of {roles} ({problem})"
+        raise UserError(found, "a template that takes them", REMEDY) from None
+    left_out = next((turn["role"] for turn in turns if _is_lost(turn, text)), None)
+    if left_out is not None:
+        raise UserError(f"{name}: its chat template leaves out the turn of {left_out}", "all of a chat", REMEDY)
+    return text
+
+
+def _is_lost(turn: Mapping[str, str], text: str) -> bool:
+    """Whether a rendered chat lacks a turn; an earlier answer may lose its thinking."""
+    return turn["content"].strip() not in text and (turn["role"] != "assistant" or turn["content"] == _PLACE)
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:

@@ -10,6 +10,8 @@ from typing import Annotated, Any, TypeVar
 from json_repair import repair_json
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo
 
+from graph.text.thinking import without_thinking
+
 R = TypeVar("R", bound=BaseModel)
 
 
@@ -69,7 +71,12 @@ def parse_reply(kind: type[R], text: str, dropped: list[object]) -> R:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """The JSON object in a reply, repaired if need be; BadReply when there is none."""
+    """The JSON object in a reply, behind its thinking, repaired if need be; BadReply when there is none.
+
+    >>> parse_object('<think>Is it {"name": "Tarn"}?</think>{"name": "Orrin"}')
+    {'name': 'Orrin'}
+    """
+    text = without_thinking(text)
     if not text.strip():
         raise BadReply("it is empty")
     try:

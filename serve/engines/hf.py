@@ -17,7 +17,6 @@ import torch
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
 from graph.prompt import template
-from graph.prompt.form import THINK
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Message
 from graph.text.special_tokens import escape_special_tokens
@@ -53,7 +52,7 @@ class HfModel:
         self._tokenizer = tokenizer
         tokenizer.model_max_length = sys.maxsize  # or it warns of each prompt that is counted to see whether it fits
         self._stop_ids = _stop_ids(model, tokenizer)
-        self._open = f"{THINK}\n" if tokenizer.chat_template and template.leaves_thinking_open(tokenizer) else ""
+        self._open = template.reply_opening(tokenizer)
         self._lock, self._reading = Lock(), Lock()
         pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(self._stop_ids, default=0)
         self._pad_id = int(pad_id)

@@ -93,7 +93,7 @@ def command_of(spec: VllmSpec, port: int) -> list[str]:
     """The command line of the server; the module form, which both the GPU and the CPU build have."""
     command = [spec.python, "-m", "vllm.entrypoints.openai.api_server", "--model", spec.model]
     command += ["--served-model-name", spec.name, "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--structured-outputs-config", json.dumps(STRUCTURED)]
+    command += ["--structured-outputs-config", json.dumps(STRUCTURED), "--generation-config", "vllm"]
     if spec.adapters:
         modules = [f"{name}={folder.resolve()}" for name, folder in spec.adapters.items()]
         command += ["--enable-lora", "--max-lora-rank", str(max_lora_rank(spec.adapters)), "--lora-modules", *modules]

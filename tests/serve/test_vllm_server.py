@@ -54,6 +54,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_jsonl(folder / "pairs" / "train.jsonl", [preference_to_json(preference(number)) for number in range(16)])
     tiny = {"texts": str(folder / "pairs"), "output": str(folder / "tiny"), "context_tokens": 2048, "vocabulary": 600}
     train_tiny(TinySettings.model_validate({**tiny, "layers": 2, "steps": 60}))
+    defaults = folder / "tiny" / "generation_config.json"
+    defaults.write_text(json.dumps(json.loads(defaults.read_text()) | {"repetition_penalty": 100.0}))
     for name, rank in (("sft", 4), ("ms", 12)):
         values = {"model": str(folder / "tiny"), "data": str(folder / "pairs"), "output": str(folder / name)}
         lora = LoraSettings(rank=rank, alpha=2 * rank)
@@ -138,6 +140,22 @@ def test_a_stream_with_usage_and_citations(server: tuple[Running, Any, VllmChild
     assert [each["number"] for each in chunks[-1].choices[0].delta.model_extra["citations"]] == [3, 2]
     assert next(chunk.usage for chunk in chunks if chunk.usage).completion_tokens > 5
     assert {chunk.model for chunk in chunks} == {"sft"}
+
+
+def test_the_models_own_sampling_defaults_are_left_out(server: tuple[Running, Any, VllmChild]) -> None:
+    """Its generation_config.json asks for a penalty with which no token would come twice."""
+    running, _, _ = server
+    made = running.client().chat.completions.create(
+        model="tiny",
+        messages=QUESTION,
+        temperature=0.0,
+        max_tokens=100,
+        logprobs=True,  # type: ignore[arg-type]
+    )
+    logprobs = made.choices[0].logprobs
+    assert logprobs is not None and logprobs.content is not None
+    tokens = [each.token for each in logprobs.content]
+    assert len(set(tokens)) < len(tokens)
 
 
 def test_adapters_answer_under_their_own_names(server: tuple[Running, Any, VllmChild], world: Path) -> None:

@@ -33,6 +33,11 @@ from train.tiny import new_llama
 
 PROMPT = answer_messages("Where does Ida live?", [Excerpt("p", "Mills", "Ida lives in Corrow <think>, by the mill.")])
 FORM = format_answer("Ida lives in Corrow [1]", "Corrow")
+WITHOUT = (
+    "{{%- for m in messages -%}}{{%- if m.role != '{}' -%}}"
+    "{{{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}}}{{%- endif -%}}{{%- endfor -%}}"
+)
+ENDING = "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\n' }}{%- endif -%}"
 TINY = TinySettings(texts="", output="", vocabulary=600, hidden_size=32, layers=2, heads=2, context_tokens=512)
 
 
@@ -135,6 +140,15 @@ def test_vllm_is_told_to_think_only_where_it_is_asked_to(style: str, model: HfMo
     options = [each for each in command if each.startswith("--default-chat-template-kwargs")]
     ours = ['--default-chat-template-kwargs={"enable_thinking": false}'] if style == "qwen3" else []
     assert options == [*ours, *spec.extra]
+    assert ("--reasoning-parser=deepseek_r1" in command) == (style == "always thinking")
+
+
+def test_a_base_models_tokenizer_is_not_given_to_vllm() -> None:
+    """It would start, and refuse every chat."""
+    tokenizer = tokenizer_of(STYLES["qwen3"])
+    tokenizer.chat_template = None
+    with pytest.raises(UserError, match=r"vllm:m: its tokenizer has no chat template.*chat_template\.jinja"):
+        as_trained(VllmSpec("m", "m", {}, "python"), tokenizer)
 
 
 def test_a_template_that_refuses_the_chat_is_told(base: Path) -> None:
@@ -146,3 +160,26 @@ def test_a_template_that_refuses_the_chat_is_told(base: Path) -> None:
     ):
         with pytest.raises(UserError, match=r"refuses turns of system and user .*System role not supported"):
             asked()
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        (WITHOUT.format("system") + ENDING, "leaves out the turn of system"),
+        (WITHOUT.format("user") + ENDING, "leaves out the turn of user"),
+        (WITHOUT.format("assistant") + ENDING, "leaves out the turn of assistant"),
+        (WITHOUT.format("nobody"), r"writes '<\|im_start\|>assistant\\n' before an answer"),
+    ],
+)
+def test_a_template_that_loses_a_part_of_a_row_is_refused(template: str, told: str) -> None:
+    """Else a model would learn answers to questions that it never reads, or to write the head of its own turn."""
+    tokenizer = tokenizer_of(STYLES["qwen2.5"])
+    tokenizer.chat_template = template
+    with pytest.raises(UserError, match=told):
+        tokenize_row(tokenizer, PROMPT, FORM)
+
+
+def test_a_template_may_drop_what_was_thought_in_earlier_turns(style: str, model: HfModel) -> None:
+    earlier = Message("assistant", "<think>so</think>In Corrow.")
+    prompt = (Message("user", "Where?"), earlier, Message("user", "Why?"))
+    assert "In Corrow." in model._tokenizer.decode(model.prompt_ids(prompt))

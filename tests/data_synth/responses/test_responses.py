@@ -165,3 +165,12 @@ def test_problems_of_rows_are_told() -> None:
     ]:
         problems = response_problems(response_from_json(as_json | change))
         assert any(told in problem for problem in problems), change
+
+
+def test_thinking_is_neither_kept_nor_rewarded() -> None:
+    """What is learned is served without a thinking block: a response must not bring one along."""
+    thoughts = ("<think>Quill [2]? ###Answer: Quill</think>\n\n", "<think>\n\n</think>\n\n")
+    rows = rows_of(in_turn(thoughts[0] + GOOD, thoughts[1] + "Tarn", "<think>never done ###Answer: Tarn"))
+    assert isinstance(rows[1], ResponseRow) and set(rows[1].responses) == {GOOD, "Tarn"}
+    assert citation_reward("<think>[1]</think>So.", 2) == 0.0
+    assert citation_reward("<think>[9]</think>So [1].", 2) == 1.0

@@ -185,3 +185,12 @@ def test_runs_on_pairs_follow_the_reward_of_the_others(world: Path, tmp_path: Pa
     pairs = replace(ms, settings={"rewards": {}})
     assert common_weights([tmp_path, world / "ms"], [pairs, ms]) == WEIGHTS
     assert common_weights([tmp_path], [pairs]) == {"correct": 1.0}
+
+
+def test_what_is_drawn_within_an_open_thinking_block_is_no_answer(world: Path) -> None:
+    model, tokenizer = load_policy(str(world / "base"))
+    drawing = SamplingSettings(4, 8, 1)
+    spoken = draw_samples(model, tokenizer, [5, 6, 7], drawing, "q")
+    tokenizer.chat_template += "{{ '<think>\\n' }}"
+    thought = draw_samples(model, tokenizer, [5, 6, 7], drawing, "q")
+    assert any(spoken.texts) and thought.texts == ("",) * 4 and thought.group == spoken.group

@@ -111,3 +111,8 @@ def test_contexts_of_one_question_are_resampled_together():
     measure = Measure("m", ("q1",) * 20 + ("q2",) * 20, values, share=False)
     interval = differences_of([measure], "a", seed=0)["m"]["b"]
     assert (interval.mean, interval.low, interval.high) == (0.5, 0.0, 1.0)
+
+
+def test_thinking_cites_nothing():
+    thought = score_answer(ROWS[0], completion("<think>[1] or [9]?</think>###Reason: so ###Answer: Tarn"))
+    assert (thought.cited, thought.missing, thought.answer, thought.well_formed) == ((), (), "Tarn", 1.0)

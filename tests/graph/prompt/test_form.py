@@ -8,7 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graph.prompt.answer import parse_answer
-from graph.prompt.form import ANSWER, REASON, THINK, THOUGHT, FormSplitter, split_form
+from graph.prompt.form import ANSWER, REASON, FormSplitter, split_form
+from graph.text.thinking import THINK, THOUGHT
 
 MARKERS = (REASON, ANSWER, THINK, THOUGHT)
 PIECES = st.one_of(

@@ -1,0 +1,33 @@
+"""Thinking is cut off whole texts exactly where the splitter of the form ends it."""
+
+import pytest
+from hypothesis import example, given
+
+from graph.layers.model_summaries import write_summaries
+from graph.prompt.form import split_form
+from graph.text.structured import BadReply, parse_object
+from graph.text.thinking import THINK, THOUGHT, without_thinking
+from tests.fakes import ScriptedModel
+from tests.graph.prompt.test_form import TEXTS
+
+
+@given(TEXTS)
+@example(f" {THINK}a{THOUGHT}\n{THINK}b{THOUGHT}c")
+@example(f"{THOUGHT}{THINK}a")
+def test_the_same_is_left_as_by_the_splitter(text: str) -> None:
+    spoken = [part.text for part in split_form(text) if part.kind != "thinking" and part.text]
+    assert [part.text.strip() for part in split_form(without_thinking(text)) if part.text] == [
+        each.strip() for each in spoken
+    ]
+
+
+def test_a_reply_in_json_is_what_stands_behind_the_thinking() -> None:
+    thought = '<think>{"answer": "Quill"} or {"answer": "Orrin"}?'
+    assert parse_object(f'{thought}</think>\n{{"answer": "Tarn"}}') == {"answer": "Tarn"}
+    with pytest.raises(BadReply, match="empty"):
+        parse_object(thought)
+
+
+def test_a_summary_holds_no_thinking() -> None:
+    model = ScriptedModel(lambda request: "<think>They ask for a summary.</think>\n\nThe yard burned.")
+    assert write_summaries(model, 40, [["The yard burned in 1911.", "Its ropes were lost."]]) == ["The yard burned."]

@@ -49,11 +49,7 @@ def is_fetched(model: Pretrained) -> bool:
 
 def read_record(model: Pretrained) -> dict[str, Any]:
     """What is noted beside a converted model; {} when there is none."""
-    try:
-        record = json.loads((folder_of(model) / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
+    return _read(folder_of(model) / RECORD)
 
 
 def write_record(folder: Path, model: Pretrained) -> None:
@@ -63,13 +59,24 @@ def write_record(folder: Path, model: Pretrained) -> None:
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
+def is_whole(model: Pretrained) -> bool:
+    """Whether it is in the cache as it was converted, every file of it."""
+    try:
+        check_files(folder_of(model), model.name)
+    except UserError:
+        return False
+    return is_fetched(model)
+
+
 def check_files(folder: Path, name: str) -> None:
     """UserError naming the first file of a converted model that is missing or not as it was written."""
-    files = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
+    remedy = f"make it again: modegraph models get {name}"
+    files = _read(folder / RECORD).get("files")
+    if not isinstance(files, dict) or not files:
+        raise UserError(f"{folder / RECORD}: no checksums", "those of every file, as converted", remedy)
     for file, expected in files.items():
         found = checksum(folder / file) if (folder / file).is_file() else "nothing"
         if found != expected:
-            remedy = f"run: modegraph models remove {name} && modegraph models get {name}"
             raise UserError(f"{folder / file}: checksum {found[:12]}", f"{expected[:12]}, as converted", remedy)
 
 
@@ -85,3 +92,11 @@ def remove(model: Pretrained) -> bool:
 @cache
 def _check_once(folder: Path, name: str) -> None:
     check_files(folder, name)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}

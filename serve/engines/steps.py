@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from transformers import LogitsProcessor, StoppingCriteria
 
+from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest
 
 Watcher = Callable[[list[int]], bool]
@@ -28,7 +29,7 @@ class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
     """Sampling as an arg max: argmax(logits / T + Gumbel noise) is a draw from softmax(logits / T) (Gumbel-max trick).
 
     Each row has its own generator, so that a request's text depends on its seed and not on its neighbours in the batch;
-    rows with temperature 0 stay greedy. `cuts` leave out tokens between the division and the noise.
+    rows with temperature 0 stay greedy. `cuts` leave out tokens between the division and the noise. UserError for logits that are NaN.
     """
 
     def __init__(self, requests: Sequence[CompletionRequest], cuts: Sequence[LogitsProcessor] = ()) -> None:
@@ -38,6 +39,10 @@ class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         noisy_BV = scores.float()
+        if noisy_BV.isnan().any():
+            raise UserError(
+                "the model gives logits that are not numbers", "whole weights", "copy or save the model again"
+            )
         for row, (temperature, generator) in enumerate(zip(self._temperatures, self._generators, strict=True)):
             if temperature > 0:
                 uniform_V = torch.rand(scores.shape[-1], generator=generator, dtype=torch.float64)

@@ -6,6 +6,7 @@ each would train on something else without a word. The formula is the judge: eve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,8 @@ def check_model(model: Any) -> None:
     """UserError for a model whose plain layout is not Σ_t log π(y_t | x, y_<t); gradients are left on, as quantised layers may need them."""
     with _trial_of(model):
         gap = (plain_logps(model.eval(), TRIAL_GROUPS) - token_by_token(model, TRIAL_GROUPS)).abs().max().item()
+    if math.isnan(gap):
+        raise _refused(model, "its log-probabilities are not numbers", "whole weights", "copy or save the model again")
     if not gap <= allowed_nats(model):
         raise _refused(
             model, f"its log-probabilities change by {gap:.3g} nats with what stands behind or beside a token"
@@ -65,6 +68,8 @@ def token_by_token(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
     return torch.stack(sums)
 
 
-def _refused(model: Any, why: str) -> UserError:
+def _refused(
+    model: Any, why: str, expected: str = "a causal language model", remedy: str = "choose a model of another type"
+) -> UserError:
     kind = unwrapped(model).config.model_type
-    return UserError(f"a model of type {kind!r}: {why}", "a causal language model", "choose a model of another type")
+    return UserError(f"a model of type {kind!r}: {why}", expected, remedy)

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from graph.shared.errors import UserError
+from graph.shared.types import CompletionRequest, Message
 from serve.engines.hf_open import open_hf
 from tests.tiny_models import write_tiny_llama
 from train.model.models import load_policy
@@ -148,3 +149,15 @@ def test_an_adapter_on_a_base_that_was_trained_on_is_refused(
 
 def test_what_is_whole_opens(whole: Path, adapter: Path) -> None:
     assert load_policy(str(whole)) and open_hf(str(whole)) and load_policy(str(adapter)) and open_hf(str(adapter))
+
+
+def test_weights_that_are_not_numbers_are_told(whole: Path, tmp_path: Path) -> None:
+    """As a run that diverged may leave them: greedy decoding would write one token on and on."""
+    folder = shutil.copytree(whole, tmp_path / "copy")
+    weights = load_file(folder / WEIGHTS)
+    weights[LAYER][0, 0] = torch.nan
+    save_file(weights, folder / WEIGHTS, {"format": "pt"})
+    with pytest.raises(UserError, match="log-probabilities are not numbers; whole weights"):
+        load_policy(str(folder))
+    with pytest.raises(UserError, match="logits that are not numbers; whole weights"):
+        open_hf(str(folder)).complete([CompletionRequest((Message("user", "?"),), 4)])

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from graph.checkpoints.adapter import adapter_base, is_adapter
 from graph.pretrained.convert import read_gguf
 from graph.shared.console import say
 from graph.shared.errors import UserError
@@ -19,7 +20,7 @@ from train.export.export import language_run, merged, public_record, write_publi
 from train.export.gguf_file import GgufType, check_architecture, write_gguf
 from train.export.ollama import MODELFILE, modelfile
 from train.model.logps import TokenizedRow
-from train.model.models import adapter_base, is_adapter, load_model, load_tokenizer
+from train.model.models import load_model, load_tokenizer
 from train.run.save import check_output, fresh_folder
 
 USE_GGUF = f"""## Use

@@ -12,16 +12,12 @@ the weights between those of Qwen2.5-0.5B (27 %) and Llama-3.1-8B (7 %).
 
 import argparse
 import json
-import os
-import resource
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -35,12 +31,12 @@ from transformers import (
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
-    TrainerCallback,
     set_seed,
 )
 from trl import DPOConfig, DPOTrainer
 
 from benchmarks.report import Check, print_report
+from benchmarks.turns import Measured, Stopwatch, largest_gap, measure_in_turn, peak_mib
 from train.model.attention import SHARED_PREFIX, use_shared_prefix_attention
 from train.model.packing import TokenizedGroup, can_pack, pack_rows, packed_logps, plain_logps
 from train.preference.losses import mode_seeking_loss, pair_dpo_loss
@@ -50,12 +46,8 @@ ATTENTIONS = (SHARED_PREFIX, "sdpa", "flex_attention")
 PROMPT_TOKENS, RESPONSE_TOKENS = 1024, 64
 BETA, BETA_REWARD, LEARNING_RATE, WARM_STEPS = 0.1, 0.5, 1e-5, 2
 CONTESTS = (("trl", "trl-completion", "packed-2"), ("plain-8", "packed-8"))
-DONE = "step done"
 PROMPTS = {"34m": {2: 2, 8: 1}, "0.5b": {2: 8, 8: 4}}  # of a batch, by K
 PAD, END = "<pad>", "<end>"
-MIB = 2**20
-
-Measured = dict[str, float | list[float]]
 
 
 def new_model(size: str, attention: str = "sdpa") -> LlamaForCausalLM | Qwen2ForCausalLM:
@@ -83,23 +75,6 @@ def random_groups(prompts: int, responses: int, vocabulary: int) -> list[Tokeniz
         TokenizedGroup(ids(PROMPT_TOKENS), tuple((*ids(RESPONSE_TOKENS - 1), 2) for _ in range(responses)))
         for _ in range(prompts)
     ]
-
-
-class Stopwatch(TrainerCallback):
-    """Seconds of each of a trainer's steps. Before a step it waits for a line, after it it prints one."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-
-    def on_step_begin(self, *arguments: object, **named: object) -> None:
-        sys.stdin.readline()
-        synchronise()
-        self.started = perf_counter()
-
-    def on_step_end(self, *arguments: object, **named: object) -> None:
-        synchronise()
-        self.seconds.append(perf_counter() - self.started)
-        print(DONE, flush=True)
 
 
 def trl_steps(size: str, device: str, steps: int) -> tuple[list[float], list[float]]:
@@ -199,50 +174,7 @@ def measure(side: str, size: str, device: str, steps: int, attention: str) -> Me
     }
     with completion_logits_only() if side == "trl-completion" else nullcontext():
         seconds, losses = work.get(side, lambda: trl_steps(size, device, steps))()
-    if device == "cuda":
-        peak = torch.cuda.max_memory_allocated() / MIB
-    else:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB
-    return {"seconds": median(seconds[WARM_STEPS:]), "losses": losses, "peak_mib": peak}
-
-
-def measure_in_turn(sides: Sequence[str], arguments: argparse.Namespace) -> dict[str, Measured]:
-    """`measure` of each side in a process of its own, one step of each after another; its last line is the result."""
-    options = [
-        w for name in ("size", "device", "steps", "attention") for w in (f"--{name}", str(vars(arguments)[name]))
-    ]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-P", __file__, "--measure", side, *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        for side in sides
-    ]
-    for _ in range(arguments.steps):
-        for process in running:
-            process.stdin.write("go\n")
-            process.stdin.flush()
-            while (line := process.stdout.readline()) and line.strip() != DONE:
-                pass
-    return {
-        side: json.loads(process.communicate()[0].splitlines()[-1])
-        for side, process in zip(sides, running, strict=True)
-    }
-
-
-def synchronise() -> None:
-    """Wait for the GPU, if there is one, so that a clock read now is right."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
-def largest_gap(one: Measured, other: Measured) -> float:
-    """The largest difference of two sides' losses of the same step."""
-    return max(abs(a - b) for a, b in zip(one["losses"], other["losses"], strict=True))
+    return {"seconds": median(seconds[WARM_STEPS:]), "losses": losses, "peak_mib": peak_mib(device)}
 
 
 def main() -> int:
@@ -258,7 +190,9 @@ def main() -> int:
         a = arguments
         print(json.dumps(measure(a.measure, a.size, a.device, a.steps, a.attention)))
         return 0
-    sides = {side: measured for contest in CONTESTS for side, measured in measure_in_turn(contest, arguments).items()}
+    options = {"size": arguments.size, "device": arguments.device, "attention": arguments.attention}
+    contests = [measure_in_turn(__file__, contest, options, arguments.steps) for contest in CONTESTS]
+    sides = {side: measured for contest in contests for side, measured in contest.items()}
     prompts = PROMPTS[arguments.size]
     on_cuda = arguments.device == "cuda"
     figures: dict[str, float | str] = {

@@ -8,8 +8,13 @@ from trl import SFTConfig, SFTTrainer
 
 from train.run.data import chosen_side, sft_dataset
 from train.run.loop import TrainingInputs, lora_config, prepare, run_and_save, run_folder, trl_arguments
+from train.run.mixed_precision import CastingOnce
 from train.run.settings import SftSettings
 from train.shared.types import RunRecord
+
+
+class ChosenTrainer(CastingOnce, SFTTrainer):  # type: ignore[misc]
+    """TRL's trainer, with the casts of ours."""
 
 
 def train_sft(settings: SftSettings) -> RunRecord:
@@ -21,7 +26,7 @@ def train_sft(settings: SftSettings) -> RunRecord:
 
 def sft_trainer(settings: SftSettings, start: TrainingInputs, folder: Path) -> SFTTrainer:
     """TRL's trainer with the loss on the completion alone, its end token included."""
-    return SFTTrainer(
+    return ChosenTrainer(
         model=start.model,
         args=SFTConfig(
             **trl_arguments(settings, start.splits, folder), max_length=None, completion_only_loss=True, packing=False

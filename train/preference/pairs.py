@@ -20,10 +20,11 @@ from train.model.dropout import without_dropout
 from train.model.trial import check_still
 from train.run.data import pair_dataset
 from train.run.loop import TrainingInputs, lora_config, trl_arguments
+from train.run.mixed_precision import CastingOnce
 from train.run.settings import PreferenceSettings
 
 
-class PairTrainer(DPOTrainer):  # type: ignore[misc]
+class PairTrainer(CastingOnce, DPOTrainer):  # type: ignore[misc]
     """A DPOTrainer that goes on from a checkpoint also where an adapter is trained beside its frozen copy.
 
     A checkpoint has the learning adapter at its root and the copy in a folder; transformers 5.19 then reads the folder alone.

@@ -21,6 +21,7 @@ from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_l
 from train.preference.objective import Objective, mean_figures, prompt_losses
 from train.preference.reference import LogpsOf
 from train.preference.response_groups import ResponseGroup
+from train.run.mixed_precision import CastingOnce
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def plain_layout(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
     return plain_logps(model, groups)
 
 
-class ResponseGroupTrainer(Trainer):  # type: ignore[misc]
+class ResponseGroupTrainer(CastingOnce, Trainer):  # type: ignore[misc]
     """A Trainer whose examples are `Example`s and whose loss is an `Objective`."""
 
     def __init__(self, objective: Objective, logps_of: LogpsOf, **arguments: Any) -> None:

@@ -1,0 +1,195 @@
+"""Training a real small model as the commands do: pairs a second and peak memory beside TRL's DPOTrainer, on the same rows.
+
+Run: python -P benchmarks/train_lora.py [--json] [--model smollm2] [--steps 4]. LoRA of rank 16, bfloat16, prompts of about 450 tokens and
+responses of 60 to 80 from the example documents. "packed-2" and "plain-2" are `train dpo` in either layout, "trl" is DPOTrainer
+on the same pairs, logits at the completions alone; all have log π_ref computed beforehand. "packed-8" and "plain-8" are `train ms` over 8
+responses. The sides of a contest run in processes of their own and take their steps in turn; the first step does not count. Rates are per
+second of the processor, which other work on the machine does not change; seconds by the clock stand beside them.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+from datasets import Dataset
+from trl import DPOConfig, DPOTrainer
+
+from benchmarks.report import Check, print_report
+from benchmarks.turns import Measured, Stopwatch, largest_gap, measure_in_turn, peak_mib
+from data_synth.types import PreferenceRow, ResponseRow, Sampling, preference_to_json, response_to_json
+from graph.prompt.answer import answer_messages, format_answer
+from graph.prompt.template import prompt_text
+from graph.shared.jsonl import write_jsonl
+from graph.shared.types import Excerpt
+from train.model.dropout import without_dropout
+from train.model.models import load_tokenizer
+from train.preference.train import read_preference_data, response_group_trainer
+from train.run.data import pair_dataset, read_preferences
+from train.run.loop import completion_logits_only, load_start, lora_config, quiet_libraries, trainer_arguments
+from train.run.settings import DpoSettings, LoraSettings, MsSettings, PreferenceSettings
+
+CONTESTS = (("trl", "plain-2", "packed-2"), ("plain-8", "packed-8"))
+PROMPTS = {2: 2, 8: 1}  # of a step, by K
+PROMPT_WORDS, RESPONSE_WORDS = 240, 38
+DOCUMENTS = Path(__file__).resolve().parent.parent / "examples" / "documents"
+
+
+def words() -> list[str]:
+    """Those of the example documents, one after another."""
+    return [word for file in sorted(DOCUMENTS.glob("*.md")) for word in file.read_text(encoding="utf-8").split()]
+
+
+def write_rows(folder: Path, responses: int, count: int) -> None:
+    """`count` rows with `responses` responses, as pairs where that is 2; the last ones are dev rows, which a run must not measure."""
+    told, rows = words(), []
+    for number in range(count):
+        start = number * PROMPT_WORDS
+        excerpts = [Excerpt(f"p{part}", "", " ".join(told[start + 80 * part :][:80])) for part in range(3)]
+        prompt = answer_messages("What is told of the islands, and where?", excerpts)
+        texts = [
+            format_answer(
+                " ".join(told[start + 7 * place :][: RESPONSE_WORDS + place % 5]) + " [1]", told[start + place]
+            )
+            for place in range(responses)
+        ]
+        common = {"id": f"r{number}", "prompt": prompt, "question_id": f"q{number}", "question": "?", "answers": ("x",)}
+        common |= {"kind": "single", "split": "train", "context_size": 3, "context_ids": ("p0", "p1", "p2")}
+        if responses == 2:
+            pair = {"chosen": texts[0], "rejected": texts[1], "gold_in_context": 1.0, "reasoner": "rules"}
+            rows.append(preference_to_json(PreferenceRow(**common, **pair)))
+        else:
+            rewards = {"correct": tuple(place / responses for place in range(responses))}
+            sampling = {"sampling": Sampling(responses, 1.0, 80, 0), "policy": "made"}
+            rows.append(response_to_json(ResponseRow(**common, **sampling, responses=tuple(texts), rewards=rewards)))
+    write_jsonl(folder / "train.jsonl", rows)
+
+
+def settings_of(side: str, model: str, folder: Path, steps: int) -> PreferenceSettings:
+    """As the configurations of configs/train/ have it, but for the steps."""
+    responses = int(side[-1]) if side != "trl" else 2
+    write_rows(folder, responses, PROMPTS[responses])
+    kind = DpoSettings if responses == 2 else MsSettings
+    return kind(
+        model=model,
+        data=str(folder),
+        output=str(folder / "run"),
+        lora=LoraSettings(rank=16, alpha=32),
+        precision="bfloat16",
+        layout="plain" if side.startswith("plain") else "packed",
+        batch_size=PROMPTS[responses],
+        max_steps=steps,
+        logging_steps=1,
+        rewards={"correct": 1.0},
+    )
+
+
+def our_trainer(settings: PreferenceSettings, folder: Path) -> object:
+    """The very trainer of `train dpo` and `train ms`."""
+    tokenizer = load_tokenizer(settings.model)
+    data = read_preference_data(settings, tokenizer, 0.0)
+    return response_group_trainer(settings, "dpo" if data.pairs else "ms", data, tokenizer, folder)
+
+
+def trl_trainer(settings: PreferenceSettings, folder: Path) -> DPOTrainer:
+    """DPOTrainer on the same model, arguments and token ids, log π_ref beforehand."""
+    tokenizer = load_tokenizer(settings.model)
+    model = load_start(settings, tokenizer)
+    without_dropout(model)
+    rows = read_preferences(Path(settings.data) / "train.jsonl")
+    texts = [
+        {"prompt": prompt_text(tokenizer, row.prompt), "chosen": row.chosen, "rejected": row.rejected} for row in rows
+    ]
+    arguments = DPOConfig(
+        **trainer_arguments(settings, folder),
+        beta=settings.beta,
+        precompute_ref_log_probs=True,
+        disable_dropout=True,
+        max_length=None,
+    )
+    trainer = DPOTrainer(
+        model,
+        args=arguments,
+        train_dataset=Dataset.from_list(texts),
+        processing_class=tokenizer,
+        peft_config=lora_config(settings.lora),
+    )
+    for theirs, ours in zip(trainer.train_dataset, pair_dataset(rows, tokenizer), strict=True):
+        assert all(theirs[name] == ours[name] for name in ("prompt_ids", "chosen_ids", "rejected_ids"))
+    return trainer
+
+
+def measure(side: str, model: str, steps: int) -> Measured:
+    """One side in this process: medians of a step's seconds after the first, every loss, MiB at the peak, tokens of a row."""
+    quiet_libraries()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    with tempfile.TemporaryDirectory() as place, completion_logits_only():
+        settings = settings_of(side, model, Path(place), steps)
+        make = trl_trainer if side == "trl" else our_trainer
+        trainer, watch = make(settings, Path(place)), Stopwatch()
+        trainer.add_callback(watch)
+        trainer.train()
+    losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+    timed = {"seconds": median(watch.seconds[1:]), "processor_seconds": median(watch.processor_seconds[1:])}
+    return {**timed, "losses": losses, "peak_mib": peak_mib(device)}
+
+
+def figures_of(side: str, measured: Measured) -> dict[str, float]:
+    """Rates in prompts (pairs, where there are two responses to one)."""
+    prompts = PROMPTS[8 if side.endswith("8") else 2]
+    return {
+        f"{side}: prompts a second of the processor": prompts / measured["processor_seconds"],
+        f"{side}: prompts a second by the clock": prompts / measured["seconds"],
+        f"{side}: peak MiB": measured["peak_mib"],
+        f"{side}: last loss": measured["losses"][-1],
+    }
+
+
+def run_contests(model: str, steps: int, contests: Sequence[Sequence[str]]) -> dict[str, Measured]:
+    """Every side of every contest."""
+    run = [measure_in_turn(__file__, contest, {"model": model}, steps) for contest in contests]
+    return {side: measured for contest in run for side, measured in contest.items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--measure", choices=[side for sides in CONTESTS for side in sides], help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(json.dumps(measure(arguments.measure, arguments.model, arguments.steps)))
+        return 0
+    sides = run_contests(arguments.model, arguments.steps, CONTESTS)
+    figures: dict[str, float | str] = {"model": arguments.model, "threads": torch.get_num_threads()}
+    for side, measured in sides.items():
+        figures |= figures_of(side, measured)
+
+    def faster(slow: str, quick: str) -> float:
+        return sides[slow]["processor_seconds"] / sides[quick]["processor_seconds"]
+
+    checks = [
+        Check("pairs: packed, faster than TRL's DPOTrainer (×)", faster("trl", "packed-2"), 1.3, True),
+        Check("pairs: plain against DPOTrainer (×)", faster("trl", "plain-2"), 0.9, True),
+        Check("8 responses: packed, faster than plain (×)", faster("plain-8", "packed-8"), 2.5, True),
+        Check("pairs: largest gap of losses", largest_gap(sides["trl"], sides["packed-2"]), 2e-2, False),
+        Check("8 responses: largest gap of losses", largest_gap(sides["plain-8"], sides["packed-8"]), 2e-2, False),
+        Check(
+            "pairs: peak memory against DPOTrainer's",
+            sides["packed-2"]["peak_mib"] / sides["trl"]["peak_mib"],
+            1.0,
+            False,
+        ),
+    ]
+    return print_report("train_lora", figures, checks, arguments.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

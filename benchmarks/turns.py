@@ -1,0 +1,85 @@
+"""Sides of a contest, each in a process of its own, that take their steps in turn: a machine that slows down slows all.
+
+A side waits for a line on standard input before each step and prints one after it; its last line is its result as JSON.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from time import perf_counter, process_time
+
+import torch
+from transformers import TrainerCallback
+
+DONE = "step done"
+MIB = 2**20
+
+Measured = dict[str, float | list[float]]
+
+
+class Stopwatch(TrainerCallback):
+    """Seconds of each of a trainer's steps, by the clock and of the processor. Before a step it waits for a line, after it it prints one."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.processor_seconds: list[float] = []
+
+    def on_step_begin(self, *arguments: object, **named: object) -> None:
+        sys.stdin.readline()
+        synchronise()
+        self.started = perf_counter(), process_time()
+
+    def on_step_end(self, *arguments: object, **named: object) -> None:
+        synchronise()
+        self.seconds.append(perf_counter() - self.started[0])
+        self.processor_seconds.append(process_time() - self.started[1])
+        print(DONE, flush=True)
+
+
+def measure_in_turn(
+    script: str, sides: Sequence[str], options: Mapping[str, object], steps: int
+) -> dict[str, Measured]:
+    """The result of each side of `script --measure SIDE --NAME VALUE …`, one step of each after another."""
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-P", script, "--measure", side, "--steps", str(steps), *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for side in sides
+    ]
+    for _ in range(steps):
+        for process in running:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            while (line := process.stdout.readline()) and line.strip() != DONE:
+                pass
+    return {
+        side: json.loads(process.communicate()[0].splitlines()[-1])
+        for side, process in zip(sides, running, strict=True)
+    }
+
+
+def peak_mib(device: str) -> float:
+    """Most memory that this process has held: the GPU's for "cuda"."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated() / MIB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB
+
+
+def synchronise() -> None:
+    """Wait for the GPU, if there is one, so that a clock read now is right."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def largest_gap(one: Measured, other: Measured) -> float:
+    """The largest difference of two sides' losses of the same step."""
+    return max(abs(a - b) for a, b in zip(one["losses"], other["losses"], strict=True))

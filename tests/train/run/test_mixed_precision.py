@@ -1,0 +1,67 @@
+"""Adapters under autocast: one cast of what goes in, and to the bit the losses that PEFT's detour by float32 gives."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft.tuners.tuners_utils import BaseTunerLayer
+
+from train.preference.pairs import pair_trainer
+from train.preference.train import read_preference_data, response_group_trainer
+from train.run.data import both_sides, chosen_side
+from train.run.loop import prepare
+from train.run.mixed_precision import CastingOnce
+from train.run.settings import DpoSettings, LoraSettings, SftSettings
+from train.sft import sft_trainer
+
+Make = Callable[[dict[str, Any], Path], Any]
+
+
+def by_sft(values: dict[str, Any], folder: Path) -> Any:
+    settings = SftSettings(**values)
+    return sft_trainer(settings, prepare(settings, chosen_side), folder)
+
+
+def by_trl(values: dict[str, Any], folder: Path) -> Any:
+    settings = DpoSettings(**values)
+    return pair_trainer(settings, prepare(settings, both_sides), folder, None)
+
+
+def by_us(values: dict[str, Any], folder: Path) -> Any:
+    settings = DpoSettings(**values)
+    start = prepare(settings, both_sides)
+    return response_group_trainer(
+        settings, "dpo", read_preference_data(settings, start.tokenizer, 0.0), start.tokenizer, folder
+    )
+
+
+def train(make: Make, values: dict[str, Any], folder: Path) -> tuple[list[dict[str, float]], set[torch.dtype]]:
+    """The log of a run, and in which formats inputs came to the layers of the adapter."""
+    trainer, seen = make(values, folder), set()
+    for name, module in trainer.model.named_modules():
+        if name.endswith("lora_A.default"):
+            module.register_forward_pre_hook(lambda module, inputs: seen.add(inputs[0].dtype))
+    trainer.train()
+    seen_in_steps = set(seen)
+    layers = [module for module in trainer.model.modules() if isinstance(module, BaseTunerLayer)]
+    assert layers and all(getattr(layer, "cast_input_dtype_enabled", True) for layer in layers), "as it was"
+    told = [{name: row[name] for name in ("loss", "grad_norm")} for row in trainer.state.log_history if "loss" in row]
+    return told, seen_in_steps
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("make", [by_sft, by_trl, by_us])
+def test_inputs_are_cast_once_and_nothing_else_changes(
+    make: Make, checkpointing: bool, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"model": str(base), "data": str(data), "output": str(tmp_path / "run"), "max_steps": 3}
+    values |= {"learning_rate": 1e-2, "logging_steps": 1, "precision": "bfloat16", "lora": LoraSettings(rank=4)}
+    values |= {"gradient_checkpointing": checkpointing}
+    told, seen = train(make, values, tmp_path / "once")
+    assert seen == {torch.bfloat16} and len(told) == 3 and told[0] != told[2]
+    for step in ("training_step", "prediction_step"):
+        monkeypatch.delattr(CastingOnce, step)
+    detour, seen = train(make, values, tmp_path / "twice")
+    assert torch.float32 in seen and told == detour

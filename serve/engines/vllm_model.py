@@ -34,6 +34,7 @@ from serve.engines.vllm import (
     on_cpu,
     read_spec,
 )
+from serve.engines.vllm_template import as_trained
 
 PYTHON = "MODEGRAPH_VLLM_PYTHON"
 IN_FLIGHT = 128
@@ -120,8 +121,9 @@ def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
 
     On a CPU it starts at once (30 s): compiling first takes minutes, which a command's calls do not win back.
     """
+    from graph.checkpoints.load import read_tokenizer
+
     extra = ("--enforce-eager",) if on_cpu() else ()
     spec = read_spec(target, adapters, os.environ.get(PYTHON) or sys.executable, extra)
-    if not Path(spec.model).is_dir():
-        only_in_cache(spec.model, f"vllm:{target}")
-    return spec
+    cached = not Path(spec.model).is_dir() and only_in_cache(spec.model, f"vllm:{target}")
+    return as_trained(spec, read_tokenizer(spec.model, f"vllm:{target}", local_files_only=cached))

@@ -17,7 +17,8 @@ from graph.shared.types import CompletionRequest, Excerpt, Message
 from serve.engines.hf import HfModel
 from serve.engines.hf_open import open_hf
 from serve.engines.vllm import VllmSpec, command_of
-from serve.http.backends.vllm_backend import as_trained
+from serve.engines.vllm_model import spec_of
+from serve.engines.vllm_template import as_trained
 from tests.train.templates import NO_SYSTEM, STYLES, tokenizer_of
 from tests.train.world import preference
 from train.model.logps import tokenize_row
@@ -141,6 +142,12 @@ def test_vllm_is_told_to_think_only_where_it_is_asked_to(style: str, model: HfMo
     ours = ['--default-chat-template-kwargs={"enable_thinking": false}'] if style == "qwen3" else []
     assert options == [*ours, *spec.extra]
     assert ("--reasoning-parser=deepseek_r1" in command) == (style == "always thinking")
+
+
+def test_vllm_as_the_model_of_a_command_is_told_the_same(style: str, tmp_path: Path) -> None:
+    extra = spec_of(str(folder_of(style, tmp_path / "base")), {}).extra
+    assert any("enable_thinking" in option for option in extra) == (style == "qwen3")
+    assert ("--reasoning-parser=deepseek_r1" in extra) == (style == "always thinking")
 
 
 def test_a_base_models_tokenizer_is_not_given_to_vllm() -> None:

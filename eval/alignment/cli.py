@@ -39,12 +39,12 @@ def register(commands: typer.Typer) -> None:
         """Compare preference runs by expected reward at equal KL to the reference.
 
         Samples the prompts of --data, scored responses, and replaces the report in --out; what was measured before is kept there.
-        Longer samples are cut; `train` as the split would flatter. --sampler vllm is faster by far, for LoRA adapters of one base.
+        Longer samples are cut; `train` as the split would flatter. --sampler vllm is faster by far.
         """
         from functools import partial
 
         from eval.alignment.report import align_runs, tables_as_text, to_json, write_alignment
-        from eval.alignment.sample import SamplingSettings, draw_here
+        from eval.alignment.sample import SamplingSettings
         from train.model.models import Precision, load_policy
         from train.shared.types import read_run
 
@@ -53,14 +53,11 @@ def register(commands: typer.Typer) -> None:
         precision: Precision = "bfloat16" if half else "float32"
         drawing = SamplingSettings(samples, max_answer_tokens, seed)
         load = partial(load_policy, precision=precision)
-        if sampler is Sampler.hf:
-            found = align_runs(runs, data, split, limit, drawing, load, draw_here, out)
+        if sampler is Sampler.vllm:
+            from eval.alignment.sample_by_vllm import draw_by_vllm as draw
         else:
-            from eval.alignment.sample_by_vllm import VllmDraws
-
-            draw = VllmDraws([*map(str, runs), *(one.base_model for one in records)])
-            found = align_runs(runs, data, split, limit, drawing, load, draw, out)
-            draw.close()
+            from eval.alignment.sample import draw_here as draw
+        found = align_runs(runs, data, split, limit, drawing, load, draw, out)
         write_alignment(found, out)
         if as_json:
             print_json(to_json(found))

@@ -109,7 +109,7 @@ def figures_of_prompt(
 
 def engine_of(draw: Draw) -> str:
     """What tells samples of two engines apart: they have other random numbers."""
-    return "hf" if draw is draw_here else type(draw).__name__
+    return getattr(draw, "__name__", type(draw).__name__)
 
 
 def self_bleu(texts: Sequence[str]) -> float:

@@ -16,12 +16,12 @@ import weakref
 from collections.abc import Mapping
 from pathlib import Path
 
+from graph.checkpoints.adapter import adapter_base
 from graph.encode.weights import ADAPTER_CONFIG, model_name
 from graph.pretrained.cache import resolve
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.hub import only_in_cache
-from serve.engines.hf_open import base_of
 from serve.engines.openai_api import OpenAIModel
 from serve.engines.vllm import (
     LEASH,
@@ -39,14 +39,13 @@ from serve.engines.vllm_template import as_trained
 PYTHON = "MODEGRAPH_VLLM_PYTHON"
 IN_FLIGHT = 128
 """Requests at once: what vLLM is good at is many sequences in one batch."""
-LAST_LINES = 5
 
 
 class VllmServer:
     """A running server of a model and its adapters, until `close` or the end of this process, however that comes (leash.py)."""
 
     def __init__(self, spec: VllmSpec) -> None:
-        self.key = new_key()
+        self.name, self.key = spec.name, new_key()
         port = free_port()
         self.url = f"http://127.0.0.1:{port}/v1"
         handle, log = tempfile.mkstemp(prefix="modegraph-vllm-", suffix=".log")
@@ -100,20 +99,11 @@ def open_vllm(target: str) -> VllmModel:
     folder = Path(resolve(target)).expanduser()
     if (folder / ADAPTER_CONFIG).is_file():
         name = folder.resolve().name
-        server = serve_adapters({name: folder})
+        server = VllmServer(spec_of(adapter_base(str(folder)), {name: folder}))
     else:
-        spec = spec_of(target, {})
-        name, server = spec.name, VllmServer(spec)
+        server = VllmServer(spec_of(target, {}))
+        name = server.name
     return VllmModel(model_name(resolve(target)), server, name)
-
-
-def serve_adapters(adapters: Mapping[str, Path]) -> VllmServer:
-    """One server of several adapters by name; UserError unless all are of one base."""
-    bases = {name: base_of(str(folder)) for name, folder in adapters.items()}
-    base, *others = dict.fromkeys(bases.values())
-    if others:
-        raise UserError(f"adapters of {base} and of {others[0]}", "adapters of one base", "serve them one by one")
-    return VllmServer(spec_of(base, adapters))
 
 
 def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:

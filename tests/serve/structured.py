@@ -1,0 +1,53 @@
+"""Structured requests as retrieval and synthesis send them, over the example documents."""
+
+from collections import Counter
+
+from data_synth.preferences.check import MAX_VERDICT_TOKENS, Verdict
+from graph.documents.read import read_documents
+from graph.prompt.answer import answer_messages
+from graph.retrieve.modes.global_mode import MAX_REPLY_TOKENS, SubQuestions
+from graph.retrieve.selection.select import MAX_TOKENS, Selection, list_statements
+from graph.shared.jsonl import read_jsonl
+from graph.shared.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message
+from graph.text.prompting import fill, quote, read_prompt
+from graph.text.structured import BadReply, ReplyModel, parse_reply, strict_schema
+from tests.places import EXAMPLES
+
+
+def requests(each: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
+    """`each` of three kinds: sub-questions of a question, statements that matter to it, whether passages support a reasoning."""
+    questions = [str(row["question"]) for _, row in read_jsonl(EXAMPLES / "questions.jsonl")][:each]
+    documents = read_documents(EXAMPLES / "documents", note=print)
+    sentences = [sentence for document in documents for sentence in document.text.split(". ")]
+    asked: list[tuple[type[ReplyModel], CompletionRequest]] = []
+    for place, question in enumerate(questions):
+        texts = sentences[3 * place : 3 * place + 3]
+        read = answer_messages(question, [Excerpt(str(n), "", text) for n, text in enumerate(texts)])[-1].content
+        check = fill("data_synth/check.txt", question_over_passages=read, reason=quote(texts[0]), answer="375")
+        for kind, system, user, tokens in (
+            (SubQuestions, "graph/decompose.txt", f"Question: {quote(question)}", MAX_REPLY_TOKENS),
+            (Selection, "graph/select.txt", list_statements(question, texts), MAX_TOKENS),
+            (Verdict, "", check, MAX_VERDICT_TOKENS),
+        ):
+            before = (Message("system", read_prompt(system)),) if system else ()
+            request = CompletionRequest((*before, Message("user", user)), tokens, schema=strict_schema(kind))
+            asked.append((kind, request))
+    return asked
+
+
+def count_valid(model: LanguageModel, each: int) -> tuple[Counter[str], int]:
+    """(sound replies by kind, all requests)."""
+    asked = requests(each)
+    answers = model.complete([request for _, request in asked])
+    valid = Counter(kind.__name__ for (kind, _), answer in zip(asked, answers, strict=True) if is_sound(kind, answer))
+    return valid, len(asked)
+
+
+def is_sound(kind: type[ReplyModel], answer: Completion) -> bool:
+    """Whether a reply ended by itself, with nothing dropped from what it must hold."""
+    dropped: list[object] = []
+    try:
+        parse_reply(kind, answer.text, dropped)
+    except BadReply:
+        return False
+    return answer.finish_reason == "stop" and not dropped

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 PYTHON = os.environ.get("MODEGRAPH_VLLM_PYTHON", "")
-READY_SECONDS = 300
+READY_SECONDS = 600
 with_vllm = [
     pytest.mark.slow,
     pytest.mark.timeout(900),

@@ -59,7 +59,7 @@ def check_server(name: str, url: str, run: Path, base: str, conversations: int, 
             check.model(below, asked, "bare")
         else:
             check.unchecked.append(
-                f"{name} without its adapter: the server does not tell its base; name it with --base"
+                f"{name} without its adapter: the server does not tell its base; name it with --base-name"
             )
     return Report(
         server.url,

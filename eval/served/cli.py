@@ -3,25 +3,18 @@
 It stands here and not beside `modegraph serve`, because it computes with training's own functions, which serve/ may not import.
 """
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from graph.shared.cli_app import ASKING, INPUT, LIMITS, MODEL, Command
-from graph.shared.cli_options import AsJson
+from graph.shared.cli_options import AsJson, RunFolder
 from graph.shared.console import print_json
 
 TOLERANCE, TOKEN_TOLERANCE = 0.05, 0.01
 """Nats, in a conversation and in the mean of a token, for a server that computes in float32."""
 Served = Annotated[
     str, typer.Argument(metavar="SERVER", help="Served model, as openai:NAME@URL; or a URL, if the name is clear.")
-]
-ServedRun = Annotated[
-    Path,
-    typer.Option(
-        "--run", metavar="FOLDER", rich_help_panel=INPUT, help="Finished run of `modegraph train` that is served there."
-    ),
 ]
 
 
@@ -32,8 +25,8 @@ def register(app: typer.Typer) -> None:
 
 def check(
     server: Served,
-    run: ServedRun,
-    base: Annotated[
+    run: RunFolder,
+    base_name: Annotated[
         str,
         typer.Option(
             metavar="NAME",
@@ -76,7 +69,7 @@ def check(
     from eval.served.server import read_target
     from eval.served.types import Tolerance
 
-    report = check_server(*read_target(server), run, base, conversations, Tolerance(tolerance, token_tolerance))
+    report = check_server(*read_target(server), run, base_name, conversations, Tolerance(tolerance, token_tolerance))
     print_json(asdict(report)) if as_json else print(show(report))
     if report.faults:
         raise typer.Exit(1)

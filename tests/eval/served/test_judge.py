@@ -112,7 +112,6 @@ def test_a_command_of_two_words_stands_beside_one_of_the_first() -> None:
     def run(*words: str) -> str:
         return str(CliRunner().invoke(build_app(), list(words)).exception)
 
-    assert "nowhere: no run.json" in run("serve", "check", "http://127.0.0.1:9/v1", "--run", "nowhere")
-    assert "check: " in run("serve", "./check") and "serve check: no option --rn; did you mean --run?" in run(
-        "serve", "check", "--rn"
-    )
+    assert "nowhere: no run.json" in run("serve", "check", "http://127.0.0.1:9/v1", "nowhere")
+    assert "check: " in run("serve", "./check")
+    assert "serve check: no option --bas; did you mean --base-name?" in run("serve", "check", "--bas")

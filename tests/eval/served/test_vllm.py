@@ -77,7 +77,7 @@ def faulty(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 def checked(server: str, run: Path, *more: str) -> tuple[int, dict[str, Any]]:
     done = CliRunner().invoke(
-        build_app(), ["serve", "check", server, "--run", str(run), "--conversations", "3", "--json", *more]
+        build_app(), ["serve", "check", server, str(run), "--conversations", "3", "--json", *more]
     )
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, json.loads(done.stdout)
@@ -98,7 +98,7 @@ def test_a_sound_server_has_no_fault(sound: str, run: Path) -> None:
 
 
 def test_an_adapter_that_is_not_loaded(sound: str, run: Path) -> None:
-    status, told = checked(f"openai:forgotten@{sound}", run, "--base", "smollm2")
+    status, told = checked(f"openai:forgotten@{sound}", run, "--base-name", "smollm2")
     assert status == 1 and len(told["faults"]) == 1 and told["unchecked"] == []
     assert (
         told["faults"][0].startswith("forgotten: the adapter is not loaded") and "--lora-modules" in told["faults"][0]
@@ -124,7 +124,9 @@ def test_another_template_alone(faulty: str, run: Path) -> None:
     assert status == 1 and len(told["faults"]) == 1
     assert told["faults"][0].startswith("merged: another chat template: the prompt of conversation 1 has ")
     assert "'system: Answer" in told["faults"][0] and "chat_template.jinja" in told["faults"][0]
-    assert told["unchecked"] == ["merged without its adapter: the server does not tell its base; name it with --base"]
+    assert told["unchecked"] == [
+        "merged without its adapter: the server does not tell its base; name it with --base-name"
+    ]
 
 
 def test_a_hundred_conversations_are_within_a_twentieth_of_a_nat(sound: str, run: Path) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 from torch import tensor
 
 from eval.served.types import Along, How
+from graph.checkpoints.adapter import is_adapter
 from train.export.divergence import row_logps
 from train.model.logps import TokenizedRow
-from train.model.models import device, is_adapter, load_model, load_tokenizer
+from train.model.models import device, load_model, load_tokenizer
 from train.shared.types import RunRecord
 
 

@@ -31,10 +31,11 @@ def compare_runs(
     responses: Path | None = None,
     samples: int = 16,
     seed: int = 0,
+    answers_only: bool = False,
 ) -> tuple[Comparison, Appendix | None]:
     """The runs and the model they grew from on held-out rows; with `responses`, reward, KL and entropy of the preference runs, too.
 
-    `context_sizes` keeps only rows over so many excerpts. UserError for what is no finished run and for data without such rows.
+    `context_sizes` keeps only rows over so many excerpts; `answers_only` scores no pairs. UserError for what is no finished run and for data without such rows.
     """
     policies = policies_of(runs, base)
     rows = select_rows(read_rows(data, split), context_sizes, limit, seed)
@@ -49,6 +50,7 @@ def compare_runs(
         split=split,
         max_answer_tokens=max_answer_tokens,
         seed=seed,
+        answers_only=answers_only,
     )
     if responses is None:
         return comparison, None

@@ -71,6 +71,7 @@ def compare(
     responses: str | Path | None = None,
     samples: int = 16,
     seed: int = 0,
+    answers_only: bool = False,
     out: str | Path | None = None,
     progress: bool = False,
 ) -> Comparison:
@@ -92,6 +93,7 @@ def compare(
             responses=None if responses is None else Path(responses),
             samples=samples,
             seed=seed,
+            answers_only=answers_only,
         )
     values = {field.name: getattr(compared, field.name) for field in fields(compared)}
     comparison = Comparison(**values, appendix=appendix)

@@ -36,6 +36,7 @@ def preferences(
     context_sizes: Sequence[int] = (),
     limit: int | None = None,
     seed: int = 0,
+    cited_only: bool = False,
     progress: bool = False,
 ) -> Summary:
     """Write preference pairs over growing contexts for questions with gold answers (examples/README.md has their form) to `out`.
@@ -56,6 +57,7 @@ def preferences(
             open_engine,
             hard_negatives=hard_negatives,
             first=None,
+            cited_only=cited_only,
         )
         summary = write_dataset(folder, run.rows, PREFERENCES, run.origin)
     if summary.mostly_lost:

@@ -44,6 +44,15 @@ HardNegatives = Annotated[
         help="Share of pairs whose rejected side reasons as long as the chosen one.",
     ),
 ]
+CitedOnly = Annotated[
+    bool,
+    typer.Option(
+        "--cited-only",
+        metavar="",
+        rich_help_panel=OUTPUT,
+        help="Quote evidence alone, and drop rows whose passages do not hold all of it.",
+    ),
+]
 Format = Annotated[
     Shape,
     typer.Option("--format", metavar="FORM", rich_help_panel=OUTPUT, help="Rows of messages (chat) or text (plain)."),
@@ -74,6 +83,7 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         judge: Judge = None,
         hard_negatives: HardNegatives = 0.0,
         shape: Format = Shape.chat,
+        cited_only: CitedOnly = False,
         seed: Seed = 0,
         out: SomeOut = None,
         preview: Preview = None,
@@ -99,7 +109,14 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         models = Models(writer or [], judge, ledger_of(out, preview))
         asked = Asked(questions, split or [], limit, seed, context_size or [])
         run = preference_run(
-            open_index(index), asked, settings, models, open_model, hard_negatives=hard_negatives, first=preview
+            open_index(index),
+            asked,
+            settings,
+            models,
+            open_model,
+            hard_negatives=hard_negatives,
+            first=preview,
+            cited_only=cited_only,
         )
         form = PREFERENCES if shape is Shape.chat else PLAIN_PREFERENCES
         if not deliver(run.rows, form, run.origin, out, preview, as_json):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from data_synth.contexts import FindContexts, context_finder, draft_groups, gold_share
 from data_synth.preferences.check import check_by_model
 from data_synth.preferences.hard_negatives import HardNegative, Pool, make_hard_negative
-from data_synth.preferences.reasons import compose_reason, model_reasons
+from data_synth.preferences.reasons import cite_evidence, compose_reason, model_reasons
 from data_synth.preferences.support import MeasureSupport, Support, SupportScorer
 from data_synth.types import Draft, Dropped, PreferenceRow
 from graph.documents.questions import Question
@@ -64,14 +64,16 @@ def preference_rows(
     checker: LanguageModel | None = None,
     hard_negatives: float = 0.0,
     sizes: Collection[int] = (),
+    cited_only: bool = False,
 ) -> Iterator[PreferenceRow | Dropped]:
     """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are named).
 
-    `models` write the reasonings, or rules do.
+    `models` write the reasonings, or rules do; with `cited_only` these quote evidence alone, and drop a row whose context lacks some.
 
     Tokens of a context are counted by the first model, or by the index's encoder.
     """
-    by_rules = Reasoner(BY_RULES, lambda drafts: [compose_reason(draft, index.passages_of) for draft in drafts], False)
+    compose = cite_evidence if cited_only else compose_reason
+    by_rules = Reasoner(BY_RULES, lambda drafts: [compose(draft, index.passages_of) for draft in drafts], False)
     reasoners = [Reasoner(model.name, partial(model_reasons, model=model)) for model in models] or [by_rules]
 
     count_tokens = models[0].count_tokens if models else index.count_tokens

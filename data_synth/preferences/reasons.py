@@ -18,6 +18,7 @@ from graph.shared.types import Completion, CompletionRequest, Excerpt, LanguageM
 from graph.text.prompting import fill, quote
 
 UNSUPPORTED = "no sentence supports the answer"
+NOT_SHOWN = "the context does not hold every evidence sentence"
 CUT = "reasoning cut at the token limit"
 REFUSED = "request refused by the model's server"
 MALFORMED = "not of the form ###Reason: … ###Answer: …"
@@ -52,15 +53,28 @@ def compose_reason(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]
     Without evidence quotes, each gold document gives its sentence most similar to question and answer;
     `passages_of` is asked for a document's passages.
     """
-    question = draft.question
-    if question.evidence:
-        statements = [Statement(quoted.source, quoted.text, quoted.text) for quoted in question.evidence]
-    else:
-        statements = closest_statements(f"{question.text} {draft.answer}", question.gold_sources, passages_of)
-    said = [cite_statement(statement, draft.excerpts) for statement in statements]
-    reasoning = plain(question.reasoning)
+    said = [cite_statement(statement, draft.excerpts) for statement in statements_of(draft, passages_of)]
+    reasoning = plain(draft.question.reasoning)
     parts = [part for part in dict.fromkeys([*said, reasoning]) if part]
     return " ".join(parts) if parts else Dropped(UNSUPPORTED)
+
+
+def cite_evidence(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> str | Dropped:
+    """The evidence sentences alone, each cited; Dropped where an excerpt lacks one: a reasoning that is all in the context."""
+    statements = statements_of(draft, passages_of)
+    if not statements:
+        return Dropped(UNSUPPORTED)
+    if not all(holders_of(statement, draft.excerpts) for statement in statements):
+        return Dropped(NOT_SHOWN)
+    return " ".join(dict.fromkeys(cite_statement(statement, draft.excerpts) for statement in statements))
+
+
+def statements_of(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> list[Statement]:
+    """The question's evidence quotes, or without any the sentence of each gold document closest to question and answer."""
+    question = draft.question
+    if question.evidence:
+        return [Statement(quoted.source, quoted.text, quoted.text) for quoted in question.evidence]
+    return closest_statements(f"{question.text} {draft.answer}", question.gold_sources, passages_of)
 
 
 def cite_statement(statement: Statement, excerpts: Sequence[Excerpt]) -> str:
@@ -69,11 +83,16 @@ def cite_statement(statement: Statement, excerpts: Sequence[Excerpt]) -> str:
     An excerpt of the statement's own document goes before a twin elsewhere.
     """
     sentence = plain(statement.said)
-    holders = [n for n, excerpt in enumerate(excerpts, start=1) if _folded(statement.found) in _folded(excerpt.text)]
+    holders = holders_of(statement, excerpts)
     own = [n for n in holders if excerpts[n - 1].source == statement.source]
     ending = "" if sentence.endswith(("!", "?")) else "."
     cited = f" [{(own or holders)[0]}]" if holders else ""
     return f"{sentence.rstrip('.')}{cited}{ending}" if sentence else ""
+
+
+def holders_of(statement: Statement, excerpts: Sequence[Excerpt]) -> list[int]:
+    """The numbers of the excerpts that a statement stands in."""
+    return [n for n, excerpt in enumerate(excerpts, start=1) if _folded(statement.found) in _folded(excerpt.text)]
 
 
 def closest_statements(

@@ -14,6 +14,7 @@ from graph.documents.questions import read_questions
 from graph.index.index import Index
 from graph.retrieve import RetrieveSettings
 from graph.shared.console import track
+from graph.shared.errors import UserError
 from graph.shared.types import OpenModel
 
 
@@ -54,11 +55,15 @@ def preference_run(
     *,
     hard_negatives: float,
     first: int | None,
+    cited_only: bool = False,
 ) -> PreferenceRun:
     """Rows of the questions asked, of the `first` only if given, with contexts of up to `settings.top_k` excerpts.
 
-    UserError for questions whose gold documents the index does not have.
+    UserError for questions whose gold documents the index does not have, and for `cited_only` with models that write.
     """
+    if cited_only and models.reasoners:
+        found = f"--cited-only with --writer {models.reasoners[0]}"
+        raise UserError(found, "reasonings by rules, which quote", "drop one of the two")
     picked = pick_questions(read_questions(asked.file), list(asked.splits))
     kept, twins = without_twins(draw_questions(picked, asked.limit, asked.seed)[:first])
     check_gold(kept, frozenset(index.sources()))
@@ -71,10 +76,11 @@ def preference_run(
         "Questions": asked.file.name + (f", {asked.limit:,} of them drawn" if asked.limit else ""),
         "Contexts": f"{sizes} excerpts, best first, by mode {settings.mode}"
         + (f", at most {tokens:,} tokens together" if tokens else ""),
-        "Reasoning written by": ", ".join(model.name for model in reasoners) or BY_RULES,
+        "Reasoning written by": ", ".join(model.name for model in reasoners)
+        or (f"{BY_RULES}, evidence alone, all of it cited" if cited_only else BY_RULES),
         "Reasoning checked by": judge.name if judge else "encoder similarity and names" if reasoners else "nobody",
         "Share of hard negatives asked for": f"{hard_negatives:g}",
     }
     waiting = kept if first is not None else track(kept, "questions", len(kept))
-    rows = preference_rows(index, waiting, settings, reasoners, judge, hard_negatives, asked.sizes)
+    rows = preference_rows(index, waiting, settings, reasoners, judge, hard_negatives, asked.sizes, cited_only)
     return PreferenceRun(chain(twins, rows), origin)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.shared.cli_app import EVALUATION, INPUT, command
+from graph.shared.cli_app import EVALUATION, INPUT, LIMITS, command
 from graph.shared.cli_options import (
     AsJson,
     ContextSizes,
@@ -41,6 +41,12 @@ Responses = Annotated[
         help="Scored responses: adds expected reward, KL and entropy of the preference runs.",
     ),
 ]
+AnswersOnly = Annotated[
+    bool,
+    typer.Option(
+        "--answers-only", metavar="", rich_help_panel=LIMITS, help="Score no pairs: no log-probabilities and margins."
+    ),
+]
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
@@ -60,6 +66,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
         as_json: AsJson = False,
         limit: Limit = None,
         max_answer_tokens: MaxAnswerTokens = 256,
+        answers_only: AnswersOnly = False,
     ) -> None:
         """Compare fine-tuned runs with one another and with their untuned model.
 
@@ -82,6 +89,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
             responses=responses,
             samples=samples,
             seed=seed,
+            answers_only=answers_only,
         )
         write_report(comparison, out, appendix)
         say(f"report: {out / 'report.html'}")

@@ -1,4 +1,4 @@
-"""`modegraph compare`: each policy answers the held-out prompts greedily and scores the held-out pairs; then the measures.
+"""`modegraph compare`: each policy answers the held-out prompts greedily and scores the held-out pairs, if asked to; then the measures.
 
 One model is in memory at a time, and a model that serves twice (the SFT run is also the reference of MS and DPO) scores once.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from eval.compare.measures import choice_scores, differences_of, measures_of
 from eval.compare.score import score_pairs
-from eval.metrics import exact_match, read_choice, token_f1
+from eval.metrics import contains_answer, exact_match, read_choice, token_f1
 from eval.shared.rows import HeldOutRow, unique_prompts
 from eval.shared.types import Comparison, PairScore, Policy, PolicyResult, ScoredAnswer
 from graph.prompt.answer import parse_answer
@@ -36,25 +36,26 @@ def compare(
     split: str,
     max_answer_tokens: int,
     seed: int,
+    answers_only: bool = False,
 ) -> Comparison:
     """Every policy on `rows`; `train_rows` only tell the majority class. Differences are taken from the first policy."""
-    prompts = unique_prompts(rows)
+    prompts, pairs = unique_prompts(rows), [] if answers_only else rows
     scores: dict[str, list[PairScore]] = {}
 
     def scores_of(source: str) -> list[PairScore]:
         key = str(Path(source).resolve())
         if key not in scores:
-            scores[key] = score_with(source, rows, load_policy)
+            scores[key] = score_with(source, pairs, load_policy)
         return scores[key]
 
     results = []
     for policy in policies:
         started = time.perf_counter()
         answers = answer_with(policy, prompts, open_model, max_answer_tokens)
-        own = tuple(scores_of(policy.source))
-        reference = tuple(scores_of(policy.reference)) if policy.reference else None
+        own = tuple(scores_of(policy.source)) if pairs else ()
+        reference = tuple(scores_of(policy.reference)) if pairs and policy.reference else None
         results.append(PolicyResult(policy, answers, own, reference, time.perf_counter() - started))
-    measures = measures_of(prompts, rows, results)
+    measures = measures_of(prompts, pairs, results)
     choices, gold_choices = choice_scores(prompts, results, train_rows)
     return Comparison(
         data=str(data),
@@ -62,7 +63,7 @@ def compare(
         seed=seed,
         max_answer_tokens=max_answer_tokens,
         prompts=tuple(prompts),
-        pairs=tuple(rows),
+        pairs=tuple(pairs),
         results=tuple(results),
         measures=measures,
         differences=differences_of(measures, policies[0].name, seed),
@@ -98,6 +99,7 @@ def score_answer(row: HeldOutRow, completion: Completion) -> ScoredAnswer:
         answer=answer,
         exact_match=exact_match(answer, row.answers),
         f1=token_f1(answer, row.answers),
+        contains=contains_answer(answer, row.answers),
         well_formed=float(parsed.well_formed),
         choice=read_choice(answer),
         cited=citations.cited,

@@ -24,6 +24,7 @@ OfMargin = Callable[[PairScore, PairScore, float], float]
 ANSWER_MEASURES: tuple[tuple[str, OfAnswer, bool], ...] = (
     ("exact match", lambda answer: answer.exact_match, True),
     ("token F1", lambda answer: answer.f1, True),
+    ("contains a gold answer", lambda answer: answer.contains, True),
     ("well-formed answers", lambda answer: answer.well_formed, True),
     ("cites a passage that exists", lambda answer: float(bool(answer.cited)), True),
     ("cites a passage that does not exist", lambda answer: float(bool(answer.missing)), True),

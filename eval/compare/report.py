@@ -39,19 +39,21 @@ def write_report(comparison: Comparison, out: Path, appendix: Appendix | None = 
     out.mkdir(parents=True, exist_ok=True)
     added = appendix or Appendix()
     tables, samples = [*tables_of(comparison), *added.tables], samples_of(comparison)
-    drawn = paper_pairs(comparison)
-    scores = {each.policy.name: [each.scores[index] for index in drawn] for each in comparison.results}
-    draw_logps(scores, f"{len(drawn)} held-out pairs", out / FIGURE)
-    boxes = ReportFigure(
-        "Log-probabilities", FIGURE, (out / FIGURE).read_bytes(), "Box plots of log π(y|x) per model", CAPTION
-    )
     for picture in added.pictures:
         (out / picture.file).write_bytes(picture.png)
-    pictures = [boxes, *added.pictures]
+    pictures = [*([draw_boxes(comparison, out / FIGURE)] if comparison.pairs else []), *added.pictures]
     write_jsonl(out / "answers.jsonl", answer_rows(comparison))
     write_text(out / "report.md", to_markdown(comparison, tables, pictures, samples))
     write_text(out / "report.html", to_html("Comparison", headline(comparison), tables, pictures, samples))
     write_json(out / "report.json", to_json(comparison) | added.data)
+
+
+def draw_boxes(comparison: Comparison, file: Path) -> ReportFigure:
+    """The log-probabilities of the pairs as box plots, drawn into `file`."""
+    drawn = paper_pairs(comparison)
+    scores = {each.policy.name: [each.scores[index] for index in drawn] for each in comparison.results}
+    draw_logps(scores, f"{len(drawn)} held-out pairs", file)
+    return ReportFigure("Log-probabilities", FIGURE, file.read_bytes(), "Box plots of log π(y|x) per model", CAPTION)
 
 
 def paper_pairs(comparison: Comparison) -> list[int]:

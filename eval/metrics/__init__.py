@@ -1,6 +1,6 @@
 """Measures as pure functions, one kind a file; everything that the comparisons print is a mean of one of these over questions."""
 
-from eval.metrics.answers import exact_match, normalise, token_f1
+from eval.metrics.answers import contains_answer, exact_match, normalise, token_f1
 from eval.metrics.choices import CHOICES, accuracy, accuracy_per_class, majority_class, read_choice
 from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank
 from graph.prompt.answer import parse_answer
@@ -10,6 +10,7 @@ __all__ = [
     "accuracy",
     "accuracy_per_class",
     "all_gold_at",
+    "contains_answer",
     "exact_match",
     "majority_class",
     "ndcg_at",

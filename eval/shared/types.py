@@ -37,7 +37,7 @@ class PairScore:
 class ScoredAnswer:
     """One greedy answer to one prompt. `cited` passages exist, `missing` citations name passages that do not.
 
-    `choice` is the yes/no/maybe it opens with ("" for none); `cut` says that it ran into the token limit.
+    `contains` is 1 where a gold answer stands in it; `choice` is the yes/no/maybe it opens with ("" for none); `cut` says that it ran into the token limit.
     """
 
     row_id: str
@@ -46,6 +46,7 @@ class ScoredAnswer:
     answer: str
     exact_match: float
     f1: float
+    contains: float
     well_formed: float
     choice: str
     cited: tuple[int, ...]

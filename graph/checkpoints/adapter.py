@@ -47,6 +47,13 @@ def check_base(adapter: str, base: str) -> None:
         raise another_base(adapter, base, f"trained on weights {trained_on}, found {base_weights(base)}")
 
 
+def trained_precision(adapter: str) -> str:
+    """The number format that an adapter's base had in training; float32 where no run tells, and for what is no adapter."""
+    settings = _read(Path(adapter) / RECORD).get("settings") if is_adapter(adapter) else None
+    bfloat16 = isinstance(settings, dict) and settings.get("precision") == "bfloat16"
+    return "bfloat16" if bfloat16 else "float32"
+
+
 def another_base(adapter: str, base: str, why: str) -> UserError:
     """What to say of an adapter on a base that is not its own."""
     return UserError(

@@ -1,7 +1,7 @@
 """The engine for models on this machine or from the hub, through transformers (hf_open.py opens them).
 
-One batch at a time, padded on the left; several threads may share an engine. A JSON schema cannot be enforced here and
-is left to the prompt.
+One batch at a time, padded on the left, a prompt that several requests share read once; several threads may share an engine.
+A JSON schema cannot be enforced here and is left to the prompt.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Message
 from graph.text.special_tokens import escape_special_tokens
 from serve.engines.sampling import Sampling
+from serve.engines.shared_prompts import read_shared
 from serve.engines.steps import GumbelSampler, StreamingCriteria, Watcher
 
 BATCH_SIZE = 16
@@ -131,11 +132,13 @@ class HfModel:
         padded = [[self._pad_id] * (longest - len(prompt.ids)) + prompt.ids for prompt in batch]
         mask = [[0] * (longest - len(prompt.ids)) + [1] * len(prompt.ids) for prompt in batch]
         device = self._model.device
+        ids_BT, mask_BT = torch.tensor(padded, device=device), torch.tensor(mask, device=device)
         sampler = GumbelSampler([prompt.request for prompt in batch], sampling.cuts())
         with torch.inference_mode():
             output_BT = self._model.generate(
-                input_ids=torch.tensor(padded, device=device),
-                attention_mask=torch.tensor(mask, device=device),
+                input_ids=ids_BT,
+                attention_mask=mask_BT,
+                past_key_values=read_shared(self._model, ids_BT, mask_BT),
                 max_new_tokens=batch[0].room,
                 do_sample=False,
                 logits_processor=LogitsProcessorList([*sampling.weights(longest), sampler]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graph.checkpoints.adapter import adapter_base, check_base, is_adapter
+from graph.checkpoints.adapter import adapter_base, check_base, is_adapter, trained_precision
 from graph.encode.weights import ADAPTER_CONFIG, model_name
 from graph.pretrained.cache import resolve
 from graph.shared.console import say
@@ -31,7 +31,10 @@ def open_hf(target: str) -> HfModel:
 
 
 def _open(target: str, where: str, whole: str, cached: bool) -> HfModel:
-    """The model `whole`, with the adapter in `where` if that is another place; `cached` keeps from asking the hub."""
+    """The model `whole`, with the adapter in `where` if that is another place; `cached` keeps from asking the hub.
+
+    On a CPU weights are float32, and the base of an adapter what it was in training.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -42,7 +45,7 @@ def _open(target: str, where: str, whole: str, cached: bool) -> HfModel:
 
     quiet_loading()
     called = f"hf:{target}"
-    dtype: Any = "auto" if torch.cuda.is_available() else torch.float32
+    dtype: Any = "auto" if torch.cuda.is_available() else getattr(torch, trained_precision(where))
     model = load_whole(AutoModelForCausalLM, whole, called, dtype=dtype, local_files_only=cached)
     if where != whole:
         model = load_adapter(model, where, whole)

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,42 @@ def test_mostly_lost_rows_end_with_status_1(index: Path, questions: Path, tmp_pa
 def test_splits_are_chosen(index: Path, questions: Path, tmp_path: Path) -> None:
     run(index, questions, "--out", tmp_path / "out", "--split", "train", "--split", "dev")
     assert (tmp_path / "out" / "train.jsonl").exists() and not (tmp_path / "out" / "test.jsonl").exists()
+
+
+def test_contexts_and_questions_are_chosen(index: Path, questions: Path, tmp_path: Path) -> None:
+    run(index, questions, "--out", tmp_path / "sized", "--top-k", 3, "--context-size", 1, "--context-size", 3)
+    assert [row["id"] for row in rows_in(tmp_path / "sized", "train")] == ["born#1", "born#3"]
+    every, some = tmp_path / "every", set()
+    run(index, questions, "--out", every, "--top-k", 1)
+    for seed in range(6):
+        out = tmp_path / f"seed-{seed}"
+        run(index, questions, "--out", out, "--top-k", 1, "--limit", 1, "--seed", seed)
+        (file,) = out.glob("*.jsonl")
+        assert file.read_bytes() == (every / file.name).read_bytes()
+        some.add(file.name)
+    assert some == {"train.jsonl", "test.jsonl"}, "the seed draws the question"
+
+
+def test_evidence_alone_is_quoted_where_the_passages_hold_all_of_it(
+    index: Path, questions: Path, tmp_path: Path
+) -> None:
+    reasoned = {**BORN, "reasoning": "Her own page tells it."}
+    two = {**reasoned, "id": "two", "question": "Where was she born?", "gold_ids": ["ada", "bread"]}
+    two["evidence"] = [*BORN["evidence"], {"id": "bread", "quote": "It was never baked here."}]
+    done = run(
+        index,
+        write_questions(tmp_path / "reasoned.jsonl", reasoned, two),
+        *("--out", tmp_path / "out", "--top-k", 3, "--cited-only", "--json"),
+    )
+    assert done.exit_code == 1 and json.loads(done.stdout)["drops"] == {
+        "the context does not hold every evidence sentence": 8 - len(rows_in(tmp_path / "out", "train"))
+    }
+    for row in rows_in(tmp_path / "out", "train"):
+        assert row["question_id"] == "born" and row["context_size"] > 0
+        said = r"###Reason: She was born in Tarn and died on 4 May 1931 \[\d\]\. ###Answer: Tarn"
+        assert re.fullmatch(said, row["chosen"][0]["content"])
+    with pytest.raises(UserError, match="--cited-only with --writer scripted"):
+        run(index, questions, "--out", tmp_path / "more", "--cited-only", "--writer", "scripted")
 
 
 def test_bad_input_is_told_and_writes_nothing(index: Path, questions: Path, tmp_path: Path) -> None:

@@ -61,6 +61,21 @@ def test_sampling_depends_on_the_seed_and_not_on_the_neighbours(model: HfModel) 
     assert len(unseeded) == 3
 
 
+def test_a_prompt_that_requests_share_is_read_once_and_changes_nothing(model: HfModel, monkeypatch) -> None:
+    drawn = [ask(text, temperature=1.0, seed=seed) for text in ("bread", "x " * 40) for seed in range(4)]
+    alone = [model.complete([request])[0] for request in drawn]
+    read, forward = [], model._model.forward
+
+    def count(*args: object, **inputs: torch.Tensor) -> object:
+        read.append(inputs["input_ids"].shape)
+        return forward(*args, **inputs)
+
+    monkeypatch.setattr(model._model, "forward", count)
+    assert model.complete(drawn) == alone
+    longest = max(completion.prompt_tokens for completion in alone)
+    assert read[0] == (2, longest) and set(read[1:]) == {(8, 1)}
+
+
 def test_the_sampler_draws_from_the_softmax_at_its_temperature() -> None:
     logits, temperature, draws = torch.tensor([2.0, 1.0, 0.0, -1.0]), 0.7, 20_000
     sampler = GumbelSampler([ask("x", temperature=temperature, seed=3)])
@@ -143,6 +158,16 @@ def test_an_adapter_is_loaded_on_its_base(tiny_adapter: Path, model: HfModel) ->
     assert made != model.complete([ask(text, 20) for text in TEXTS[:3]])
     with adapted._model.disable_adapter():
         assert adapted.complete([ask("bread")]) == model.complete([ask("bread")])
+
+
+def test_an_adapter_trained_in_bfloat16_is_served_on_such_a_base(tiny_adapter: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(tiny_adapter, folder)
+    for precision, dtype in (("bfloat16", torch.bfloat16), ("float32", torch.float32)):
+        (folder / "run.json").write_text(json.dumps({"settings": {"precision": precision}}))
+        assert open_hf(str(folder))._model.get_input_embeddings().weight.dtype == dtype
+    (folder / "run.json").write_text("[]")
+    assert open_hf(str(folder))._model.get_input_embeddings().weight.dtype == torch.float32
 
 
 def test_broken_adapters_are_named(tiny_adapter: Path, tmp_path: Path) -> None:

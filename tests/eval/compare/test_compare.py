@@ -71,6 +71,18 @@ def test_the_report_agrees_with_the_answers(compared):
         assert all(answer["tokens"] <= 6 for answer in own)
 
 
+def test_answers_alone_are_the_same_and_no_pair_is_scored(world, compared, tmp_path):
+    words = ["compare", "--runs", str(world.ms), str(world.dpo), str(world.sft), "--data", str(world.data)]
+    words += ["--out", str(tmp_path / "out"), "--max-answer-tokens", "6", "--answers-only"]
+    done = CliRunner().invoke(build_app(), words)
+    assert done.exit_code == 0, done.output
+    assert "token F1" in done.stdout and "log π" not in done.stdout and "margin" not in done.stdout
+    assert read_lines(tmp_path / "out" / "answers.jsonl") == read_lines(compared / "answers.jsonl")
+    assert not (tmp_path / "out" / "logps.png").exists()
+    whole, alone = (json.loads((folder / "report.json").read_text()) for folder in (compared, tmp_path / "out"))
+    assert alone["pairs"] == 0 and alone["measures"].items() < whole["measures"].items()
+
+
 def test_margins_need_a_beta_and_state_it(compared):
     report = json.loads((compared / "report.json").read_text())
     assert set(report["measures"]["reward margin β(Δ_w − Δ_l)"]) == {"ms", "dpo"}

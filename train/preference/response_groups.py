@@ -101,8 +101,8 @@ def best_worst_groups(
 def hard_label(label_smoothing: float) -> tuple[float, float]:
     """Rewards whose softmax is the label (1 − ε, ε) at β_r = 1; ε = 0 is a hard label.
 
-    >>> hard_label(0.0)
-    (0.0, -inf)
+    >>> hard_label(0.5) == (math.log(0.5), math.log(0.5)), hard_label(0.0)[1]
+    (True, -inf)
     """
     return math.log1p(-label_smoothing), math.log(label_smoothing) if label_smoothing > 0 else -math.inf
 

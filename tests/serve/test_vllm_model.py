@@ -51,7 +51,7 @@ def adapters(base: Path) -> list[Path]:
         model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
         for name, weight in model.named_parameters():
             if "lora_B" in name:
-                weight.data.normal_(std=0.3)
+                weight.data.normal_(std=1.5)
         folders.append(base.parent / f"run-{seed}")
         model.save_pretrained(folders[-1])
         AutoTokenizer.from_pretrained(base).save_pretrained(folders[-1])
@@ -72,7 +72,7 @@ def test_samples_are_those_of_the_adapter_asked_for(adapters: list[Path]) -> Non
             ).mean()
             for engine, samples in (("vllm", drawn), ("hf", draw_here(own, prompts, SETTINGS)))
         }
-        assert divergence["hf"] > 1.0
+        assert divergence["hf"] > 0.5
         assert divergence["vllm"] == pytest.approx(divergence["hf"], rel=0.25)
     assert drawn == list(draw_by_vllm(own, prompts, SETTINGS)), "the same seed draws the same"
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.shared.cli_app import EVALUATION, Command, Group
+from graph.shared.cli_app import EVALUATION, OUTPUT, Command, Group
 from graph.shared.cli_options import AsJson, Out
 from graph.shared.console import print_json, say
 
 if TYPE_CHECKING:
     from graph.shared.types import OpenModel
+
+Fresh = Annotated[
+    bool, typer.Option("--fresh", metavar="", rich_help_panel=OUTPUT, help="Keep nothing of an earlier demo.")
+]
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
@@ -65,15 +69,18 @@ def add_demo(app: typer.Typer) -> None:
     @app.command(cls=Command, rich_help_panel=EVALUATION)
     def demo(
         out: Out = Path("demo-run"),
+        fresh: Fresh = False,
         as_json: AsJson = False,
     ) -> None:
-        """Run everything on the example documents, with a tiny model trained on the spot; no network, key or GPU."""
-        from eval.demo import demo_json, run_demo
+        """Run everything on the example documents, with smollm2; no network, key or GPU.
 
-        result = run_demo(out, partial(run_command, app), say if as_json else print)
+        Steps of an earlier demo in --out are kept where command, inputs and code have not changed; questions are asked anew.
+        """
+        from eval.demo.run import demo_json, run_demo
+
+        result = run_demo(out, partial(run_command, app), say if as_json else print, fresh)
         if as_json:
             print_json(demo_json(result))
             return
-        print(f"Report: {result.report}\n\nTry next:")
-        for command in result.next_commands:
-            print(f"  {command}")
+        print("\n\n".join(each.as_text() for each in result.shown))
+        print(f"\nReport: {result.report}")

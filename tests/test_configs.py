@@ -58,7 +58,7 @@ def test_the_expected_configs_are_shipped() -> None:
     stages = ("sft", "ms", "dpo")
     assert names >= {
         "demo/tiny.yaml",
-        *(f"demo/{s}.yaml" for s in stages),
+        *(f"demo/{s}{model}.yaml" for s in stages for model in ("", "-smollm2")),
         *(f"train/{s}-{model}.yaml" for s in stages for model in MODELS),
         *(f"train/{s}-qwen2.5-7b-qlora.yaml" for s in ("sft", "ms")),
         "train/ms-k8-qwen2.5-0.5b.yaml",
@@ -101,7 +101,9 @@ def test_the_adapters_of_a_chain_share_model_data_and_form() -> None:
                 assert (run["data"], run["precision"]) == (sft.data, sft.precision), later
 
 
-@pytest.mark.parametrize("pattern", ["demo/{}.yaml", *(f"train/{{}}-{model}.yaml" for model in MODELS)])
+@pytest.mark.parametrize(
+    "pattern", ["demo/{}.yaml", "demo/{}-smollm2.yaml", *(f"train/{{}}-{model}.yaml" for model in MODELS)]
+)
 def test_ms_and_dpo_are_compared_on_equal_terms(pattern: str) -> None:
     files = {kind: ROOT / "configs" / pattern.format(kind) for kind in ("ms", "dpo")}
     ms = load_settings(MsSettings, files["ms"]).model_dump()

@@ -1,6 +1,6 @@
 """A stand-in for a pretrained model where none can be had: a tokenizer and a tiny Llama trained on the texts at hand.
 
-The demo and the tests use it as "the untuned model". It speaks the same chat form as the small models it stands for
+Fast tests use it as "the untuned model", and the demo where smollm2 has not been fetched. It speaks the same chat form as the small models it stands for
 (<|im_start|>role … <|im_end|>), so everything downstream runs as it would on them.
 Legend: B rows of a batch, T tokens of a row.
 """

@@ -1,0 +1,1 @@
+"""`modegraph demo`: the whole road on examples/, by the very commands a user would type, in one process."""

@@ -1,0 +1,83 @@
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from eval.demo import keep, road, run
+from eval.demo.road import ASKED, CONFIGS
+
+STAGES = ("sft", "ms", "dpo")
+
+
+@dataclass
+class FakeCommands:
+    """Runs a command line by making what it should make; keeps the lines in `ran`."""
+
+    ran: list[tuple[str, ...]] = field(default_factory=list)
+    fails: str = ""
+
+    def __call__(self, words: Sequence[str]) -> int:
+        self.ran.append(tuple(words))
+        if self.fails and self.fails in " ".join(words):
+            print("some output")
+            return 1
+        for place in (word for n, word in enumerate(words) if n and words[n - 1] == "--out"):
+            self.make(Path(place), words)
+        for place in (word.removeprefix("output=") for word in words if word.startswith("output=")):
+            assert not Path(place).exists(), "training never overwrites a run"
+            self.make(Path(place), words)
+        if words[0] == "ask":
+            cited = {"2": {"title": "Title", "source": "halmaren-isles.md"}} if "hf:" in words[4] else {}
+            reply = {"answer": f"by {words[4]}", "reason": "So it is [2]." if cited else "", "citations": cited}
+            print(json.dumps(reply))
+        else:
+            print(f"output of {words[0]} {words[1]}")
+        return 0
+
+    def make(self, place: Path, words: Sequence[str]) -> None:
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "made.txt").write_text(" ".join(words))
+        if words[0] == "compare":
+            (place / "report.json").write_text('{"measures": {}}')
+
+
+@pytest.fixture
+def commands() -> FakeCommands:
+    return FakeCommands()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with what the demo looks for, and no smollm2 (see `fetched`)."""
+    home = tmp_path / "repository"
+    (home / "examples/documents").mkdir(parents=True)
+    (home / "examples/documents/isles.md").write_text("# Isles")
+    (home / CONFIGS).mkdir(parents=True)
+    for name in ("tiny", *STAGES, *(f"{stage}-smollm2" for stage in STAGES)):
+        (home / CONFIGS / f"{name}.yaml").write_text(f"output: {name}")
+    rows = [{"id": name, "question": f"What's {name}?", "answers": ["so"], "split": "test"} for name in ASKED]
+    (home / "examples/questions.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    (home / "eval").mkdir()
+    (home / "eval/code.py").write_text("VERSION = 1")
+    for module in (keep, road, run):
+        monkeypatch.setattr(module, "HOME", home)
+    monkeypatch.setattr(road, "is_fetched", lambda model: False)
+    return home
+
+
+@pytest.fixture
+def fetched(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Puts a model in the place of smollm2, and replaces it when called again; gives its record."""
+    folder = home.parent / "cache"
+    folder.mkdir()
+    monkeypatch.setattr(road, "is_fetched", lambda model: True)
+    monkeypatch.setattr(road, "folder_of", lambda model: folder)
+
+    def put(content: str) -> Path:
+        (folder / road.RECORD).write_text(content)
+        return folder / road.RECORD
+
+    put("{}")
+    return put

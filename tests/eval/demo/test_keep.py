@@ -1,0 +1,102 @@
+"""Which folders the demo may write to, and when a finished step stands."""
+
+from dataclasses import replace
+
+import pytest
+
+from eval.demo.keep import (
+    MARKER,
+    STEPS,
+    Done,
+    code_checksum,
+    made_by,
+    needed_by,
+    prepare_folder,
+    read_done,
+    stands,
+    tree_checksum,
+    write_done,
+)
+from eval.demo.road import Planned
+from graph.shared.errors import UserError
+
+
+@pytest.fixture
+def planned(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/rows.jsonl").write_text("{}")
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made/model").write_text("weights")
+    return Planned(("train", "sft"), (tmp_path / "data",), tmp_path / "made")
+
+
+def done_of(planned):
+    return Done(planned.line, 1.0, "printed", "code", needed_by(planned), made_by(planned))
+
+
+def test_a_step_stands_while_nothing_has_changed(planned):
+    assert stands(planned, done_of(planned), "code")
+    assert not stands(planned, None, "code")
+    assert not stands(planned, done_of(planned), "other code")
+    assert not stands(replace(planned, live=True), done_of(planned), "code")
+
+
+@pytest.mark.parametrize("change", ["data/rows.jsonl", "made/model"])
+def test_a_changed_input_or_output_does_not_stand(planned, tmp_path, change):
+    done = done_of(planned)
+    (tmp_path / change).write_text("changed")
+    assert not stands(planned, done, "code")
+
+
+def test_a_folder_is_its_names_and_contents(tmp_path):
+    for name in ("one", "two", "renamed"):
+        (tmp_path / name / "sub").mkdir(parents=True)
+        (tmp_path / name / "sub" / ("b" if name == "renamed" else "a")).write_text("x")
+    assert tree_checksum(tmp_path / "one") == tree_checksum(tmp_path / "two") != tree_checksum(tmp_path / "renamed")
+    assert tree_checksum(tmp_path / "nowhere") == ""
+    before = tree_checksum(tmp_path / "one")
+    (tmp_path / "one/index.sqlite-shm").write_text("read marks")
+    assert tree_checksum(tmp_path / "one") == before
+
+
+def test_what_was_done_is_read_again_and_a_damaged_file_is_nothing(tmp_path, planned):
+    write_done(tmp_path, [done_of(planned)])
+    assert read_done(tmp_path) == {planned.line: done_of(planned)}
+    for text in ("[", "[3]", '[{"line": "x"}]'):
+        (tmp_path / STEPS).write_text(text)
+        assert read_done(tmp_path) == {}
+
+
+def test_code_is_source_and_prompts(home):
+    before = code_checksum()
+    (home / "eval/notes.md").write_text("not code")
+    assert code_checksum() == before
+    (home / "eval/prompt.txt").write_text("Answer.")
+    assert code_checksum() != before
+
+
+def test_only_its_own_folder_is_written_to(tmp_path):
+    own = tmp_path / "own"
+    prepare_folder(own, False)
+    (own / "index").mkdir()
+    prepare_folder(own, False)
+    assert {path.name for path in own.iterdir()} == {MARKER, "index"}
+    prepare_folder(own, True)
+    assert [path.name for path in own.iterdir()] == [MARKER]
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.txt").write_text("years of work")
+    link = tmp_path / "link"
+    link.symlink_to(own)
+    for place, message in (
+        (foreign, "not a folder that the demo made"),
+        (foreign / "thesis.txt", "a file"),
+        (link, "not a folder that the demo made"),
+    ):
+        with pytest.raises(UserError, match=message):
+            prepare_folder(place, True)
+    assert (foreign / "thesis.txt").read_text() == "years of work"
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    prepare_folder(empty, False)
+    assert (empty / MARKER).is_file()

@@ -1,0 +1,42 @@
+"""The road as command lines: in order, each on what earlier ones made, and every one of them a command that there is."""
+
+from pathlib import Path
+
+import typer
+
+from eval.demo.road import Base, base_of, road
+from modegraph.cli import build_app
+from tests.places import ROOT
+
+
+def test_every_command_names_and_needs_only_what_an_earlier_one_made(home, fetched, tmp_path):
+    out, made = tmp_path / "run", {fetched("{}")}
+    for planned in road(out, base_of(out), ["Why?"]):
+        words = [word.removeprefix("hf:").rpartition("=")[2] for word in planned.words]
+        named = {Path(word) for word in words if word.startswith(str(out))}
+        assert named - {planned.makes} <= made, planned.line
+        if not planned.live:
+            assert named - {planned.makes} == {path for path in planned.needs if out in path.parents}, planned.line
+        assert all(path in made or home in path.parents for path in planned.needs), planned.line
+        made |= {planned.makes} if planned.makes else set()
+
+
+def test_every_command_is_one_that_there_is(tmp_path):
+    """Parsed by the real command line on the real examples: unknown commands and options would be refused."""
+    app = typer.main.get_command(build_app())
+    for base in (base_of(tmp_path), Base("tiny", "hf:tiny", "", tmp_path / "tiny")):
+        for planned in road(tmp_path, base, ["Why?"]):
+            command, words = app, list(planned.words)
+            while hasattr(command, "commands"):
+                command = command.commands[words.pop(0)]
+            command.make_context(command.name, words)
+            assert all(path.exists() for path in planned.needs if ROOT in path.parents), planned.line
+
+
+def test_without_smollm2_a_tiny_model_is_trained_and_takes_its_place(home, tmp_path):
+    out = tmp_path / "run"
+    lines = [planned.line for planned in road(out, base_of(out), ["Why?"])]
+    tiny = next(n for n, line in enumerate(lines) if line.startswith("modegraph train tiny"))
+    assert f"model={out}/tiny" in lines[tiny + 1] and "sft.yaml" in lines[tiny + 1]
+    assert any(f"ask {out}/index 'Why?' --model hf:{out}/tiny" in line for line in lines)
+    assert not any("-smollm2.yaml" in line or "--model smollm2" in line for line in lines)

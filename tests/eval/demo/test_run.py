@@ -1,0 +1,151 @@
+"""Runs of the demo one after another: what is kept, what is repeated, how a failing step ends it, what is shown side by side."""
+
+import json
+
+import pytest
+import typer
+
+from eval.cli import register
+from eval.demo.keep import MARKER
+from eval.demo.road import ASKED, Planned
+from eval.demo.run import demo_json, pick_asked, run_demo, run_step
+from graph.documents.questions import Question
+from graph.shared.errors import UserError
+
+
+def first_words(commands):
+    return [" ".join(words[:2]) if words[0] in ("train", "eval", "synth") else words[0] for words in commands.ran]
+
+
+def test_the_road_runs_in_order_and_answers_stand_side_by_side(home, fetched, tmp_path, commands):
+    shown = []
+    result = run_demo(tmp_path / "run", commands, shown.append)
+    assert first_words(commands) == [
+        *("index", "eval retrieval", "synth preferences", "synth preferences"),
+        *("train sft", "synth responses", "train ms", "train dpo", "compare"),
+        *["ask"] * 6,
+    ]
+    assert shown[0].startswith("$ modegraph index") and shown[1].startswith("output of index")
+    found = demo_json(result)
+    assert found["comparison"] == {"measures": {}} and not any(step["kept"] for step in found["steps"])
+    assert [each["question"] for each in found["answers"]] == [f"What's {name}?" for name in ASKED]
+    for each in found["answers"]:
+        assert [answer["model"] for answer in each["answers"]] == ["before", "after"]
+        assert each["answers"][0]["answer"] == "by smollm2" and each["answers"][1]["answer"].endswith("run/ms")
+    assert result.shown[0].as_text().splitlines() == [
+        f"What's {ASKED[0]}? (so)",
+        "  before  by smollm2",
+        f"  after   by hf:{tmp_path}/run/ms",
+        "          So it is [2].",
+        "          [2] Title · halmaren-isles.md",
+    ]
+
+
+def test_a_second_run_asks_anew_and_keeps_the_rest(home, fetched, tmp_path, commands):
+    run_demo(tmp_path / "run", commands, print)
+    commands.ran.clear()
+    shown = []
+    result = run_demo(tmp_path / "run", commands, shown.append)
+    assert first_words(commands) == ["ask"] * 6
+    assert sum("(kept; it took" in line for line in shown) == sum(result.kept) == 9
+    assert any(line.startswith("output of compare") for line in shown), "what a kept step printed is told again"
+
+
+@pytest.mark.parametrize(
+    ("change", "again"),
+    [
+        ("configs/demo/ms-smollm2.yaml", ["train ms", "compare"]),
+        ("configs/demo/sft-smollm2.yaml", ["train sft", "synth responses", "train ms", "train dpo", "compare"]),
+        ("eval/code.py", None),
+    ],
+)
+def test_what_has_changed_and_what_rests_on_it_is_repeated(
+    home, fetched, tmp_path, commands, change, again, monkeypatch
+):
+    run_demo(tmp_path / "run", commands, print)
+    whole = first_words(commands)
+    (home / change).write_text("changed")
+    commands.ran.clear()
+    make = commands.make
+    monkeypatch.setattr(commands, "make", lambda place, words: make(place, [*words, "again"]))
+    run_demo(tmp_path / "run", commands, print)
+    assert first_words(commands) == (whole if again is None else [*again, *["ask"] * 6])
+
+
+def test_another_model_in_the_cache_is_another_input(home, fetched, tmp_path, commands):
+    run_demo(tmp_path / "run", commands, print)
+    commands.ran.clear()
+    fetched('{"files": {}}')
+    run_demo(tmp_path / "run", commands, print)
+    assert "train sft" in first_words(commands) and "index" not in first_words(commands)
+
+
+def test_fresh_keeps_nothing(home, fetched, tmp_path, commands):
+    run_demo(tmp_path / "run", commands, print)
+    commands.ran.clear()
+    run_demo(tmp_path / "run", commands, print, fresh=True)
+    assert len(commands.ran) == 15
+
+
+def test_a_failing_step_is_named_and_the_next_run_goes_on_there(home, fetched, tmp_path, commands, capsys):
+    commands.fails = "train ms"
+    with pytest.raises(UserError, match=r"`modegraph train ms .*` ended with status 1"):
+        run_demo(tmp_path / "run", commands, lambda line: None)
+    assert "some output" in capsys.readouterr().err
+    commands.fails = ""
+    commands.ran.clear()
+    run_demo(tmp_path / "run", commands, lambda line: None)
+    assert first_words(commands) == ["train ms", "train dpo", "compare", *["ask"] * 6]
+
+
+def test_a_missing_model_is_said_aloud(home, tmp_path, commands):
+    shown = []
+    run_demo(tmp_path / "run", commands, shown.append)
+    assert "modegraph models get smollm2" in shown[0] and "tiny model" in shown[0]
+    assert "train tiny" in first_words(commands)
+
+
+def test_missing_examples_are_named(home, tmp_path, commands):
+    (home / "examples/questions.jsonl").unlink()
+    with pytest.raises(UserError, match=r"examples/questions\.jsonl: not there"):
+        run_demo(tmp_path / "run", commands, print)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_questions_are_of_the_test_split():
+    with pytest.raises(UserError, match=f"no {ASKED[0]} of the test split"):
+        pick_asked([Question(ASKED[0], "Old?", (), split="train")])
+
+
+def test_a_run_of_something_else_is_left_alone(home, tmp_path, commands):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="not a folder that the demo made"):
+        run_demo(tmp_path / "run", commands, print, fresh=True)
+    assert not (tmp_path / "run" / MARKER).exists() and commands.ran == []
+
+
+def test_the_runner_gives_exit_statuses_and_lets_user_errors_through():
+    app = typer.Typer()
+
+    @app.command()
+    def lost() -> None:
+        raise typer.Exit(1)
+
+    @app.command()
+    def bad() -> None:
+        raise UserError("found", "expected", "remedy")
+
+    register(app, open_model=lambda spec: pytest.fail("no model is needed"))
+
+    def run(command):
+        return app(list(command), prog_name="modegraph", standalone_mode=False) or 0
+
+    with pytest.raises(UserError, match="ended with status 1"):
+        run_step(Planned(("lost",), ()), run, "code")
+    with pytest.raises(UserError, match="found; expected; remedy"):
+        run_step(Planned(("bad",), ()), run, "code")
+
+
+def test_the_result_is_plain_json(home, fetched, tmp_path, commands):
+    assert json.loads(json.dumps(demo_json(run_demo(tmp_path / "run", commands, lambda line: None))))

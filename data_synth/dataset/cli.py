@@ -80,52 +80,53 @@ def register(data: typer.Typer) -> None:
             print(", ".join(f"{count:,} {what}" for what, count in rows.items()) + f" in {out}")
             say("next: modegraph index …/corpus.jsonl, then modegraph synth preferences INDEX --questions …")
 
-    @data.command(cls=Command)
-    def split(
-        questions: Questions,
-        out: Out,
-        train: Share = 0,
-        dev: Share = 0,
-        test: Share = 0,
-        seed: Seed = 0,
-        anew: Annotated[
-            bool,
-            typer.Option("--anew", metavar="", rich_help_panel=INPUT, help="Ignore the splits that the file states."),
-        ] = False,
-        corpus: Corpus = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Divide questions into train, dev and test, by the hash of their ids.
+    data.command(cls=Command)(split)
+    data.command(cls=Command)(join)
 
-        Those left over are left out. A split that the file states holds: test is drawn from its test questions. Numbered gold
-        sentences become quotes, from which `synth preferences` composes reasonings.
-        """
-        from data_synth.dataset.splits import split_questions
-        from data_synth.relevance.gold import CORPUS
-        from graph.shared.jsonl import write_jsonl
 
-        counts = {"train": train, "dev": dev, "test": test}
-        rows = split_questions(questions, corpus or questions.parent / CORPUS, counts, seed, anew)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_jsonl(out, rows)
-        if as_json:
-            print_json({"out": str(out), **counts})
-        else:
-            print(", ".join(f"{count:,} {name}" for name, count in counts.items()) + f" questions in {out}")
+def split(
+    questions: Questions,
+    out: Out,
+    train: Share = 0,
+    dev: Share = 0,
+    test: Share = 0,
+    seed: Seed = 0,
+    anew: Annotated[
+        bool,
+        typer.Option("--anew", metavar="", rich_help_panel=INPUT, help="Ignore the splits that the file states."),
+    ] = False,
+    corpus: Corpus = None,
+    as_json: AsJson = False,
+) -> None:
+    """Divide questions into train, dev and test, by the hash of their ids.
 
-    @data.command(cls=Command)
-    def join(
-        folders: Annotated[
-            list[Path], typer.Argument(metavar="FOLDER...", help="Folders of training data of one kind.")
-        ],
-        out: Out,
-        as_json: AsJson = False,
-    ) -> None:
-        """Join folders of training data of one kind; every row keeps its split."""
-        from data_synth.dataset.deliver import deliver
-        from data_synth.dataset.join import join_rows
-        from data_synth.dataset.write import check_folder
+    Those left over are left out. A split that the file states holds: test is drawn from its test questions. Numbered gold
+    sentences become quotes, from which `synth preferences` composes reasonings.
+    """
+    from data_synth.dataset.splits import split_questions
+    from data_synth.relevance.gold import CORPUS
+    from graph.shared.jsonl import write_jsonl
 
-        check_folder(out)
-        form, rows = join_rows(folders)
-        deliver(rows, form, {"Joined from": ", ".join(folder.name for folder in folders)}, out, None, as_json)
+    counts = {"train": train, "dev": dev, "test": test}
+    rows = split_questions(questions, corpus or questions.parent / CORPUS, counts, seed, anew)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_jsonl(out, rows)
+    if as_json:
+        print_json({"out": str(out), **counts})
+    else:
+        print(", ".join(f"{count:,} {name}" for name, count in counts.items()) + f" questions in {out}")
+
+
+def join(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Folders of training data of one kind.")],
+    out: Out,
+    as_json: AsJson = False,
+) -> None:
+    """Join folders of training data of one kind; every row keeps its split."""
+    from data_synth.dataset.deliver import deliver
+    from data_synth.dataset.join import join_rows
+    from data_synth.dataset.write import check_folder
+
+    check_folder(out)
+    form, rows = join_rows(folders)
+    deliver(rows, form, {"Joined from": ", ".join(folder.name for folder in folders)}, out, None, as_json)

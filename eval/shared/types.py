@@ -37,7 +37,8 @@ class PairScore:
 class ScoredAnswer:
     """One greedy answer to one prompt. `cited` passages exist, `missing` citations name passages that do not.
 
-    `contains` is 1 where a gold answer stands in it; `choice` is the yes/no/maybe it opens with ("" for none); `cut` says that it ran into the token limit.
+    `contains` is 1 where a gold answer stands in it; `choice` is the yes/no/maybe it opens with ("" for none); `cut` says that it ran
+    into the token limit.
     """
 
     row_id: str

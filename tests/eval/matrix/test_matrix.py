@@ -191,6 +191,26 @@ def test_data_of_the_command_line_are_relative_to_here(home, monkeypatch):
     assert not run(home, overrides=["data=elsewhere"])[0].failed
 
 
+def test_a_finished_index_is_used_as_it_is(home):
+    """None is made; cells hold for that index alone; and it cannot be had beside settings to make another by."""
+    run(home)
+    (home / "out/indexes").rename(home / "indexes")
+    (index,) = (one for one in (home / "indexes").iterdir() if one.is_dir())
+    task = {**CONFIG["tasks"]["isles"], "index": str(index.relative_to(home)), "documents": "nowhere.jsonl"}
+    used, _, encoder = run(home, "over", tasks={"isles": task})
+    assert used.json["cells"] == {"found": 0, "filled": 2} and not (home / "over/indexes").exists()
+    assert encoder.seen and set(encoder.seen) <= {row["question"] for row in QUESTIONS}, "no passage is encoded"
+    assert run(home, "over", tasks={"isles": task})[0].json["cells"] == {"found": 2, "filled": 0}
+    manifest = index / "manifest.json"
+    manifest.write_text(manifest.read_text() + "\n")
+    damaged, _, _ = run(home, "over", tasks={"isles": task})
+    assert damaged.failed and damaged.json["cells"]["found"] == 0, "another manifest is another index"
+    with pytest.raises(UserError, match="index beside `indexes`"):
+        run(home, "over", tasks={"isles": task}, indexes={"plain": {}})
+    with pytest.raises(UserError, match="no finished index"):
+        run(home, "over", tasks={"isles": {**task, "index": "elsewhere"}})
+
+
 def test_two_runs_are_compared_question_by_question(home):
     run(home, out="a")
     run(home, out="b", indexes={"": {"layers": 1}})

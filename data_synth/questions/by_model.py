@@ -17,7 +17,7 @@ from graph.extract.support import best_span, share_supported
 from graph.retrieve.parts.caller import Caller
 from graph.shared.types import LanguageModel, Passage
 from graph.text.prompting import quote, quote_passage, read_prompt
-from graph.text.structured import ReplyModel, Sentence, at_most, plain
+from graph.text.structured import ReplyModel, Sentence, at_most, one_of, plain
 
 UNUSABLE = "the writer's reply was unusable twice, or refused"
 UNJUDGED = "the critic's reply was unusable twice, or refused"
@@ -46,7 +46,7 @@ class WrittenQuestion(ReplyModel):
 
     question: Sentence
     answer: Sentence
-    passages: Annotated[list[int], at_most("maxItems", 5)]
+    passages: Annotated[list[Annotated[int, one_of(99)]], at_most("maxItems", 5)]
 
 
 class Critique(ReplyModel):

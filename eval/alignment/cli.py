@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from graph.shared.cli_app import MODEL, command
+from graph.shared.cli_app import MODEL, OUTPUT, command
 from graph.shared.cli_options import AsJson, Data, Limit, MaxAnswerTokens, Out, Runs, Samples, Seed, Split
 from graph.shared.console import print_json
 
@@ -33,12 +33,20 @@ def register(commands: typer.Typer) -> None:
         sampler: Annotated[
             Sampler, typer.Option(metavar="ENGINE", rich_help_panel=MODEL, help="What draws the samples: hf or vllm.")
         ] = Sampler.hf,
+        measured: Annotated[
+            Path | None,
+            typer.Option(
+                metavar="FOLDER",
+                rich_help_panel=OUTPUT,
+                help="Keep measured figures here, for this and other commands; without it in --out.",
+            ),
+        ] = None,
         limit: Limit = None,
         max_answer_tokens: MaxAnswerTokens = 128,
     ) -> None:
         """Compare preference runs by expected reward at equal KL to the reference.
 
-        Samples the prompts of --data, scored responses, and replaces the report in --out; what was measured before is kept there.
+        Samples the prompts of --data, scored responses, and replaces the report in --out; what was measured before is not measured again.
         Longer samples are cut; `train` as the split would flatter. --sampler vllm is faster by far.
         """
         from functools import partial
@@ -57,7 +65,7 @@ def register(commands: typer.Typer) -> None:
             from eval.alignment.sample_by_vllm import draw_by_vllm as draw
         else:
             from eval.alignment.sample import draw_here as draw
-        found = align_runs(runs, data, split, limit, drawing, load, draw, out)
+        found = align_runs(runs, data, split, limit, drawing, load, draw, measured or out / "measured")
         write_alignment(found, out)
         if as_json:
             print_json(to_json(found))

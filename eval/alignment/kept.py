@@ -1,4 +1,4 @@
-"""Figures of a run that were measured before: kept beside the report, by all that they come from, so that a killed command goes on."""
+"""Figures of a run that were measured before: kept by all that they come from, so that a killed command goes on and commands share them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from eval.alignment.types import PromptFigures
 from graph.encode.weights import model_name
 from graph.shared.ids import content_id
 from graph.shared.jsonl import write_json
-
-MEASURED = "measured"
 
 
 def key_of(
@@ -35,7 +33,7 @@ def kept_or(folder: Path | None, key: str, measure: Callable[[], list[PromptFigu
     """The figures kept under `key`, or those of `measure`, which are then kept; a folder of None keeps nothing."""
     if folder is None:
         return measure()
-    file = folder / MEASURED / f"{key}.json"
+    file = folder / f"{key}.json"
     if file.is_file():
         return [PromptFigures(**one) for one in json.loads(file.read_text(encoding="utf-8"))]
     found = measure()

@@ -42,6 +42,11 @@ def at_most(kind: str, count: int) -> Any:
     return Field(json_schema_extra={kind: count})
 
 
+def one_of(count: int) -> Any:
+    """The bounds of a number that names one of `count` things, from 1: without them a server lets a model write digits for ever."""
+    return Field(json_schema_extra={"minimum": 1, "maximum": count})
+
+
 class ReplyModel(BaseModel):
     """Base of what a reply holds: every field is required of the server, extra ones are refused there and ignored here."""
 

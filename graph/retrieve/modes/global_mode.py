@@ -40,7 +40,7 @@ class SubQuestions(ReplyModel):
 
 
 class Contribution(ReplyModel):
-    answer: Annotated[str, at_most("maxLength", 1000)]
+    answer: Annotated[str, at_most("maxLength", 500)]
     score: int = Field(ge=0, le=100)
 
 

@@ -17,16 +17,16 @@ from graph.retrieve.plan.graph import Kind, Plan, SubQuestion, fill_placeholders
 from graph.retrieve.plan.search import Found, SubQuery, evidence_of, search_all
 from graph.shared.types import Excerpt, Finding
 from graph.text.prompting import read_prompt
-from graph.text.structured import ReplyModel, plain, sound_items
+from graph.text.structured import ReplyModel, at_most, one_of, plain, sound_items
 
 READ = 5
 """Passages and summaries that the model reads to answer one sub-question."""
-MAX_ANSWER_TOKENS = 200
+MAX_ANSWER_TOKENS = 256
 
 
 class Resolution(ReplyModel):
-    answer: str
-    passages: Annotated[list[int], sound_items(int)]
+    answer: Annotated[str, at_most("maxLength", 200)]
+    passages: Annotated[list[Annotated[int, one_of(READ)]], sound_items(int), at_most("maxItems", READ)]
 
 
 class Failure(Enum):

@@ -12,7 +12,7 @@ from graph.retrieve.parts.query import Query
 from graph.shared.errors import UserError
 from graph.shared.types import Ints
 from graph.text.prompting import quote, read_prompt
-from graph.text.structured import ReplyModel, at_most, sound_items
+from graph.text.structured import ReplyModel, at_most, one_of, sound_items
 
 Select = Callable[[Index, Query, Ints], Ints]
 """Rows of candidate propositions, best first -> the rows kept, in that order, each once. An empty choice is a choice."""
@@ -23,7 +23,7 @@ MAX_TOKENS = 400
 
 
 class Selection(ReplyModel):
-    selected: Annotated[list[int], sound_items(int), at_most("maxItems", 50)]
+    selected: Annotated[list[Annotated[int, one_of(999)]], sound_items(int), at_most("maxItems", 50)]
 
 
 def find_selector(name: str, query: Query) -> Select:

@@ -33,7 +33,7 @@ SYSTEMS = {
     "graphmpa": 12,
     "topg": 3,
     "pankrag": 2,
-    "study-smollm2": 10,
+    "study-smollm2": 8,
 }
 
 

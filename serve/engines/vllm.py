@@ -36,6 +36,8 @@ GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """What tells of a GPU without importing torch: NVIDIA's driver, AMD's, and that of Windows' Linux."""
 WHOLE_PROMPTS = "--no-enable-chunked-prefill"
 """On a CPU, vLLM 0.32 ends at the first prompt with a seed that it reads in parts ("CPU Generator does not use offset")."""
+ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+"""On a CPU, vLLM computes in the process that schedules: two of them wait for each other by spinning, a fifth of all processor time."""
 LEASH = Path(__file__).with_name("leash.py")
 
 
@@ -113,6 +115,7 @@ def environment_of(spec: VllmSpec, key: str) -> dict[str, str]:
     environment = {
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        **(ONE_PROCESS if on_cpu() else {}),
         **os.environ,
         "VLLM_API_KEY": key,
     }

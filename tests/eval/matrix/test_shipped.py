@@ -34,6 +34,7 @@ SYSTEMS = {
     "topg": 3,
     "pankrag": 2,
     "study-smollm2": 8,
+    "papers-smollm2": 9,
 }
 
 
@@ -50,15 +51,21 @@ def test_a_shipped_configuration_is_whole(file):
         if settings.data == "../.." and not task.source.startswith("runs/"):
             assert (file.parent / settings.data / task.source).exists()
             assert (file.parent / settings.data / task.documents).exists()
-    steps = [each for group in expand_steps(settings.prepare, settings.variables) for each in group]
+    steps = steps_of(file.stem)
     for step in steps:
         check_command(step.run)
-    chain = load_settings(MatrixSettings, ROOT / "configs" / "eval" / "examples.yaml")
-    made = {step.makes.rpartition("/")[0] for step in (*chain.prepare, *steps)}
+    made = {step.makes.rpartition("/")[0] for chain in ("examples", "study-smollm2") for step in steps_of(chain)}
+    made |= {step.makes.rpartition("/")[0] for step in steps}
     trained = {line.split()[-1] for each in (ROOT / "configs" / "train").glob("*.yaml") for line in outputs(each)}
     here = {spec.partition(":")[2] for spec in settings.models.values() if "runs/" in spec}
     assert here <= made | trained
     assert len({step.makes for step in steps}) == len(steps)
+
+
+def steps_of(name):
+    """The commands that a shipped configuration prepares with."""
+    settings = load_settings(MatrixSettings, ROOT / "configs" / "eval" / f"{name}.yaml")
+    return [each for group in expand_steps(settings.prepare, settings.variables) for each in group]
 
 
 def check_command(line):

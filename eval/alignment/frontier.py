@@ -12,23 +12,26 @@ from itertools import pairwise
 from statistics import fmean
 
 from eval.alignment.types import MeasuredRun, RewardAtKl
-from eval.shared.statistics import bootstrap_difference
+from eval.shared.statistics import compare_seeds
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Of the largest KL that every frontier reaches: where they are read off."""
 
 
 def equal_kl(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float]) -> list[RewardAtKl]:
-    """Every system at every KL of the grid, with its difference from the system of the first run, prompts resampled."""
-    systems = list(dict.fromkeys(run.system for run in runs))
+    """Every system at every KL of the grid, with its difference from the system of the first run: prompts and seeds resampled, p
+    corrected over the systems at one KL.
+    """
+    first, *others = dict.fromkeys(run.system for run in runs)
     found = []
     for kl in grid(runs):
-        by_seed = {system: rewards_by_seed(of_system(runs, system), reference_rewards, kl) for system in systems}
-        rewards = {system: [fmean(values) for values in zip(*own, strict=True)] for system, own in by_seed.items()}
-        for system in systems:
-            gap = bootstrap_difference(rewards[system], rewards[systems[0]])
-            own = tuple(fmean(values) for values in by_seed[system])
-            found.append(RewardAtKl(system, kl, fmean(rewards[system]), gap.mean, gap.low, gap.high, own))
+        rewards = {
+            system: rewards_by_seed(of_system(runs, system), reference_rewards, kl) for system in (first, *others)
+        }
+        verdicts = compare_seeds({system: (rewards[system], rewards[first]) for system in others})
+        for system, by_seed in rewards.items():
+            own = tuple(fmean(values) for values in by_seed)
+            found.append(RewardAtKl(system, kl, fmean(own), verdicts.get(system), own))
     return found
 
 

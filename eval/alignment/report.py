@@ -17,6 +17,7 @@ from eval.alignment.types import MeasuredRun, PromptFigures, RewardAtKl
 from eval.compare.figures import figure_png
 from eval.compare.page import ReportFigure, to_html
 from eval.compare.report import Appendix, escape_markdown, sections
+from eval.shared.statistics import Verdict
 from eval.shared.tables import Table, as_text
 from graph.shared.jsonl import write_json
 from train.run.data import read_responses
@@ -96,16 +97,17 @@ def equal_table(found: Alignment) -> Table:
             at.system,
             f"{at.reward:.4f}",
             ", ".join(f"{reward:.3f}" for reward in at.by_seed),
-            "–" if at.system == found.equal[0].system else f"{at.difference:+.4f} [{at.low:+.4f}, {at.high:+.4f}]",
+            *_difference(at.difference),
         )
         for at in found.equal
     )
     first = found.equal[0].system if found.equal else "none"
     note = (
         f"Rewards read off each seed's frontier (linear between its runs, from the reference on) and averaged over seeds; differences "
-        f"from {first} with 95 % bootstrap intervals over prompts, not over seeds, whose own rewards stand beside. {verdict(found)}"
+        f"from {first} with 95 % bootstrap intervals over prompts and seeds; p of the sign test over prompts, after Holm over the systems "
+        f"at one KL. {verdict(found)}"
     )
-    return Table("Reward at equal KL", ("KL", "system", "reward", "by seed", "difference"), rows, note)
+    return Table("Reward at equal KL", ("KL", "system", "reward", "by seed", "difference", "p"), rows, note)
 
 
 def verdict(found: Alignment) -> str:
@@ -115,12 +117,9 @@ def verdict(found: Alignment) -> str:
     last = found.equal[-1].kl
     words = []
     for at in (at for at in found.equal if at.kl == last and at.system != found.equal[0].system):
-        if at.high < 0:
-            words.append(f"above {at.system}")
-        elif at.low > 0:
-            words.append(f"below {at.system}")
-        else:
-            words.append(f"not told apart from {at.system}")
+        assert at.difference is not None
+        side = "below" if at.difference.interval.mean > 0 else "above"
+        words.append(f"{side if at.difference.shown else 'not told apart from'} {at.system}")
     return f"At KL {last:.3g}, {found.equal[0].system} is {', '.join(words) or 'alone'}."
 
 
@@ -196,6 +195,13 @@ def draw_frontiers(found: Alignment) -> bytes:
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     return figure_png(figure)
+
+
+def _difference(verdict: Verdict | None) -> tuple[str, str]:
+    if verdict is None:
+        return "–", "–"
+    found = verdict.interval
+    return f"{found.mean:+.4f} [{found.low:+.4f}, {found.high:+.4f}]", f"{verdict.corrected_p:.2g}"
 
 
 def _figures(figures: Sequence[PromptFigures]) -> tuple[str, ...]:

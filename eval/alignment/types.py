@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from eval.shared.statistics import Verdict
 from train.shared.types import RunRecord
 
 
@@ -58,7 +59,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True)
 class RewardAtKl:
-    """A system's reward at a given KL, and its difference from the first system's there: mean and 95 % interval over prompts.
+    """A system's reward at a given KL, and its difference from the first system's there (None: it is the first).
 
     `by_seed` are the rewards of its seeds, each the mean over prompts: what another seed may bring.
     """
@@ -66,7 +67,5 @@ class RewardAtKl:
     system: str
     kl: float
     reward: float
-    difference: float
-    low: float
-    high: float
+    difference: Verdict | None
     by_seed: tuple[float, ...]

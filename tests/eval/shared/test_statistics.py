@@ -13,7 +13,9 @@ from eval.shared import statistics
 from eval.shared.statistics import (
     bootstrap_difference,
     bootstrap_mean,
+    bootstrap_seeds,
     compare_paired,
+    compare_seeds,
     holm,
     in_words,
     sign_test,
@@ -136,3 +138,37 @@ def test_bootstrap_refuses_rows_that_do_not_pair_up():
         bootstrap_difference([1.0, 2.0], [1.0])
     with pytest.raises(ValueError, match="0 values"):
         bootstrap_difference([], [])
+
+
+def every_difference(values, baseline):
+    """The mean difference under every draw of seeds and questions, all equally likely."""
+    questions = range(len(values[0]))
+    return [
+        np.mean([values[r][q] for r in own for q in drawn]) - np.mean([baseline[t][q] for t in other for q in drawn])
+        for own in product(range(len(values)), repeat=len(values))
+        for other in product(range(len(baseline)), repeat=len(baseline))
+        for drawn in product(questions, repeat=len(questions))
+    ]
+
+
+def test_seeds_are_drawn_as_well_as_questions():
+    values, baseline = [[0.1, 0.9, 0.4], [0.3, 0.2, 0.8]], [[0.0, 0.5, 0.1], [0.2, 0.6, 0.7]]
+    drawn = [bootstrap_seeds(values, baseline, 4000, seed) for seed in range(5)]
+    expected = np.percentile(every_difference(values, baseline), [2.5, 97.5])
+    assert drawn[0].mean == pytest.approx(np.mean(values) - np.mean(baseline))
+    assert np.mean([each.low for each in drawn]) == pytest.approx(expected[0], abs=0.02)
+    assert np.mean([each.high for each in drawn]) == pytest.approx(expected[1], abs=0.02)
+    alone = bootstrap_seeds(values[:1], baseline[:1], 4000)
+    paired = bootstrap_difference(values[0], baseline[0], resamples=4000)
+    assert (alone.low, alone.high) == (pytest.approx(paired.low, abs=0.02), pytest.approx(paired.high, abs=0.02))
+    with pytest.raises(ValueError, match="do not pair up"):
+        bootstrap_seeds([[1.0]], [[1.0, 2.0]])
+
+
+def test_one_lucky_seed_shows_nothing():
+    """Every question better in the mean of two seeds, and yet another seed may bring the opposite."""
+    lucky, unlucky, base = [1.0] * 12, [0.2] * 12, [0.5] * 12
+    both = compare_seeds({"ms": ([lucky, unlucky], [base])})["ms"]
+    assert (both.better, both.worse) == (12, 0) and both.corrected_p < 0.01
+    assert both.interval.low == pytest.approx(-0.3) and not both.shown
+    assert compare_seeds({"ms": ([lucky, lucky], [base])})["ms"].shown

@@ -35,7 +35,7 @@ def test_every_public_name_is_there_and_no_other() -> None:
 
 
 def test_every_function_retrieves_by_the_default_mode_unless_one_is_named() -> None:
-    takers = (mg.Index.retrieve, mg.Index.ask, mg.Index.astream, mg.synth.preferences)
+    takers = (mg.Index.retrieve, mg.Index.explain, mg.Index.ask, mg.Index.astream, mg.synth.preferences)
     assert {signature(taker).parameters["mode"].default for taker in takers} == {DEFAULT_MODE}
 
 

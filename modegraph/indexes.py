@@ -31,6 +31,7 @@ from serve.engines import open_model as open_engine
 if TYPE_CHECKING:
     import graph.index.index
     import serve.answering
+    from graph.explain.types import Explanation
     from modegraph.streams import AnswerStream, AsyncAnswerStream
     from serve.streamed import Written
 
@@ -67,6 +68,25 @@ class Index:
         """
         chosen = _chosen("retrieve", mode, top_k, where, settings)
         return public_evidence(retrieve(self.current(), question, chosen, _asked(model)))
+
+    def explain(
+        self,
+        question: str,
+        passage: str,
+        *,
+        mode: Mode = DEFAULT_MODE,
+        top_k: int = 5,
+        where: str | Sequence[str] = (),
+        router: str = "",
+    ) -> Explanation:
+        """Why a question finds a passage, or does not: its rank and score in every mode, and what leads to it; no model is asked.
+
+        `passage` is the `id` of a passage, or its first digits. UserError as `retrieve` raises it, and for a passage that is not there.
+        """
+        from graph.explain.explain import explain_passage
+
+        chosen = _chosen("explain", mode, top_k, where, {"router": router})
+        return explain_passage(self.current(), question, passage, chosen)
 
     def ask(
         self,

@@ -13,7 +13,7 @@ from data_synth.preferences.run import Asked, Models, preference_run
 from graph.retrieve import RetrieveSettings
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
-from graph.shared.modes import Mode
+from graph.shared.modes import DEFAULT_MODE, Mode
 from modegraph.arguments.progress import showing
 from modegraph.indexes import Index
 from serve.engines import open_model as open_engine
@@ -26,7 +26,7 @@ def preferences(
     questions: str | Path,
     out: str | Path,
     *,
-    mode: Mode = "dense",
+    mode: Mode = DEFAULT_MODE,
     top_k: int = 5,
     max_context_tokens: int | None = None,
     writers: Sequence[str] = (),

@@ -12,6 +12,7 @@ from graph.shared.cli_options import (
     MaxAnswerTokens,
     MaxContextTokens,
     ModeName,
+    Question,
     Reranker,
     Router,
     Selector,
@@ -27,7 +28,6 @@ from graph.shared.modes import DEFAULT_MODE
 if TYPE_CHECKING:
     from graph.shared.types import OpenModel
 
-Question = Annotated[str, typer.Argument(metavar="QUESTION", help="The question, in quotes.")]
 RetrieveOnly = Annotated[
     bool,
     typer.Option("--retrieve-only", metavar="", rich_help_panel=OUTPUT, help="Show the evidence and write no answer."),

@@ -41,7 +41,8 @@ INSTRUCTIONS = (
 
 Question = Annotated[str, Field(min_length=1, max_length=8_000, description="the question, in plain words")]
 Strategy = Annotated[
-    Mode, Field(description="how to search; hops follows links between documents, dense is plain similarity")
+    Mode,
+    Field(description="how to search: auto chooses, hops follows links between documents, dense is plain similarity"),
 ]
 Amount = Annotated[int, Field(ge=1, le=MAX_K, description="how many passages to find")]
 Where = Annotated[

@@ -4,6 +4,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator
 
+from graph.shared.ids import shown_id
 from graph.shared.types import Evidence, Excerpt, Passage, Scored, Summary
 from serve.answering import Answer
 from serve.types import Cost
@@ -16,40 +17,44 @@ def show_evidence(evidence: Evidence) -> str:
     """Every passage with rank, score, title, source, offsets and text; the summaries among themselves; what a model found."""
     lines: list[str] = []
     for rank, found in enumerate(evidence.passages, start=1):
-        lines += [_heading(rank, found, found.item.title, _place(found.item)), _wrap(found.item.text), ""]
+        lines += [_heading(rank, found, found.item.title, place_of(found.item)), wrapped(found.item.text), ""]
     if evidence.summaries:
         lines += ["Summaries", ""]
     for rank, summed in enumerate(evidence.summaries, start=1):
         title = f"layer {summed.item.layer}"
-        lines += [_heading(rank, summed, title, f"of {len(summed.item.members)} passages"), _wrap(summed.item.text), ""]
+        lines += [
+            _heading(rank, summed, title, f"of {len(summed.item.members)} passages"),
+            wrapped(summed.item.text),
+            "",
+        ]
     if evidence.findings:
         lines += ["Found on the way", ""]
     for finding in evidence.findings:
         told = f"from {len(finding.passage_ids)} passages"
-        lines += [_wrap(f"{finding.score:.2f} · {finding.question} · {told}", ""), _wrap(finding.answer), ""]
+        lines += [wrapped(f"{finding.score:.2f} · {finding.question} · {told}", ""), wrapped(finding.answer), ""]
     return "\n".join(lines or ["Nothing found.", ""]).rstrip("\n")
 
 
 def show_answer(answer: Answer) -> str:
     """The answer, the reason, each citation with source, offsets and text, what was wrong, if anything, and what it cost."""
     nothing = "(no answer)" if answer.reason else "(the model wrote nothing)"
-    lines = [_wrap(answer.answer or nothing, "")]
+    lines = [wrapped(answer.answer or nothing, "")]
     if answer.reason:
-        lines += ["", _wrap(f"Reason: {answer.reason}", "")]
+        lines += ["", wrapped(f"Reason: {answer.reason}", "")]
     for number, excerpt in answer.citations.items():
-        lines += ["", _wrap(f"[{number}] {excerpt.title} · {_place(excerpt)}", ""), _wrap(excerpt.text)]
+        lines += ["", wrapped(f"[{number}] {excerpt.title} · {place_of(excerpt)}", ""), wrapped(excerpt.text)]
     spent = f"{_told(answer.retrieval, 'Retrieval')} · {_told(answer.writing, 'Answer')}"
     return "\n".join([*lines, "", *_notes(answer), spent])
 
 
 def show_paths(evidence: Evidence) -> str:
     """What the retrieval did, step by step, and the path from the question to each passage, in words."""
-    lines = [_wrap(step, "- ") for step in evidence.trace.steps]
+    lines = [wrapped(step, "- ") for step in evidence.trace.steps]
     for rank, found in enumerate(evidence.passages, start=1):
         path = evidence.paths[rank - 1] if evidence.paths else (f"scored {found.score:.3f} by itself",)
         lines += [
-            _wrap(f"{rank}. {found.item.title} · {_place(found.item)}", ""),
-            _wrap(" → ".join(("question", *path))),
+            wrapped(f"{rank}. {found.item.title} · {place_of(found.item)}", ""),
+            wrapped(" → ".join(("question", *path))),
         ]
     return "\n".join([f"How it was found ({evidence.trace.mode})", *lines])
 
@@ -83,15 +88,17 @@ def _told(cost: Cost, what: str) -> str:
 
 
 def _heading(rank: int, found: Scored[Passage] | Scored[Summary], title: str, place: str) -> str:
-    return _wrap(f"{rank}. {found.score:.3f} · {title} · {place}", "")
+    return wrapped(f"{rank}. {found.score:.3f} · {title} · {place}", "")
 
 
-def _place(item: Passage | Excerpt) -> str:
-    if isinstance(item, Excerpt) and not item.source:
-        return f"from {len(item.members)} passages"
-    return f"{item.source} {item.start}–{item.end}"
+def place_of(item: Passage | Excerpt) -> str:
+    """Where a passage or an excerpt stands, and, of a passage, the digits by which `modegraph explain` knows it."""
+    if isinstance(item, Excerpt):
+        return f"{item.source} {item.start}–{item.end}" if item.source else f"from {len(item.members)} passages"
+    return f"{item.source} {item.start}–{item.end} · {shown_id(item.id)}"
 
 
-def _wrap(text: str, indent: str = INDENT) -> str:
+def wrapped(text: str, indent: str = INDENT) -> str:
+    """Text in lines as wide as the terminal, the first after `indent`, the others below it."""
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
-    return textwrap.fill(printable(text), width, initial_indent=indent, subsequent_indent=indent)
+    return textwrap.fill(printable(text), width, initial_indent=indent, subsequent_indent=" " * len(indent))

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from graph.shared.cli_app import OPTION_PANELS, OUTPUT, Command, Group, spread
 from graph.shared.config import problems_in
 from graph.shared.errors import UserError
+from graph.shared.modes import DEFAULT_MODE
 from graph.shared.settings_page import as_yaml, setting_lines, settings_class
 from modegraph.cli import build_app
 from modegraph.cli_config import commands_with_settings
@@ -111,6 +112,13 @@ def test_an_option_has_one_meaning() -> None:
         meaning = (param.help.removesuffix(" Repeatable."), str(element), param.metavar, param.rich_help_panel)
         meanings.setdefault(param.opts[0], {}).setdefault(meaning, []).append(name)
     assert {option: found for option, found in meanings.items() if len(found) > 1} == {}
+
+
+def test_every_command_retrieves_by_the_default_mode_unless_one_is_named() -> None:
+    """`eval selector` compares what is chosen in `local` or `global`; a setting of the server stays as it is where no option is given."""
+    modes = {name: param.default for name, param in OPTIONS if param.opts[0] == "--mode"}
+    assert {name: modes.pop(name) for name in ("eval selector", "serve")} == {"eval selector": "local", "serve": None}
+    assert len(modes) >= 4 and set(modes.values()) == {DEFAULT_MODE}
 
 
 def test_a_name_means_one_thing_as_option_and_as_argument() -> None:

@@ -22,6 +22,7 @@ from graph.shared.cli_options import (
     TopK,
     Writers,
 )
+from graph.shared.modes import DEFAULT_MODE
 
 if TYPE_CHECKING:
     from graph.shared.types import OpenModel
@@ -77,7 +78,7 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         questions: Questions,
         split: Splits = None,
         context_size: ContextSizes = None,
-        mode: ModeName = "dense",
+        mode: ModeName = DEFAULT_MODE,
         top_k: TopK = 5,
         writer: Writers = None,
         judge: Judge = None,

@@ -7,6 +7,7 @@ import typer
 from graph.shared.cli_app import OUTPUT, command
 from graph.shared.cli_options import AsJson, IndexFolder, Judge, ModeName, Preview, Seed, SomeOut, Writer
 from graph.shared.errors import UserError
+from graph.shared.modes import DEFAULT_MODE
 
 if TYPE_CHECKING:
     from graph.shared.types import OpenModel
@@ -30,7 +31,7 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
     @synth.command(cls=command({"--critic": "--judge"}))
     def questions(
         index: IndexFolder,
-        mode: ModeName = "hops",
+        mode: ModeName = DEFAULT_MODE,
         writer: Writer = None,
         judge: Judge = None,
         seed: Seed = 0,

@@ -24,6 +24,7 @@ from graph.shared.cli_options import (
     TopK,
 )
 from graph.shared.console import track
+from graph.shared.modes import DEFAULT_MODE
 
 if TYPE_CHECKING:
     from graph.shared.types import OpenModel
@@ -52,7 +53,7 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         policy: Policy,
         split: Splits = None,
         context_size: ContextSizes = None,
-        mode: ModeName = "dense",
+        mode: ModeName = DEFAULT_MODE,
         top_k: TopK = 5,
         samples: Samples = 8,
         temperature: Temperature = 1.0,

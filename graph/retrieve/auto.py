@@ -1,7 +1,7 @@
 """`auto`: which mode a question is for, by a trained router, or by a rule of thumb that can be read in a minute.
 
 The rule: a question about the whole collection says so ("what themes recur", "overall", "summarise") and calls no document by
-name; all others are for `hops`.
+name; all others are for `hops`. Neither asks a model: what a search costs must not hang on a word of the question.
 """
 
 from dataclasses import replace
@@ -36,13 +36,11 @@ def learned_route(index: Index, query: Query, spec: str) -> Route:
 def rule_of_thumb(index: Index, query: Query) -> Route:
     """The mode that the question's words speak for."""
     sign = broad_sign(index, query.text)
-    mode = mode_by_rule(bool(sign), query.model is not None)
+    mode = mode_by_rule(bool(sign))
     why = f"“{sign}” asks about the whole" if sign else "the question asks for something specific"
-    return Route(mode, True, f"{mode}, because {why}" + (", and there is a model" if mode == "global" else ""))
+    return Route(mode, False, f"{mode}, because {why}")
 
 
-def mode_by_rule(broad: bool, has_model: bool) -> Mode:
-    """`hops`, but for broad questions `global` with a model and `hierarchy` without."""
-    if not broad:
-        return "hops"
-    return "global" if has_model else "hierarchy"
+def mode_by_rule(broad: bool) -> Mode:
+    """`hierarchy` for broad questions, `hops` for all others."""
+    return "hierarchy" if broad else "hops"

@@ -31,6 +31,8 @@ Documents = Annotated[
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run of `modegraph train`.")]
 
+Question = Annotated[str, typer.Argument(metavar="QUESTION", help="The question, in quotes.")]
+
 # Input
 Questions = Annotated[
     Path,

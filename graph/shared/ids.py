@@ -5,6 +5,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 BYTES = 16
+SHOWN_DIGITS = 8
 
 
 def content_id(*parts: str) -> str:
@@ -14,6 +15,11 @@ def content_id(*parts: str) -> str:
         data = part.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()
+
+
+def shown_id(identity: str) -> str:
+    """The first digits of an id, by which a person names it."""
+    return identity[:SHOWN_DIGITS]
 
 
 def checksum(file: Path) -> str:

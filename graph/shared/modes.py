@@ -20,5 +20,5 @@ Mode = Literal[
 """How evidence is looked for (graph/retrieve/)."""
 DIRECT_MODES: frozenset[Mode] = frozenset(get_args(Mode)) - {"auto"}
 """Those that look for themselves; `auto` chooses one of them."""
-DEFAULT_MODE: Mode = "hops"
-"""Wherever a user asks and does not say how: command line, server, MCP, Python."""
+DEFAULT_MODE: Mode = "auto"
+"""Wherever a user does not say how: the command line, training data, the server, MCP, Python."""

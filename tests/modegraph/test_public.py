@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 import modegraph as mg
+from graph.shared.modes import DEFAULT_MODE
 from tests.places import ROOT
 
 
@@ -30,6 +32,11 @@ def test_every_public_name_is_there_and_no_other() -> None:
     assert dir(mg) == sorted(mg.__all__)
     with pytest.raises(AttributeError, match="no attribute 'indx'"):
         _ = mg.indx
+
+
+def test_every_function_retrieves_by_the_default_mode_unless_one_is_named() -> None:
+    takers = (mg.Index.retrieve, mg.Index.explain, mg.Index.ask, mg.Index.astream, mg.synth.preferences)
+    assert {signature(taker).parameters["mode"].default for taker in takers} == {DEFAULT_MODE}
 
 
 def test_a_functions_module_does_not_hide_it() -> None:

@@ -1,6 +1,5 @@
 """`modegraph mcp` as a real process, asked by the protocol's own client; the model's server is a stand-in."""
 
-import inspect
 import os
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from graph.retrieve import RetrieveSettings
 from graph.shared.config import parse_settings
 from graph.shared.modes import DEFAULT_MODE
 from graph.store.settings import IndexSettings
-from modegraph.cli import build_app
 from serve.http.shared.settings import ServerSettings
 from serve.mcp import build_mcp
 from tests.corpora import ISLES
@@ -172,8 +170,5 @@ def test_every_door_has_the_same_mode_unless_one_is_named(index: Path) -> None:
         server = build_mcp(index, ScriptedModel(lambda request: ""), 64, lambda spec: HashEncoder())
         return {tool.name: tool.input_schema["properties"]["mode"]["default"] for tool in await server.list_tools()}
 
-    (ask,) = [each for each in build_app().registered_commands if each.callback and each.callback.__name__ == "ask"]
-    assert ask.callback is not None
-    command_line = inspect.signature(ask.callback).parameters["mode"].default
-    assert {command_line, RetrieveSettings().mode, ServerSettings().mode} == {DEFAULT_MODE} == {"hops"}
-    assert anyio.run(tools) == {"retrieve": "hops", "explain": "hops", "ask": "hops"}
+    assert {RetrieveSettings().mode, ServerSettings().mode} == {DEFAULT_MODE} == {"auto"}
+    assert anyio.run(tools) == {"retrieve": "auto", "explain": "auto", "ask": "auto"}

@@ -25,7 +25,7 @@ ANSWER = Answer(
 def test_evidence_shows_rank_score_title_source_offsets_and_text() -> None:
     summary = Summary("s", 1, "All of it.", ("p1", "p2"))
     shown = show_evidence(Evidence("q", passages=(Scored(PASSAGE, 0.5),), summaries=(Scored(summary, 0.25),)))
-    assert "1. 0.500 · Tides · a.md 12–40" in shown
+    assert "1. 0.500 · Tides · a.md 12–40 · p1" in shown
     assert "High [2Jat noon. Low at dusk." in shown
     assert "1. 0.250 · layer 1 · of 2 passages" in shown and "All of it." in shown
     assert show_evidence(Evidence("q")) == "Nothing found."
@@ -73,9 +73,9 @@ def test_an_explanation_tells_the_steps_and_a_path_to_each_passage() -> None:
     assert shown.split("\n") == [
         "How it was found (hops)",
         "- 1 document named by the question",
-        "1. Tides · a.md 12–40",
+        "1. Tides · a.md 12–40 · p1",
         "    question → “a [2J” → mentions “b”",
-        "2. Moon · a.md 12–40",
+        "2. Moon · a.md 12–40 · p1",
         "    question → near to it",
     ]
     assert "question → scored 0.500 by itself" in show_paths(Evidence("q", found, trace=Trace("dense")))

@@ -118,8 +118,8 @@ def oracle_choice(questions: Questions, ms_per_token: float) -> Ints:
 
 
 def rule_choice(questions: Questions) -> Ints | None:
-    """What the rule of thumb chooses without a model: int64[Q]; None where one of its modes was not run."""
-    by_sign = {broad: mode_by_rule(broad, has_model=False) for broad in (False, True)}
+    """What the rule of thumb chooses: int64[Q]; None where one of its modes was not run."""
+    by_sign = {broad: mode_by_rule(broad) for broad in (False, True)}
     if not set(by_sign.values()) <= set(questions.modes):
         return None
     broad_Q = questions.features_QF[:, BROAD] > 0

@@ -52,7 +52,7 @@ class Router:
 
 @dataclass(frozen=True)
 class Route:
-    """Where a question goes; `asks_model` says whether the mode was measured with a model's help. `why` is for the trace."""
+    """Where a question goes, and whether the mode may ask a model there; `why` is for the trace."""
 
     mode: Mode
     asks_model: bool

@@ -10,26 +10,24 @@ Legend: P passages, N propositions.
 
 from graph.index.index import Index
 from graph.retrieve.parts.links import SEEDS, find_links, reach, tell_path
-from graph.retrieve.parts.passage_scores import own_scores, score_propositions
+from graph.retrieve.parts.passage_scores import score_alone
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings
-from graph.retrieve.parts.titles import named_documents
 from graph.shared.types import Evidence, Scored, Trace
 
 
 def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, each with the path that led to it."""
-    data = index.data
-    cosines_P = data.passage_vectors_PD @ query.vector_D
-    scores_N = score_propositions(index, cosines_P, query.vector_D)
-    named = named_documents(index, query.text)
-    own_P = own_scores(index, cosines_P, scores_N, [document for _, document in named])
-    links = find_links(index, own_P, scores_N, query.vector_D)
-    reached_P, led = reach(own_P, links)
+    alone = score_alone(index, query)
+    links = find_links(index, alone.own_P, alone.scores_N, query.vector_D)
+    reached_P, led = reach(alone.own_P, links)
     rows = [int(row) for row in top_rows(reached_P, settings.top_k)]
-    called = {document: name for name, document in named}
-    steps = (f"{len(named)} documents named by the question", f"{len(links.worth_X):,} links from {SEEDS} passages")
+    called = {document: name for name, document in alone.named}
+    steps = (
+        f"{len(alone.named)} documents named by the question",
+        f"{len(links.worth_X):,} links from {SEEDS} passages",
+    )
     return Evidence(
         query=query.text,
         passages=tuple(Scored(index.passage(row), float(reached_P[row])) for row in rows),

@@ -43,8 +43,12 @@ class Links:
 
 def find_links(index: Index, own_P: Floats, scores_N: Floats, query_D: Floats) -> Links:
     """All links from the propositions of the best passages. Scores that are needed and UNSEEN are filled in."""
+    return links_from(index, top_rows(own_P, SEEDS), own_P, scores_N, query_D)
+
+
+def links_from(index: Index, seeds_S: Ints, own_P: Floats, scores_N: Floats, query_D: Floats) -> Links:
+    """All links from the propositions of the passages in `seeds_S`."""
     data = index.data
-    seeds_S = top_rows(own_P, SEEDS)
     seed_X, proposition_X = expand_rows(data.passage_proposition_PN, seeds_S)
     look_at(index, proposition_X, scores_N, query_D)
     from_X, entity_X = expand_rows(data.proposition_entity_NE, proposition_X)

@@ -3,11 +3,15 @@
 Legend: P passages, N propositions, D dimensions.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from graph.index.index import Index
 from graph.retrieve.parts.gather import best_in_passage, expand_rows
+from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
+from graph.retrieve.parts.titles import named_documents
 from graph.shared.types import Floats, Ints
 
 NAMED_BONUS = 0.5
@@ -17,6 +21,23 @@ SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
 """Up to so many propositions all are scored; in larger indexes those of so many passages, the nearest to the question."""
 UNSEEN = np.float32(-2)
 """The score of a proposition that was not looked at."""
+
+
+@dataclass(frozen=True)
+class ByItself:
+    """What a question is to each proposition and passage before anything is followed; `named` are (name, document) that it calls."""
+
+    scores_N: Floats
+    own_P: Floats
+    named: list[tuple[str, int]]
+
+
+def score_alone(index: Index, query: Query) -> ByItself:
+    """The scores of propositions and passages by themselves."""
+    cosines_P = index.data.passage_vectors_PD @ query.vector_D
+    scores_N = score_propositions(index, cosines_P, query.vector_D)
+    named = named_documents(index, query.text)
+    return ByItself(scores_N, own_scores(index, cosines_P, scores_N, [document for _, document in named]), named)
 
 
 def score_propositions(index: Index, cosines_P: Floats, query_D: Floats) -> Floats:

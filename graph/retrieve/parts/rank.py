@@ -18,3 +18,12 @@ def top_rows(scores_N: Floats, count: int) -> NDArray[np.int64]:
     lowest = np.partition(scores_N, len(scores_N) - count)[len(scores_N) - count]
     rows = np.flatnonzero(scores_N >= lowest)
     return rows[np.argsort(-scores_N[rows], kind="stable")][:count].astype(np.int64)
+
+
+def rank_of(scores_N: Floats, row: int) -> int:
+    """The place of a row in the ranking that `top_rows` gives, from 1.
+
+    >>> rank_of(np.array([.2, .9, .9, .1], np.float32), 2)
+    2
+    """
+    return int((scores_N > scores_N[row]).sum() + (scores_N[:row] == scores_N[row]).sum()) + 1

@@ -383,14 +383,11 @@ def test_broad_questions_say_so_and_name_no_document(isles: Index, question: str
     assert broad_sign(isles, question) == sign
 
 
-def test_auto_says_which_mode_it_took_and_why(isles: Index) -> None:
-    broad = "What themes recur on the islands?"
-    for question, mode, model in (
-        ("Who founded the yard?", "hops", None),
-        (broad, "hierarchy", None),
-        (broad, "global", ScriptedModel(lambda request: "no")),
-    ):
-        found, plain = ask(isles, model, question, mode="auto"), ask(isles, model, question, mode=mode)
+def test_auto_says_which_mode_it_took_and_why_and_asks_no_model(isles: Index) -> None:
+    for question, mode in (("Who founded the yard?", "hops"), ("What themes recur on the islands?", "hierarchy")):
+        model = ScriptedModel(lambda request: "no")
+        found, plain = ask(isles, model, question, mode="auto"), ask(isles, None, question, mode=mode)
+        assert model.asked == []
         assert (found.passages, found.summaries, found.paths) == (plain.passages, plain.summaries, plain.paths)
         assert found.trace.steps[0].startswith(f"{mode}, because ") and found.trace.steps[1:] == plain.trace.steps
         assert found.trace.mode == "auto"

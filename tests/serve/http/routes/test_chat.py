@@ -32,7 +32,7 @@ def test_an_answer_says_where_each_sentence_comes_from(stack: Stack) -> None:
     }
     assert made.usage is not None and made.usage.total_tokens == 10
     told = made.model_extra["retrieval"]  # type: ignore[index]
-    assert (told["question"], told["rewritten_by"], told["mode"]) == (QUESTION, "itself", "hops")
+    assert (told["question"], told["rewritten_by"], told["mode"]) == (QUESTION, "itself", "auto")
     assert upstream.asked[0]["temperature"] == 0.0 and upstream.asked[0]["max_tokens"] == 512
 
 
@@ -66,7 +66,7 @@ def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stac
         and [each["number"] for each in delta["citations"]] == [1, 2]
         and delta["removed"] == [7, 12]
     )
-    assert chunks[-1].model_extra["retrieval"]["mode"] == "hops"
+    assert chunks[-1].model_extra["retrieval"]["mode"] == "auto"
     assert [chunk.usage.total_tokens for chunk in chunks if chunk.usage] == [10]
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices].count("stop") == 1
     assert upstream.asked[0]["stream_options"] == {"include_usage": True}

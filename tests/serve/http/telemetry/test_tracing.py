@@ -57,7 +57,7 @@ def test_a_request_its_retrieval_and_its_generation_are_spans(isles_kept: Path, 
         )
         assert retrieve.parent_span_id == generate.parent_span_id == request.span_id
         assert said(retrieve) == {
-            "modegraph.retrieval.mode": "hops",
+            "modegraph.retrieval.mode": "auto",
             "modegraph.retrieval.k": 2,
             "modegraph.retrieval.cached": number == 1,
             "modegraph.retrieval.passages": 2,

@@ -1,0 +1,62 @@
+"""`modegraph explain`: what a person reads, what a program reads, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from graph.shared.errors import UserError
+from modegraph.cli import build_app
+
+pytestmark = pytest.mark.usefixtures("open_hashed")
+QUESTION = "Who founded the yard that built the Lantern?"
+
+
+def run(*words: object) -> str:
+    done = CliRunner().invoke(build_app(), [str(word) for word in words])
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
+def shown_id(index: Path, source: str) -> str:
+    """As a person finds it: in what `ask` prints."""
+    heading = next(line for line in run("ask", index, QUESTION).splitlines() if f"· {source} 0–" in line)
+    return heading.rpartition(" · ")[2]
+
+
+def test_what_ask_shows_can_be_explained(hashed_isles: Path) -> None:
+    shown = run("explain", hashed_isles, QUESTION, "--passage", shown_id(hashed_isles, "marlow"), "--top-k", 2)
+    lines = shown.splitlines()
+    assert lines[0].startswith("Marlow Yard · marlow 0–") and "The Marlow Yard stands in Quill." in lines[1]
+    table = {line.split()[0]: line for line in lines if line[12:26].strip().isdigit()}
+    assert {"auto", "dense", "lexical", "hybrid", "hops"} <= table.keys()
+    assert " 2, from " in table["dense"] and "plan" not in table
+    assert "words it has: founded (1)" in shown and "who (0)" in shown
+    assert "Lantern (ferry) · lantern 0–" in shown and "as this one is called" in " ".join(shown.split())
+
+
+def test_a_program_reads_the_same(hashed_isles: Path) -> None:
+    given = shown_id(hashed_isles, "marlow")
+    told = json.loads(run("explain", hashed_isles, QUESTION, "--passage", given, "--mode", "lexical", "--json"))
+    assert told["passage"]["source"] == "marlow" and told["passage"]["id"].startswith(given)
+    assert told["standings"][0]["mode"] == told["mode"] == "lexical" and len(told["standings"]) == 12
+    found = json.loads(run("ask", hashed_isles, QUESTION, "--mode", "lexical", "--json"))["passages"]
+    place = [each["item"]["source"] for each in found].index("marlow")
+    assert (told["standings"][0]["rank"], told["standings"][0]["score"]) == (place + 1, found[place]["score"])
+    assert told["before"] == found[:place] and told["leads"][0]["passage"]["source"] == "lantern"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--passage", "nothing"), "passage 'nothing': not in .*`modegraph ask` shows the ids"),
+        (("--passage", "tarn"), "passage 'tarn': this is a document; one of [0-9a-f]{8} "),
+        (("--passage", "tarn", "--mode", "hosp"), "did you mean 'hops'"),
+    ],
+)
+def test_bad_input_is_one_line(hashed_isles: Path, words: tuple[str, ...], told: str) -> None:
+    with pytest.raises(UserError, match=told) as problem:
+        run("explain", hashed_isles, QUESTION, *words)
+    assert "\n" not in str(problem.value)

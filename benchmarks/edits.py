@@ -37,7 +37,7 @@ MOST_S = {10_000: 0.3, 100_000: 0.5, 1_000_000: 1.5}
 STEPS = {
     "rows of the store": [("graph.build.derive", "_read_table"), ("graph.build.derive", "_int_table")],
     "orphans of the store": [("graph.store.store", "Store.drop_orphans")],
-    "terms": [("graph.build.derive", "bm25_scores")],
+    "terms": [("graph.build.derive", "_term_counts")],
     "vectors by id": [("graph.store.vectors", "EmbeddingCache.encode")],
     "entities": [("graph.build.derive", "caseless_terms"), ("graph.build.derive", "full_names")],
     "nearest neighbours": [("graph.build.derive", "similarity_graph"), ("graph.layers.hierarchy", "similarity_graph")],

@@ -24,7 +24,7 @@ from graph.layers.model_summaries import WriteSummaries, write_summaries
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.types import Document, Encoder, OpenEncoder, OpenModel
-from graph.store.arrays import save_arrays
+from graph.store.arrays import MANIFEST, load_arrays, save_arrays
 from graph.store.data import IndexData
 from graph.store.lock import GiveUp, writer_lock
 from graph.store.own_settings import keep_settings
@@ -157,7 +157,9 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     from graph.build.derive import derive_arrays
 
     encoder = tools.encoder
-    data = derive_arrays(store, EmbeddingCache(folder, store, encoder), encoder.count_tokens, settings, tools.write)
+    last = load_arrays(folder, IndexData) if (folder / MANIFEST).exists() else None
+    cache = EmbeddingCache(last, store, encoder)
+    data = derive_arrays(store, last, cache, encoder.count_tokens, settings, tools.write)
     with store.transaction():
         generation = store.next_generation()
     facts = {"settings": settings.model_dump(), "encoder": {"fingerprint": encoder.fingerprint}}

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from graph.layers.communities import find_communities
 from graph.layers.model_summaries import WriteSummaries
-from graph.layers.similarity import similarity_graph
+from graph.layers.similarity import KnownGraph, similarity_graph
 from graph.layers.summarise import choose_sentences, join_sentences
 from graph.shared.ids import content_id
 from graph.shared.types import Floats, Ints
@@ -21,6 +21,10 @@ from graph.store.settings import IndexSettings
 
 EncodeByIds = Callable[[Sequence[str], Sequence[str]], Floats]
 """Ids and texts to unit vectors [N, D]; what was encoded before under the same id is not encoded again."""
+
+
+KnownEdges = Callable[[Sequence[str]], KnownGraph | None]
+"""Ids of the nodes of one layer to what an earlier similarity graph knows of them; None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ def build_hierarchy(
     encode: EncodeByIds,
     settings: IndexSettings,
     write: WriteSummaries | None = None,
+    known: KnownEdges = lambda ids: None,
 ) -> Hierarchy:
     """Build `settings.layers` layers over the passages.
 
@@ -94,7 +99,8 @@ def build_hierarchy(
     members = np.arange(len(building.nodes))
     for layer in range(settings.layers):
         vectors_LD = building.vectors[-1] if layer or len(building.vectors) == 1 else np.concatenate(building.vectors)
-        graph = similarity_graph(vectors_LD, settings.neighbours, settings.min_similarity)
+        known_edges = known([building.nodes[member].id for member in members.tolist()])
+        graph = similarity_graph(vectors_LD, settings.neighbours, settings.min_similarity, known_edges)
         building.edges.append((members, graph.tocoo()))
         if layer + 1 == settings.layers or len(members) < 2:
             break

@@ -6,7 +6,7 @@ contents: no other index has files of those names, so that one copied over it le
 
 import json
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -64,6 +64,16 @@ class Strings:
 
     def __getitem__(self, row: int) -> str:
         return self.data[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "surrogatepass")
+
+
+def rows_among(known: Iterable[str], texts: Iterable[str]) -> NDArray[np.int64]:
+    """The row of each text among the known ones, −1 where it is not there.
+
+    >>> rows_among(["a", "b"], ["b", "c", "a"]).tolist()
+    [1, -1, 0]
+    """
+    row_of = {text: row for row, text in enumerate(known)}
+    return np.array([row_of.get(text, -1) for text in texts], np.int64)
 
 
 def follow_one_another(rows: NDArray[np.int64]) -> bool:

@@ -1,7 +1,6 @@
 """Vectors by id: a text is encoded once in the life of an index, also when a run was killed half-way."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from graph.encode.encoder import unit_rows
 from graph.shared.console import track
 from graph.shared.types import Encoder, Floats, Ints
-from graph.store.arrays import MANIFEST, load_arrays
+from graph.store.arrays import rows_among
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.store import Store
 
@@ -25,10 +24,9 @@ class EmbeddingCache:
     New vectors go to the store as they come, so that no more than one array of a kind is ever held in memory.
     """
 
-    def __init__(self, folder: Path, store: Store, encoder: Encoder) -> None:
-        self._store, self._encoder = store, encoder
+    def __init__(self, last: IndexData | None, store: Store, encoder: Encoder) -> None:
+        self._last, self._store, self._encoder = last, store, encoder
         self._kept = frozenset(store.pending_ids())
-        self._last = load_arrays(folder, IndexData) if (folder / MANIFEST).exists() else None
 
     def encode(self, kind: Kind, ids: Sequence[str], texts: Sequence[str]) -> Floats:
         """Unit vectors [N, D] for ids and their texts; only texts whose id is unknown go to the encoder."""
@@ -61,9 +59,7 @@ class EmbeddingCache:
         if self._last is None:
             return None, np.full(len(ids), -1, np.int64)
         id_field, vector_field = VECTOR_FIELDS[kind]
-        known = getattr(self._last, id_field)
-        row_of = {known[row]: row for row in range(len(known))}
-        return getattr(self._last, vector_field), np.array([row_of.get(key, -1) for key in ids], np.int64)
+        return getattr(self._last, vector_field), rows_among(getattr(self._last, id_field), ids)
 
 
 def _stacked(vectors: Iterator[Floats], count: int) -> Floats:

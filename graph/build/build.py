@@ -28,6 +28,7 @@ from graph.store.arrays import MANIFEST, load_arrays, save_arrays
 from graph.store.data import IndexData
 from graph.store.lock import GiveUp, writer_lock
 from graph.store.own_settings import keep_settings
+from graph.store.pending import PendingVectors
 from graph.store.seal import LEDGER, unsealed
 from graph.store.settings import IndexSettings
 from graph.store.store import FILE, Store
@@ -158,7 +159,8 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
 
     encoder = tools.encoder
     last = load_arrays(folder, IndexData) if (folder / MANIFEST).exists() else None
-    cache = EmbeddingCache(last, store, encoder)
+    pending = PendingVectors(folder)
+    cache = EmbeddingCache(last, pending, encoder)
     data = derive_arrays(store, last, cache, encoder.count_tokens, settings, tools.write)
     with store.transaction():
         generation = store.next_generation()
@@ -166,7 +168,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     save_arrays(folder, generation, data, facts)
     with store.transaction():
         store.set_meta("encoder", encoder.fingerprint)
-        store.drop_pending_vectors()
+    pending.drop()
     return data
 
 

@@ -102,7 +102,8 @@ def _nearest_again(vectors_ND: Floats, neighbours: int, min_similarity: float, k
     """
     count, place_T = len(vectors_ND), known.place_T
     before = known.graph.tocoo()
-    own = _best(_Pairs(*before.coords, before.data), neighbours)
+    row_X, other_X = before.coords
+    own = _best(_Pairs(row_X, other_X, before.data), neighbours)
     full_T = np.bincount(own.row_X, minlength=len(place_T)) == neighbours
     short = own.row_X[full_T[own.row_X] & (place_T[own.other_X] < 0)]
     kept_T = place_T >= 0

@@ -19,17 +19,22 @@ from graph.shared.errors import UserError
 from graph.shared.ids import checksum, content_id
 
 MANIFEST = "manifest.json"
-FORMAT = 4
-"""Of index.sqlite and of the arrays."""
+OLDEST, FORMAT = 4, 5
+"""Of index.sqlite and of the arrays (docs/format.md): what is read, and what is written."""
 
 
 class OtherFormat(UserError):
     """An index that another version of this program wrote."""
 
-    def __init__(self, file: Path, version: int) -> None:
-        super().__init__(
-            f"{file}: format {version}", f"format {FORMAT}", "index the documents again, into a new folder"
-        )
+
+def check_format(file: Path, version: int) -> None:
+    """OtherFormat when this program cannot read what another version of it wrote."""
+    if version > FORMAT:
+        found, remedy = f"{file}: format {version}, of a newer modegraph", "install one as new as that which wrote it"
+        raise OtherFormat(found, f"at most format {FORMAT}", remedy)
+    if version < OLDEST:
+        remedy = "index the documents again, into a new folder"
+        raise OtherFormat(f"{file}: format {version}", f"format {OLDEST} or {FORMAT}", remedy)
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,7 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None) -
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an index: a JSON object, and under it the hash of its text. UserError when missing or changed, OtherFormat where another version wrote it."""
+    """The manifest of an index: a JSON object, and under it the hash of its text. UserError when missing or changed, OtherFormat where this program cannot read it."""
     file = folder / MANIFEST
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder", "an index", f"make one with: modegraph index SRC --out {folder}")
@@ -163,8 +168,7 @@ def read_manifest(folder: Path) -> Manifest:
     if content_id(body) != hashed:
         raise UserError(f"{file}: a changed byte", "the manifest as it was written", f"run: modegraph repair {folder}")
     facts = json.loads(body)
-    if facts["format"] != FORMAT:
-        raise OtherFormat(file, facts["format"])
+    check_format(file, facts["format"])
     return Manifest(
         identity=hashed,
         generation=facts["generation"],

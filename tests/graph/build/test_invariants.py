@@ -19,6 +19,7 @@ from graph.build.lifecycle import delete_documents
 from graph.shared.types import Document
 from graph.store.arrays import load_arrays, read_manifest
 from graph.store.data import IndexData
+from graph.store.pending import PendingVectors
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
 from tests.fakes import HashEncoder
@@ -50,7 +51,6 @@ TABLES = {
     "mentions": """SELECT n.id, p.id, o."start", e.key, m.spelling FROM mentions m JOIN occurrences o ON o.row = m.occurrence
         JOIN propositions n ON n.row = o.proposition JOIN passages p ON p.row = o.passage JOIN entities e ON e.row = m.entity""",
     "summaries": "SELECT id, layer, text FROM summaries",
-    "vectors that wait": "SELECT id FROM pending_vectors",
 }
 
 
@@ -77,6 +77,7 @@ class Held:
 def held(folder: Path) -> Held:
     with closing(Store(folder, read_only=True)) as store:
         rows = {name: Counter(store.rows(query)) for name, query in TABLES.items()}
+    assert not PendingVectors(folder).ids
     return Held(load_arrays(folder, IndexData), read_manifest(folder).files, rows)
 
 

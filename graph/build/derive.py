@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from graph.extract.aliases import full_names
 from graph.extract.entities import title_keys
 from graph.extract.terms import caseless_terms
-from graph.layers.hierarchy import Hierarchy, Node, Sentences, build_hierarchy
+from graph.layers.hierarchy import Hierarchy, LastHierarchy, Node, Sentences, build_hierarchy
 from graph.layers.model_summaries import WriteSummaries
 from graph.layers.similarity import KnownGraph, similarity_graph
 from graph.shared.ids import content_id
@@ -51,10 +51,12 @@ def derive_arrays(
     count_tokens: Callable[[str], int],
     settings: IndexSettings,
     write: WriteSummaries | None = None,
+    carry: bool = False,
 ) -> IndexData:
     """All arrays of the index as the store stands now; vectors come from `cache`, summaries from `write` if it is given.
 
-    They do not depend on `last`, the generation before: what it holds already of passages and entities is taken from there.
+    What `last`, the generation before, holds of passages and entities already is taken from there. The arrays do not depend on it,
+    unless `carry` is set: then its communities stay, for what is new to join (graph/layers/communities.py).
     """
     documents = _documents(store)
     passage_table = _passage_table(store)
@@ -71,7 +73,7 @@ def derive_arrays(
         encode=lambda ids, texts: cache.encode("summaries", ids, texts),
         settings=settings,
         write=write,
-        known=lambda ids: _known_edges(last, ids),
+        last=None if last is None else _last_hierarchy(last, carry),
     )
     with store.transaction():
         store.put_summaries((s.node.id, s.layer, s.node.text) for s in hierarchy.summaries)
@@ -245,11 +247,9 @@ def _nodes(documents: DocumentColumns, passages: PassageColumns, propositions: P
     return [Node(*values) for values in zip(ids, encoded, pools, strict=True)]
 
 
-def _known_edges(last: IndexData | None, ids: Sequence[str]) -> KnownGraph | None:
-    """What the similarity graph of the last generation holds of the nodes with these ids."""
-    if last is None:
-        return None
-    return KnownGraph(last.similarity_XX, rows_among(ids, chain(last.passage_ids, last.summary_ids)))
+def _last_hierarchy(last: IndexData, carry: bool) -> LastHierarchy:
+    ids = [*last.passage_ids, *last.summary_ids]
+    return LastHierarchy(ids, last.similarity_XX, last.summary_layer_S, last.summary_member_SX, carry)
 
 
 def _chunks(passages: PassageColumns, count_tokens: Callable[[str], int], max_tokens: int) -> list[list[int]]:

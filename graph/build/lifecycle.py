@@ -40,7 +40,7 @@ class IndexStatus:
     """How an index stands. `unfinished` is what a `resume` would still do, in words; `rows` counts every table.
 
     `identity` is the manifest's (graph/store/arrays.py), "" without one; `quarantined`, `dropped` and `read_by` are those of a
-    BuildReport (graph/build/build.py).
+    BuildReport (graph/build/build.py). `changed_passages` have come or gone since the communities were found.
     """
 
     folder: str
@@ -54,6 +54,7 @@ class IndexStatus:
     dropped: int
     read_by: dict[str, int]
     vectors_kept: int
+    changed_passages: int
     unfinished: str
 
 
@@ -162,6 +163,7 @@ def index_status(folder: Path | str) -> IndexStatus:
         dropped=facts.dropped,
         read_by=facts.read_by,
         vectors_kept=len(PendingVectors(folder).ids),
+        changed_passages=manifest.changed_passages if manifest is not None else 0,
         unfinished="" if finished else f"the last run did not finish: modegraph resume {folder}",
     )
 
@@ -246,11 +248,18 @@ def _keep_sound_vectors(folder: Path, damaged: set[str]) -> None:
                     pending.put(list(names), values)
 
 
-def compact_index(folder: Path | str) -> int:
-    """Give back the space of deleted rows and of the previous generation; returns the bytes freed."""
+def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
+    """Give back the space of deleted rows and of the previous generation; returns the bytes freed (below 0: more is held now).
+
+    Communities that edits carried over are found again: the arrays are then those of an index made at once.
+    """
     folder = Path(folder)
     before = index_status(folder).disk_bytes
     with open_for_writing(folder) as store:
+        if read_manifest(folder).changed_passages:
+            settings = read_settings(folder)
+            tools = open_tools(folder, store, settings, open_encoder, open_model)
+            finish_build(folder, store, tools, settings, find_again=True)
         store.vacuum()
         current = read_manifest(folder).arrays
         for old in folder.glob("arrays-*"):

@@ -107,6 +107,8 @@ class Manifest:
     encoder: str
     arrays: str
     files: dict[str, dict[str, Any]]
+    changed_passages: int = 0
+    """That came or went since the communities were found."""
 
 
 def save_arrays(folder: Path, generation: int, data: Any, facts: Mapping[str, Any]) -> None:
@@ -176,6 +178,7 @@ def read_manifest(folder: Path) -> Manifest:
         encoder=facts["encoder"]["fingerprint"],
         arrays=facts["arrays"],
         files=facts["files"],
+        changed_passages=facts.get("changed_passages", 0),
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from graph.encode.encoder import unit_rows
 from graph.layers import similarity
-from graph.layers.communities import find_communities, modularity
+from graph.layers.communities import carry_communities, find_communities, modularity
 from graph.layers.similarity import KnownGraph, similarity_graph
 from graph.layers.summarise import choose_sentences
 
@@ -130,3 +130,17 @@ def test_twins_beyond_what_is_found_at_first_are_taken_in_order() -> None:
     graph = similarity_graph(vectors_ND, 2, -1.0)
     assert np.flatnonzero(graph[[39], :].toarray()).tolist() == [0, 1]
     assert np.flatnonzero(graph[[0], :].toarray()).tolist()[:2] == [1, 2] and graph[[0], :].nnz >= 39
+
+
+def test_a_new_node_joins_what_it_is_tied_to_most_and_the_known_ones_stay() -> None:
+    """Nodes 0–1 and 2–3 are known communities, 6 is alone; 4 has two ties to the first and a stronger one to the second, 5 has 4."""
+    ties = {(0, 1): 0.9, (2, 3): 0.9, (0, 4): 0.375, (1, 4): 0.25, (2, 4): 0.5, (4, 5): 0.2}
+    graph = np.zeros((8, 8), np.float32)
+    for (one, other), weight in ties.items():
+        graph[one, other] = graph[other, one] = weight
+    known_N = np.array([8, 8, 3, 3, -1, -1, 12, -1])
+    assert carry_communities(sp.csr_array(graph), known_N).tolist() == [0, 0, 1, 1, 0, 0, 2, 3]
+    assert known_N.tolist() == [8, 8, 3, 3, -1, -1, 12, -1]
+    graph[0, 4] = graph[4, 0] = 0.25
+    found = carry_communities(sp.csr_array(graph), known_N).tolist()
+    assert found[4] == found[5] == 1, "of equal ties to two communities, the lower known number"

@@ -1,7 +1,8 @@
 """What an edit of an index costs: one document added and one deleted, in seconds of the processor without the encoder, by step.
 
 Run: python -P benchmarks/edits.py [--passages 500 2000] [--profile FILE] [--json]. Invented documents of one passage and
-four propositions; the stub encoder's time is taken off. A step's seconds are its own, without those of the steps inside it.
+four propositions; the stub encoder's time is taken off. A step's seconds are its own, without those of the steps inside it. "later" are edits
+that carry communities over (layers_on_edit).
 """
 
 import argparse
@@ -154,14 +155,16 @@ def measure(passages: int, watch: Stopwatch, profile: cProfile.Profile | None) -
         watch.take()
         build_index(folder, map(invented_document, range(passages)), settings, lambda spec: encoder)
         note("build")
-        with profile or nullcontext():
-            build_index(folder, [added], settings, lambda spec: encoder)
-        note("add")
+        for layers, told in (("now", ""), ("later", " later")):
+            chosen = settings.model_copy(update={"layers_on_edit": layers})
+            with profile or nullcontext():
+                build_index(folder, [added], chosen, lambda spec: encoder)
+            note(f"add{told}")
+            with profile or nullcontext():
+                delete_documents(folder, [added.source], lambda spec: encoder)
+            note(f"delete{told}")
         open_index(folder, lambda spec: encoder)
         note("open")
-        with profile or nullcontext():
-            delete_documents(folder, [added.source], lambda spec: encoder)
-        note("delete")
         figures[f"{passages}: MB on disk"] = sum(file.stat().st_size for file in folder.rglob("*.*")) / 1e6
     return figures
 
@@ -183,7 +186,7 @@ def main() -> int:
     checks = [
         Check(f"{passages}: {edit}, s", float(figures[f"{passages}: {edit}"]), MOST_S[passages], at_least=False)
         for passages in arguments.passages
-        for edit in ("add", "delete")
+        for edit in ("add", "delete", "add later", "delete later")
         if passages in MOST_S
     ]
     return print_report("edits", figures, checks, arguments.json)

@@ -88,7 +88,9 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
             passage_vectors_PD=random_rows(draw, passages),
             passage_next_PP=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
             term_texts=none,
-            term_passage_WP=empty,
+            term_count_WP=empty,
+            term_idf_W=np.zeros(0, np.float32),
+            term_norm_P=np.ones(passages),
         ),
         PropositionColumns(
             proposition_ids=column("n", propositions),

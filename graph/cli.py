@@ -72,7 +72,7 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
     _add_resume_and_retry(app, open_model)
     _add_delete_and_repair(app, open_model)
     app.command("verify", cls=Command, rich_help_panel=INDEXING)(verify_command)
-    app.command("compact", cls=Command, rich_help_panel=INDEXING)(compact_command)
+    _add_compact(app, open_model)
     app.command("export", cls=command({"--limit": "--page-limit"}), rich_help_panel=INDEXING)(export_command)
     register_models(app)
 
@@ -176,6 +176,11 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
     )
     print(held)
     _show_readers(status.read_by, status.quarantined, status.dropped)
+    if status.changed_passages:
+        print(
+            f"{status.changed_passages:,} passages have come or gone since the communities were found; "
+            f"find them again with: modegraph compact {index}"
+        )
     if status.unfinished:
         print(f"{status.unfinished} ({status.documents_to_extract:,} documents to extract)")
 
@@ -269,6 +274,23 @@ def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
             print(f"{index}: {mended}")
 
 
+def _add_compact(app: typer.Typer, open_model: "OpenModel") -> None:
+    @app.command(cls=Command, rich_help_panel=INDEXING)
+    def compact(index: IndexFolder, as_json: AsJson = False) -> None:
+        """Free the space of deleted rows and of the previous generation.
+
+        Communities that edits carried over (layers_on_edit = later) are found again.
+        """
+        from graph.build.lifecycle import compact_index
+        from graph.encode.encoder import open_encoder
+
+        freed = compact_index(index, open_encoder, open_model)
+        if as_json:
+            print_json({"index": str(index), "freed_bytes": freed})
+        else:
+            print(f"{index}: {freed / 1e6:,.1f} MB given back")
+
+
 def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
     """Check every byte of an index against what was written.
 
@@ -285,17 +307,6 @@ def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
     if not as_json:
         print(f"{index}: every byte is as it was written")
-
-
-def compact_command(index: IndexFolder, as_json: AsJson = False) -> None:
-    """Free the space of deleted rows and of the previous generation."""
-    from graph.build.lifecycle import compact_index
-
-    freed = compact_index(index)
-    if as_json:
-        print_json({"index": str(index), "freed_bytes": freed})
-    else:
-        print(f"{index}: {freed / 1e6:,.1f} MB given back")
 
 
 def _own_settings(

@@ -57,7 +57,6 @@ LATE = {
         "matplotlib",
         "pyarrow",
         "pandas",
-        "bm25s",
         "safetensors",
         "pypdf",
         "rich",

@@ -24,14 +24,18 @@ from graph.layers.model_summaries import WriteSummaries, write_summaries
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.types import Document, Encoder, OpenEncoder, OpenModel
-from graph.store.arrays import save_arrays
+from graph.store.arrays import MANIFEST, load_arrays, read_manifest, save_arrays
 from graph.store.data import IndexData
 from graph.store.lock import GiveUp, writer_lock
 from graph.store.own_settings import keep_settings
+from graph.store.pending import PendingVectors
 from graph.store.seal import LEDGER, unsealed
 from graph.store.settings import IndexSettings
 from graph.store.store import FILE, Store
 from graph.store.vectors import EmbeddingCache
+
+MAX_CHANGED_SHARE = 0.1
+"""Of an index's passages: when more have come or gone since its communities were found, they are found again at any rate."""
 
 
 @dataclass(frozen=True)
@@ -149,23 +153,47 @@ def open_tools(
     return Tools(encoder, split, extractor, write)
 
 
-def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettings) -> IndexData:
-    """What is left to do once documents are in the store or out of it: extract, encode, derive, save the next generation."""
+def finish_build(
+    folder: Path, store: Store, tools: Tools, settings: IndexSettings, find_again: bool = False
+) -> IndexData:
+    """What is left to do once documents are in the store or out of it: extract, encode, derive, save the next generation.
+
+    With `find_again`, communities are found anew whatever the settings say of edits.
+    """
     if tools.extractor is not None:
         read_waiting(store, tools.extractor.read, tools.split)
     # Imported here because it brings igraph and matplotlib, which the first call to a model need not wait for.
     from graph.build.derive import derive_arrays
 
     encoder = tools.encoder
-    data = derive_arrays(store, EmbeddingCache(folder, store, encoder), encoder.count_tokens, settings, tools.write)
+    manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
+    last = load_arrays(folder, IndexData, manifest) if manifest is not None else None
+    changed = 0
+    if manifest is not None and last is not None and settings.layers_on_edit == "later" and not find_again:
+        changed = manifest.changed_passages + _changed_passages(store, last)
+    carry = 0 < changed <= MAX_CHANGED_SHARE * store.count("passages")
+    pending = PendingVectors(folder)
+    cache = EmbeddingCache(last, pending, encoder)
+    data = derive_arrays(store, last, cache, encoder.count_tokens, settings, tools.write, carry)
     with store.transaction():
         generation = store.next_generation()
-    facts = {"settings": settings.model_dump(), "encoder": {"fingerprint": encoder.fingerprint}}
+    facts = {
+        "settings": settings.model_dump(),
+        "encoder": {"fingerprint": encoder.fingerprint},
+        "changed_passages": changed if carry else 0,
+    }
     save_arrays(folder, generation, data, facts)
     with store.transaction():
         store.set_meta("encoder", encoder.fingerprint)
-        store.drop_pending_vectors()
+    pending.drop()
     return data
+
+
+def _changed_passages(store: Store, last: IndexData) -> int:
+    """How many passages have come or gone since the last generation."""
+    return len(
+        {str(identity) for (identity,) in store.rows("SELECT id FROM passages")}.symmetric_difference(last.passage_ids)
+    )
 
 
 def _prepare_folder(folder: Path) -> bool:

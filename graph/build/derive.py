@@ -1,6 +1,6 @@
 """From index.sqlite to arrays: read the rows in canonical order, encode what has no vector yet, build the graph blocks.
 
-Legend: see graph/store/data.py; M occurrences, X what is counted into a block.
+Legend: see graph/store/data.py; M occurrences, T passages of the last generation, X what is counted into a block.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,12 +13,12 @@ import scipy.sparse as sp
 from graph.extract.aliases import full_names
 from graph.extract.entities import title_keys
 from graph.extract.terms import caseless_terms
-from graph.layers.hierarchy import Hierarchy, Node, Sentences, build_hierarchy
+from graph.layers.hierarchy import Hierarchy, LastHierarchy, Node, Sentences, build_hierarchy
 from graph.layers.model_summaries import WriteSummaries
-from graph.layers.similarity import similarity_graph
+from graph.layers.similarity import KnownGraph, similarity_graph
 from graph.shared.ids import content_id
 from graph.shared.types import Ints
-from graph.store.arrays import Strings
+from graph.store.arrays import Strings, rows_among
 from graph.store.data import (
     DocumentColumns,
     EntityColumns,
@@ -32,7 +32,7 @@ from graph.store.data import (
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
 from graph.store.vectors import EmbeddingCache
-from graph.text.bm25 import bm25_scores
+from graph.text.bm25 import TermCounts, count_terms, join_counts, term_weights
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,24 @@ class _Table:
 
 def derive_arrays(
     store: Store,
+    last: IndexData | None,
     cache: EmbeddingCache,
     count_tokens: Callable[[str], int],
     settings: IndexSettings,
     write: WriteSummaries | None = None,
+    carry: bool = False,
 ) -> IndexData:
-    """All arrays of the index as the store stands now; vectors come from `cache`, summaries from `write` if it is given."""
+    """All arrays of the index as the store stands now; vectors come from `cache`, summaries from `write` if it is given.
+
+    What `last`, the generation before, holds of passages and entities already is taken from there. The arrays do not depend on it,
+    unless `carry` is set: then its communities stay, for what is new to join (graph/layers/communities.py).
+    """
     documents = _documents(store)
     passage_table = _passage_table(store)
     proposition_table = _read_table(store, "SELECT row, id, text FROM propositions ORDER BY id")
-    passages = _passages(store, cache, documents, passage_table)
+    passages = _passages(store, last, cache, documents, passage_table)
     propositions = _propositions(store, cache, passage_table, proposition_table)
-    entities = _entities(store, cache, documents, proposition_table, settings)
+    entities = _entities(store, last, cache, documents, proposition_table, settings)
     topics = _topics(store, proposition_table)
     hierarchy = build_hierarchy(
         passages=_nodes(documents, passages, propositions),
@@ -67,6 +73,7 @@ def derive_arrays(
         encode=lambda ids, texts: cache.encode("summaries", ids, texts),
         settings=settings,
         write=write,
+        last=None if last is None else _last_hierarchy(last, carry),
     )
     with store.transaction():
         store.put_summaries((s.node.id, s.layer, s.node.text) for s in hierarchy.summaries)
@@ -100,14 +107,17 @@ def _passage_table(store: Store) -> _Table:
     )
 
 
-def _passages(store: Store, cache: EmbeddingCache, documents: DocumentColumns, table: _Table) -> PassageColumns:
+def _passages(
+    store: Store, last: PassageColumns | None, cache: EmbeddingCache, documents: DocumentColumns, table: _Table
+) -> PassageColumns:
     document_of = {source: row for row, source in enumerate(documents.document_sources)}
     places = list(store.rows('SELECT source, "order", "start", "end" FROM passages ORDER BY source, "order"'))
     document_P = np.array([document_of[str(source)] for source, *_ in places], np.int64)
     place_P3 = np.array([place for _, *place in places], np.int64).reshape(-1, 3)
     before = np.flatnonzero(document_P[1:] == document_P[:-1])
     encoded = _encoded_texts(documents, document_P, table.texts)
-    terms, term_passage_WP = bm25_scores(encoded)
+    counts = _term_counts(last, table.ids, encoded)
+    idf_W, norm_P = term_weights(counts.count_WP)
     return PassageColumns(
         passage_ids=Strings.of(table.ids),
         passage_texts=Strings.of(table.texts),
@@ -117,9 +127,21 @@ def _passages(store: Store, cache: EmbeddingCache, documents: DocumentColumns, t
         passage_end_P=place_P3[:, 2],
         passage_vectors_PD=cache.encode("passages", table.ids, encoded),
         passage_next_PP=block(before, before + 1, (len(document_P), len(document_P))),
-        term_texts=Strings.of(terms),
-        term_passage_WP=term_passage_WP,
+        term_texts=Strings.of(counts.terms),
+        term_count_WP=counts.count_WP,
+        term_idf_W=idf_W,
+        term_norm_P=norm_P,
     )
+
+
+def _term_counts(last: PassageColumns | None, ids: Sequence[str], encoded: Sequence[str]) -> TermCounts:
+    """The terms of every passage; only those of passages that `last` does not have are counted."""
+    if last is None:
+        return count_terms(encoded)
+    place_T = rows_among(ids, last.passage_ids)
+    new = np.setdiff1d(np.arange(len(ids)), place_T)
+    known = TermCounts(list(last.term_texts), last.term_count_WP)
+    return join_counts([(known, place_T), (count_terms([encoded[row] for row in new.tolist()]), new)], len(ids))
 
 
 def _encoded_texts(documents: DocumentColumns, document_P: Ints, texts: Sequence[str]) -> list[str]:
@@ -146,7 +168,12 @@ def _propositions(store: Store, cache: EmbeddingCache, passages: _Table, table: 
 
 
 def _entities(
-    store: Store, cache: EmbeddingCache, documents: DocumentColumns, propositions: _Table, settings: IndexSettings
+    store: Store,
+    last: EntityColumns | None,
+    cache: EmbeddingCache,
+    documents: DocumentColumns,
+    propositions: _Table,
+    settings: IndexSettings,
 ) -> EntityColumns:
     """The entities that were read, with what is derived from the rest: the terms of caseless texts, and the full name beside
     every alias of it.
@@ -173,13 +200,14 @@ def _entities(
     entity_X = np.concatenate([entity_X, full_E[entity_X[aliased]]])
 
     vectors_ED = cache.encode("entities", ids, keys)
+    known = None if last is None else KnownGraph(last.synonym_EE, rows_among(ids, last.entity_ids))
     return EntityColumns(
         entity_ids=Strings.of(ids),
         entity_texts=Strings.of(keys),
         entity_vectors_ED=vectors_ED,
         proposition_entity_NE=block(proposition_X, entity_X, (len(propositions.ids), len(keys))),
         entity_document_EU=_called(row_of, documents),
-        synonym_EE=similarity_graph(vectors_ED, settings.synonym_neighbours, settings.min_synonym_similarity),
+        synonym_EE=similarity_graph(vectors_ED, settings.synonym_neighbours, settings.min_synonym_similarity, known),
     )
 
 
@@ -217,6 +245,11 @@ def _nodes(documents: DocumentColumns, passages: PassageColumns, propositions: P
         pools[passage] = tuple(dict.fromkeys(proposition for _, proposition in group))
     encoded = _encoded_texts(documents, passages.passage_document_P, texts)
     return [Node(*values) for values in zip(ids, encoded, pools, strict=True)]
+
+
+def _last_hierarchy(last: IndexData, carry: bool) -> LastHierarchy:
+    ids = [*last.passage_ids, *last.summary_ids]
+    return LastHierarchy(ids, last.similarity_XX, last.summary_layer_S, last.summary_member_SX, carry)
 
 
 def _chunks(passages: PassageColumns, count_tokens: Callable[[str], int], max_tokens: int) -> list[list[int]]:

@@ -25,6 +25,7 @@ from graph.shared.types import CompletionRequest, Document, OpenEncoder, Passage
 from graph.store.arrays import MANIFEST, load_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.own_settings import check_settings
+from graph.store.pending import PendingVectors
 from graph.store.settings import IndexSettings
 from graph.store.store import FILE, Store, document_hash
 
@@ -101,7 +102,7 @@ def plan_build(
                 sample = [*sample, passage][:SAMPLED_PASSAGES]
         if sample and settings.infer_domain and (store is None or store.get_meta("domain") is None):
             calls.add(domain_request(sample), "")
-        texts -= _known_vectors(folder, store)
+        texts -= _known_vectors(folder)
     return BuildPlan(
         new=kinds["new"],
         changed=kinds["changed"],
@@ -168,9 +169,9 @@ def _text_ids(item: Waiting, rows: Mapping[str, Row]) -> set[str]:
     return ids
 
 
-def _known_vectors(folder: Path, store: Store | None) -> set[str]:
+def _known_vectors(folder: Path) -> set[str]:
     """Ids of texts that have been encoded already."""
-    known = set(store.pending_ids()) if store is not None else set()
+    known = set(PendingVectors(folder).ids)
     if (folder / MANIFEST).exists():
         last = load_arrays(folder, IndexData)
         for ids, _ in VECTOR_FIELDS.values():

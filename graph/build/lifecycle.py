@@ -16,6 +16,7 @@ from graph.store.arrays import MANIFEST, OtherFormat, Strings, files_of, load_fi
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.lock import writer_lock
 from graph.store.own_settings import keep_settings
+from graph.store.pending import PendingVectors
 from graph.store.seal import AGAIN, LEDGER, check_seal, has_ledger, seal_of, set_ledger_aside
 from graph.store.settings import IndexSettings
 from graph.store.store import FILE, Store, read_settings
@@ -39,7 +40,7 @@ class IndexStatus:
     """How an index stands. `unfinished` is what a `resume` would still do, in words; `rows` counts every table.
 
     `identity` is the manifest's (graph/store/arrays.py), "" without one; `quarantined`, `dropped` and `read_by` are those of a
-    BuildReport (graph/build/build.py).
+    BuildReport (graph/build/build.py). `changed_passages` have come or gone since the communities were found.
     """
 
     folder: str
@@ -53,6 +54,7 @@ class IndexStatus:
     dropped: int
     read_by: dict[str, int]
     vectors_kept: int
+    changed_passages: int
     unfinished: str
 
 
@@ -146,7 +148,7 @@ def index_status(folder: Path | str) -> IndexStatus:
     with closing(Store(folder, read_only=True)) as store:
         rows = {table: store.count(table) for table in COUNTED}
         facts = reading_facts(store)
-        waiting, kept = len(store.sources_to_extract()), store.count("pending_vectors")
+        waiting = len(store.sources_to_extract())
     manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
     finished = manifest is not None and check_seal(folder, FILE) != "unfinished"
     return IndexStatus(
@@ -160,7 +162,8 @@ def index_status(folder: Path | str) -> IndexStatus:
         quarantined=facts.quarantined,
         dropped=facts.dropped,
         read_by=facts.read_by,
-        vectors_kept=kept,
+        vectors_kept=len(PendingVectors(folder).ids),
+        changed_passages=manifest.changed_passages if manifest is not None else 0,
         unfinished="" if finished else f"the last run did not finish: modegraph resume {folder}",
     )
 
@@ -227,28 +230,36 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
             set_ledger_aside(folder)
     with open_for_writing(folder) as store:
         tools = open_tools(folder, store, settings, open_encoder, open_model)
-        _keep_sound_vectors(folder, store, {found.file for found in damage})
+        _keep_sound_vectors(folder, {found.file for found in damage})
         (folder / MANIFEST).unlink(missing_ok=True)
         finish_build(folder, store, tools, settings)
     return damage
 
 
-def _keep_sound_vectors(folder: Path, store: Store, damaged: set[str]) -> None:
+def _keep_sound_vectors(folder: Path, damaged: set[str]) -> None:
     """Put the vectors whose ids and values are both undamaged where the next build looks for them."""
+    pending = PendingVectors(folder)
     for arrays in sorted(folder.glob("arrays-*")) if MANIFEST not in damaged else []:
         for ids, vectors in VECTOR_FIELDS.values():
             files = {f"{arrays.name}/{ids}.data.npy", f"{arrays.name}/{ids}.starts.npy", f"{arrays.name}/{vectors}.npy"}
             if not files & damaged and all((folder / file).exists() for file in files):
                 names, values = load_field(arrays, ids, Strings), load_field(arrays, vectors, Floats)
-                with store.transaction():
-                    store.put_vectors([names[row] for row in range(len(names))], values)
+                if len(names):
+                    pending.put(list(names), values)
 
 
-def compact_index(folder: Path | str) -> int:
-    """Give back the space of deleted rows and of the previous generation; returns the bytes freed."""
+def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
+    """Give back the space of deleted rows and of the previous generation; returns the bytes freed (below 0: more is held now).
+
+    Communities that edits carried over are found again: the arrays are then those of an index made at once.
+    """
     folder = Path(folder)
     before = index_status(folder).disk_bytes
     with open_for_writing(folder) as store:
+        if read_manifest(folder).changed_passages:
+            settings = read_settings(folder)
+            tools = open_tools(folder, store, settings, open_encoder, open_model)
+            finish_build(folder, store, tools, settings, find_again=True)
         store.vacuum()
         current = read_manifest(folder).arrays
         for old in folder.glob("arrays-*"):

@@ -40,6 +40,22 @@ def find_communities(
     return number_by_first(np.asarray(found.membership, np.int64))
 
 
+def carry_communities(graph: sp.csr_array, known_N: Ints) -> Ints:
+    """The communities of a graph that has new nodes, without looking for them again: int64[N], numbered as above.
+
+    Nodes keep the community that is known of them. A new one (−1), in order, joins the one that it is tied to most closely, of equals
+    the lowest, and is a community of its own when it is tied to none.
+    """
+    found_N = known_N.copy()
+    for node in np.flatnonzero(known_N < 0).tolist():
+        entries = slice(*graph.indptr[node : node + 2])
+        near, weights = found_N[graph.indices[entries]], graph.data[entries]
+        choices, choice = np.unique(near[near >= 0], return_inverse=True)
+        ties = np.bincount(choice, weights[near >= 0], len(choices))
+        found_N[node] = choices[ties.argmax()] if len(choices) else found_N.max() + 1
+    return number_by_first(found_N)
+
+
 @dataclass(frozen=True)
 class NestedCommunities:
     """Communities within communities. `members[c]` are rows of the graph, ascending; `parents[c]` is the one above, or −1."""

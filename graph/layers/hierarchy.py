@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.sparse as sp
 
-from graph.layers.communities import find_communities
+from graph.layers.communities import carry_communities, find_communities
 from graph.layers.model_summaries import WriteSummaries
-from graph.layers.similarity import similarity_graph
+from graph.layers.similarity import KnownGraph, similarity_graph
 from graph.layers.summarise import choose_sentences, join_sentences
 from graph.shared.ids import content_id
 from graph.shared.types import Floats, Ints
+from graph.store.arrays import rows_among
 from graph.store.settings import IndexSettings
 
 EncodeByIds = Callable[[Sequence[str], Sequence[str]], Floats]
@@ -48,6 +49,33 @@ class Hierarchy:
     summaries: tuple[SummaryNode, ...]
     vectors_SD: Floats
     edges: sp.csr_array
+
+
+@dataclass(frozen=True)
+class LastHierarchy:
+    """The hierarchy of the last generation, to start from: `ids` of all its nodes (X: passages, then S summaries), its edges and members.
+
+    With `carry`, its communities stay as they are (graph/layers/communities.py); else they are found again.
+    """
+
+    ids: Sequence[str]
+    edges: sp.csr_array
+    layer_S: Ints
+    member_SX: sp.csr_array
+    carry: bool
+
+    def edges_among(self, ids: Sequence[str]) -> KnownGraph:
+        """What it knows of the similarity graph of the nodes with these ids."""
+        return KnownGraph(self.edges, rows_among(ids, self.ids))
+
+    def communities(self, ids: Sequence[str], layer: int) -> Ints:
+        """The community of each of these nodes of a layer; −1 for nodes that it does not know."""
+        summary_Y, member_Y = self.member_SX.tocoo().coords
+        of_layer_Y = self.layer_S[summary_Y] == layer + 1
+        community_X = len(self.layer_S) + np.arange(len(self.ids))
+        community_X[member_Y[of_layer_Y]] = summary_Y[of_layer_Y]
+        rows = rows_among(self.ids, ids)
+        return np.where(rows >= 0, community_X[rows], -1)
 
 
 @dataclass(frozen=True)
@@ -83,6 +111,7 @@ def build_hierarchy(
     encode: EncodeByIds,
     settings: IndexSettings,
     write: WriteSummaries | None = None,
+    last: LastHierarchy | None = None,
 ) -> Hierarchy:
     """Build `settings.layers` layers over the passages.
 
@@ -94,13 +123,18 @@ def build_hierarchy(
     members = np.arange(len(building.nodes))
     for layer in range(settings.layers):
         vectors_LD = building.vectors[-1] if layer or len(building.vectors) == 1 else np.concatenate(building.vectors)
-        graph = similarity_graph(vectors_LD, settings.neighbours, settings.min_similarity)
+        ids = [building.nodes[member].id for member in members.tolist()]
+        known = None if last is None else last.edges_among(ids)
+        graph = similarity_graph(vectors_LD, settings.neighbours, settings.min_similarity, known)
         building.edges.append((members, graph.tocoo()))
         if layer + 1 == settings.layers or len(members) < 2:
             break
-        communities = _groups(find_communities(graph, settings.communities, settings.seed))
+        if last is not None and last.carry:
+            community_L = carry_communities(graph, last.communities(ids, layer))
+        else:
+            community_L = find_communities(graph, settings.communities, settings.seed)
         before = len(building.nodes)
-        groups = [members[group].tolist() for group in communities if len(group) > 1]
+        groups = [members[group].tolist() for group in _groups(community_L) if len(group) > 1]
         _add_summaries(building, groups, layer + 1, sentences, encode, settings, write)
         members = np.arange(before, len(building.nodes))
         if len(members) == 0:

@@ -6,7 +6,7 @@ contents: no other index has files of those names, so that one copied over it le
 
 import json
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -19,17 +19,22 @@ from graph.shared.errors import UserError
 from graph.shared.ids import checksum, content_id
 
 MANIFEST = "manifest.json"
-FORMAT = 4
-"""Of index.sqlite and of the arrays."""
+OLDEST, FORMAT = 4, 5
+"""Of index.sqlite and of the arrays (docs/format.md): what is read, and what is written."""
 
 
 class OtherFormat(UserError):
     """An index that another version of this program wrote."""
 
-    def __init__(self, file: Path, version: int) -> None:
-        super().__init__(
-            f"{file}: format {version}", f"format {FORMAT}", "index the documents again, into a new folder"
-        )
+
+def check_format(file: Path, version: int) -> None:
+    """OtherFormat when this program cannot read what another version of it wrote."""
+    if version > FORMAT:
+        found, remedy = f"{file}: format {version}, of a newer modegraph", "install one as new as that which wrote it"
+        raise OtherFormat(found, f"at most format {FORMAT}", remedy)
+    if version < OLDEST:
+        remedy = "index the documents again, into a new folder"
+        raise OtherFormat(f"{file}: format {version}", f"format {OLDEST} or {FORMAT}", remedy)
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,16 @@ class Strings:
         return self.data[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "surrogatepass")
 
 
+def rows_among(known: Iterable[str], texts: Iterable[str]) -> NDArray[np.int64]:
+    """The row of each text among the known ones, −1 where it is not there.
+
+    >>> rows_among(["a", "b"], ["b", "c", "a"]).tolist()
+    [1, -1, 0]
+    """
+    row_of = {text: row for row, text in enumerate(known)}
+    return np.array([row_of.get(text, -1) for text in texts], np.int64)
+
+
 def follow_one_another(rows: NDArray[np.int64]) -> bool:
     """Whether the rows, in order, are a slice.
 
@@ -92,6 +107,8 @@ class Manifest:
     encoder: str
     arrays: str
     files: dict[str, dict[str, Any]]
+    changed_passages: int = 0
+    """That came or went since the communities were found."""
 
 
 def save_arrays(folder: Path, generation: int, data: Any, facts: Mapping[str, Any]) -> None:
@@ -140,7 +157,7 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None) -
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an index: a JSON object, and under it the hash of its text. UserError when missing or changed, OtherFormat where another version wrote it."""
+    """The manifest of an index: a JSON object, and under it the hash of its text. UserError when missing or changed, OtherFormat where this program cannot read it."""
     file = folder / MANIFEST
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder", "an index", f"make one with: modegraph index SRC --out {folder}")
@@ -153,8 +170,7 @@ def read_manifest(folder: Path) -> Manifest:
     if content_id(body) != hashed:
         raise UserError(f"{file}: a changed byte", "the manifest as it was written", f"run: modegraph repair {folder}")
     facts = json.loads(body)
-    if facts["format"] != FORMAT:
-        raise OtherFormat(file, facts["format"])
+    check_format(file, facts["format"])
     return Manifest(
         identity=hashed,
         generation=facts["generation"],
@@ -162,6 +178,7 @@ def read_manifest(folder: Path) -> Manifest:
         encoder=facts["encoder"]["fingerprint"],
         arrays=facts["arrays"],
         files=facts["files"],
+        changed_passages=facts.get("changed_passages", 0),
     )
 
 

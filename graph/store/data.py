@@ -44,8 +44,12 @@ class PassageColumns:
     """1 from each passage to the next one of its document."""
     term_texts: Strings
     """Every term of every passage (graph/text/bm25.py), sorted."""
-    term_passage_WP: sp.csr_array
-    """What each term adds to the BM25 score of each passage that has it, over the whole index."""
+    term_count_WP: sp.csr_array
+    """How often each term stands in each passage."""
+    term_idf_W: Floats
+    """What each term weighs in BM25, over the whole index."""
+    term_norm_P: NDArray[np.float64]
+    """What the length of each passage does to its counts in BM25, over the whole index."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,10 @@ class IndexSettings(Settings):
     )
     layers: int = Field(2, ge=1, le=8, description="L: layers of the similarity graph, the chunks' own included")
     communities: Literal["leidenalg", "igraph"] = Field("leidenalg", description="implementation of Leiden")
+    layers_on_edit: Literal["now", "later"] = Field(
+        "now",
+        description="find communities anew at each edit, or carry them over until a tenth of the passages has changed, or compact",
+    )
     synonym_neighbours: int = Field(
         10, ge=1, le=1000, description="nearest entities considered as synonyms of an entity"
     )
@@ -62,6 +66,14 @@ def _given_with(extractor: str, value: str, info: ValidationInfo) -> str:
 
 
 CHANGEABLE = frozenset(
-    {"extractor_model", "summary_model", "extractor_examples", "max_reply_tokens", "import_file", "max_failed_share"}
+    {
+        "extractor_model",
+        "summary_model",
+        "extractor_examples",
+        "max_reply_tokens",
+        "import_file",
+        "max_failed_share",
+        "layers_on_edit",
+    }
 )
 """Settings that a later run may give anew. What a model reads must not change with them: graph/build/reading.py sees to it."""

@@ -12,15 +12,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-import numpy as np
-
 from graph.extract.entities import entity_key
 from graph.extract.types import Failure, Occurrence, Reading
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
-from graph.shared.types import Document, Floats, Passage
-from graph.store.arrays import FORMAT, OtherFormat
+from graph.shared.types import Document, Passage
+from graph.store.arrays import FORMAT, check_format
 from graph.store.settings import IndexSettings
 
 FILE = "index.sqlite"
@@ -53,7 +51,6 @@ CREATE INDEX facts_of_object ON facts (object);
 CREATE TABLE quarantine (passage INTEGER PRIMARY KEY REFERENCES passages ON DELETE CASCADE, problem TEXT NOT NULL,
     reply TEXT NOT NULL, attempts INTEGER NOT NULL);
 CREATE TABLE summaries (id TEXT PRIMARY KEY, layer INTEGER NOT NULL, text TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE pending_vectors (id TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -95,8 +92,7 @@ class Store:
         self._connection.execute("PRAGMA foreign_keys = ON")
         if not read_only and self._format() == 0 and self.count("sqlite_master") == 0:
             self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
-        if (version := self._format()) != FORMAT:
-            raise OtherFormat(self._file, version)
+        check_format(self._file, self._format())
         self._read_only = read_only
 
     def close(self) -> None:
@@ -257,24 +253,3 @@ class Store:
         """Replace all (id, layer, text) of summaries."""
         self._connection.execute("DELETE FROM summaries")
         self._connection.executemany("INSERT INTO summaries VALUES (?, ?, ?)", summaries)
-
-    def put_vectors(self, ids: Sequence[str], vectors_ND: Floats) -> None:
-        """Keep vectors that were just computed, until the derived arrays hold them: no text is encoded twice."""
-        rows = ((identity, vector.tobytes()) for identity, vector in zip(ids, vectors_ND, strict=True))
-        self._connection.executemany("INSERT OR REPLACE INTO pending_vectors VALUES (?, ?)", rows)
-
-    def pending_ids(self) -> Iterator[str]:
-        """The ids of the vectors kept by `put_vectors`."""
-        for (identity,) in self._connection.execute("SELECT id FROM pending_vectors"):
-            yield str(identity)
-
-    def vectors(self, ids: Iterable[str]) -> Iterator[Floats]:
-        """The vectors [D] kept by `put_vectors` under these ids, in their order; all of them must be there."""
-        for identity in ids:
-            query = "SELECT vector FROM pending_vectors WHERE id = ?"
-            (vector,) = self._connection.execute(query, (identity,)).fetchone()
-            yield np.frombuffer(vector, np.float32)
-
-    def drop_pending_vectors(self) -> None:
-        """Forget them: the arrays have been saved."""
-        self._connection.execute("DELETE FROM pending_vectors")

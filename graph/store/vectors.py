@@ -1,7 +1,6 @@
 """Vectors by id: a text is encoded once in the life of an index, also when a run was killed half-way."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -9,9 +8,9 @@ import numpy as np
 from graph.encode.encoder import unit_rows
 from graph.shared.console import track
 from graph.shared.types import Encoder, Floats, Ints
-from graph.store.arrays import MANIFEST, load_arrays
+from graph.store.arrays import rows_among
 from graph.store.data import VECTOR_FIELDS, IndexData
-from graph.store.store import Store
+from graph.store.pending import PendingVectors
 
 BATCH_TEXTS = 256
 """Texts encoded between two commits: what a crash may cost."""
@@ -22,13 +21,12 @@ Kind = Literal["passages", "propositions", "entities", "summaries"]
 class EmbeddingCache:
     """Vectors of the last generation, those kept since by a run that did not finish, and new ones from the encoder, made unit.
 
-    New vectors go to the store as they come, so that no more than one array of a kind is ever held in memory.
+    New vectors are kept on disk as they come, so that no more than one array of a kind is ever held in memory.
     """
 
-    def __init__(self, folder: Path, store: Store, encoder: Encoder) -> None:
-        self._store, self._encoder = store, encoder
-        self._kept = frozenset(store.pending_ids())
-        self._last = load_arrays(folder, IndexData) if (folder / MANIFEST).exists() else None
+    def __init__(self, last: IndexData | None, pending: PendingVectors, encoder: Encoder) -> None:
+        self._last, self._pending, self._encoder = last, pending, encoder
+        self._kept = pending.ids
 
     def encode(self, kind: Kind, ids: Sequence[str], texts: Sequence[str]) -> Floats:
         """Unit vectors [N, D] for ids and their texts; only texts whose id is unknown go to the encoder."""
@@ -39,21 +37,17 @@ class EmbeddingCache:
             batches = [missing[start : start + BATCH_TEXTS] for start in range(0, len(missing), BATCH_TEXTS)]
             for batch in track(batches, f"Encoding {kind}", len(missing), size=len):
                 vectors_BD = unit_rows(self._encoder.encode([texts[row] for row in batch]))
-                with self._store.transaction():
-                    self._store.put_vectors([ids[row] for row in batch], vectors_BD)
+                self._pending.put([ids[row] for row in batch], vectors_BD)
         return self._gather(ids, rows_N, last_LD)
 
     def _gather(self, ids: Sequence[str], rows_N: Ints, last_LD: Floats | None) -> Floats:
-        """The vectors of all ids: those with a row from the last generation, the others from the store."""
-        new = np.flatnonzero(rows_N < 0)
-        found = self._store.vectors([ids[row] for row in new.tolist()])
+        """The vectors of all ids: those with a row from the last generation, the others from those kept since."""
         if last_LD is None or len(last_LD) == 0:
-            return _stacked(found, len(new)) if len(new) else self._encoder.encode([])
+            return self._pending.take(ids) if len(ids) else self._encoder.encode([])
         vectors_ND = np.empty((len(ids), last_LD.shape[1]), np.float32)
-        old = np.flatnonzero(rows_N >= 0)
+        old, new = np.flatnonzero(rows_N >= 0), np.flatnonzero(rows_N < 0)
         vectors_ND[old] = last_LD[rows_N[old]]
-        for row, vector in zip(new.tolist(), found, strict=True):
-            vectors_ND[row] = vector
+        self._pending.fill(vectors_ND, new, [ids[row] for row in new.tolist()])
         return vectors_ND
 
     def _last_rows(self, kind: Kind, ids: Sequence[str]) -> tuple[Floats | None, Ints]:
@@ -61,16 +55,4 @@ class EmbeddingCache:
         if self._last is None:
             return None, np.full(len(ids), -1, np.int64)
         id_field, vector_field = VECTOR_FIELDS[kind]
-        known = getattr(self._last, id_field)
-        row_of = {known[row]: row for row in range(len(known))}
-        return getattr(self._last, vector_field), np.array([row_of.get(key, -1) for key in ids], np.int64)
-
-
-def _stacked(vectors: Iterator[Floats], count: int) -> Floats:
-    """All vectors in one array, without a list of them beside it."""
-    first = next(vectors)
-    vectors_ND = np.empty((count, len(first)), np.float32)
-    vectors_ND[0] = first
-    for row, vector in enumerate(vectors, start=1):
-        vectors_ND[row] = vector
-    return vectors_ND
+        return getattr(self._last, vector_field), rows_among(getattr(self._last, id_field), ids)

@@ -1,20 +1,22 @@
-"""BM25 by terms: texts to terms, for passages and questions alike, and the eager scores that the index keeps.
+"""BM25 by terms: texts to terms, for passages and questions alike, and the counts that scores are worked out of when a question comes.
 
-At indexing, bm25s (Lù 2024, arXiv:2407.03618) works out what every term adds to the score of every passage that has it; at query
-time only the question is cut into terms, and rows are summed (graph/retrieve/modes/lexical.py).
+What is counted in one text depends on no other, so an index that changes counts only its new texts; what a term weighs and what a
+text's length does to it are functions of all counts. The form is Lucene's, as in bm25s (Lù 2024, arXiv:2407.03618).
 
-Legend: P passages, W terms.
+Legend: P passages, W terms, T texts of one part.
 """
 
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from graph.shared.types import Floats
+from graph.shared.types import Floats, Ints
 from graph.text.scripts import MARKS, UNSPACED
 
 K1, B = 1.5, 0.75
@@ -31,30 +33,69 @@ def terms_of(text: str) -> list[str]:
     return list(chain.from_iterable(_cut(match) for match in _TERM.finditer(folded)))
 
 
-def bm25_scores(texts: Sequence[str]) -> tuple[list[str], sp.csr_array]:
-    """All terms of P texts, sorted, and what each adds to the BM25 score of each text (Lucene's form): CSR[W, P]."""
-    number_of: dict[str, int] = {}
-    numbers = [
-        np.array([number_of.setdefault(term, len(number_of)) for term in terms_of(text)], np.int32) for text in texts
-    ]
-    terms = sorted(number_of)
-    if not terms:
-        return [], sp.csr_array((0, len(texts)), dtype=np.float32)
-    from bm25s import BM25
+@dataclass(frozen=True)
+class TermCounts:
+    """How often each of W terms (sorted, none without a text) stands in each of P texts: float32 CSR[W, P]."""
 
-    row_of_number = np.empty(len(terms), np.int32)
-    row_of_number[[number_of[term] for term in terms]] = np.arange(len(terms), dtype=np.int32)
-    rows = [row_of_number[each] for each in numbers]
-    made = BM25(k1=K1, b=B, method="lucene").build_index_from_ids(list(range(len(terms))), rows, show_progress=False)
-    return terms, sp.csr_array((made["data"], made["indices"], made["indptr"]), shape=(len(terms), len(texts)))
+    terms: list[str]
+    count_WP: sp.csr_array
 
 
-def sum_of_terms(term_passage_WP: sp.csr_array, rows: Sequence[int]) -> Floats:
+def count_terms(texts: Sequence[str]) -> TermCounts:
+    """The terms of P texts."""
+    row_of: dict[str, int] = {}
+    rows_P = [[row_of.setdefault(term, len(row_of)) for term in terms_of(text)] for text in texts]
+    row_X = np.fromiter(chain.from_iterable(rows_P), np.int64)
+    text_X = np.repeat(np.arange(len(texts)), [len(rows) for rows in rows_P])
+    ones_WP = sp.coo_array((np.ones(len(row_X), np.float32), (row_X, text_X)), shape=(len(row_of), len(texts)))
+    return join_counts([(TermCounts(list(row_of), sp.csr_array(ones_WP)), np.arange(len(texts)))], len(texts))
+
+
+def join_counts(parts: Sequence[tuple[TermCounts, Ints]], count: int) -> TermCounts:
+    """The terms of `count` texts out of those of parts, each with the places of its texts: int64[T], −1 for a text that is left out."""
+    terms = sorted(set().union(*(part.terms for part, _ in parts)))
+    row_of = {term: row for row, term in enumerate(terms)}
+    row_X, place_X, count_X = (
+        np.concatenate(each) for each in zip(*(_placed(*part, row_of) for part in parts), strict=True)
+    )
+    count_WP = sp.csr_array(sp.coo_array((count_X, (row_X, place_X)), shape=(len(terms), count)))
+    used = np.flatnonzero(np.diff(count_WP.indptr))
+    return TermCounts([terms[row] for row in used.tolist()], sp.csr_array(count_WP[used, :]))
+
+
+def _placed(part: TermCounts, place_T: Ints, row_of: dict[str, int]) -> tuple[Ints, Ints, Floats]:
+    """The entries of a part: their rows by term, the places of their texts, and the counts."""
+    entries = part.count_WP.tocoo()
+    row_W = np.array([row_of[term] for term in part.terms], np.int64)
+    place_X = place_T[entries.coords[1]]
+    kept = place_X >= 0
+    return row_W[entries.coords[0][kept]], place_X[kept], entries.data[kept]
+
+
+def term_weights(count_WP: sp.csr_array) -> tuple[Floats, NDArray[np.float64]]:
+    """What BM25 takes of all texts: idf = ln(1 + (P − n + ½)/(n + ½)) of a term in n of them, and k1(1 − b + b·|d|/mean) of each text."""
+    texts_W = np.diff(count_WP.indptr)
+    idf_W = np.log(1 + (count_WP.shape[1] - texts_W + 0.5) / (texts_W + 0.5)).astype(np.float32)
+    length_P = np.bincount(count_WP.indices, weights=count_WP.data, minlength=count_WP.shape[1])
+    return idf_W, K1 * ((1 - B) + B * length_P / (length_P.mean() if length_P.any() else 1))
+
+
+def bm25(count_X: Floats, idf_X: Floats, norm_X: NDArray[np.float64]) -> Floats:
+    """What a term adds to a text's score: idf · f/(f + norm), the last two of `term_weights`; nothing where it does not stand.
+
+    >>> bm25(np.array([0.0, 2.0]), np.array([0.5, 0.5]), np.array([1.5, 3.0])).tolist()
+    [0.0, 0.20000000298023224]
+    """
+    return (idf_X * (count_X / (norm_X + count_X))).astype(np.float32)
+
+
+def sum_of_terms(count_WP: sp.csr_array, idf_W: Floats, norm_P: NDArray[np.float64], rows: Sequence[int]) -> Floats:
     """BM25 of every passage for the terms in `rows`, a repeated one counted as often: float32[P]."""
-    scores_P = np.zeros(term_passage_WP.shape[1], np.float32)
+    scores_P = np.zeros(count_WP.shape[1], np.float32)
     for row in rows:
-        entries = slice(*term_passage_WP.indptr[row : row + 2])
-        scores_P[term_passage_WP.indices[entries]] += term_passage_WP.data[entries]
+        entries = slice(*count_WP.indptr[row : row + 2])
+        passages = count_WP.indices[entries]
+        scores_P[passages] += bm25(count_WP.data[entries], idf_W[row], norm_P[passages])
     return scores_P
 
 

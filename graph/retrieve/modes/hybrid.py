@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from graph.index.index import Index
-from graph.retrieve.modes.lexical import known_terms, matching_rows
+from graph.retrieve.modes.lexical import known_terms, matching_rows, word_scores
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings
 from graph.shared.types import Evidence, Floats, Ints, Scored
-from graph.text.bm25 import sum_of_terms
 
 RANK_CONSTANT = 60
 DEPTH = 1000
@@ -24,7 +23,7 @@ def retrieve_hybrid(index: Index, query: Query, settings: RetrieveSettings) -> E
     """Top k passages by reciprocal rank fusion."""
     depth = max(DEPTH, settings.top_k)
     by_meaning = top_rows(index.data.passage_vectors_PD @ query.vector_D, depth)
-    by_words = matching_rows(sum_of_terms(index.data.term_passage_WP, known_terms(index, query.text)), depth)
+    by_words = matching_rows(word_scores(index, known_terms(index, query.text)), depth)
     scores_P = fuse_ranks([by_meaning, by_words], len(index.data.passage_ids))
     rows = matching_rows(scores_P, settings.top_k)
     ranks = [{int(row): rank for rank, row in enumerate(ranking, 1)} for ranking in (by_meaning, by_words)]

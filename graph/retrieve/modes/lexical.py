@@ -1,6 +1,6 @@
 """`lexical`: the passages that share the question's words, by BM25. The other baseline of every comparison.
 
-Legend: P passages.
+Legend: P passages, W terms of a question.
 """
 
 from bisect import bisect_left
@@ -10,7 +10,7 @@ from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings
 from graph.shared.types import Evidence, Floats, Ints, Scored, Trace
-from graph.text.bm25 import sum_of_terms, terms_of
+from graph.text.bm25 import bm25, sum_of_terms, terms_of
 
 TERMS_TOLD = 8
 
@@ -18,7 +18,7 @@ TERMS_TOLD = 8
 def retrieve_lexical(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages of those with a term of the question; fewer, or none, when fewer have one."""
     terms = known_terms(index, query.text)
-    scores_P = sum_of_terms(index.data.term_passage_WP, terms)
+    scores_P = word_scores(index, terms)
     rows = matching_rows(scores_P, settings.top_k)
     return Evidence(
         query=query.text,
@@ -28,6 +28,11 @@ def retrieve_lexical(index: Index, query: Query, settings: RetrieveSettings) -> 
             "lexical", (f"{len(terms)} of {len(terms_of(query.text))} terms of the question are in the index",)
         ),
     )
+
+
+def word_scores(index: Index, terms: list[int]) -> Floats:
+    """BM25 of every passage for terms (rows), a repeated one counted as often: float32[P]."""
+    return sum_of_terms(index.data.term_count_WP, index.data.term_idf_W, index.data.term_norm_P, terms)
 
 
 def known_terms(index: Index, text: str) -> list[int]:
@@ -44,10 +49,11 @@ def matching_rows(scores_P: Floats, count: int) -> Ints:
 
 def tell_terms(index: Index, terms: list[int], passages: Ints) -> tuple[tuple[str], ...]:
     """For each of the passages, in words: the terms of the question that it has, those that count most first."""
-    distinct = list(dict.fromkeys(terms))
-    worth_WP = index.data.term_passage_WP[distinct, :][:, passages].toarray()
+    data, distinct = index.data, list(dict.fromkeys(terms))
+    count_WP = data.term_count_WP[distinct, :][:, passages].toarray()
+    worth_WP = bm25(count_WP, data.term_idf_W[distinct][:, None], data.term_norm_P[passages])
     told = []
     for worth_W in worth_WP.T:
         best = top_rows(worth_W, min(TERMS_TOLD, int((worth_W > 0).sum())))
-        told.append(("has the question's " + ", ".join(f"“{index.data.term_texts[distinct[row]]}”" for row in best),))
+        told.append(("has the question's " + ", ".join(f"“{data.term_texts[distinct[row]]}”" for row in best),))
     return tuple(told)

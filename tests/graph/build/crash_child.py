@@ -19,6 +19,7 @@ import graph.build.derive  # loaded before the fork
 import graph.extract.llm
 from graph.build.build import build_index
 from graph.shared.types import Document
+from graph.store.pending import PendingVectors
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
 from modegraph.cli import open_model
@@ -51,7 +52,7 @@ def kill_at(event: str, nth: int) -> None:
         if what == event and left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    transaction, keep = Store.transaction, Ledger._keep
+    transaction, put, keep = Store.transaction, PendingVectors.put, Ledger._keep
 
     @contextmanager
     def watched(self: Store) -> Iterator[None]:
@@ -65,7 +66,12 @@ def kill_at(event: str, nth: int) -> None:
         happen("kept call")
         return kept
 
+    def putting(self: PendingVectors, *arguments: Any) -> None:
+        put(self, *arguments)
+        happen("commit")
+
     Store.transaction = watched  # type: ignore[method-assign]
+    PendingVectors.put = putting  # type: ignore[method-assign]
     Ledger._keep = keeping  # type: ignore[method-assign]
 
 

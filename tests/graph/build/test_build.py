@@ -1,5 +1,6 @@
 """The life of an index: order of arrival, repetition, replacement and bad input never show in what it holds."""
 
+import json
 import os
 import sqlite3
 from contextlib import closing
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from graph.build.build import build_index
 from graph.build.edit import Edit, edit_index
-from graph.build.lifecycle import repair_index
+from graph.build.lifecycle import repair_index, verify_index
 from graph.documents.read import read_documents
 from graph.index.index import open_index
 from graph.shared.errors import UserError
@@ -220,12 +221,48 @@ def test_the_manifest_names_every_file_with_its_checksum(tmp_path: Path) -> None
     assert manifest.settings == SETTINGS.model_dump()
 
 
+def with_manifest(folder: Path, old: str, new: str) -> None:
+    """Write the manifest again with a part of its text replaced."""
+    file = folder / MANIFEST
+    body = file.read_text(encoding="utf-8").rpartition("\n")[0]
+    assert old in body
+    body = body.replace(old, new)
+    file.write_text(f"{body}\n{content_id(body)}", encoding="utf-8")
+
+
+def test_an_index_of_a_newer_version_is_named_and_left_alone(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    with_manifest(tmp_path / "i", '"format": 5', '"format": 6')
+    told = r"manifest\.json: format 6, of a newer modegraph; at most format 5; install one as new"
+    for attempt in (open_index, verify_index, lambda folder: repair_index(folder, lambda spec: HashEncoder())):
+        with pytest.raises(UserError, match=told):
+            attempt(tmp_path / "i")
+
+
+def test_an_index_of_format_4_is_brought_over_by_repair_without_the_encoder(tmp_path: Path) -> None:
+    """Format 4 had BM25's scores where 5 has counts."""
+    whole = build(tmp_path / "i", ISLES)
+    manifest = read_manifest(tmp_path / "i")
+    new = {"term_count_WP.npz", "term_idf_W.npy", "term_norm_P.npy"}
+    body = json.loads((tmp_path / "i" / MANIFEST).read_text(encoding="utf-8").rpartition("\n")[0])
+    body |= {"format": 4, "files": {name: facts for name, facts in manifest.files.items() if name not in new}}
+    text = json.dumps(body)
+    (tmp_path / "i" / MANIFEST).write_text(f"{text}\n{content_id(text)}", encoding="utf-8")
+    for name in new:
+        (tmp_path / "i" / manifest.arrays / name).unlink()
+    with pytest.raises(UserError, match=r"never written; arrays of this version; run: modegraph repair"):
+        open_index(tmp_path / "i")
+    encoder = HashEncoder()
+    damage = repair_index(tmp_path / "i", lambda spec: encoder)
+    assert {Path(each.file).name for each in damage} == new and encoder.seen == []
+    assert_same_index(load_arrays(tmp_path / "i", IndexData), whole)
+
+
 def test_an_index_of_an_earlier_version_is_to_be_made_again(tmp_path: Path) -> None:
     """Whichever of its files is read first: the arrays by a reader, the store by a writer."""
     build(tmp_path / "i", ISLES)
-    manifest, told = tmp_path / "i" / MANIFEST, "format 3; format 4; index the documents again, into a new folder"
-    body = manifest.read_text(encoding="utf-8").rpartition("\n")[0].replace('"format": 4', '"format": 3')
-    manifest.write_text(f"{body}\n{content_id(body)}", encoding="utf-8")
+    told = "format 3; format 4 or 5; index the documents again, into a new folder"
+    with_manifest(tmp_path / "i", '"format": 5', '"format": 3')
     with unsealed(tmp_path / "i"), closing(sqlite3.connect(tmp_path / "i" / FILE)) as store:
         store.execute("PRAGMA user_version = 3")
     with pytest.raises(UserError, match=told):

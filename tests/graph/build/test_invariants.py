@@ -14,11 +14,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+import graph.build.build
 from graph.build.build import build_index
-from graph.build.lifecycle import delete_documents
+from graph.build.lifecycle import compact_index, delete_documents
 from graph.shared.types import Document
 from graph.store.arrays import load_arrays, read_manifest
 from graph.store.data import IndexData
+from graph.store.pending import PendingVectors
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
 from tests.fakes import HashEncoder
@@ -50,7 +52,6 @@ TABLES = {
     "mentions": """SELECT n.id, p.id, o."start", e.key, m.spelling FROM mentions m JOIN occurrences o ON o.row = m.occurrence
         JOIN propositions n ON n.row = o.proposition JOIN passages p ON p.row = o.passage JOIN entities e ON e.row = m.entity""",
     "summaries": "SELECT id, layer, text FROM summaries",
-    "vectors that wait": "SELECT id FROM pending_vectors",
 }
 
 
@@ -77,6 +78,7 @@ class Held:
 def held(folder: Path) -> Held:
     with closing(Store(folder, read_only=True)) as store:
         rows = {name: Counter(store.rows(query)) for name, query in TABLES.items()}
+    assert not PendingVectors(folder).ids
     return Held(load_arrays(folder, IndexData), read_manifest(folder).files, rows)
 
 
@@ -164,3 +166,25 @@ def test_from_scratch_equals_incremental(
         elif there.pop(source, None) is not None:
             grown = delete(folder / "grown", [source])
     assert_same(put(folder / "scratch", list(there.values())), grown)
+
+
+@quick(12)
+@given(start=corpora(min_size=2, sources="abc"), steps=steps)
+def test_from_scratch_equals_carried_over_and_compacted(
+    start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Communities are carried over all edits, however many passages change (layers_on_edit = later)."""
+    folder = tmp_path_factory.mktemp("invariant")
+    later = SETTINGS.model_copy(update={"layers_on_edit": "later"})
+    there = {document.source: document for document in start}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(graph.build.build, "MAX_CHANGED_SHARE", 1e9)
+        build_index(folder / "grown", start, later, lambda spec: HashEncoder())
+        for source, change in steps:
+            if change is not None:
+                there[source] = replace(there.get(source, Document(source, "", "It is so.")), **change)
+                build_index(folder / "grown", [there[source]], later, lambda spec: HashEncoder())
+            elif there.pop(source, None) is not None:
+                delete(folder / "grown", [source])
+    compact_index(folder / "grown", lambda spec: HashEncoder())
+    assert_same(put(folder / "scratch", list(there.values())), held(folder / "grown"))

@@ -130,7 +130,7 @@ def test_an_interrupted_run_is_said_and_resumed(index: Path) -> None:
 def test_compact_gives_back_space_and_changes_nothing(index: Path) -> None:
     build_index(index, [EXTRA], SETTINGS, encoder)
     before = load_arrays(index, IndexData)
-    assert compact_index(index) > 0
+    assert compact_index(index, encoder) > 0
     assert len(list(index.glob("arrays-*"))) == 1 and verify_index(index) == []
     assert_same_index(before, load_arrays(index, IndexData))
 

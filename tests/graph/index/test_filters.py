@@ -151,7 +151,7 @@ def test_a_folder_may_be_given_as_text(tmp_path: Path) -> None:
     assert index_status(folder).rows["documents"] == len(ISLES) and verify_index(folder) == []
     assert plan_build(folder, ISLES, IndexSettings(), lambda spec: encoder).unchanged == len(ISLES)
     assert read_settings(folder) == IndexSettings() and lost_passages(folder) == ""
-    assert repair_index(folder, lambda spec: encoder) == [] and compact_index(folder) >= 0
+    assert repair_index(folder, lambda spec: encoder) == [] and compact_index(folder, lambda spec: encoder) >= 0
     resume_build(folder, lambda spec: encoder)
     assert retry_failed(folder, lambda spec: encoder) == 0
     delete_documents(folder, ["tarn"], lambda spec: encoder)

@@ -7,8 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from graph.encode.encoder import unit_rows
-from graph.layers.communities import find_communities, modularity
-from graph.layers.similarity import similarity_graph
+from graph.layers import similarity
+from graph.layers.communities import carry_communities, find_communities, modularity
+from graph.layers.similarity import KnownGraph, similarity_graph
 from graph.layers.summarise import choose_sentences
 
 
@@ -75,3 +76,71 @@ def test_modularity_of_two_joined_triangles_by_hand() -> None:
     for a, b in [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (2, 3)]:
         graph[a, b] = graph[b, a] = 1
     assert modularity(sp.csr_array(graph), np.array([0, 0, 0, 1, 1, 1])) == pytest.approx(12 / 14 - 2 * (7 / 14) ** 2)
+
+
+def same_bytes(a: sp.csr_array, b: sp.csr_array) -> bool:
+    parts = ((graph.data.tobytes(), graph.indices.tobytes(), graph.indptr.tobytes()) for graph in (a, b))
+    return next(parts) == next(parts)
+
+
+@given(st.data(), st.integers(0, 10_000), st.integers(1, 5), st.sampled_from([-1.0, 0.3, 0.7]))
+def test_a_graph_that_lost_and_gained_nodes_is_the_one_that_all_of_them_give(
+    data: st.DataObject, seed: int, neighbours: int, least: float
+) -> None:
+    """Nodes are drawn from few vectors, so that many are twins; a few go, a few come, in any place."""
+    pool_ND = vectors(40, seed)
+    life = data.draw(
+        st.lists(st.tuples(st.integers(0, 39), st.sampled_from("kkkkkkkkkkkkkkkk-+")), min_size=2, max_size=60)
+    )
+    before = [row for row, fate in life if fate != "+"]
+    now = [(row, fate) for row, fate in life if fate != "-"]
+    place_T, place = [], 0
+    for _, fate in life:
+        place_T += {"k": [place], "-": [-1], "+": []}[fate]
+        place += fate != "-"
+    first = similarity_graph(pool_ND[before], neighbours, least)
+    known = KnownGraph(first, np.array(place_T, np.int64))
+    changed = similarity_graph(pool_ND[[row for row, _ in now]], neighbours, least, known)
+    assert same_bytes(changed, similarity_graph(pool_ND[[row for row, _ in now]], neighbours, least))
+
+
+def test_only_what_is_new_and_what_lost_a_neighbour_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors_ND = vectors(300, 7)
+    first = similarity_graph(vectors_ND[1:], 4, 0.0)
+    searched: list[int] = []
+    near = similarity._near
+
+    def counted(vectors_ND: np.ndarray, rows_R: np.ndarray, *arguments: object) -> object:
+        searched.extend(rows_R.tolist())
+        return near(vectors_ND, rows_R, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(similarity, "_near", counted)
+    monkeypatch.setattr(similarity, "_nearest_of_all", None)
+    with_one = similarity_graph(vectors_ND, 4, 0.0, KnownGraph(first, np.arange(1, 300)))
+    assert searched == [0] and with_one.nnz > first.nnz
+    searched.clear()
+    without = similarity_graph(vectors_ND[1:], 4, 0.0, KnownGraph(with_one, np.arange(-1, 299)))
+    assert same_bytes(without, first)
+    assert 0 < len(searched) < 30, "those that had it among their nearest"
+
+
+def test_twins_beyond_what_is_found_at_first_are_taken_in_order() -> None:
+    """40 twins and their like: which of them are neighbours does not depend on what a library finds first."""
+    vectors_ND = np.concatenate([np.repeat(vectors(1, 3), 40, axis=0), vectors(5, 4)])
+    graph = similarity_graph(vectors_ND, 2, -1.0)
+    assert np.flatnonzero(graph[[39], :].toarray()).tolist() == [0, 1]
+    assert np.flatnonzero(graph[[0], :].toarray()).tolist()[:2] == [1, 2] and graph[[0], :].nnz >= 39
+
+
+def test_a_new_node_joins_what_it_is_tied_to_most_and_the_known_ones_stay() -> None:
+    """Nodes 0–1 and 2–3 are known communities, 6 is alone; 4 has two ties to the first and a stronger one to the second, 5 has 4."""
+    ties = {(0, 1): 0.9, (2, 3): 0.9, (0, 4): 0.375, (1, 4): 0.25, (2, 4): 0.5, (4, 5): 0.2}
+    graph = np.zeros((8, 8), np.float32)
+    for (one, other), weight in ties.items():
+        graph[one, other] = graph[other, one] = weight
+    known_N = np.array([8, 8, 3, 3, -1, -1, 12, -1])
+    assert carry_communities(sp.csr_array(graph), known_N).tolist() == [0, 0, 1, 1, 0, 0, 2, 3]
+    assert known_N.tolist() == [8, 8, 3, 3, -1, -1, 12, -1]
+    graph[0, 4] = graph[4, 0] = 0.25
+    found = carry_communities(sp.csr_array(graph), known_N).tolist()
+    assert found[4] == found[5] == 1, "of equal ties to two communities, the lower known number"

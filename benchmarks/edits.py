@@ -1,0 +1,196 @@
+"""What an edit of an index costs: one document added and one deleted, in seconds of the processor without the encoder, by step.
+
+Run: python -P benchmarks/edits.py [--passages 500 2000] [--profile FILE] [--json]. Invented documents of one passage and
+four propositions; the stub encoder's time is taken off. A step's seconds are its own, without those of the steps inside it. "later" are edits
+that carry communities over (layers_on_edit).
+"""
+
+import argparse
+import cProfile
+import importlib
+import random
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import cache, wraps
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+
+from benchmarks.report import Check, print_report
+from graph.build.build import build_index
+from graph.build.lifecycle import delete_documents
+from graph.encode.encoder import unit_rows
+from graph.index.index import open_index
+from graph.shared.ids import content_id
+from graph.shared.types import Document, Floats
+from graph.store.settings import IndexSettings
+
+DIMENSIONS, VOCABULARY = 384, 20_000
+MOST_S = {10_000: 0.3, 100_000: 0.5, 1_000_000: 1.5}
+"""Seconds of the processor that an edit may take, by passages of the index."""
+STEPS = {
+    "rows of the store": [("graph.build.derive", "_read_table"), ("graph.build.derive", "_int_table")],
+    "orphans of the store": [("graph.store.store", "Store.drop_orphans")],
+    "terms": [("graph.build.derive", "_term_counts")],
+    "vectors by id": [("graph.store.vectors", "EmbeddingCache.encode")],
+    "entities": [("graph.build.derive", "caseless_terms"), ("graph.build.derive", "full_names")],
+    "nearest neighbours": [("graph.build.derive", "similarity_graph"), ("graph.layers.hierarchy", "similarity_graph")],
+    "communities": [("graph.layers.hierarchy", "find_communities")],
+    "summaries": [("graph.layers.hierarchy", "_add_summaries")],
+    "files": [("graph.build.build", "save_arrays")],
+    "seals": [("graph.store.seal", "checksum")],
+}
+"""What is timed apart: functions by module and name."""
+
+
+class Stopwatch:
+    """Seconds of the processor by step, each without the steps inside it."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._running = ["the rest"]
+        self._since = time.process_time()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        self._turn()
+        self._running.append(name)
+        try:
+            yield
+        finally:
+            self._turn()
+            self._running.pop()
+
+    def take(self) -> dict[str, float]:
+        """The seconds since the last call."""
+        self._turn()
+        taken, self.seconds = dict(self.seconds), defaultdict(float)
+        return taken
+
+    def _turn(self) -> None:
+        now = time.process_time()
+        self.seconds[self._running[-1]] += now - self._since
+        self._since = now
+
+
+class StubEncoder:
+    """Texts that share words are near; the words' vectors are drawn from their hashes. Its time is the step "encoder"."""
+
+    fingerprint = "stub"
+
+    def __init__(self, watch: Stopwatch) -> None:
+        self._watch = watch
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        with self._watch.step("encoder"):
+            vectors = [np.sum([_word_vector(word) for word in text.split()], axis=0) for text in texts]
+            return unit_rows(np.array(vectors, np.float32).reshape(-1, DIMENSIONS))
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+
+@cache
+def _word_vector(word: str) -> Floats:
+    draw = np.random.default_rng(int(content_id(word)[:8], 16))
+    return draw.standard_normal(DIMENSIONS, dtype=np.float32)
+
+
+def invented_document(number: int) -> Document:
+    """One passage of four sentences about a place of its own and one that others share; few words are frequent."""
+    draw = random.Random(number)
+    words = [f"w{int(VOCABULARY * draw.random() ** 3)}" for _ in range(32)]
+    here, there = f"Port {_name(number)}", f"Isle {_name(int(number * draw.random()))}"
+    said = [
+        f"Keeper {' '.join(words[8 * part : 8 * part + 8])} of {here} and {there} in {1700 + draw.randrange(300)}."
+        for part in range(4)
+    ]
+    return Document(f"d{content_id(str(number))[:12]}", here, " ".join(said))
+
+
+def _name(number: int) -> str:
+    """A capitalised word for a number."""
+    return "".join(chr(97 + (number // 26**place) % 26) for place in range(5)).title()
+
+
+def timed(watch: Stopwatch, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with watch.step(name):
+            return function(*arguments, **named)
+
+    return call
+
+
+def watch_steps(watch: Stopwatch) -> None:
+    """Have every function of STEPS timed from now on."""
+    for step, places in STEPS.items():
+        for module, name in places:
+            owner: Any = importlib.import_module(module)
+            *outer, last = name.split(".")
+            for each in outer:
+                owner = getattr(owner, each)
+            setattr(owner, last, timed(watch, step, getattr(owner, last)))
+
+
+def measure(passages: int, watch: Stopwatch, profile: cProfile.Profile | None) -> dict[str, float]:
+    """Seconds of the processor of a build of so many passages, of one added and deleted, and of opening: by step, and in all."""
+    figures: dict[str, float] = {}
+    settings, encoder = IndexSettings(communities="igraph"), StubEncoder(watch)
+
+    def note(edit: str) -> None:
+        by_step = {step: seconds for step, seconds in watch.take().items() if step != "encoder"}
+        figures[f"{passages}: {edit}"] = sum(by_step.values())
+        figures.update({f"{passages}: {edit}: {step}": seconds for step, seconds in sorted(by_step.items())})
+
+    with tempfile.TemporaryDirectory() as place:
+        folder, added = Path(place) / "index", invented_document(passages)
+        watch.take()
+        build_index(folder, map(invented_document, range(passages)), settings, lambda spec: encoder)
+        note("build")
+        for layers, told in (("now", ""), ("later", " later")):
+            chosen = settings.model_copy(update={"layers_on_edit": layers})
+            with profile or nullcontext():
+                build_index(folder, [added], chosen, lambda spec: encoder)
+            note(f"add{told}")
+            with profile or nullcontext():
+                delete_documents(folder, [added.source], lambda spec: encoder)
+            note(f"delete{told}")
+        open_index(folder, lambda spec: encoder)
+        note("open")
+        figures[f"{passages}: MB on disk"] = sum(file.stat().st_size for file in folder.rglob("*.*")) / 1e6
+    return figures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--passages", type=int, nargs="+", default=[500, 2_000])
+    parser.add_argument("--profile", type=Path, help="write cProfile's statistics of all edits to this file")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    watch, profile = Stopwatch(), cProfile.Profile() if arguments.profile else None
+    watch_steps(watch)
+    measure(20, watch, None)  # imports
+    figures: dict[str, float | str] = {}
+    for passages in arguments.passages:
+        figures |= measure(passages, watch, profile)
+    if profile is not None:
+        profile.dump_stats(arguments.profile)
+    checks = [
+        Check(f"{passages}: {edit}, s", float(figures[f"{passages}: {edit}"]), MOST_S[passages], at_least=False)
+        for passages in arguments.passages
+        for edit in ("add", "delete", "add later", "delete later")
+        if passages in MOST_S
+    ]
+    return print_report("edits", figures, checks, arguments.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

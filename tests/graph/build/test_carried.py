@@ -1,0 +1,83 @@
+"""Edits that carry communities over (layers_on_edit = later): what is new joins them, what is deleted is in no summary, and compact
+makes the index what its documents make it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+import graph.layers.hierarchy
+from graph.build.build import build_index
+from graph.build.lifecycle import compact_index, delete_documents, index_status, verify_index
+from graph.index.index import Index, open_index
+from graph.shared.types import Document
+from graph.store.arrays import read_manifest
+from graph.store.settings import IndexSettings
+from tests.corpora import guild_documents
+from tests.fakes import HashEncoder
+
+SETTINGS = IndexSettings(min_similarity=0.2, neighbours=3, layers=3, layers_on_edit="later")
+GUILDS = guild_documents()
+NEW = Document(
+    "new", "Member Zan", "Member Zan joined the Netmakers Guild in 1799. The Netmakers Guild meets in Netmakers Hall."
+)
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+def put(folder: Path, documents: list[Document]) -> Index:
+    build_index(folder, documents, SETTINGS, encoder)
+    return open_index(folder, encoder)
+
+
+def communities_of(index: Index, source: str) -> list[str]:
+    """The texts of all summaries above a document."""
+    own = {passage.id for passage in index.passages_of(source)}
+    summaries = [index.summary(row) for row in range(len(index.data.summary_ids))]
+    return [summary.text for summary in summaries if own & set(summary.members)]
+
+
+def is_told(document: Document, summaries: Iterable[str]) -> bool:
+    """Whether a summary has a sentence that no other document has."""
+    own = [f"{document.title} joined", f"{document.title} taught", f"honour {document.title}."]
+    return any(sentence in text for text in summaries for sentence in own)
+
+
+def test_what_comes_joins_what_goes_leaves_and_compact_finds_communities_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "i"
+    before = put(folder, GUILDS)
+    with monkeypatch.context() as patched:
+        patched.setattr(graph.layers.hierarchy, "find_communities", None)
+        grown = put(folder, [NEW])
+        assert communities_of(grown, "new"), "a member of a guild is in the community of one"
+        kept = [source for source in before.sources() if communities_of(before, source)]
+        assert kept and all(communities_of(grown, source) for source in kept)
+        assert (index_status(folder).changed_passages, index_status(folder).generation) == (1, 2)
+        told = next(document for document in GUILDS if is_told(document, before.data.summary_texts))
+        left = delete_documents(folder, ["new", told.source], encoder)
+    assert index_status(folder).changed_passages == 3 and verify_index(folder) == []
+    assert not is_told(told, left.summary_texts) and not is_told(NEW, left.summary_texts)
+    compact_index(folder, encoder)
+    assert index_status(folder).changed_passages == 0 and verify_index(folder) == []
+    put(tmp_path / "scratch", [document for document in GUILDS if document is not told])
+    assert read_manifest(folder).files == read_manifest(tmp_path / "scratch").files
+    generation = index_status(folder).generation
+    compact_index(folder, encoder)
+    assert index_status(folder).generation == generation, "there is nothing to find again"
+
+
+def test_communities_are_found_again_when_more_than_a_tenth_has_changed(tmp_path: Path) -> None:
+    put(tmp_path / "i", GUILDS[:30])
+    told = []
+    for document in GUILDS[30:35]:
+        put(tmp_path / "i", [document])
+        told.append(index_status(tmp_path / "i").changed_passages)
+    assert told == [1, 2, 3, 0, 1]
+    put(tmp_path / "scratch", GUILDS[:34])
+    delete_documents(tmp_path / "i", [GUILDS[34].source], encoder)
+    compact_index(tmp_path / "i", encoder)
+    assert read_manifest(tmp_path / "i").files == read_manifest(tmp_path / "scratch").files

@@ -1,0 +1,53 @@
+"""docs/format.md against an index as it lies on disk: every file of it, its dtype and its shape."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from graph.store.arrays import FORMAT, Manifest, read_manifest
+from tests.places import ROOT
+
+PAGE = (ROOT / "docs/format.md").read_text(encoding="utf-8")
+COLUMNS = re.findall(r"^\| `(\w+)` \| (texts|block|array \w+) \| ([A-Z ]+) \|", PAGE, re.MULTILINE)
+
+
+def test_the_manifest_is_described(hashed_isles: Path) -> None:
+    told = re.findall(r"^\| `(\w+)` \|", PAGE.partition("## The manifest")[2].partition("## Arrays")[0], re.MULTILINE)
+    assert set(told) == {field.name for field in fields(Manifest)} - {"identity"} | {"format"}
+    assert f"The format's number is {FORMAT}." in PAGE and f"| `format` | {FORMAT} |" in PAGE
+
+
+def test_every_file_is_described_with_its_dtype_and_its_shape(hashed_isles: Path) -> None:
+    manifest = read_manifest(hashed_isles)
+    arrays = hashed_isles / manifest.arrays
+    endings = {"texts": (".data.npy", ".starts.npy"), "block": (".npz",)}
+    described = {name + ending for name, kind, _ in COLUMNS for ending in endings.get(kind, (".npy",))}
+    assert described == set(manifest.files) and len(COLUMNS) == 40
+    size: dict[str, int] = {}
+    for name, kind, letters in COLUMNS:
+        if kind == "texts":
+            starts = np.load(arrays / f"{name}.starts.npy")
+            data = np.load(arrays / f"{name}.data.npy")
+            assert (starts.dtype, data.dtype, starts[-1]) == (np.int64, np.uint8, len(data)), name
+            shape: tuple[int, ...] = (len(starts) - 1,)
+        elif kind == "block":
+            block = sp.load_npz(arrays / f"{name}.npz")
+            assert block.format == "csr" and block.dtype == np.float32, name
+            assert {block.indices.dtype, block.indptr.dtype} <= {np.dtype("int32"), np.dtype("int64")}, name
+            shape = block.shape
+        else:
+            array = np.load(arrays / f"{name}.npy")
+            assert array.dtype == kind.partition(" ")[2], name
+            shape = array.shape
+        for letter, count in zip(letters.split(), shape, strict=True):
+            assert size.setdefault(letter, count) == count, f"{name}: {letter}"
+    assert size["X"] == size["P"] + size["S"]
+
+
+@pytest.mark.parametrize("file", ["index.sqlite", "index.sqlite.seal", "manifest.json", "writer.lock"])
+def test_other_files_are_named(hashed_isles: Path, file: str) -> None:
+    assert (hashed_isles / file).exists() and f"`{file}`" in PAGE

@@ -60,7 +60,7 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
 
 def words_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:
     """The terms of the question, as `lexical` reads them; the rarest first."""
-    block_WP, texts = index.data.term_passage_WP, index.data.term_texts
+    block_WP, texts = index.data.term_count_WP, index.data.term_texts
     passages = {texts[term]: expand_rows(block_WP, np.array([term]))[1] for term in known_terms(index, question)}
     return rarest_first({term: passages.get(term, np.zeros(0, np.int64)) for term in terms_of(question)}, row)
 

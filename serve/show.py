@@ -89,7 +89,8 @@ def _heading(rank: int, found: Scored[Passage] | Scored[Summary], title: str, pl
 def _place(item: Passage | Excerpt) -> str:
     if isinstance(item, Excerpt) and not item.source:
         return f"from {len(item.members)} passages"
-    return f"{item.source} {item.start}–{item.end}"
+    page = f" p. {item.page}," if item.page is not None else ""
+    return f"{item.source}{page} {item.start}–{item.end}"
 
 
 def _wrap(text: str, indent: str = INDENT) -> str:

@@ -19,12 +19,15 @@ from graph.shared.cli_options import (
     IndexFolder,
     Out,
     Set,
+    Strict,
     SummaryModel,
 )
 from graph.shared.console import print_json, say
 from graph.shared.errors import UserError
 
 if TYPE_CHECKING:
+    from graph.build.estimate import BuildPlan
+    from graph.documents.read import Skipped
     from graph.shared.types import OpenModel
     from graph.store.settings import IndexSettings
 
@@ -87,6 +90,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         summary_model: SummaryModel = None,
         file_seconds: FileSeconds = 4.5,
         file_memory_mb: FileMemory = 512,
+        strict: Strict = False,
         config: Config = None,
         settings: Set = None,
         as_json: AsJson = False,
@@ -94,22 +98,24 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         """Make an index of documents, or add to one.
 
         --out is the folder of the index. Rules read the propositions, unless --extractor-model names a language model or
-        --import a file; the index remembers which. Exits with 1 when more passages failed than max_failed_share allows.
+        --import a file; the index remembers which. A file of a folder that cannot be read is skipped and named with the
+        reason; a file .modegraphignore there names what to leave out. Exits with 1 when more passages failed than
+        max_failed_share allows.
         """
         from graph.build.build import build_index
         from graph.documents.parse.types import Limits
-        from graph.documents.read import read_documents
+        from graph.documents.read import Skipped, read_documents
         from graph.encode.encoder import open_encoder, prepare_for_questions
         from graph.store.own_settings import reading_settings, settings_for
 
-        limits = Limits(file_seconds, file_memory_mb)
+        limits, skipped = Limits(file_seconds, file_memory_mb), Skipped(say)
         chosen = settings_for(
             out, config, settings or [], reading_settings(extractor_model, import_file, summary_model)
         )
-        report = build_index(out, read_documents(documents, say, limits), chosen, open_encoder, open_model)
+        report = build_index(out, read_documents(documents, skipped, limits), chosen, open_encoder, open_model)
         prepare_for_questions(chosen.encoder)
         if as_json:
-            print_json({"index": str(out), **asdict(report)})
+            print_json({"index": str(out), **asdict(report), "skipped": skipped.lines})
         else:
             print(
                 f"{out}: {report.documents:,} documents ({report.written:,} written, {report.unchanged:,} unchanged), "
@@ -119,6 +125,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
             _show_readers(report.read_by, report.quarantined, report.dropped)
             print(f'Next: modegraph ask {out} "your question"')
         _exit_if_lost(out)
+        _exit_if_skipped(skipped, strict)
 
 
 def plan_command(
@@ -131,6 +138,7 @@ def plan_command(
     price_out: PriceOut = 0.0,
     file_seconds: FileSeconds = 4.5,
     file_memory_mb: FileMemory = 512,
+    strict: Strict = False,
     config: Config = None,
     settings: Set = None,
     as_json: AsJson = False,
@@ -141,17 +149,23 @@ def plan_command(
     """
     from graph.build.estimate import Prices, plan_build
     from graph.documents.parse.types import Limits
-    from graph.documents.read import read_documents
+    from graph.documents.read import Skipped, read_documents
     from graph.encode.encoder import open_encoder
     from graph.store.own_settings import reading_settings, settings_for
 
     chosen = settings_for(out, config, settings or [], reading_settings(extractor_model, import_file, summary_model))
     prices = Prices(price_in, price_out) if price_in or price_out else None
-    found = read_documents(documents, say, Limits(file_seconds, file_memory_mb))
+    skipped = Skipped(say)
+    found = read_documents(documents, skipped, Limits(file_seconds, file_memory_mb))
     plan = plan_build(out, found, chosen, open_encoder, prices)
     if as_json:
-        print_json({"index": str(out), **asdict(plan)})
-        return
+        print_json({"index": str(out), **asdict(plan), "skipped": skipped.lines})
+    else:
+        _show_plan(out, plan)
+    _exit_if_skipped(skipped, strict)
+
+
+def _show_plan(out: Path, plan: "BuildPlan") -> None:
     print(f"{out}: {plan.new:,} new, {plan.changed:,} changed, {plan.unchanged:,} unchanged, {plan.waiting:,} waiting")
     print(f"to read: {plan.passages:,} passages; to encode: {plan.encoder_texts:,} texts, and summaries")
     cost = "" if plan.money is None else f", {plan.money:,.2f} at these prices"
@@ -323,6 +337,14 @@ def _own_settings(
 def _show_readers(read_by: dict[str, int], quarantined: int, dropped: int) -> None:
     readers = ", ".join(f"{count:,} by {reader}" for reader, count in read_by.items())
     print(f"passages read: {readers or 'none'}; {quarantined:,} in quarantine, {dropped:,} parts of replies dropped")
+
+
+def _exit_if_skipped(skipped: "Skipped", strict: bool) -> None:
+    """Say how many files were skipped, if any; with --strict, exit status 1."""
+    if count := len(skipped.lines):
+        say(f"{count:,} skipped, for the reasons above")
+        if strict:
+            raise typer.Exit(1)
 
 
 def _exit_if_lost(index: Path) -> None:

@@ -21,7 +21,7 @@ from graph.shared.modes import DEFAULT_MODE, Mode
 from graph.shared.types import LanguageModel
 from graph.store.own_settings import reading_settings, settings_for
 from modegraph.answers import Answer, Evidence, public_answer, public_evidence
-from modegraph.arguments.documents import Documents, documents_of
+from modegraph.arguments.documents import Documents, documents_of, skips
 from modegraph.arguments.progress import showing
 from modegraph.models import Model, model_of
 from modegraph.reprs.index import index_html
@@ -148,11 +148,11 @@ class Index:
     def add(self, documents: Documents, *, progress: bool = False) -> BuildReport:
         """Add documents, or replace those of the same source; the report tells how many were new and what the index holds now.
 
-        Takes what `modegraph.index` takes. Waits for its turn when somebody else is writing. UserError, the index being as it was,
-        for documents that cannot be read; and, they being in the index, when passages were lost to a model's unusable replies.
+        Takes what `modegraph.index` takes, and skips what it skips. Waits for its turn when somebody else is writing. UserError, the
+        index being as it was, for documents that cannot be read; and, they being in the index, when passages were lost to a model's unusable replies.
         """
         with showing(progress):
-            found = list(documents_of(documents, LIMITS))
+            found = list(documents_of(documents, LIMITS, skips()))
             edited = edit_index(self.folder, lambda: [Edit(add=found)], self._fresh.open_encoder, open_engine)
         _raise_if_lost(self.folder)
         return edited[0].report
@@ -223,6 +223,7 @@ def index(
     summary_model: str | None = None,
     file_seconds: float = LIMITS.seconds,
     file_memory_mb: int = LIMITS.memory_mb,
+    strict: bool = False,
     progress: bool = False,
     **settings: Any,
 ) -> Index:
@@ -230,7 +231,8 @@ def index(
 
     `documents` is a folder, a file or a `.jsonl`; or `Document`s, dicts with `id` and `text` (`title`, `metadata`), rows of a table.
     Settings are those of `modegraph index --set` (encoder=, max_passage_tokens=, …), over those of the YAML file `config`.
-    UserError names what cannot be read and leaves the index as it was.
+    Files of a folder that cannot be read are skipped, each with a warning of the logger "modegraph"; with `strict`, UserError names them
+    once the others are in the index. UserError names any other input that cannot be read and leaves the index as it was.
     """
     from graph.encode.encoder import open_encoder, prepare_for_questions
 
@@ -239,10 +241,13 @@ def index(
         models = reading_settings(extractor_model, Path(import_file) if import_file else None, summary_model)
         file = Path(config) if config is not None else None
         chosen = settings_for(folder, file, (), {**settings, **models}, "index")
-        found = documents_of(documents, Limits(file_seconds, file_memory_mb))
+        skipped = skips()
+        found = documents_of(documents, Limits(file_seconds, file_memory_mb), skipped)
         build_index(folder, found, chosen, open_encoder, open_engine)
         prepare_for_questions(chosen.encoder)
     _raise_if_lost(folder)
+    if strict and skipped.lines:
+        raise UserError(f"{len(skipped.lines)} skipped: {' | '.join(skipped.lines)}", "", "")
     return Index(folder)
 
 

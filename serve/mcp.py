@@ -51,7 +51,7 @@ Where = Annotated[
 
 
 class CitationOut(BaseModel):
-    """A passage that the answer cites as [number]; of a summary, `source` is empty and `members` are its passages."""
+    """A passage that the answer cites as [number], and its page, if it has any; of a summary, `source` is empty and `members` are its passages."""
 
     number: int
     id: str
@@ -61,6 +61,7 @@ class CitationOut(BaseModel):
     end: int
     text: str
     members: tuple[str, ...]
+    page: int | None
 
 
 class AnswerOut(BaseModel):

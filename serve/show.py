@@ -93,9 +93,11 @@ def _heading(rank: int, found: Scored[Passage] | Scored[Summary], title: str, pl
 
 def place_of(item: Passage | Excerpt) -> str:
     """Where a passage or an excerpt stands, and, of a passage, the digits by which `modegraph explain` knows it."""
-    if isinstance(item, Excerpt):
-        return f"{item.source} {item.start}–{item.end}" if item.source else f"from {len(item.members)} passages"
-    return f"{item.source} {item.start}–{item.end} · {shown_id(item.id)}"
+    if isinstance(item, Excerpt) and not item.source:
+        return f"from {len(item.members)} passages"
+    page = f" p. {item.page}," if item.page is not None else ""
+    identity = f" · {shown_id(item.id)}" if isinstance(item, Passage) else ""
+    return f"{item.source}{page} {item.start}–{item.end}{identity}"
 
 
 def wrapped(text: str, indent: str = INDENT) -> str:

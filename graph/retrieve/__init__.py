@@ -9,6 +9,7 @@ from graph.index.index import Index
 from graph.retrieve.auto import retrieve_auto
 from graph.retrieve.learned.rerank import RERANK_DEPTH, open_reranker, rerank
 from graph.retrieve.parts.caller import Caller, Spent
+from graph.retrieve.parts.paged import with_pages
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.settings import RetrieveSettings
 from graph.retrieve.strategies import DIRECT_STRATEGIES, Strategy
@@ -55,6 +56,7 @@ def retrieve_many(
         evidence = STRATEGIES[settings.mode](scope, query, wanted)
         if score is not None:
             evidence = rerank(evidence, score, settings.top_k)
+        evidence = with_pages(evidence, scope.data)
         seconds = time.perf_counter() - started
         found.append(replace(evidence, trace=_billed(evidence.trace, query, settings.mode, seconds, encoder_seconds)))
     return found

@@ -26,7 +26,7 @@ Documents = Annotated[
     Path,
     typer.Argument(
         metavar="DOCUMENTS",
-        help='Folder of .txt, .md, .html and .pdf files, one such file, or a .jsonl of {"id", "title", "text"}.',
+        help='Folder of documents (.md, .html, .pdf, .docx and others), one such file, or a .jsonl of {"id", "title", "text"}.',
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run of `modegraph train`.")]
@@ -96,6 +96,11 @@ ContextSizes = Annotated[
         rich_help_panel=INPUT,
         help="Use only rows with this many passages in their context. Repeatable.",
     ),
+]
+
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", metavar="", rich_help_panel=INPUT, help="Exit with 1 when a file was skipped."),
 ]
 
 # Retrieval
@@ -229,7 +234,7 @@ FileSeconds = Annotated[
         metavar="S",
         min=0.1,
         rich_help_panel=LIMITS,
-        help="Longest time to read an HTML or PDF file of up to 1 MiB, in seconds; larger files get more.",
+        help="Longest time to read a file of up to 1 MiB that is not plain text, in seconds; larger files get more.",
     ),
 ]
 FileMemory = Annotated[
@@ -239,6 +244,6 @@ FileMemory = Annotated[
         metavar="N",
         min=64,
         rich_help_panel=LIMITS,
-        help="Most memory to read an HTML or PDF file, in MiB.",
+        help="Most memory to read a file that is not plain text, in MiB.",
     ),
 ]

@@ -46,7 +46,10 @@ class Document:
 
 @dataclass(frozen=True)
 class Passage:
-    """A slice of one document: `text == document.text[start:end]`; `order` counts the document's passages from 0."""
+    """A slice of one document: `text == document.text[start:end]`; `order` counts the document's passages from 0.
+
+    What was retrieved from a document with pages tells the `page` that it begins on, counted from 1.
+    """
 
     id: str
     source: str
@@ -55,16 +58,18 @@ class Passage:
     start: int
     end: int
     text: str
+    page: int | None = None
 
 
 @dataclass(frozen=True)
 class Span:
-    """Where a proposition stands: the passage and the character offsets in its document."""
+    """Where a proposition stands: the passage, the character offsets in its document, and its page, as of a Passage."""
 
     passage_id: str
     source: str
     start: int
     end: int
+    page: int | None = None
 
 
 @dataclass(frozen=True)
@@ -150,8 +155,8 @@ class Evidence:
 class Excerpt:
     """One numbered quotation of a prompt, and what a citation of it resolves to.
 
-    For a passage or proposition, `source[start:end]` is where it was read; for a summary `source` is empty and
-    `members` names the passages it sums up.
+    For a passage or proposition, `source[start:end]` is where it was read, and `page` the page, if it has pages; for a summary
+    `source` is empty and `members` names the passages it sums up.
     """
 
     id: str
@@ -161,6 +166,7 @@ class Excerpt:
     start: int = 0
     end: int = 0
     members: tuple[str, ...] = ()
+    page: int | None = None
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from graph.documents.parse.types import Limits
-from graph.documents.read import documents_of_rows, read_documents
-from graph.shared.console import say
+from graph.documents.read import Note, Skipped, documents_of_rows, read_documents
+from graph.shared.console import LOG
 from graph.shared.errors import UserError
+from graph.shared.redact import redact
 from graph.shared.types import Document
 
 Documents: TypeAlias = "str | Path | Document | Iterable[Document | Mapping[str, Any] | Any]"
@@ -19,13 +20,18 @@ EXPECTED = "a path, documents, or rows with an id and a text"
 COLUMNS = ("id", "title", "text", "metadata")
 
 
-def documents_of(given: Documents, limits: Limits) -> Iterator[Document]:
-    """The documents, one after another; UserError for one that is none, and when there are none at all."""
+def documents_of(given: Documents, limits: Limits, note: Note) -> Iterator[Document]:
+    """The documents, one after another; `note` hears what is skipped. UserError for one that is none, and when there are none at all."""
     if isinstance(given, str | Path):
-        return read_documents(given, say, limits)
+        return read_documents(given, note, limits)
     items = [given] if isinstance(given, Document) else _items(given)
     rows = ((f"document {number}", _row(item, number)) for number, item in enumerate(items, start=1))
-    return documents_of_rows(rows, say, "the documents given")
+    return documents_of_rows(rows, note, "the documents given")
+
+
+def skips() -> Skipped:
+    """What is skipped, each told as a warning by the logger "modegraph"."""
+    return Skipped(lambda line: LOG.warning("%s", redact(line)))
 
 
 def _items(given: Any) -> Iterable[Any]:

@@ -25,6 +25,7 @@ def metadata_of(found: Scored[Passage]) -> dict[str, Any]:
         "start": item.start,
         "end": item.end,
         "score": found.score,
+        **({"page": item.page} if item.page is not None else {}),
     }
 
 

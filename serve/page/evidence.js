@@ -82,10 +82,12 @@ function passageList(heading, passages) {
       passage.number ? el("span", { class: "number" }, String(passage.number)) : null,
       el("span", { class: "title" }, passage.title || passage.source || "Summary"),
       el("span", { class: "snippet" }, cut(passage.text, 220)),
-      el("span", { class: "place" }, passage.source ? `${passage.source} · ${passage.start}–${passage.end}`
+      el("span", { class: "place" }, passage.source ? shortPlace(passage)
         : `from ${count(passage.members.length, "passage")}`))));
   return el("div", {}, el("h3", {}, heading), el("ul", { class: "passages" }, ...items));
 }
+
+const shortPlace = ({ source, page, start, end }) => [source, page ? `p. ${page}` : "", `${start}–${end}`].filter(Boolean).join(" · ");
 
 function wayInWords(evidence) {
   const way = ({ path, score }) => (path.length ? path.join(" → ") : `scored ${score.toFixed(3)} by itself`);

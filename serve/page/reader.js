@@ -4,11 +4,11 @@ import { get, sentence } from "./api.js";
 import { byId, count, cut, el } from "./dom.js";
 
 /** Open `source` at characters start to end; `marks` are the sentences there that are closest to a `statement` of an answer. */
-export async function openReader({ source, title, start, end, statement = "", marks = [] }) {
+export async function openReader({ source, title, start, end, page, statement = "", marks = [] }) {
   const dialog = byId("reader");
   const text = byId("reader-text");
   byId("reader-title").textContent = title || source;
-  byId("reader-place").textContent = placeOf({ source, start, end });
+  byId("reader-place").textContent = placeOf({ source, page, start, end });
   byId("reader-marked").textContent = statement && markedWhat(statement, marks);
   text.replaceChildren(el("p", { class: "hint" }, "Opening…"));
   if (!dialog.open) dialog.showModal();
@@ -17,7 +17,7 @@ export async function openReader({ source, title, start, end, statement = "", ma
     const found = await get(`v1/documents/${address}`);
     text.replaceChildren(...marked(found.passages, start, end, marks));
     byId("reader-title").textContent = found.title || source;
-    byId("reader-place").textContent = `${placeOf({ source, start, end })} · ${count(found.passages.length, "passage")}`;
+    byId("reader-place").textContent = `${placeOf({ source, page, start, end })} · ${count(found.passages.length, "passage")}`;
     text.querySelector("mark")?.scrollIntoView({ block: "center" });
   } catch (problem) {
     text.replaceChildren(el("p", { class: "problem" }, sentence(problem)));
@@ -26,8 +26,8 @@ export async function openReader({ source, title, start, end, statement = "", ma
 }
 
 /** A place in words. */
-const placeOf = ({ source, start, end }) =>
-  end ? `${source}, characters ${start.toLocaleString("en")}–${end.toLocaleString("en")}` : source;
+const placeOf = ({ source, page, start, end }) =>
+  end ? `${source},${page ? ` p. ${page},` : ""} characters ${start.toLocaleString("en")}–${end.toLocaleString("en")}` : source;
 
 /** What is marked, in words; that a sentence shares words with a statement does not say that it supports it. */
 function markedWhat(statement, marks) {

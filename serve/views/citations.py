@@ -9,5 +9,5 @@ from graph.shared.types import Excerpt
 
 
 def citation(number: int, excerpt: Excerpt) -> dict[str, Any]:
-    """An excerpt as a client reads it: its number, title, source, start, end and text; of a summary its members."""
+    """An excerpt as a client reads it: its number, title, source, start, end, page and text; of a summary its members."""
     return {"number": number, **asdict(excerpt)}

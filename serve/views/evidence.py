@@ -14,7 +14,7 @@ EdgeKind = Literal["has", "next", "states", "mentions", "called", "synonym", "su
 
 
 class FoundPassage(BaseModel):
-    """A passage, its score and the path that led to it in words; characters start to end of its document."""
+    """A passage, its score and the path that led to it in words; characters start to end of its document, and the page, if it has any."""
 
     score: float
     id: str
@@ -24,6 +24,7 @@ class FoundPassage(BaseModel):
     start: int
     end: int
     text: str
+    page: int | None
     path: tuple[str, ...]
 
 
@@ -34,6 +35,7 @@ class Place(BaseModel):
     source: str
     start: int
     end: int
+    page: int | None
 
 
 class FoundProposition(BaseModel):

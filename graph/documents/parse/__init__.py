@@ -1,1 +1,1 @@
-"""HTML and PDF to text, in a child process with limits of time, memory and depth."""
+"""Files of every format to text, in a child process with limits of time, memory, size and depth."""

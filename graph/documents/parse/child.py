@@ -1,31 +1,40 @@
 """The process that reads foreign files for another: one request after the other on standard input, each in a fork with limits.
 
 A request is a line of JSON ({"file", "suffix", "bytes", "seconds", "memory"}) and the bytes of the file; the reply a line of JSON (an
-Ended) and JSON of either a Parsed or what to tell the user ({"refused"}). No file is opened, nothing is unpickled. The kernel ends a
-fork whose time is over; when the other process goes, this one goes.
+Ended) and JSON of either a Parsed or what to tell the user ({"refused"}). What reads a format is loaded before the fork, in which the
+kernel lets nothing open a file or a connection; nothing is unpickled or run. The kernel ends a fork whose time is over; when the other
+process goes, this one goes.
 """
 
+import codecs
+import encodings
 import json
 import os
+import pkgutil
 import re
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import cache, partial
+from importlib import import_module
 from typing import Any
 
-from graph.documents.parse.html_text import html_text
-from graph.documents.parse.pdf_text import pdf_text
-from graph.documents.parse.plain import decode_text
+from graph.documents.parse.formats import FRONT_MATTER, READERS
 from graph.documents.parse.types import MIB, Ended, Parsed
 from graph.shared.errors import UserError
 
-MAX_TEXT_CHARS, MAX_TITLE_CHARS = 32 * MIB, 1000
+MAX_TEXT_CHARS, MAX_METADATA_CHARS, MAX_TITLE_CHARS, MAX_REASON_CHARS = 32 * MIB, MIB, 1000, 200
+LATE_PACKAGES = {"email", "fontTools.ttLib", "pypdf"}
+"""They import parts of themselves when a file asks for them, which a fork cannot."""
 PATIENCE = 6
 """How many times a file's seconds of work may pass on the clock: a busy machine is no fault of a file."""
 NO_MEMORY = 3
 """Exit code of a fork that was refused memory."""
+Read = Callable[[bytes, str], Parsed]
+"""The bytes of a file, and its name for errors, to what it holds."""
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
@@ -36,21 +45,20 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
+    _prepare()
     while line := requests.readline():
         request = json.loads(line)
         data = requests.read(request["bytes"])
-        if request["suffix"] == ".pdf":
-            import pypdf  # noqa: F401  (once, so that the forks need not)
-        ended, body = _read_in_a_fork(request, data)
+        ended, body = _read_in_a_fork(request, _reader(request["suffix"]), data)
         replies.write(json.dumps(asdict(ended)).encode() + b"\n" + body)
         replies.flush()
 
 
-def _read_in_a_fork(request: dict[str, Any], data: bytes) -> tuple[Ended, bytes]:
+def _read_in_a_fork(request: dict[str, Any], read: Read, data: bytes) -> tuple[Ended, bytes]:
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
-        os._exit(_fork(request, data, theirs))
+        os._exit(_fork(request, read, data, theirs))
     os.close(theirs)
     with os.fdopen(ours, "rb") as answer:
         body = answer.read()
@@ -63,48 +71,93 @@ def _read_in_a_fork(request: dict[str, Any], data: bytes) -> tuple[Ended, bytes]
     return Ended(len(body), -ended_by, code, used.ru_utime + used.ru_stime, peak_mb), body
 
 
-def _fork(request: dict[str, Any], data: bytes, answer: int) -> int:
+def _fork(request: dict[str, Any], read: Read, data: bytes, answer: int) -> int:
     """Read the file within the limits, write what came of it, return the exit code."""
     try:
         _limit(request["seconds"], request["memory"])
         with os.fdopen(answer, "wb") as out:
-            out.write(json.dumps(_answer(request, data), ensure_ascii=False).encode())
+            out.write(json.dumps(_answer(request, read, data), ensure_ascii=False).encode())
     except MemoryError:
         return NO_MEMORY
     return 0
 
 
 def _limit(seconds: float, memory: int) -> None:
-    """Have the kernel end this process after so much work, or waiting, and refuse it more memory, and all writing to files."""
+    """Have the kernel end this process after so much work, or waiting, and refuse it more memory, files and connections."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, PATIENCE * seconds)
-    for what, limit in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0)):
+    limits = {resource.RLIMIT_AS: memory, resource.RLIMIT_NOFILE: 0, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
+    for what, limit in limits.items():
         with suppress(ValueError, OSError):  # Not every platform has every limit.
             resource.setrlimit(what, (limit, limit))
 
 
-def _answer(request: dict[str, Any], data: bytes) -> dict[str, str]:
-    file, read = request["file"], pdf_text if request["suffix"] == ".pdf" else _html
+def _prepare() -> None:
+    """Load the encodings that a file may name, which no fork could; and do without numpy, which openpyxl would load for nothing."""
+    sys.modules["numpy"] = None  # type: ignore[assignment]
+    for module in pkgutil.iter_modules(encodings.__path__):
+        with suppress(LookupError, ImportError):
+            codecs.lookup(module.name)
+
+
+@cache
+def _reader(suffix: str) -> Read:
+    """The function that reads a format, with all that it will import; one that refuses all files where a library is not there."""
     try:
-        parsed = read(data, file)
-        if len(parsed.text) > MAX_TEXT_CHARS:
-            found = f"{file}: {len(parsed.text):,} characters of text"
-            raise UserError(found, f"at most {MAX_TEXT_CHARS:,}", "split the file")
+        found = import_module(f"graph.documents.parse.{READERS.get(suffix, FRONT_MATTER)}")
+    except ModuleNotFoundError as missing:
+        return partial(_refuse, package=str(missing.name))
+    for name in LATE_PACKAGES & sys.modules.keys():
+        for module in pkgutil.walk_packages(sys.modules[name].__path__, f"{name}."):
+            with suppress(ImportError):
+                import_module(module.name)
+    return found.read  # type: ignore[no-any-return]
+
+
+def _refuse(data: bytes, file: str, package: str) -> Parsed:
+    del data
+    found = f"{file}: the package {package} is not installed"
+    raise UserError(found, "the extra documents", "pip install 'modegraph[documents]'")
+
+
+def _answer(request: dict[str, Any], read: Read, data: bytes) -> dict[str, Any]:
+    """A Parsed, or why there is none."""
+    file = request["file"]
+    try:
+        return _clean(asdict(_checked(read(data, file), file)))  # type: ignore[no-any-return]
+    except MemoryError:
+        raise
     except RecursionError:
         levels = f"at most about {sys.getrecursionlimit():,} levels"
-        return {"refused": str(UserError(f"{file}: nested too deep to be read", levels, "simplify or remove it"))}
-    except UserError as problem:
-        return {"refused": _clean(str(problem))}
-    return asdict(Parsed(_clean(parsed.title[:MAX_TITLE_CHARS]), _clean(parsed.text)))
+        problem = UserError(f"{file}: nested too deep to be read", levels, "simplify or remove it")
+    except UserError as refused:
+        problem = refused
+    except Exception as failure:  # noqa: BLE001  (a broken file makes a library fail in any way there is)
+        why = " ".join(str(failure).split())[:MAX_REASON_CHARS] or type(failure).__name__
+        found = f"{file}: not a readable {request['suffix'][1:].upper()} ({why})"
+        problem = UserError(found, "an unencrypted, undamaged file", "repair or remove it")
+    return {"refused": _clean(str(problem))}
 
 
-def _html(data: bytes, file: str) -> Parsed:
-    return html_text(decode_text(data, file))
+def _checked(parsed: Parsed, file: str) -> Parsed:
+    """What was read, its title cut; UserError when it is more than an index takes."""
+    told = len(json.dumps(dict(parsed.metadata)))
+    for size, what, most in (
+        (len(parsed.text), "text", MAX_TEXT_CHARS),
+        (told, "metadata", MAX_METADATA_CHARS),
+    ):
+        if size > most:
+            raise UserError(f"{file}: {size:,} characters of {what}", f"at most {most:,}", "split the file")
+    return replace(parsed, title=parsed.title[:MAX_TITLE_CHARS])
 
 
-def _clean(text: str) -> str:
-    """Without what no text file could hold: NUL and halves of surrogate pairs."""
-    return _NO_TEXT.sub("\ufffd", text)
+def _clean(value: Any) -> Any:
+    """A text, or all texts of a value, without what no text file could hold: NUL and halves of surrogate pairs."""
+    if isinstance(value, str):
+        return _NO_TEXT.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_clean(key): _clean(each) for key, each in value.items()}
+    return [_clean(each) for each in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

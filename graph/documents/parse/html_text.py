@@ -3,6 +3,7 @@
 from collections import Counter
 
 from graph.documents.parse.markup import tokens
+from graph.documents.parse.plain import decode_text, table_row
 from graph.documents.parse.types import Parsed
 
 UNSEEN = ("script", "style", "noscript", "template")
@@ -13,6 +14,11 @@ BLOCKS = (
 )
 GAPS = {**dict.fromkeys(BLOCKS, "\n\n"), "li": "\n", "br": "\n"}
 """What stands for the start and the end of an element; nothing for those that run on in a line."""
+
+
+def read(data: bytes, file: str) -> Parsed:
+    """Title and text of a file in UTF-8; UserError naming `file` for another encoding."""
+    return html_text(decode_text(data, file))
 
 
 def html_text(markup: str) -> Parsed:
@@ -102,10 +108,10 @@ class _Page:
             self._rows[-1].append([])
 
     def _end_row(self) -> None:
-        cells = [" ".join("".join(cell).split()) for cell in self._rows[-1]]
+        cells = ["".join(cell).strip() for cell in self._rows[-1]]
         self._rows[-1] = []
         if any(cells):
-            self.pieces.append("\n| " + " | ".join(cells) + " |\n")
+            self.pieces.append(f"\n{table_row(cells)}\n")
 
     def _gap(self, tag: str) -> None:
         if tag in GAPS:

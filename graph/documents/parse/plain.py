@@ -1,8 +1,19 @@
-"""Plain text: bytes to text, and the title that a text gives itself."""
+"""Plain text: bytes to text, the title that a text gives itself, and how what other formats hold is laid out as text.
 
+Blocks stand apart, a table's rows are Markdown rows, and the places at which pages begin are kept.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from graph.documents.parse.types import MAX_PAGES
 from graph.shared.errors import UserError
+from graph.shared.pages import PAGE_STARTS
 
 LONGEST_FIRST_LINE = 120
+GAP = "\n\n"
+"""Between blocks, and between pages."""
+_TIGHT = ("| ", "- ")
+"""How blocks begin that stand on the line after one of their kind: rows of a table, items of a list."""
 
 
 def decode_text(data: bytes, file: str) -> str:
@@ -35,3 +46,52 @@ def title_of(text: str) -> str:
         return first.strip("# ")
     stands_alone = len(lines) > 1 and not lines[1].strip()
     return first if stands_alone and len(first) <= LONGEST_FIRST_LINE else ""
+
+
+def begins_with_front_matter(text: str) -> bool:
+    """Whether a first line of --- or +++ announces metadata (front_matter.py)."""
+    return text.startswith(("---", "+++")) and text.splitlines()[0].rstrip() in ("---", "+++")
+
+
+def table_row(cells: Iterable[str]) -> str:
+    """The cells of a table's row on one line.
+
+    >>> table_row(["Stop", "Fare \\n (2 zones)"])
+    '| Stop | Fare (2 zones) |'
+    """
+    return "| " + " | ".join(" ".join(cell.split()) for cell in cells) + " |"
+
+
+def joined(blocks: Iterable[str]) -> str:
+    """Blocks with an empty line between them, rows of a table and items of a list without one; empty blocks are left out.
+
+    >>> joined(["# Fares", "| a |", "", "| b |", "End."])
+    '# Fares\\n\\n| a |\\n| b |\\n\\nEnd.'
+    """
+    pieces: list[str] = []
+    before = ""
+    for block in filter(None, (each.strip() for each in blocks)):
+        tight = block[:2] in _TIGHT and before[:2] == block[:2]
+        pieces += ["\n" if tight else GAP, block] if pieces else [block]
+        before = block
+    return "".join(pieces)
+
+
+def with_pages(pages: Sequence[str]) -> tuple[str, dict[str, list[int]]]:
+    """The text of all pages, apart by an empty line, and the place in it at which each page begins; a page may be empty.
+
+    >>> with_pages(["Tides", "", "Salt"])
+    ('Tides\\n\\nSalt', {'page_starts': [0, 7, 7]})
+    """
+    starts, length = list[int](), 0
+    for page in pages:
+        starts.append(length)
+        length += len(page) + len(GAP) if page else 0
+    text = GAP.join(page for page in pages if page)
+    return text, {PAGE_STARTS: [min(start, len(text)) for start in starts]}
+
+
+def check_count(count: int, what: str, file: str) -> None:
+    """UserError when a file has more of `what` than MAX_PAGES."""
+    if count > MAX_PAGES:
+        raise UserError(f"{file}: {count:,} {what}", f"at most {MAX_PAGES:,}", "split the file")

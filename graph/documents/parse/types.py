@@ -1,21 +1,34 @@
 """The nouns of reading foreign files. Nothing heavy is imported here or beside it: the worker process starts with it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 MIB = 1 << 20
+MAX_FILE_BYTES = 256 * MIB
+MAX_PAGES = 10_000
+"""Of a PDF; slides of a presentation, sheets of a workbook, chapters of a book, parts of a message, cells of a notebook."""
+MAX_UNPACKED_BYTES = 256 * MIB
+"""What the parts of a file that is a ZIP archive may be together."""
+MAX_PARTS = 20_000
+"""How many parts such a file may have."""
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """What a file holds: its own title ("" when it has none) and its visible text."""
+    """What a file holds: its own title ("" when it has none), its text, and metadata for filters.
+
+    Of a file with pages, `page_starts` in the metadata are the places in the text at which page 1, 2, … begin.
+    """
 
     title: str
     text: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What reading one HTML or PDF file may take: processor seconds and memory, for files of up to 1 MiB.
+    """What reading one file that is not plain text may take: processor seconds and memory, for files of up to 1 MiB.
 
     >>> Limits().seconds_for(700), Limits().seconds_for(10 * MIB), Limits().memory_for(2 * MIB) // MIB
     (4.5, 45.0, 513)

@@ -21,7 +21,7 @@ LATE = Ended(0, signal.SIGALRM, 0, 0.0, 0.0)
 
 
 class ParseWorker:
-    """Reads HTML and PDF files one at a time; its process starts with the first, and again after it was lost.
+    """Reads files that are not plain text one at a time; its process starts with the first, and again after it was lost.
 
     To be used in a `with`, whose end kills the process, also while another thread waits for it in `parse`.
     """
@@ -43,7 +43,7 @@ class ParseWorker:
             self._kill()
 
     def parse(self, data: bytes, suffix: str, file: str) -> Parsed:
-        """The title and text of a file's bytes; UserError naming `file`, what was too much, and the remedy."""
+        """Title, text and metadata of a file's bytes; UserError naming `file`, what was too much, and the remedy."""
         seconds, memory = self._limits.seconds_for(len(data)), self._limits.memory_for(len(data))
         request = {"file": file, "suffix": suffix, "bytes": len(data), "seconds": seconds, "memory": memory}
         self.last, body = self._ask(json.dumps(request).encode() + b"\n", data, PATIENCE * seconds + GRACE_S)

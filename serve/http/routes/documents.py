@@ -81,7 +81,7 @@ def _add_writing(router: APIRouter, services: Services) -> None:
 
     @router.post("/files")
     async def upload(files: list[UploadFile]) -> WriteResult:
-        """Add files (.txt, .md, .html, .pdf); a file's name becomes the document's source."""
+        """Add files (text, source code, HTML, PDF, Office, EPUB, e-mail, notebooks); a file's name becomes the document's source."""
         _check_writable(services)
         return await add_all(await uploads.read(files))
 

@@ -1,6 +1,6 @@
 """Files from clients: an upload's name becomes a document's source, never a path.
 
-Its bytes lie in no file of ours: plain text is read here, HTML and PDF in a process that is killed when the client goes away. Names
+Its bytes lie in no file of ours: plain text is read here, all else in a process that is killed when the client goes away. Names
 that would lead elsewhere are refused all the same, since others may make files of sources.
 """
 
@@ -14,9 +14,10 @@ from urllib.parse import unquote
 
 from fastapi import UploadFile
 
+from graph.documents.parse.formats import SUFFIXES, TOLD
 from graph.documents.parse.types import Limits
 from graph.documents.parse.worker import ParseWorker
-from graph.documents.read import SUFFIXES, read_bytes
+from graph.documents.read import read_bytes
 from graph.shared.errors import UserError
 from graph.shared.types import Document
 from serve.http.shared.errors import ApiError
@@ -66,7 +67,7 @@ def _check_name(name: str) -> None:
     if problem or len(name) > MAX_SOURCE_CHARS:
         raise ApiError(400, "bad_name", problem or f"the name is longer than {MAX_SOURCE_CHARS} characters", "files")
     if Path(name).suffix.lower() not in SUFFIXES:
-        raise ApiError(400, "bad_ending", f"{name}: its ending is not one of {', '.join(SUFFIXES)}", "files")
+        raise ApiError(400, "bad_ending", f"{name}: its ending is not one of {TOLD}", "files")
 
 
 def _read_all(named: Sequence[tuple[str, bytes]], worker: ParseWorker) -> list[Document]:

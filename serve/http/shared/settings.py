@@ -36,9 +36,13 @@ class ServerSettings(Settings):
         5.0, gt=0, description="seconds in which an open connection must bring a request's head"
     )
     file_seconds: float = Field(
-        4.5, ge=0.1, description="processor seconds to read an HTML or PDF file of up to 1 MiB; more for larger"
+        4.5,
+        ge=0.1,
+        description="processor seconds to read a file of up to 1 MiB that is not plain text; more for larger",
     )
-    file_memory_mb: int = Field(512, ge=64, description="MiB of memory to read an HTML or PDF file of up to 1 MiB")
+    file_memory_mb: int = Field(
+        512, ge=64, description="MiB of memory to read a file of up to 1 MiB that is not plain text"
+    )
     body_timeout_s: float = Field(10.0, gt=0, description="seconds in which a body must have come")
     request_timeout_s: float = Field(300.0, gt=0, description="seconds in which a request must be answered")
     drain_s: float = Field(30.0, ge=0, description="seconds that running requests are given when the server stops")

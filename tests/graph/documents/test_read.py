@@ -22,7 +22,7 @@ def test_a_folder_gives_every_kind_of_file_with_its_title(tmp_path: Path) -> Non
         "<table><tr><th>Stop</th><th>Fare</th></tr><tr><td>Quill</td><td>3</td></tr></table></body></html>",
         encoding="utf-8",
     )
-    (tmp_path / "notes.docx").write_text("x")
+    (tmp_path / "notes.odt").write_text("x")
     (tmp_path / ".hidden.txt").write_text("never")
     found, notes = read(tmp_path)
     assert list(found) == ["b.txt", "c.html", "sub/a.md"]
@@ -32,7 +32,8 @@ def test_a_folder_gives_every_kind_of_file_with_its_title(tmp_path: Path) -> Non
     assert (
         "One & two." in found["c.html"][1] and "| Quill | 3 |" in found["c.html"][1] and "p{}" not in found["c.html"][1]
     )
-    assert notes == ["notes.docx: skipped, its ending is not one of .txt, .md, .html, .htm, .pdf"]
+    told = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .epub, .eml, .ipynb, source code"
+    assert notes == [f"notes.odt: skipped, its ending is not one of {told}"]
 
 
 def test_a_pdf_gives_its_text_layer(tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ def test_empty_documents_are_passed_over_and_said(tmp_path: Path) -> None:
         ("a.txt", b"caf\xe9", "byte 0xe9 at offset 3 is not UTF-8"),
         ("a.md", b"PK\x03\x04\x00\x00", "byte 0x00 at offset 4 (a binary file)"),
         ("a.pdf", b"not a pdf at all", "not a readable PDF"),
-        ("a.docx", b"x", "ending '.docx'"),
+        ("a.odt", b"x", "ending '.odt'"),
     ],
 )
 def test_bad_input_is_told_in_one_line(tmp_path: Path, name: str, content: bytes, told: str) -> None:

@@ -1,0 +1,62 @@
+"""Files that are ZIP archives (.docx, .pptx, .xlsx, .epub): checked by their directory before anything is unpacked.
+
+Parts are read no further than the directory tells their sizes, so that what would be too much is never unpacked.
+"""
+
+from io import BytesIO
+from zipfile import BadZipFile, ZipFile
+
+from graph.documents.parse.types import MAX_PARTS, MAX_UNPACKED_BYTES, MIB
+from graph.shared.errors import UserError
+
+OLE = bytes.fromhex("d0cf11e0a1b11ae1")
+"""How Office files begin that are encrypted or of the time before .docx."""
+_XML = (".xml", ".rels", ".vml")
+_DOCTYPE = tuple("<!DOCTYPE".encode(encoding) for encoding in ("ascii", "utf-16-le", "utf-16-be"))
+_ENCRYPTED = 1
+
+
+def open_archive(data: bytes, file: str) -> ZipFile:
+    """The archive; UserError naming `file` when it is none, is encrypted, or would unpack to too much."""
+    if data.startswith(OLE):
+        raise UserError(f"{file}: encrypted, or of an Office before 2007", "an unencrypted file", "save it anew")
+    try:
+        archive = ZipFile(BytesIO(data))
+    except BadZipFile as problem:
+        suffix = file.rpartition(".")[2]
+        raise UserError(f"{file}: not a readable {suffix} file ({problem})", "a ZIP archive", "repair it") from None
+    parts = archive.infolist()
+    if len(parts) > MAX_PARTS:
+        raise UserError(f"{file}: {len(parts):,} parts", f"at most {MAX_PARTS:,}", "split or remove it")
+    if any(part.flag_bits & _ENCRYPTED for part in parts):
+        raise UserError(f"{file}: encrypted", "an unencrypted file", "save it without a password")
+    unpacked = sum(part.file_size for part in parts)
+    if unpacked > MAX_UNPACKED_BYTES:
+        found = f"{file}: {len(data) / MIB:,.1f} MiB that unpack to {unpacked / MIB:,.0f} MiB"
+        raise UserError(found, f"at most {MAX_UNPACKED_BYTES // MIB:,} MiB", "split or remove it")
+    return archive
+
+
+def check_office(data: bytes, file: str) -> None:
+    """UserError as of `open_archive`, for parts that are longer than they are said to be, and for XML with a document type.
+
+    Office files have no document types (ECMA-376-2 §8.1.4), attacks by entities do.
+    """
+    with open_archive(data, file) as archive:
+        for part in archive.infolist():
+            content = part_of(archive, part.filename)
+            if part.filename.lower().endswith(_XML) and any(each in content for each in _DOCTYPE):
+                found = f"{file}: {part.filename} declares a document type (entities)"
+                raise UserError(found, "plain Office XML", "remove the file: it may be an attack")
+
+
+def part_of(archive: ZipFile, name: str) -> bytes:
+    """The bytes of a part; BadZipFile when they are not as long as the directory says, or damaged.
+
+    `ZipFile.read` would unpack all that is there before it looks at the length.
+    """
+    part = archive.getinfo(name)
+    with archive.open(part) as opened:
+        content = opened.read(part.file_size)
+        opened.read(1)
+    return content

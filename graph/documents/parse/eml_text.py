@@ -1,0 +1,55 @@
+"""An e-mail message: who wrote to whom and when, its body, the names of what is attached, and messages inside it."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from email.utils import parsedate_to_datetime
+
+from graph.documents.parse.html_text import html_text
+from graph.documents.parse.plain import check_count, joined
+from graph.documents.parse.types import Parsed
+
+HEADERS = ("From", "To", "Cc", "Date", "Subject")
+
+
+def read(data: bytes, file: str) -> Parsed:
+    """The subject as title, headers and body as text; `from`, `to` and `date` (ISO 8601) as metadata. Attachments are named, not read."""
+    message = message_from_bytes(data, policy=default)
+    check_count(sum(1 for _ in message.walk()), "parts", file)
+    told = {key: _header(message, key) for key in ("From", "To")}
+    metadata = {key.lower(): value for key, value in told.items() if value}
+    with suppress(ValueError):
+        metadata["date"] = parsedate_to_datetime(_header(message, "Date")).isoformat()
+    return Parsed(_header(message, "Subject"), joined(_blocks(message)), metadata)
+
+
+def _blocks(message: EmailMessage) -> Iterator[str]:
+    yield "\n".join(f"{key}: {value}" for key in HEADERS if (value := _header(message, key)))
+    body = message.get_body(("plain", "html"))
+    if isinstance(body, EmailMessage):
+        text = _content(body)
+        yield html_text(text).text if body.get_content_type() == "text/html" else text
+    names = []
+    for part in message.iter_attachments() if message.is_multipart() else ():
+        if part.get_content_type() == "message/rfc822":
+            inner = part.get_content()
+            yield from _blocks(inner)
+        else:
+            names.append(part.get_filename() or part.get_content_type())
+    if names:
+        yield f"Attached: {', '.join(names)}"
+
+
+def _content(part: EmailMessage) -> str:
+    payload = part.get_payload(decode=True)
+    data = payload if isinstance(payload, bytes) else b""
+    try:
+        return data.decode(part.get_content_charset("utf-8"), "replace")
+    except LookupError:
+        return data.decode("utf-8", "replace")
+
+
+def _header(message: EmailMessage, key: str) -> str:
+    return " ".join(str(message.get(key, "")).split())

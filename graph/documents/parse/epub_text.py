@@ -1,0 +1,69 @@
+"""The text of an EPUB: its chapters in the order of its spine (EPUB 3.3 §5.7), each read as an HTML page."""
+
+from posixpath import dirname, join, normpath
+from typing import Any
+from urllib.parse import unquote
+from zipfile import ZipFile
+
+from defusedxml.ElementTree import fromstring
+
+from graph.documents.parse.archive import open_archive, part_of
+from graph.documents.parse.html_text import html_text
+from graph.documents.parse.plain import check_count, decode_text
+from graph.documents.parse.types import Parsed
+from graph.shared.errors import UserError
+
+CONTAINER, ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
+PAGES = ("application/xhtml+xml", "text/html")
+
+
+def read(data: bytes, file: str) -> Parsed:
+    """Title and text; UserError naming `file` when a chapter is encrypted or is not there. Addresses are not followed."""
+    with open_archive(data, file) as archive:
+        names = set(archive.namelist())
+        package = _named(archive, file, names, CONTAINER)
+        book = next(each.get("full-path", "") for each in package.iter() if _is(each, "rootfile"))
+        root = _named(archive, file, names, book)
+        items = {each.get("id"): each for each in root.iter() if _is(each, "item")}
+        spine = [
+            items[each.get("idref")] for each in root.iter() if _is(each, "itemref") and each.get("idref") in items
+        ]
+        chapters = [
+            normpath(join(dirname(book), unquote(each.get("href", ""))))
+            for each in spine
+            if each.get("media-type") in PAGES
+        ]
+        check_count(len(chapters), "chapters", file)
+        hidden = _encrypted(archive, names)
+        for chapter in chapters:
+            if chapter in hidden:
+                raise UserError(f"{file}: {chapter} is encrypted (DRM)", "a book without protection", "remove it")
+            if chapter not in names:
+                raise _missing(file, chapter)
+        texts = [html_text(decode_text(part_of(archive, chapter), f"{file}: {chapter}")).text for chapter in chapters]
+        title = next((each.text for each in root.iter() if _is(each, "title") and each.text), "")
+    return Parsed(" ".join(title.split()), "\n\n".join(text for text in texts if text))
+
+
+def _named(archive: ZipFile, file: str, names: set[str], part: str) -> Any:
+    """The root element of a part; entities are refused by the parser."""
+    if part not in names:
+        raise _missing(file, part)
+    return fromstring(part_of(archive, part))
+
+
+def _encrypted(archive: ZipFile, names: set[str]) -> set[str]:
+    """The parts that cannot be read without a key."""
+    if ENCRYPTION not in names:
+        return set()
+    root = fromstring(part_of(archive, ENCRYPTION))
+    return {unquote(each.get("URI", "")) for each in root.iter() if _is(each, "CipherReference")}
+
+
+def _missing(file: str, part: str) -> UserError:
+    return UserError(f"{file}: no part {part!r}", "a whole EPUB", "repair or remove it")
+
+
+def _is(element: Any, name: str) -> bool:
+    """Whether an element has this name, in whatever namespace."""
+    return bool(element.tag.rpartition("}")[2] == name)

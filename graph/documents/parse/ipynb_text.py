@@ -1,0 +1,62 @@
+"""The text of a Jupyter notebook: prose as it stands, code and what it printed between fences. Nothing is run."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from graph.documents.parse.plain import check_count, decode_text, joined, title_of
+from graph.documents.parse.types import Parsed
+from graph.shared.errors import UserError
+
+
+def read(data: bytes, file: str) -> Parsed:
+    """Title (that of the notebook's metadata, else its first heading) and text, of format 4 or 3; pictures are left out."""
+    notebook = json.loads(decode_text(data, file))
+    cells = _cells(notebook) if isinstance(notebook, dict) else None
+    if cells is None:
+        raise UserError(f"{file}: not a notebook", "a JSON object with cells", "repair or remove it")
+    check_count(len(cells), "cells", file)
+    about = notebook.get("metadata", {})
+    language = about.get("kernelspec", {}).get("language") or about.get("language_info", {}).get("name", "")
+    blocks = [block for cell in cells for block in _blocks(cell, language)]
+    heading = next((title_of(block) for block in blocks if block.startswith("#")), "")
+    metadata = {"language": language} if language else {}
+    return Parsed(about.get("title") or heading, joined(blocks), metadata)
+
+
+def _cells(notebook: dict[str, Any]) -> list[Any] | None:
+    """The cells of all worksheets, or of the notebook itself."""
+    holders = notebook.get("worksheets", [notebook])
+    found = [each.get("cells") for each in holders]
+    return None if None in found else [cell for cells in found for cell in cells]
+
+
+def _blocks(cell: dict[str, Any], language: str) -> Iterator[str]:
+    source = _joined(cell.get("source", cell.get("input", "")))
+    if cell["cell_type"] != "code":
+        level = cell.get("level", 0)
+        yield f"{'#' * level} {source}" if level else source
+        return
+    yield fenced(source, language)
+    for output in cell.get("outputs", ()):
+        kind = output.get("output_type")
+        if kind in ("stream", "pyout", "execute_result", "display_data"):
+            yield fenced(_joined(output.get("text", output.get("data", {}).get("text/plain", ""))), "")
+        elif kind in ("error", "pyerr"):
+            yield fenced(f"{output.get('ename', '')}: {output.get('evalue', '')}", "")
+
+
+def fenced(code: str, language: str) -> str:
+    """Code between fences that are longer than any in it; "" for none.
+
+    >>> fenced("print(1)\\n", "python")
+    '```python\\nprint(1)\\n```'
+    """
+    fence = "```"
+    while fence in code:
+        fence += "`"
+    return f"{fence}{language}\n{code.rstrip()}\n{fence}" if code.strip() else ""
+
+
+def _joined(lines: str | list[str]) -> str:
+    return lines if isinstance(lines, str) else "".join(lines)

@@ -1,0 +1,44 @@
+"""The text of a presentation, a page for each slide: its title, texts, tables and notes."""
+
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+from typing import Any
+
+from pptx import Presentation
+
+from graph.documents.parse.archive import check_office
+from graph.documents.parse.plain import check_count, joined, table_row, with_pages
+from graph.documents.parse.types import Parsed
+
+
+def read(data: bytes, file: str) -> Parsed:
+    """Title (the first slide's that has one, else the file's own) and text with pages. Pictures, charts and diagrams are left out."""
+    check_office(data, file)
+    presentation = Presentation(BytesIO(data))
+    check_count(len(presentation.slides), "slides", file)
+    slides = [_slide(slide) for slide in presentation.slides]
+    text, pages = with_pages(slides)
+    first = next((slide.split("\n")[0][2:] for slide in slides if slide.startswith("# ")), "")
+    return Parsed(first or (presentation.core_properties.title or "").strip(), text, pages)
+
+
+def _slide(slide: Any) -> str:
+    title = slide.shapes.title
+    heading = " ".join(title.text_frame.text.split()) if title is not None else ""
+    others = (shape for shape in slide.shapes if title is None or shape.shape_id != title.shape_id)
+    notes = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
+    return joined(
+        [f"# {heading}" if heading else "", *_blocks(others), f"Notes: {notes.text}" if notes and notes.text else ""]
+    )
+
+
+def _blocks(shapes: Iterable[Any]) -> Iterator[str]:
+    """Paragraphs and table rows, those of groups of shapes in their place."""
+    for shape in shapes:
+        if hasattr(shape, "shapes"):
+            yield from _blocks(shape.shapes)
+        elif shape.has_text_frame:
+            yield from (paragraph.text.replace("\v", "\n") for paragraph in shape.text_frame.paragraphs)
+        elif getattr(shape, "has_table", False):
+            for row in shape.table.rows:
+                yield table_row(cell.text for cell in row.cells)

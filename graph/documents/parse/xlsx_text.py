@@ -1,0 +1,51 @@
+"""The cells of a workbook as Markdown rows, sheet after sheet. Formulas are told by the value that was saved; none is computed."""
+
+from collections.abc import Iterator
+from datetime import date, datetime, time
+from io import BytesIO
+from typing import Any
+
+from openpyxl import load_workbook
+
+from graph.documents.parse.archive import check_office
+from graph.documents.parse.plain import check_count, joined, table_row
+from graph.documents.parse.types import Parsed
+
+
+def read(data: bytes, file: str) -> Parsed:
+    """The workbook's own title and its text: of each sheet, hidden or not, its name as a heading and the rows that hold anything."""
+    check_office(data, file)
+    book = load_workbook(BytesIO(data), read_only=True, data_only=True, keep_links=False)
+    check_count(len(book.worksheets), "sheets", file)
+    sheets = [(sheet.title, joined(_rows(sheet))) for sheet in book.worksheets]
+    return Parsed((book.properties.title or "").strip(), joined(f"# {name}\n\n{rows}" for name, rows in sheets if rows))
+
+
+def _rows(sheet: Any) -> Iterator[str]:
+    """The rows, without empty cells at their end; the size that a sheet tells of itself is not believed."""
+    sheet.reset_dimensions()
+    for values in sheet.iter_rows(values_only=True):
+        cells = [cell_text(value) for value in values]
+        while cells and not cells[-1]:
+            cells.pop()
+        if cells:
+            yield table_row(cells)
+
+
+def cell_text(value: object) -> str:
+    """A value as a spreadsheet shows it without a format of its own: 15 digits, dates by ISO 8601.
+
+    >>> cell_text(0.1 + 0.2), cell_text(3.0), cell_text(True), cell_text(datetime(2026, 3, 1)), cell_text(None)
+    ('0.3', '3', 'TRUE', '2026-03-01', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    if isinstance(value, datetime) and value.time() == time():
+        return value.date().isoformat()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return str(value).strip()

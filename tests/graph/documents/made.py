@@ -1,0 +1,327 @@
+"""Documents as people have them, made by the formats' own libraries, and what attackers make of them."""
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from datetime import datetime
+from email.message import EmailMessage
+from io import BytesIO
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+
+import docx
+import nbformat
+import openpyxl
+import pptx
+from docx.opc.constants import CONTENT_TYPE, RELATIONSHIP_TYPE
+from docx.opc.packuri import PackURI
+from docx.opc.part import Part
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
+from pypdf import PdfReader, PdfWriter
+
+from benchmarks.hostile_files import MIB, pages, stream
+
+WORD = nsdecls("w")
+ROOT_RELATIONSHIPS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def saved(document: Any) -> bytes:
+    """The bytes of what a library saves."""
+    out = BytesIO()
+    document.save(out)
+    return out.getvalue()
+
+
+def docx_of(fill: Callable[[Any], None]) -> bytes:
+    document = docx.Document()
+    fill(document)
+    return saved(document)
+
+
+def report(document: Any) -> None:
+    """Headings, lists and a table with merged cells."""
+    document.add_heading("Tide mills", 0)
+    document.add_heading("Wheels", 1)
+    document.add_paragraph("The wheel turns twice a day.")
+    document.add_paragraph("oak", style="List Bullet")
+    document.add_paragraph("iron", style="List Number")
+    table = document.add_table(2, 3)
+    for cell, text in zip(table._cells, ["Stop", "Fare", "Since", "Quill", "3\ntallens", "1911"], strict=True):
+        cell.text = text
+    table.cell(0, 1).merge(table.cell(0, 2))
+
+
+def walked(document: Any) -> None:
+    """What python-docx's own paragraphs leave out: a content control, a tracked change, a text box, a formula, a footnote; and a
+    nested table.
+    """
+    math = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    box = "<w:txbxContent><w:p><w:r><w:t>In a box.</w:t></w:r></w:p></w:txbxContent>"
+    texts = (
+        "<w:sdt {}><w:sdtContent><w:p><w:r><w:t>In a control.</w:t></w:r></w:p></w:sdtContent></w:sdt>",
+        "<w:p {}><w:ins><w:r><w:t>Put in</w:t></w:r></w:ins><w:del><w:r><w:delText>out</w:delText></w:r></w:del></w:p>",
+        "<w:p {}><w:r><w:t>Beside</w:t><w:pict>" + box + "</w:pict></w:r></w:p>",
+        "<w:p {}><m:oMath><m:r><m:t>E=mc</m:t></m:r></m:oMath></w:p>",
+    )
+    for text in texts:
+        document.element.body.insert(len(document.element.body) - 1, parse_xml(text.format(f"{WORD} {math}")))
+    outer = document.add_table(1, 2)
+    outer.cell(0, 0).text = "outer"
+    inner = outer.cell(0, 1).add_table(1, 2)
+    inner.cell(0, 0).text, inner.cell(0, 1).text = "in", "side"
+    notes = (
+        f"<w:footnotes {WORD}><w:footnote w:type='separator'><w:p><w:r><w:t>---</w:t></w:r></w:p></w:footnote>"
+        "<w:footnote w:id='1'><w:p><w:r><w:t>At the foot.</w:t></w:r></w:p></w:footnote></w:footnotes>"
+    )
+    part = Part(PackURI("/word/footnotes.xml"), CONTENT_TYPE.WML_FOOTNOTES, notes.encode(), document.part.package)
+    document.part.relate_to(part, RELATIONSHIP_TYPE.FOOTNOTES)
+
+
+def presentation() -> bytes:
+    """A title slide, an empty one, and one with a table, a group and notes."""
+    made = pptx.Presentation()
+    first = made.slides.add_slide(made.slide_layouts[1])
+    first.shapes.title.text = "Fares of the ferry"
+    first.placeholders[1].text = "Three tallens\nBells are free"
+    made.slides.add_slide(made.slide_layouts[6])
+    third = made.slides.add_slide(made.slide_layouts[5])
+    third.shapes.title.text = "Stops"
+    table = third.shapes.add_table(2, 2, 0, 0, 99, 99).table
+    for row, values in enumerate([["Stop", "Fare"], ["Quill", "3"]]):
+        for column, value in enumerate(values):
+            table.cell(row, column).text = value
+    group = third.shapes.add_group_shape()
+    group.shapes.add_textbox(0, 0, 9, 9).text_frame.text = "In a group."
+    third.notes_slide.notes_text_frame.text = "Say it twice."
+    return saved(made)
+
+
+def workbook(fill: Callable[[Any], None]) -> bytes:
+    book = openpyxl.Workbook()
+    fill(book)
+    return saved(book)
+
+
+def prices(book: Any) -> None:
+    """Two sheets, one hidden, with every kind of value and gaps."""
+    book.properties.title = "Fares 2026"
+    sheet = book.active
+    sheet.title = "Fares"
+    for row in (
+        ["Stop", "Fare", "Since", "Open"],
+        ["Quill | quay", 0.1 + 0.2, datetime(1911, 5, 4), True],
+        [],
+        [None, 3.0],
+    ):
+        sheet.append(row)
+    hidden = book.create_sheet("Old")
+    hidden.append(["Tarn", 7])
+    hidden.sheet_state = "hidden"
+
+
+def with_parts(
+    data: bytes, parts: dict[str, bytes], changed: Callable[[str, bytes], bytes] = lambda name, old: old
+) -> bytes:
+    """An archive with more parts, and every old one as `changed(name, content)` makes it."""
+    out = BytesIO()
+    with ZipFile(BytesIO(data)) as old, ZipFile(out, "w", ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            if name not in parts:
+                new.writestr(name, changed(name, old.read(name)))
+        for name, content in parts.items():
+            new.writestr(name, content)
+    return out.getvalue()
+
+
+def macros(data: bytes, plain: str, enabled: str, folder: str) -> bytes:
+    """An Office file whose content type lets it run macros, with some that would."""
+
+    def changed(name: str, content: bytes) -> bytes:
+        return content.replace(plain.encode(), enabled.encode()) if name == "[Content_Types].xml" else content
+
+    return with_parts(data, {f"{folder}/vbaProject.bin": b'Sub AutoOpen()\nShell "touch /tmp/ran"\nEnd Sub'}, changed)
+
+
+DOCX_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+DOCM_TYPE = "application/vnd.ms-word.document.macroEnabled.main+xml"
+XLSX_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"
+XLSM_TYPE = "application/vnd.ms-excel.sheet.macroEnabled.main+xml"
+PPTX_TYPE = "application/vnd.openxmlformats-officedocument.presentationml.presentation.main+xml"
+PPTM_TYPE = "application/vnd.ms-powerpoint.presentation.macroEnabled.main+xml"
+CONTAINER = (
+    b'<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+    b'<rootfile full-path="OPS/book.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'
+)
+
+
+def epub(chapters: Sequence[str], package: str = "", more: dict[str, bytes] | None = None) -> bytes:
+    """A book whose spine goes backwards through its files."""
+    items = "".join(
+        f'<item id="c{n}" href="text/c%20{n}.xhtml" media-type="application/xhtml+xml"/>' for n in range(len(chapters))
+    )
+    spine = "".join(f'<itemref idref="c{n}"/>' for n in reversed(range(len(chapters))))
+    opf = (
+        '<?xml version="1.0"?>{}<package xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl.org/dc/elements/1.1/">'
+        "<metadata><dc:title>Salt and tide</dc:title></metadata><manifest>{}</manifest><spine>{}</spine></package>"
+    )
+    out = BytesIO()
+    with ZipFile(out, "w", ZIP_DEFLATED) as book:
+        book.writestr("mimetype", "application/epub+zip", ZIP_STORED)
+        book.writestr("META-INF/container.xml", CONTAINER)
+        book.writestr("OPS/book.opf", opf.format(package, items, spine))
+        for number, chapter in enumerate(chapters):
+            page = f"<!DOCTYPE html><html><head><title>x</title></head><body>{chapter}</body></html>"
+            book.writestr(f"OPS/text/c {number}.xhtml", page)
+        for name, content in (more or {}).items():
+            book.writestr(name, content)
+    return out.getvalue()
+
+
+def message(body: str, html: str = "", charset: str = "utf-8", attached: Iterable[Any] = ()) -> bytes:
+    mail = EmailMessage()
+    mail["From"], mail["To"] = "Ada Marlow <ada@example.org>", "Zoë <zoe@example.org>"
+    mail["Subject"], mail["Date"] = "Прилив at noon", "Mon, 02 Mar 2026 10:00:00 +0100"
+    mail.set_content(body, charset=charset, cte="base64")
+    if html:
+        mail.add_alternative(html, subtype="html")
+    for each in attached:
+        if isinstance(each, EmailMessage):
+            mail.add_attachment(each)
+        else:
+            mail.add_attachment(b"%PDF-1.7", maintype="application", subtype="pdf", filename=each)
+    return mail.as_bytes()
+
+
+def deep_message(depth: int) -> bytes:
+    """A message of one part in another."""
+    text = b"".join(b'Content-Type: multipart/mixed; boundary="b%d"\n\n--b%d\n' % (n, n) for n in range(depth))
+    return b"Subject: deep\n" + text + b"\nEnd."
+
+
+def notebook() -> bytes:
+    made = nbformat.v4.new_notebook(
+        metadata={"kernelspec": {"name": "python3", "language": "python", "display_name": "P"}}
+    )
+    output = nbformat.v4.new_output("stream", name="stdout", text="4 tides\n")
+    picture = nbformat.v4.new_output("display_data", data={"image/png": "aGk=", "text/plain": "<Figure>"})
+    made.cells = [
+        nbformat.v4.new_markdown_cell("# Tides\n\nHow many?"),
+        nbformat.v4.new_code_cell("print('```')\n2 + 2", outputs=[output, picture]),
+        nbformat.v4.new_code_cell(""),
+    ]
+    return nbformat.writes(made).encode()
+
+
+def old_notebook() -> bytes:
+    from nbformat import v3
+
+    cells = [v3.new_heading_cell("Salt", level=1), v3.new_code_cell("1 + 1", language="python")]
+    return v3.writes_json(v3.new_notebook(worksheets=[v3.new_worksheet(cells=cells)])).encode()
+
+
+def pdf_pages(texts: Sequence[str]) -> bytes:
+    return pages([stream(f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode() if text else b"") for text in texts])
+
+
+def locked_pdf() -> bytes:
+    writer = PdfWriter()
+    writer.append(PdfReader(BytesIO(pdf_pages(["Secret."]))))
+    writer.encrypt("password", algorithm="RC4-128")
+    out = BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+def bomb(data: bytes, name: str, mib: int) -> bytes:
+    """An archive whose part `name` unpacks to so many MiB of spaces."""
+    out = BytesIO(with_parts(data, {name: b""}))
+    with ZipFile(out, "a", ZIP_DEFLATED, compresslevel=1) as archive, archive.open(f"more/{name}", "w") as part:
+        for _ in range(mib):
+            part.write(b" " * MIB)
+    return out.getvalue()
+
+
+def overlapping(data: bytes, times: int) -> bytes:
+    """An archive whose directory names one part of 10 MiB again and again."""
+    out = BytesIO(data)
+    with ZipFile(out, "a", ZIP_DEFLATED) as archive:
+        archive.writestr("big.xml", b" " * (10 * MIB))
+        for number in range(times):
+            again = copy(archive.getinfo("big.xml"))
+            again.filename = f"big{number}.xml"
+            archive.filelist.append(again)
+    return out.getvalue()
+
+
+def lying(data: bytes, name: str) -> bytes:
+    """An archive whose directory says that a part is of 100 bytes and that unpacks to 257 MiB."""
+    made = bytearray(bomb(data, name, 257))
+    place = made.rindex(b"PK\x01\x02", 0, made.rindex(f"more/{name}".encode()))
+    made[place + 24 : place + 28] = struct.pack("<I", 100)
+    return bytes(made)
+
+
+def entities(kind: str) -> bytes:
+    """A document type with an entity that names a file, or with ones that grow tenfold each."""
+    if kind == "file":
+        return b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
+    steps = b"".join(b'<!ENTITY a%d "%s">' % (n + 1, b"&a%d;" % n * 10) for n in range(9))
+    return b'<!DOCTYPE x [<!ENTITY a0 "salt">%s<!ENTITY a "&a9;">]>' % steps
+
+
+def declaring(data: bytes, part: str, kind: str, text: bytes) -> bytes:
+    """An archive in one part of which `text` is an entity."""
+
+    def changed(name: str, content: bytes) -> bytes:
+        if name != part:
+            return content
+        assert text in content
+        head = content[: content.index(b"?>") + 2] if content.startswith(b"<?xml") else b""
+        return head + entities(kind) + content[len(head) :].replace(text, b"&a;")
+
+    return with_parts(data, {}, changed)
+
+
+def deep_docx(depth: int) -> bytes:
+    body = b"<w:sdt><w:sdtContent>" * depth + b"<w:p/>" + b"</w:sdtContent></w:sdt>" * depth
+
+    def changed(name: str, content: bytes) -> bytes:
+        return content.replace(b"<w:body>", b"<w:body>" + body) if name == "word/document.xml" else content
+
+    return with_parts(docx_of(report), {}, changed)
+
+
+def remote_docx(address: str) -> bytes:
+    """A document whose template and picture are on a server."""
+    document = docx.Document()
+    document.add_paragraph("Remote things stay remote.")
+    for kind in ("attachedTemplate", "image"):
+        document.part.rels.get_or_add_ext_rel(f"{ROOT_RELATIONSHIPS}/{kind}", f"{address}/{kind}")
+    return saved(document)
+
+
+def many_parts(count: int) -> bytes:
+    out = BytesIO()
+    with ZipFile(out, "w") as archive:
+        for number in range(count):
+            archive.writestr(f"{number}", b"")
+    return out.getvalue()
+
+
+def locked_epub() -> bytes:
+    hidden = (
+        b'<encryption xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><EncryptedData '
+        b'xmlns="http://www.w3.org/2001/04/xmlenc#"><CipherData><CipherReference URI="OPS/text/c%200.xhtml"/></CipherData>'
+        b"</EncryptedData></encryption>"
+    )
+    return epub(["x"], more={"META-INF/encryption.xml": hidden})
+
+
+def deep_json(depth: int) -> bytes:
+    return b'{"cells": ' + b"[" * depth + b"]" * depth + b"}"
+
+
+def yaml_laughs() -> bytes:
+    steps = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
+    return f"---\na0: &a0 [salt, salt]\n{steps}---\nText.\n".encode()

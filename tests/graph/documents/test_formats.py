@@ -1,0 +1,295 @@
+"""Thirty and more files as people have them, and as attackers make them: text and pages right, or refused in one line."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from graph.documents.parse.types import MAX_PAGES, MAX_PARTS, Limits
+from graph.documents.parse.worker import ParseWorker
+from graph.documents.read import read_bytes, read_documents
+from graph.shared.errors import UserError
+from graph.shared.pages import page_at
+from graph.shared.types import Document
+from tests.graph.documents import made
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[ParseWorker]:
+    with ParseWorker(Limits(seconds=2)) as one:
+        yield one
+
+
+@dataclass(frozen=True)
+class Sound:
+    """What must come of a file: its title, its whole text, some of its metadata."""
+
+    name: str
+    data: bytes
+    title: str
+    text: str
+    metadata: dict[str, object]
+
+
+REPORT = "# Tide mills\n\n# Wheels\n\nThe wheel turns twice a day.\n\n- oak\n- iron\n\n| Stop | Fare Since |\n| Quill | 3 tallens | 1911 |"
+SLIDES = (
+    "# Fares of the ferry\n\nThree tallens\n\nBells are free\n\n"
+    "# Stops\n\n| Stop | Fare |\n| Quill | 3 |\n\nIn a group.\n\nNotes: Say it twice."
+)
+SHEETS = "# Fares\n\n| Stop | Fare | Since | Open |\n| Quill | quay | 0.3 | 1911-05-04 | TRUE |\n|  | 3 |\n\n# Old\n\n| Tarn | 7 |"
+HEAD = "From: Ada Marlow <ada@example.org>\nTo: Zoë <zoe@example.org>\nDate: Mon, 02 Mar 2026 10:00:00 +0100\nSubject: Прилив at noon"
+MAIL = {"from": "Ada Marlow <ada@example.org>", "to": "Zoë <zoe@example.org>", "date": "2026-03-02T10:00:00+01:00"}
+STARTS = {"page_starts": [0, SLIDES.index("# Stops"), SLIDES.index("# Stops")]}
+DOCX, PPTX, XLSX = made.docx_of(made.report), made.presentation(), made.workbook(made.prices)
+FORWARDED = made.EmailMessage()
+FORWARDED["Subject"] = "Inner"
+FORWARDED.set_content("Forwarded words.")
+SOUND = [
+    Sound("report.docx", DOCX, "Tide mills", REPORT, {}),
+    Sound("macros.docm", made.macros(DOCX, made.DOCX_TYPE, made.DOCM_TYPE, "word"), "Tide mills", REPORT, {}),
+    Sound(
+        "walked.docx",
+        made.docx_of(made.walked),
+        "walked",
+        "In a control.\n\nPut in\n\nBeside\nIn a box.\n\nE=mc\n\n| outer | in side |\n\nAt the foot.",
+        {},
+    ),
+    Sound("slides.pptx", PPTX, "Fares of the ferry", SLIDES, STARTS),
+    Sound(
+        "macros.pptm", made.macros(PPTX, made.PPTX_TYPE, made.PPTM_TYPE, "ppt"), "Fares of the ferry", SLIDES, STARTS
+    ),
+    Sound("prices.xlsx", XLSX, "Fares 2026", SHEETS, {}),
+    Sound("macros.xlsm", made.macros(XLSX, made.XLSX_TYPE, made.XLSM_TYPE, "xl"), "Fares 2026", SHEETS, {}),
+    Sound(
+        "book.epub", made.epub(["<h1>Two</h1><p>b &amp; c", "<p>One</p>"]), "Salt and tide", "One\n\nTwo\n\nb & c", {}
+    ),
+    Sound(
+        "plain.eml",
+        made.message("High at noon.\n", "<b>no</b>", attached=["chart.pdf"]),
+        "Прилив at noon",
+        f"{HEAD}\n\nHigh at noon.\n\nAttached: chart.pdf",
+        MAIL,
+    ),
+    Sound(
+        "koi8.eml", made.message("Соль и вода\n", charset="koi8-r"), "Прилив at noon", f"{HEAD}\n\nСоль и вода", MAIL
+    ),
+    Sound(
+        "forwarded.eml",
+        made.message("See below.", attached=[FORWARDED]),
+        "Прилив at noon",
+        f"{HEAD}\n\nSee below.\n\nSubject: Inner\n\nForwarded words.",
+        MAIL,
+    ),
+    Sound(
+        "html.eml",
+        b"Subject: x\nContent-Type: text/html; charset=no-such\n\n<p>Only <b>HTML</b></p>",
+        "x",
+        "Subject: x\n\nOnly HTML",
+        {},
+    ),
+    Sound(
+        "notes.ipynb",
+        made.notebook(),
+        "Tides",
+        "# Tides\n\nHow many?\n\n````python\nprint('```')\n2 + 2\n````\n\n```\n4 tides\n```\n\n```\n<Figure>\n```",
+        {"language": "python"},
+    ),
+    Sound("old.ipynb", made.old_notebook(), "Salt", "# Salt\n\n```\n1 + 1\n```", {}),
+    Sound(
+        "front.md",
+        b"---\r\ntitle: 'Tides: a list'\ndate: 2026-03-02\ntags: [a, b]\ndraft: false\nsource: https://example.org\n"
+        b"author: {name: Ada}\nempty:\n---\r\n# Other\n\nHigh.\n",
+        "Tides: a list",
+        "# Other\n\nHigh.\n",
+        {
+            "date": "2026-03-02",
+            "tags": ["a", "b"],
+            "draft": False,
+            "origin": "https://example.org",
+            "author": '{"name": "Ada"}',
+        },
+    ),
+    Sound("toml.md", b"+++\nweight = 3\n+++\n# Salt\n", "Salt", "# Salt\n", {"weight": 3}),
+    Sound("rule.md", b"---\nNo keys here.\n---\nText.\n", "rule", "---\nNo keys here.\n---\nText.\n", {}),
+    Sound("odd.md", b"---\na: b: c\n---\nText.\n", "odd", "---\na: b: c\n---\nText.\n", {}),
+    Sound(
+        "walk.py",
+        b"#!/usr/bin/env python\n\nprint(1)\n",
+        "walk.py",
+        "#!/usr/bin/env python\n\nprint(1)\n",
+        {"language": "python"},
+    ),
+    Sound("fares.sql", b"SELECT 1;\n", "fares.sql", "SELECT 1;\n", {"language": "sql"}),
+    Sound("notes.rst", b"Tides\n\nHigh.\n", "Tides", "Tides\n\nHigh.\n", {}),
+    Sound(
+        "pages.pdf",
+        made.pdf_pages(["One.", "", "Three."]),
+        "One.",
+        "One.\n\nThree.",
+        {"page_starts": [0, 6, 6]},
+    ),
+]
+FILE, LAUGHS = "file", "laughs"
+SHEET = "xl/worksheets/sheet1.xml"
+HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
+    "bomb.docx": (lambda: made.bomb(DOCX, "word/document.xml", 257), r"MiB that unpack to 25[78] MiB; at most 256 MiB"),
+    "overlapping.xlsx": (lambda: made.overlapping(XLSX, 30), r"unpack to 310 MiB"),
+    "lying.pptx": (lambda: made.lying(PPTX, "a.xml"), r"not a readable PPTX \(Bad CRC"),
+    "parts.epub": (lambda: made.many_parts(MAX_PARTS + 1), r"20,001 parts; at most 20,000"),
+    "xxe.docx": (
+        lambda: made.declaring(DOCX, "word/document.xml", FILE, b"Wheels"),
+        "document.xml declares a document type",
+    ),
+    "laughs.docx": (lambda: made.declaring(DOCX, "word/document.xml", LAUGHS, b"Wheels"), "declares a document type"),
+    "xxe.pptx": (
+        lambda: made.declaring(PPTX, "ppt/slides/slide1.xml", FILE, b"Three"),
+        "slide1.xml declares a document type",
+    ),
+    "laughs.xlsx": (
+        lambda: made.declaring(XLSX, SHEET, LAUGHS, b"Quill"),
+        "sheet1.xml declares a document type",
+    ),
+    "xxe.epub": (lambda: made.epub(["x"], made.entities(FILE).decode()), r"not a readable EPUB \(EntitiesForbidden"),
+    "laughs.epub": (
+        lambda: made.epub(["x"], made.entities(LAUGHS).decode()),
+        r"not a readable EPUB \(EntitiesForbidden",
+    ),
+    "laughs.md": (lambda: made.yaml_laughs(), r"not read in|MiB of memory|characters of metadata"),
+    "deep.docx": (lambda: made.deep_docx(100_000), r"not a readable DOCX \(.*depth"),
+    "deep.ipynb": (lambda: made.deep_json(100_000), "nested too deep"),
+    "deep.eml": (lambda: made.deep_message(1_200), "nested too deep"),
+    "deep.md": (lambda: b"---\na: " + b"[" * 20_000 + b"\n---\n", "nested too deep"),
+    "long.pdf": (lambda: made.pdf_pages([""] * (MAX_PAGES + 1)), "10,001 pages; at most 10,000"),
+    "scan.pdf": (lambda: made.pdf_pages(["", ""]), r"2 pages without text \(a scan\?\); .*OCR"),
+    "locked.pdf": (lambda: made.locked_pdf(), "not a readable PDF"),
+    "locked.docx": (lambda: bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512), "encrypted, or of an Office before 2007"),
+    "locked.epub": (lambda: made.locked_epub(), r"OPS/text/c 0\.xhtml is encrypted \(DRM\)"),
+    "gap.epub": (lambda: made.epub(["x"]).replace(b"text/c 0", b"text/c 9"), "no part 'OPS/text/c 0.xhtml'"),
+    "cut.pptx": (lambda: PPTX[:-900], "not a readable pptx file"),
+    "renamed.docx": (lambda: b"Only text.", "not a readable docx file"),
+    "sheet.docx": (lambda: XLSX, "not a readable DOCX"),
+    "list.ipynb": (lambda: b"[1, 2]", "not a notebook"),
+    "cells.ipynb": (lambda: b'{"cells": [1]}', "not a readable IPYNB"),
+}
+
+
+def read(name: str, data: bytes, worker: ParseWorker) -> Document:
+    return read_bytes(data, name, name, worker)
+
+
+def test_there_are_more_than_thirty() -> None:
+    assert len(SOUND) + len(HOSTILE) >= 30
+
+
+@pytest.mark.parametrize("file", SOUND, ids=lambda file: file.name)
+def test_title_text_and_metadata_are_right(file: Sound, worker: ParseWorker) -> None:
+    document = read(file.name, file.data, worker)
+    assert document.text == file.text
+    assert (document.source, document.title, document.metadata) == (file.name, file.title, file.metadata)
+    assert worker.last.peak_mb <= 512
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_cannot_be_read_is_refused_in_one_line(name: str, worker: ParseWorker) -> None:
+    make, told = HOSTILE[name]
+    with pytest.raises(UserError, match=told) as problem:
+        read(name, make(), worker)
+    assert str(problem.value).startswith(name) and len(str(problem.value).splitlines()) == 1
+    assert worker.last.peak_mb <= 512
+    assert read("next.docx", DOCX, worker).text == REPORT, "the next file is read as ever"
+
+
+@pytest.mark.slow
+def test_ten_thousand_pages_are_read_with_their_places_or_refused_by_time() -> None:
+    data = made.pdf_pages([f"Page {number}." for number in range(1, MAX_PAGES + 1)])
+    with ParseWorker(Limits(seconds=120)) as worker:
+        document = read("long.pdf", data, worker)
+        assert worker.last.peak_mb <= 512
+    for page in (1, 2, 5_000, MAX_PAGES):
+        assert page_at(document.metadata, document.text.index(f"Page {page}.")) == page
+
+
+def test_a_cell_at_the_far_corner_costs_a_row(worker: ParseWorker) -> None:
+    def fill(book: made.Any) -> None:
+        book.active["A1"], book.active["B1048576"] = "near", "far"
+
+    assert read("far.xlsx", made.workbook(fill), worker).text == "# Sheet\n\n| near |\n|  | far |"
+
+
+def test_nothing_is_fetched(worker: ParseWorker) -> None:
+    """A server that a document's template and picture lie on hears nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.5)
+        data = made.remote_docx(f"http://127.0.0.1:{server.getsockname()[1]}")
+        assert read("remote.docx", data, worker).text == "Remote things stay remote."
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def test_what_reads_a_file_may_open_no_file_and_no_connection_and_start_nothing() -> None:
+    program = """
+import socket, subprocess
+from graph.documents.parse.child import _limit
+_limit(5, 1 << 30)
+def works(make):
+    try:
+        make()
+        return True
+    except OSError:
+        return False
+print(works(lambda: open('/etc/hostname')), works(socket.socket), works(lambda: subprocess.run(['true'])))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "False False False\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "name"), [("docx", "a.docx"), ("pptx", "a.pptx"), ("openpyxl", "a.xlsx"), ("defusedxml", "a.epub")]
+)
+def test_without_the_extra_an_error_names_it(
+    package: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text(f"raise ModuleNotFoundError('gone', name={package!r})")
+    monkeypatch.syspath_prepend(tmp_path)
+    with ParseWorker(Limits()) as without, pytest.raises(UserError) as problem:
+        read(name, b"x", without)
+    told = f"{name}: the package {package} is not installed; the extra documents; pip install 'modegraph[documents]'"
+    assert str(problem.value) == told
+
+
+def test_a_folder_gives_what_can_be_read_and_names_the_rest(tmp_path: Path) -> None:
+    for name in ("a.docx", "b.docx", "c.pdf", "d.txt"):
+        (tmp_path / name).write_bytes({"a": DOCX, "b": b"PK", "c": made.pdf_pages([""]), "d": b"caf\xe9"}[name[0]])
+    (tmp_path / "e.odt").write_bytes(b"x")
+    (tmp_path / "sub").symlink_to(tmp_path)
+    notes: list[str] = []
+    assert [document.source for document in read_documents(tmp_path, notes.append)] == ["a.docx"]
+    assert [re.sub(r"[;,(].*", "", note) for note in notes] == [
+        "b.docx: skipped",
+        "c.pdf: skipped",
+        "d.txt: skipped",
+        "e.odt: skipped",
+        "sub: skipped",
+    ]
+    assert "1 pages without text" in notes[1] and "is not UTF-8" in notes[2] and "a link to a folder" in notes[4]
+
+
+def test_a_pipe_is_no_document(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.txt")
+    (tmp_path / "b.txt").write_text("b")
+    notes: list[str] = []
+    found: list[str] = []
+    reading = Thread(
+        target=lambda: found.extend(each.source for each in read_documents(tmp_path, notes.append)), daemon=True
+    )
+    reading.start()
+    reading.join(20)
+    assert (found, notes) == (["b.txt"], ["a.txt: skipped, not a file"])

@@ -1,0 +1,83 @@
+"""`.modegraphignore`: git itself is the twin, and what is left out is neither read nor told."""
+
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from graph.documents.ignore import IGNORE_FILE, files_in
+from graph.documents.read import read_documents
+from graph.shared.errors import UserError
+
+FILES = (
+    "a.md",
+    "b.txt",
+    "notes/a.md",
+    "notes/old/b.txt",
+    "notes/old/deep/a.md",
+    "build/a.md",
+    "build/keep.md",
+    "ü b/c d.md",
+)
+PATTERNS = (
+    *(
+        "*.md",
+        "/a.md",
+        "notes/",
+        "old/",
+        "/old/",
+        "**/deep",
+        "notes/**/a.md",
+        "build/*",
+        "!build/keep.md",
+        "!a.md",
+        "# a.md",
+    ),
+    *("[ab].*", "c\\ d.md", "ü*", "notes/old", "!notes/old/b.txt", "deep/**", "*", "!*/", "!*.txt", "b.txt ", ""),
+)
+
+
+def plant(folder: Path, rules: dict[str, list[str]], name: str) -> None:
+    for file in FILES:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(f"Text of {file}.")
+    for place, lines in rules.items():
+        (folder / place / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_is_read_as_git_reads_its_own(seed: int, tmp_path: Path) -> None:
+    chance = Random(seed)
+    rules = {place: chance.sample(PATTERNS, 4) for place in chance.sample(["", "notes", "notes/old", "build"], 2)}
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    plant(ours, rules, IGNORE_FILE)
+    plant(theirs, rules, ".gitignore")
+    subprocess.run(["git", "init", "-q", theirs], check=True)
+    asked = ["git", "-C", str(theirs), "ls-files", "--others", "--exclude-standard", "-z"]
+    told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split("\0")
+    wanted = {file for file in told if file and not file.endswith(".gitignore")}
+    found = [file.relative_to(ours).as_posix() for file in files_in(ours)]
+    assert set(found) == wanted, rules
+    assert [Path(each) for each in found] == sorted(map(Path, found)) and len(found) == len(wanted)
+
+
+def test_what_is_ignored_is_neither_read_nor_told(tmp_path: Path) -> None:
+    plant(tmp_path, {"": ["*.bin", "notes/"]}, IGNORE_FILE)
+    (tmp_path / "a.bin").write_bytes(b"\0")
+    (tmp_path / "notes/bad.txt").write_bytes(b"caf\xe9")
+    notes: list[str] = []
+    found = [document.source for document in read_documents(tmp_path, notes.append)]
+    assert found == ["a.md", "b.txt", "build/a.md", "build/keep.md", "ü b/c d.md"] and notes == []
+
+
+def test_without_the_extra_an_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(tmp_path, {}, IGNORE_FILE)
+    monkeypatch.setitem(sys.modules, "pathspec", None)
+    assert len(list(files_in(tmp_path))) == len(FILES), "nothing is needed where there are no rules"
+    (tmp_path / IGNORE_FILE).write_text("*.md\n")
+    with pytest.raises(
+        UserError, match=r"pathspec is not installed; the extra documents; pip install 'modegraph\[documents\]'"
+    ):
+        list(files_in(tmp_path))

@@ -1,0 +1,49 @@
+"""What was skipped is listed by the command and by the API, and makes the exit status with --strict."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import modegraph as mg
+from modegraph.cli import build_app
+from tests.graph.documents import made
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(build_app(), [*map(str, arguments)])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# Tides\n\nThe tide turns in Quill.")
+    (tmp_path / "docs" / "b.pdf").write_bytes(made.pdf_pages([""]))
+    return tmp_path / "docs"
+
+
+def test_the_command_lists_what_it_skipped_and_strict_makes_the_exit_status(folder: Path, tmp_path: Path) -> None:
+    told = "b.pdf: skipped, 1 pages without text (a scan?); a PDF with a text layer; run OCR on it or remove it"
+    plain, strict = (run("index", folder, "--out", tmp_path / "i", "--json", *more) for more in ([], ["--strict"]))
+    assert (plain.exit_code, strict.exit_code) == (0, 1)
+    for each in (plain, strict):
+        assert json.loads(each.stdout)["skipped"] == [told] and json.loads(each.stdout)["documents"] == 1
+        assert each.stderr.count(told) == 1 and "1 skipped, for the reasons above" in each.stderr
+    assert run("plan", folder, "--out", tmp_path / "i", "--strict").exit_code == 1
+    (folder / ".modegraphignore").write_text("*.pdf\n")
+    ignored = run("index", folder, "--out", tmp_path / "i", "--json", "--strict")
+    assert ignored.exit_code == 0 and json.loads(ignored.stdout)["skipped"] == [] and "skipped," not in ignored.stderr
+
+
+def test_the_api_warns_and_strict_raises_once_the_others_are_in(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "modegraph"):
+        assert mg.index(folder, tmp_path / "i").sources == ("a.md",)
+    assert [record.message.partition(",")[0] for record in caplog.records] == ["b.pdf: skipped"]
+    with pytest.raises(mg.UserError, match=r"1 skipped: b\.pdf: skipped, 1 pages without text"):
+        mg.index(folder, tmp_path / "j", strict=True)
+    assert mg.open(tmp_path / "j").sources == ("a.md",)

@@ -71,7 +71,9 @@ def test_a_run_tells_what_retrieval_found(home):
     assert failure["system"] == "only 7" and "layer 7 has no nodes in this index" in failure["problem"]
     layers = {one["system"]: one["layers"] for one in ended.json["results"]}
     assert layers["dense"] == [1.0] and layers["only 1"] == [0.0, 1.0]
-    index = open_index(next(each for each in (home / "out/indexes").iterdir() if each.is_dir()), lambda spec: HashEncoder())
+    index = open_index(
+        next(each for each in (home / "out/indexes").iterdir() if each.is_dir()), lambda spec: HashEncoder()
+    )
     settings = RetrieveSettings.model_validate(retrievers["both"])
     high = [len(retrieve(index, row["question"], settings).summaries) / 4 for row in QUESTIONS]
     assert 0 < sum(high) < 3 and layers["both"][1] == pytest.approx(sum(high) / 3)

@@ -5,7 +5,8 @@ from collections import Counter
 from data_synth.preferences.check import MAX_VERDICT_TOKENS, Verdict
 from graph.documents.read import read_documents
 from graph.prompt.answer import answer_messages
-from graph.retrieve.modes.global_mode import MAX_REPLY_TOKENS, SubQuestions
+from graph.retrieve.modes.global_mode import MAX_REPLY_TOKENS, Contribution, SubQuestions
+from graph.retrieve.plan.run import MAX_ANSWER_TOKENS, Resolution
 from graph.retrieve.selection.select import MAX_TOKENS, Selection, list_statements
 from graph.shared.jsonl import read_jsonl
 from graph.shared.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message
@@ -15,7 +16,9 @@ from tests.places import EXAMPLES
 
 
 def requests(each: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
-    """`each` of three kinds: sub-questions of a question, statements that matter to it, whether passages support a reasoning."""
+    """`each` of five kinds: sub-questions of a question, statements that matter to it, what they contribute, its answer from passages, and
+    whether passages support a reasoning.
+    """
     questions = [str(row["question"]) for _, row in read_jsonl(EXAMPLES / "questions.jsonl")][:each]
     documents = read_documents(EXAMPLES / "documents", note=print)
     sentences = [sentence for document in documents for sentence in document.text.split(". ")]
@@ -27,6 +30,8 @@ def requests(each: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
         for kind, system, user, tokens in (
             (SubQuestions, "graph/decompose.txt", f"Question: {quote(question)}", MAX_REPLY_TOKENS),
             (Selection, "graph/select.txt", list_statements(question, texts), MAX_TOKENS),
+            (Contribution, "graph/facet.txt", list_statements(question, texts), MAX_REPLY_TOKENS),
+            (Resolution, "graph/resolve.txt", read, MAX_ANSWER_TOKENS),
             (Verdict, "", check, MAX_VERDICT_TOKENS),
         ):
             before = (Message("system", read_prompt(system)),) if system else ()

@@ -16,7 +16,16 @@ import pytest
 
 from graph.shared.errors import UserError
 from serve.engines import vllm
-from serve.engines.vllm import LEASH, VllmChild, command_of, lora_rank, max_lora_rank, read_spec
+from serve.engines.vllm import (
+    LEASH,
+    VllmChild,
+    VllmSpec,
+    command_of,
+    environment_of,
+    lora_rank,
+    max_lora_rank,
+    read_spec,
+)
 
 STAND_IN = """#!{python}
 import http.server, os, subprocess, sys
@@ -205,3 +214,16 @@ def test_the_child_is_started_again_and_taken_down(stand_in: Path) -> None:
         assert members(second) == [] and child.key not in child.log.read_text()
 
     asyncio.run(live())
+
+
+def test_on_a_cpu_vllm_computes_in_one_process_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes wait for each other by spinning; on a GPU they do not."""
+    name, spec = "VLLM_ENABLE_V1_MULTIPROCESSING", VllmSpec("hub/model", "model", {}, sys.executable)
+    monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(vllm, "GPU_DEVICES", ())
+    assert environment_of(spec, "key")[name] == "0"
+    monkeypatch.setenv(name, "1")
+    assert environment_of(spec, "key")[name] == "1"
+    monkeypatch.delenv(name)
+    monkeypatch.setattr(vllm, "GPU_DEVICES", ("/dev/null",))
+    assert name not in environment_of(spec, "key")

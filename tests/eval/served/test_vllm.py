@@ -33,7 +33,7 @@ from train.model.models import load_tokenizer
 from train.shared.types import read_run
 
 pytestmark = [*with_vllm, with_smollm2]
-CONVERSATIONS, STRUCTURED = 100, 40
+CONVERSATIONS, STRUCTURED = 100, 24
 FLOAT32 = ("--dtype", "float32", "--enable-lora", "--max-lora-rank", 8, "--lora-modules")
 
 

@@ -30,9 +30,16 @@ class Server:
 
     def requests_served(self) -> float:
         """Successful requests so far, as the server itself counts them."""
+        return self._metric("vllm:request_success_total")
+
+    def requests_running(self) -> float:
+        """Requests that are answered at this moment."""
+        return self._metric("vllm:num_requests_running")
+
+    def _metric(self, name: str) -> float:
         with urllib.request.urlopen(self.url.replace("/v1", "/metrics")) as answer:
             lines = answer.read().decode().splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("vllm:request_success_total"))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
 @contextmanager

@@ -75,10 +75,9 @@ def calls_of(index: Index, server: Server, mode: Mode) -> int:
     return found.trace.model_calls
 
 
-def kill_after_a_reply(server: Server) -> None:
-    """Kill the server once it has answered one more request, which leaves every mode that asks twice half done."""
-    before = server.requests_served()
-    while server.requests_served() == before:
+def kill_in_a_reply(server: Server) -> None:
+    """Kill the server as soon as it writes a reply."""
+    while not server.requests_running():
         time.sleep(0.02)
     server.process.kill()
 
@@ -86,7 +85,7 @@ def kill_after_a_reply(server: Server) -> None:
 def test_every_mode_that_asks_runs_end_to_end_and_stops_with_the_server(guilds: Index, server: Server) -> None:
     calls = {mode: calls_of(guilds, server, mode) for mode in ("local", "global", "plan")}
     assert calls["local"] > 1 and calls["global"] > 1
-    killer = threading.Thread(target=kill_after_a_reply, args=(server,))
+    killer = threading.Thread(target=kill_in_a_reply, args=(server,))
     killer.start()
     arguments = ["ask", str(guilds.folder), QUESTION, "--mode", "global", "--selector", "llm", "--model", server.spec]
     result = CliRunner().invoke(build_app(), [*arguments, "--top-k", "4"])

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from data_synth.types import PreferenceRow, preference_to_json
-from eval.served.judge import gaps_between
+from eval.served.judge import gaps_between, no_effect_fault
 from eval.served.ours import Policy
 from eval.served.server import Server, read_target
 from eval.served.types import Told
@@ -103,6 +103,14 @@ def test_an_adapter_that_is_not_loaded(sound: str, run: Path) -> None:
     assert (
         told["faults"][0].startswith("forgotten: the adapter is not loaded") and "--lora-modules" in told["faults"][0]
     )
+
+
+def test_an_adapter_without_effect(sound: str, run: Path, tmp_path: Path) -> None:
+    """An adapter of zeros is served faithfully by its base alone; what is wrong is the run."""
+    idle = random_adapter("smollm2", run.parent / "data", tmp_path / "idle", size=0.0)
+    status, told = checked(f"openai:smollm2@{sound}", idle, "--base-name", "smollm2")
+    assert status == 1 and told["unchecked"] == []
+    assert told["faults"] == [no_effect_fault(str(idle), 0.0)]
 
 
 def test_an_adapter_merged_twice_and_another_template(faulty: str, run: Path) -> None:

@@ -1,0 +1,161 @@
+"""A study that is killed, again and again, against the same study left alone: do they end with the same rows?
+
+Run: python -P benchmarks/experiments/killed.py [--kills 4] [--seed 0] [--json] [--out DIR]. A miniature of configs/eval/study-smollm2.yaml with the
+tiny model: index, pairs, SFT, responses, MS, alignment, answers. It runs once undisturbed, then once more with SIGKILL to all its processes at
+random moments (of the seconds that the first took), started again each time. Compared to the byte: rows, weights, samples' figures, answers.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+import yaml
+
+from benchmarks.report import Check, print_report
+from graph.shared.home import HOME
+from graph.shared.ids import checksum
+
+STEPS = (
+    ("index {documents} --out {to}/index", "index/manifest.json"),
+    (
+        "synth preferences {to}/index --questions {questions} --mode dense --top-k 2 --split train --out {to}/pairs",
+        "pairs/summary.json",
+    ),
+    (
+        "train tiny --config {demo}/tiny.yaml --set texts={documents} --set steps=250 --set output={to}/tiny",
+        "tiny/run.json",
+    ),
+    (
+        "train sft --config {demo}/sft.yaml --set model={to}/tiny --set data={to}/pairs --set max_steps=150 --set save_steps=25 --set output={to}/sft",
+        "sft/run.json",
+    ),
+    (
+        "synth responses {to}/index --questions {questions} --policy hf:{to}/sft --samples 6 --max-answer-tokens 96 --mode dense --top-k 2 "
+        "--split train --limit 6 --out {to}/responses",
+        "responses/summary.json",
+    ),
+    (
+        "train ms --config {demo}/ms.yaml --set model={to}/sft --set data={to}/responses --set 'rewards={{{{length: 1.0}}}}' --set batch_size=1 "
+        "--set max_steps=6 --set save_steps=2 --set output={to}/ms",
+        "ms/run.json",
+    ),
+    (
+        "eval alignment --data {to}/responses --samples 4 --max-answer-tokens 96 --split train --measured {to}/measured --runs {to}/ms --out {to}/alignment",
+        "alignment/alignment.json",
+    ),
+)
+ROWS = ("pairs/train.jsonl", "responses/train.jsonl", "report/values.jsonl")
+WEIGHTS = ("tiny/model.safetensors", "sft/model.safetensors", "ms/model.safetensors")
+TIMED = re.compile(r'"(seconds|train_seconds)": [0-9.e-]+')
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("runs/killed"))
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    alone, killed = arguments.out / "alone", arguments.out / "killed"
+    started = time.monotonic()
+    run_to_its_end(write_study(alone))
+    whole = time.monotonic() - started
+    survived = run_with_kills(write_study(killed), moments(arguments.seed, arguments.kills, whole))
+    different = [name for name in (*ROWS, *WEIGHTS) if checksum(alone / name) != checksum(killed / name)]
+    different += [] if figures_of(alone) == figures_of(killed) else ["alignment/alignment.json"]
+    told = {"seconds undisturbed": whole, "killed in": ", ".join(survived), "different": ", ".join(different) or "none"}
+    checks = [
+        Check("files that differ", len(different), 0, at_least=False),
+        Check("kills that hit it running", len(survived), arguments.kills, at_least=True),
+    ]
+    return print_report("killed", told, checks, arguments.json)
+
+
+def write_study(to: Path) -> Path:
+    """The study's configuration file, all of whose results go into `to`."""
+    to.mkdir(parents=True)
+    places = {
+        "to": to.resolve(),
+        "documents": HOME / "examples/documents",
+        "questions": HOME / "examples/questions.jsonl",
+        "demo": HOME / "configs/demo",
+    }
+    study = {
+        "tasks": {
+            "examples": {
+                "task": "examples",
+                "source": str(places["questions"]),
+                "index": f"{places['to']}/index",
+                "split": "test",
+                "limit": 6,
+            }
+        },
+        "retrievers": {"dense": {"mode": "dense", "top_k": 2}, "hops": {"mode": "hops", "top_k": 2}},
+        "models": {"SFT": f"hf:{places['to']}/sft", "MS": f"hf:{places['to']}/ms"},
+        "metrics": ["f1", "em", "recall@5"],
+        "baseline": "dense + SFT",
+        "empty_answers": "wrong",
+        "max_answer_tokens": 24,
+        "prepare": [{"run": run.format(**places), "makes": f"{places['to']}/{makes}"} for run, makes in STEPS],
+    }
+    file = to / "study.yaml"
+    file.write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
+    return file
+
+
+def start(study: Path) -> subprocess.Popen[bytes]:
+    """`modegraph eval run` in a session of its own."""
+    command = [sys.executable, "-P", "-m", "modegraph", "eval", "run", str(study), "--out", str(study.parent / "report")]
+    environment = {**os.environ, "PYTHONPATH": str(HOME)}
+    log = (study.parent / "log.txt").open("ab")
+    return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+
+
+def run_to_its_end(study: Path) -> None:
+    """Run until it ends by itself; exits with its log where it fails."""
+    if start(study).wait():
+        sys.exit((study.parent / "log.txt").read_text(encoding="utf-8"))
+
+
+def run_with_kills(study: Path, waits: Iterator[float]) -> list[str]:
+    """Run, kill after each of `waits` seconds, and run to the end; the step that each kill that hit it stopped."""
+    hit = []
+    for wait in waits:
+        running = start(study)
+        try:
+            running.wait(wait)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+            hit.append(next((makes for _, makes in STEPS if not (study.parent / makes).exists()), "answers"))
+    run_to_its_end(study)
+    return hit
+
+
+def moments(seed: int, kills: int, whole: float) -> Iterator[float]:
+    """How long each start may run: a random share of an even part of the whole, so that kills fall all over it."""
+    draw = random.Random(seed)
+    yield from (draw.uniform(0.5, 1.0) * whole / (kills + 1) + LOADING for _ in range(kills))
+
+
+LOADING = 8.0
+"""Seconds in which a start only loads libraries."""
+
+
+def figures_of(to: Path) -> str:
+    """The report of the samples without its times."""
+    return TIMED.sub("", (to / "alignment/alignment.json").read_text(encoding="utf-8")).replace(str(to), "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -21,6 +21,7 @@ def show_explanation(told: Explanation) -> str:
         ["Its propositions nearest to the question", *_stated(told)],
         [
             f"What leads to it (hops): by itself it is no. {told.own_rank:,} with {told.own_score:.3f}",
+            *_lift(told),
             *(wrapped(_lead(lead), "- ") for lead in told.leads),
             *(
                 ()
@@ -60,6 +61,11 @@ def _clues(what: str, clues: Sequence[Clue]) -> Iterator[str]:
 def _stated(told: Explanation) -> Iterator[str]:
     for each in told.propositions:
         yield wrapped(f"{each.cosine:.3f}, no. {each.rank:,} of all: “{each.text}”", "- ")
+
+
+def _lift(told: Explanation) -> Iterator[str]:
+    if told.lift > 0:
+        yield wrapped(f"{told.lift:.3f} of this is by words of the question: {', '.join(told.lifted_by)}", "- ")
 
 
 def _lead(lead: Lead) -> str:

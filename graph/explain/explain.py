@@ -11,12 +11,12 @@ from graph.explain.standing import standings
 from graph.explain.types import Clue, Explanation, Stated
 from graph.index.index import Index
 from graph.retrieve import RetrieveSettings
-from graph.retrieve.modes.lexical import known_terms
 from graph.retrieve.parts.gather import expand_rows
 from graph.retrieve.parts.keywords import keywords_of
 from graph.retrieve.parts.passage_scores import score_alone
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import rank_of, top_rows
+from graph.retrieve.parts.words import best_terms, known_terms
 from graph.shared.errors import UserError
 from graph.shared.types import Ints
 from graph.text.bm25 import terms_of
@@ -54,6 +54,8 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
         propositions=nearest_stated(scope, query, row),
         own_rank=rank_of(alone.own_P, row),
         own_score=float(alone.own_P[row]),
+        lift=float(alone.lift_P[row]),
+        lifted_by=best_terms(scope, alone.terms, np.array([row]))[0] if alone.lift_P[row] > 0 else (),
         leads=leads_to(scope, query, alone, row, LEADS),
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 from graph.explain.types import Lead
 from graph.index.index import Index
 from graph.retrieve.parts.gather import expand_rows
-from graph.retrieve.parts.links import MAX_MENTIONS, SEEDS, links_from
+from graph.retrieve.parts.links import MAX_MENTIONS, SEEDS, links_from, raise_by_words
 from graph.retrieve.parts.passage_scores import ByItself
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import rank_of, top_rows
@@ -44,7 +44,8 @@ def could_lead(index: Index, row: int, own_P: Floats) -> Ints:
 
 
 def _best_lead(index: Index, query: Query, alone: ByItself, row: int, seed: int) -> Lead | None:
-    links = links_from(index, np.array([seed]), alone.own_P, alone.scores_N, query.vector_D)
+    found = links_from(index, np.array([seed]), alone.own_P, alone.scores_N, query.vector_D)
+    links = raise_by_words(found, alone.lift_P)
     mine_X = np.flatnonzero(links.to_passage_X == row)
     if not len(mine_X):
         return None

@@ -68,7 +68,8 @@ class Explanation:
 
     `standings` come mode by mode, that of `mode` first; `before` are the passages that the question gets in `mode` and that stand
     before the explained one. `words` and `names` are those of the question, the rarest first; `propositions` the nearest to it of the
-    passage; `own_rank` and `own_score` are what `hops` gives the passage by itself, and `leads` are the best links to it.
+    passage; `own_rank` and `own_score` are what `hops` gives the passage by itself, of which `lift` is by the question's words, those in
+    `lifted_by` (the first most; words of a name that calls a document are not among them); `leads` are the best links to it.
     """
 
     question: str
@@ -82,4 +83,6 @@ class Explanation:
     propositions: tuple[Stated, ...]
     own_rank: int
     own_score: float
+    lift: float
+    lifted_by: tuple[str, ...]
     leads: tuple[Lead, ...]

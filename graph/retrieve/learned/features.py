@@ -13,15 +13,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from graph.index.index import Index
+from graph.retrieve.learned.seed_ties import (
+    called_by_seeds,
+    entity_counts,
+    hops_from,
+    pair_scores,
+    shared_entities,
+    tied,
+)
 from graph.retrieve.parts.gather import expand_rows, worth_of_propositions
 from graph.retrieve.parts.keywords import keywords_of
 from graph.retrieve.parts.links import find_links
-from graph.retrieve.parts.passage_scores import UNSEEN, score_alone
+from graph.retrieve.parts.passage_scores import UNSEEN, own_scores, score_propositions
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
-from graph.retrieve.parts.seed_ties import called_by_seeds, entity_counts, hops_from, pair_scores, shared_entities, tied
 from graph.retrieve.parts.settings import SuggestSettings
 from graph.retrieve.parts.suggest import SUBGRAPH_PROPOSITIONS, suggest
+from graph.retrieve.parts.titles import named_documents
 from graph.shared.types import Floats, Ints
 
 FEATURES = (
@@ -52,7 +60,8 @@ WALK = SuggestSettings(damping=0.85, structure_weight=0.5)
 
 @dataclass(frozen=True)
 class View:
-    """A question's look at the whole index, shared by all its candidates. `own_P` and `reached_P` are `hops`'s scores."""
+    """A question's look at the whole index, shared by all its candidates. `own_P` and `reached_P` are `hops`'s scores without the
+    question's words: those that trained selectors have learned from."""
 
     cosines_N: Floats
     own_P: Floats
@@ -70,8 +79,10 @@ def features(index: Index, query: Query, rows_n: Ints) -> Floats:
 
 def look(index: Index, query: Query) -> View:
     """Everything about the question that does not depend on the candidates."""
-    alone = score_alone(index, query)
-    cosines_N, own_P = alone.scores_N, alone.own_P
+    cosines_P = index.data.passage_vectors_PD @ query.vector_D
+    cosines_N = score_propositions(index, cosines_P, query.vector_D)
+    named = [document for _, document in named_documents(index, query.text)]
+    own_P = own_scores(index, cosines_P, cosines_N, named)
     links = find_links(index, own_P, cosines_N, query.vector_D)
     reached_P = own_P.copy()
     np.maximum.at(reached_P, links.to_passage_X, links.worth_X)
@@ -82,7 +93,7 @@ def look(index: Index, query: Query) -> View:
         reached_P=reached_P,
         mass_N=walk_mass(index, cosines_N, seeds_S),
         seeds_S=seeds_S,
-        named_U=np.unique(np.array([document for _, document in alone.named], np.int64)),
+        named_U=np.unique(np.array(named, np.int64)),
         keywords_W=keywords_of(index, query.text),
     )
 

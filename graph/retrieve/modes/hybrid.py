@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from graph.index.index import Index
-from graph.retrieve.modes.lexical import known_terms, matching_rows, word_scores
+from graph.retrieve.modes.lexical import matching_rows
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings
+from graph.retrieve.parts.words import known_terms, word_scores
 from graph.shared.types import Evidence, Floats, Ints, Scored
 
 RANK_CONSTANT = 60

@@ -7,7 +7,7 @@ seed and its proposition, less a loss for the step. All scores are on the cosine
 Legend: P passages, N propositions, E entities, U documents, S seeds, X links, R distinct rows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -62,6 +62,15 @@ def links_from(index: Index, seeds_S: Ints, own_P: Floats, scores_N: Floats, que
         entity_X=np.concatenate([titled.entity_X, shared.entity_X]),
         title_X=np.concatenate([titled.title_X, shared.title_X]),
     )
+
+
+def raise_by_words(links: Links, lift_P: Floats) -> Links:
+    """The links with what the question's words make of where they lead: a passage's share in a link through an entity is STEP / 2.
+
+    A link by title has its share already: TARGET_WEIGHT of what its passage is worth by itself.
+    """
+    lift_X = np.where(links.title_X, 0, STEP / 2 * lift_P[links.to_passage_X])
+    return replace(links, worth_X=(links.worth_X + lift_X).astype(np.float32))
 
 
 def reach(own_P: Floats, links: Links) -> tuple[Floats, dict[int, int]]:

@@ -20,9 +20,7 @@ from graph.retrieve.learned.features import (
     look,
     measure,
 )
-from graph.retrieve.modes.paths import path_score
-from graph.retrieve.parts.query import Query
-from graph.retrieve.parts.seed_ties import (
+from graph.retrieve.learned.seed_ties import (
     FARTHEST_HOPS,
     called_by_seeds,
     entity_counts,
@@ -31,10 +29,13 @@ from graph.retrieve.parts.seed_ties import (
     shared_entities,
     tied,
 )
+from graph.retrieve.modes.paths import path_score
+from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.suggest import suggest
 from graph.shared.types import Document, Floats
 from tests.corpora import ISLES
 from tests.graph.hashed import build
+from tests.graph.retrieve.wordless import leave_words_out
 
 FOG = Document("fog", "Fog", "Fog comes often. Nobody minds.")
 QUESTION = "Where was the founder of the yard that built the Lantern (ferry) born?"
@@ -210,12 +211,16 @@ def test_walk_mass_is_the_root_of_the_share_of_the_largest(index: Index) -> None
         assert float(view.mass_N[row]) == pytest.approx(expected.get(row, 0.0), abs=1e-6)
 
 
-def test_the_hops_score_is_what_the_mode_ranks_by(index: Index) -> None:
+def test_the_hops_score_is_what_the_mode_ranks_by_without_words(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a selector that was trained before `hops` read the question's words is as good as ever."""
     from graph.retrieve import RetrieveSettings, retrieve
 
+    with_words = features(index, asked(index), everything(index))
+    leave_words_out(monkeypatch)
     found = retrieve(index, QUESTION, RetrieveSettings.model_validate({"mode": "hops", "top_k": 100}))
     score_of = {scored.item.id: scored.score for scored in found.passages}
     values = features(index, asked(index), everything(index))
+    assert np.array_equal(values, with_words)
     for row, value in zip(everything(index), column(values, "hops_score"), strict=True):
         expected = max(score_of[span.passage_id] for span in index.proposition(int(row)).spans)
         assert value == pytest.approx(expected, abs=1e-5)

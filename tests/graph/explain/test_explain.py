@@ -21,6 +21,7 @@ from graph.retrieve.parts.query import Query
 from graph.shared.errors import UserError
 from graph.shared.types import Encoder
 from graph.store.settings import IndexSettings
+from tests.graph.retrieve.wordless import leave_words_out
 from tests.places import ROOT
 
 READ = ("*brandt*.md", "ferry-*.md", "grey-heron*.md", "*petrel*.md", "lantern-*.md", "bell-survey-1998.md", "ida-*.md")
@@ -106,7 +107,20 @@ def test_what_leads_to_a_passage_is_the_link_that_hops_followed(harbour: Index) 
     assert lead.entity == "brandt yard" and "at the Brandt Yard" in lead.proposition
     assert lead.worth == pytest.approx(told.standings[0].score) and lead.worth > told.own_score
     path = told.standings[0].path
-    assert path == (f"“{lead.proposition}”", "mentions “brandt yard”", "and this is the document called so")
+    words = "has the question's “founded”, “built”, “yard”, “the”"
+    assert path == (f"“{lead.proposition}”", "mentions “brandt yard”", "and this is the document called so", words)
+
+
+def test_what_is_told_of_words_is_what_they_add(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`lift` is the difference to the same score without words; a passage without one of them has none."""
+    told = explained(harbour, QUESTION, "brandt-yard.md")
+    assert set(told.lifted_by) == {clue.text for clue in told.words if clue.held and clue.text != "lantern"}
+    bare = explained(harbour, "xylophone", "petrel-count-final.md")
+    assert (bare.lift, bare.lifted_by) == (0, ())
+    leave_words_out(monkeypatch)
+    without = explained(harbour, QUESTION, "brandt-yard.md")
+    assert told.lift > 0.01 and told.own_score - told.lift == pytest.approx(without.own_score, abs=1e-6)
+    assert (without.lift, without.lifted_by) == (0, ())
 
 
 @pytest.mark.parametrize("seeds", [1, 3, 9])

@@ -21,6 +21,7 @@ from graph.retrieve.parts.query import Query
 from graph.retrieve.selection.select import find_selector
 from graph.shared.errors import UserError
 from tests.fakes import ScriptedModel
+from tests.graph.retrieve.wordless import leave_words_out
 
 COSINE = FEATURES.index("cosine")
 QUESTION = "Where was the shipwright of the ferry born?"
@@ -194,8 +195,9 @@ def test_a_selector_of_another_encoder_is_refused(isles: Index, tmp_path: Path, 
         retrieve(isles, QUESTION, RetrieveSettings(mode=mode, selector=str(tmp_path)))
 
 
-def test_local_ranks_by_what_the_selector_says(isles: Index, tmp_path: Path) -> None:
-    """With a selector that finds nothing relevant the ranking is that of `hops`; what it likes rises by what it is worth."""
+def test_local_ranks_by_what_the_selector_says(isles: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a selector that finds nothing relevant the ranking is that of `hops` without words; what it likes rises by what it is worth."""
+    leave_words_out(monkeypatch)
     hops = retrieve(isles, QUESTION, RetrieveSettings(mode="hops", top_k=5))
     (tmp_path / "none").mkdir()
     (tmp_path / "some").mkdir()

@@ -1,0 +1,170 @@
+"""Words beside nearness: the formula against a slow twin and by its properties, and passages that only words tell apart."""
+
+import math
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from graph.build.build import build_index
+from graph.index.index import Index, open_index
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.modes.hops import retrieve_hops
+from graph.retrieve.parts.passage_scores import near_scores, score_alone
+from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.words import best_terms, known_terms, unnamed_terms, with_words
+from graph.shared.types import Document, Encoder, Floats
+from graph.store.settings import IndexSettings
+from tests.graph.retrieve.wordless import leave_words_out
+
+near = st.lists(st.integers(-90, 90).map(lambda each: each / 100), min_size=3, max_size=12)
+words = st.lists(st.integers(0, 80).map(lambda each: each / 10), min_size=12, max_size=12)
+
+
+def slow_twin(nearness: list[float], bm25: list[float]) -> list[float]:
+    """Passage by passage, by the definitions."""
+    middle, common = statistics.median(nearness), statistics.median(bm25)
+    above = [each - middle for each in nearness if each > middle]
+    spread = math.sqrt(sum(each**2 for each in above) / len(above))
+    joined = []
+    for cosine, score in zip(nearness, bm25, strict=True):
+        z, gained = (cosine - middle) / spread, max(score - common, 0)
+        nats = math.copysign(z * z / 2, z) + gained
+        joined.append(middle + math.copysign(spread * math.sqrt(2 * abs(nats)), nats))
+    return joined
+
+
+def joined(nearness: list[float], bm25: list[float]) -> list[float]:
+    return with_words(np.array(nearness, np.float32), np.array(bm25, np.float32)).tolist()
+
+
+def test_a_worked_example() -> None:
+    """Median .2; above it .3 and .7, so s² = (.01 + .25) / 2 = .13. The last has z = −.1/s, which is −.0385 nats, and 2 by its word."""
+    found = joined([0.3, 0.7, 0.2, 0.0, 0.1], [0, 0, 0, 0, 2])
+    assert found[:4] == pytest.approx([0.3, 0.7, 0.2, 0.0]) and found[4] == pytest.approx(
+        0.2 + math.sqrt(2 * 0.13 * (2 - 0.01 / 0.26))
+    )
+
+
+@given(near, words)
+def test_it_equals_its_slow_twin(nearness: list[float], bm25: list[float]) -> None:
+    bm25 = bm25[: len(nearness)]
+    if max(nearness) == statistics.median(nearness):
+        assert joined(nearness, bm25) == pytest.approx(nearness)
+    else:
+        assert joined(nearness, bm25) == pytest.approx(slow_twin(nearness, bm25), abs=2e-3)
+
+
+@given(near, words)
+def test_more_of_either_never_ranks_a_passage_lower(nearness: list[float], bm25: list[float]) -> None:
+    found = joined(nearness, bm25[: len(nearness)])
+    for one in range(len(nearness)):
+        for other in range(len(nearness)):
+            if nearness[one] >= nearness[other] and bm25[one] >= bm25[other]:
+                assert found[one] >= found[other] - 1e-6
+
+
+@given(near, st.integers(0, 9))
+def test_without_words_nothing_changes(nearness: list[float], everywhere: int) -> None:
+    """Neither without any, nor with one that every passage has as often."""
+    given_P = np.array(nearness, np.float32)
+    assert with_words(given_P, np.full(len(given_P), everywhere, np.float32)).tolist() == given_P.tolist()
+
+
+@given(near, words, st.floats(0.2, 3), st.floats(-1, 1))
+def test_another_scale_of_cosines_leaves_the_order(
+    nearness: list[float], bm25: list[float], stretched: float, moved: float
+) -> None:
+    bm25 = bm25[: len(nearness)]
+    assume(max(nearness) > statistics.median(nearness))
+    other = joined([stretched * each + moved for each in nearness], bm25)
+    assert other == pytest.approx([stretched * each + moved for each in joined(nearness, bm25)], abs=6e-3)
+
+
+@pytest.mark.parametrize("nearness", [[], [0.4], [0.4, 0.4, 0.4], [0.1, 0.4, 0.4]])
+def test_without_a_spread_nearness_stays(nearness: list[float]) -> None:
+    assert joined(nearness, [5.0] * len(nearness)) == pytest.approx(nearness)
+
+
+def test_a_word_of_a_name_counts_with_the_name_alone(isles: Index) -> None:
+    texts = isles.data.term_texts
+
+    def terms(names: list[str]) -> list[str]:
+        return [texts[row] for row in unnamed_terms(isles, "Was the Marlow Yard in Quill by the Yard?", names)]
+
+    assert terms(["Marlow Yard"]) == ["was", "the", "in", "quill", "by", "the"]
+    assert terms([]) == ["was", "the", "marlow", "yard", "in", "quill", "by", "the", "yard"]
+    query = Query("Who founded Ada Marlow?", isles.encode_queries(["Who founded Ada Marlow?"])[0])
+    assert [texts[row] for row in score_alone(isles, query).terms] == ["founded"]
+
+
+ENTRIES = """
+Engine serviced, all in order. Order number 48213.
+Engine serviced, all in order. Order number 48219.
+Engine serviced, all in order. Order number 48231.
+The cook made soup out of tin 5512 and everybody slept early.
+Rain until noon; the deck was scrubbed twice.
+We took water on board and wrote letters home.
+A long talk about music, and a card game after it.
+The weather cleared and the sails were mended.
+Two gulls followed us until dusk.
+Breakfast was late since the stove went out.
+The boy caught a cod as long as his arm.
+Fog in the morning, and no wind until four.
+A new rope was spliced and the old one thrown away.
+The lamp oil is nearly gone; we bought candles.
+Somebody has broken the blue jug.
+We passed the lighthouse at midnight.
+The carpenter planed the door of the galley.
+Nothing to report but rain.
+Potatoes were peeled, and songs were sung.
+A parcel came for the captain's sister.
+""".strip().splitlines()
+LOG = [Document(f"log-{day}", f"entry {day}", text) for day, text in enumerate(ENTRIES)]
+QUESTIONS = {
+    "In which entry was engine 48219 serviced?": "log-1",
+    "In which entry was engine 48231 serviced?": "log-2",
+    "Is 5512 in the log?": "log-3",
+}
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory, minilm: Encoder) -> Index:
+    """A ship's log: entries without speaking titles, three of them alike but for a number."""
+    folder = tmp_path_factory.mktemp("log") / "index"
+    build_index(folder, LOG, IndexSettings(), lambda spec: minilm)
+    return open_index(folder, lambda spec: minilm)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_rare_word_or_a_number_finds_its_passage(log: Index, question: str) -> None:
+    """It is first, and its path says by which words."""
+    found = retrieve(log, question, RetrieveSettings(mode="hops", top_k=3))
+    assert found.passages[0].item.source == QUESTIONS[question]
+    assert any(rare in found.paths[0][-1] for rare in ("“48219”", "“48231”", "“5512”"))
+
+
+def test_by_nearness_alone_they_are_not_first(log: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the two that differ by a number at most one is, and that of the last question is not."""
+    leave_words_out(monkeypatch)
+    found = [retrieve(log, question, RetrieveSettings(mode="hops", top_k=3)).passages for question in QUESTIONS]
+    firsts = [passages[0].item.source for passages in found]
+    assert firsts[2] != "log-3" and firsts[:2] != ["log-1", "log-2"]
+
+
+def test_what_words_lift_is_what_scores_gain(log: Index) -> None:
+    question = next(iter(QUESTIONS))
+    query = Query(question, log.encode_queries([question])[0])
+    alone = score_alone(log, query)
+    near_P = near_scores(log, log.data.passage_vectors_PD @ query.vector_D, alone.scores_N)
+    assert alone.named == [] and alone.own_P - alone.lift_P == pytest.approx(near_P, abs=1e-6)
+    has_word: Floats = np.array(["48219" in text for text in log.data.passage_texts])
+    others = [row for row in np.flatnonzero(near_P > np.median(near_P)).tolist() if not has_word[row]]
+    assert alone.lift_P.min() >= 0 and others and alone.lift_P[has_word] > alone.lift_P[others].max()
+    found = retrieve_hops(log, query, RetrieveSettings(mode="hops", top_k=20))
+    told = {scored.item.source: path[-1] for scored, path in zip(found.passages, found.paths, strict=True)}
+    lifted = {log.passage(row).source for row in np.flatnonzero(alone.lift_P > 0).tolist()}
+    assert {source for source, last in told.items() if last.startswith("has the question's")} == lifted
+    assert best_terms(log, known_terms(log, "48219 soup"), np.array([int(has_word.argmax())])) == [("48219",)]

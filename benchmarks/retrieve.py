@@ -33,6 +33,7 @@ from graph.store.data import (
     TopicColumns,
     block,
 )
+from graph.store.segments import Vectors
 from graph.store.settings import IndexSettings
 
 DIMENSIONS = 384
@@ -85,7 +86,7 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
             passage_order_P=np.arange(passages) % 3,
             passage_start_P=np.zeros(passages, np.int64),
             passage_end_P=np.ones(passages, np.int64),
-            passage_vectors_PD=random_rows(draw, passages),
+            passage_vectors_PD=Vectors.of(random_rows(draw, passages)),
             passage_next_PP=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
             term_texts=none,
             term_count_WP=empty,
@@ -95,7 +96,7 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
         PropositionColumns(
             proposition_ids=column("n", propositions),
             proposition_texts=column("proposition ", propositions),
-            proposition_vectors_ND=random_rows(draw, propositions),
+            proposition_vectors_ND=Vectors.of(random_rows(draw, propositions)),
             occurrence_proposition_M=np.arange(propositions),
             occurrence_passage_M=standing,
             occurrence_start_M=np.zeros(propositions, np.int64),
@@ -105,7 +106,7 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
         EntityColumns(
             entity_ids=column("e", entities),
             entity_texts=column("entity ", entities),
-            entity_vectors_ED=np.zeros((entities, 1), np.float32),
+            entity_vectors_ED=Vectors.of(np.zeros((entities, 1), np.float32)),
             proposition_entity_NE=mentioned,
             entity_document_EU=called,
             synonym_EE=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (entities, entities)),
@@ -119,12 +120,12 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
             summary_ids=none,
             summary_texts=none,
             summary_layer_S=np.zeros(0, np.int64),
-            summary_vectors_SD=np.zeros((0, DIMENSIONS), np.float32),
+            summary_vectors_SD=Vectors.of(np.zeros((0, DIMENSIONS), np.float32)),
             summary_member_SX=empty,
             similarity_XX=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
         ),
     )
-    folder, manifest = Path("invented"), Manifest("invented", 1, {}, "", "", {})
+    folder, manifest = Path("invented"), Manifest("invented", 1, {}, "", "", {}, {})
     return Index(folder, manifest, IndexSettings(), data, EncoderSource("minilm", "", folder, open_encoder))
 
 

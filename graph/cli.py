@@ -293,7 +293,7 @@ def _add_compact(app: typer.Typer, open_model: "OpenModel") -> None:
     def compact(index: IndexFolder, as_json: AsJson = False) -> None:
         """Free the space of deleted rows and of the previous generation.
 
-        Communities that edits carried over (layers_on_edit = later) are found again.
+        Vectors that edits wrote in segments are brought into one. Communities that edits carried over (layers_on_edit = later) are found again.
         """
         from graph.build.lifecycle import compact_index
         from graph.encode.encoder import open_encoder

@@ -153,12 +153,10 @@ def open_tools(
     return Tools(encoder, split, extractor, write)
 
 
-def finish_build(
-    folder: Path, store: Store, tools: Tools, settings: IndexSettings, find_again: bool = False
-) -> IndexData:
+def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettings, compact: bool = False) -> IndexData:
     """What is left to do once documents are in the store or out of it: extract, encode, derive, save the next generation.
 
-    With `find_again`, communities are found anew whatever the settings say of edits.
+    With `compact`, communities are found anew whatever the settings say of edits, and vectors are brought into one segment.
     """
     if tools.extractor is not None:
         read_waiting(store, tools.extractor.read, tools.split)
@@ -167,9 +165,9 @@ def finish_build(
 
     encoder = tools.encoder
     manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
-    last = load_arrays(folder, IndexData, manifest) if manifest is not None else None
+    last = load_arrays(folder, IndexData, manifest, checked=True) if manifest is not None else None
     changed = 0
-    if manifest is not None and last is not None and settings.layers_on_edit == "later" and not find_again:
+    if manifest is not None and last is not None and settings.layers_on_edit == "later" and not compact:
         changed = manifest.changed_passages + _changed_passages(store, last)
     carry = 0 < changed <= MAX_CHANGED_SHARE * store.count("passages")
     pending = PendingVectors(folder)
@@ -182,7 +180,7 @@ def finish_build(
         "encoder": {"fingerprint": encoder.fingerprint},
         "changed_passages": changed if carry else 0,
     }
-    save_arrays(folder, generation, data, facts)
+    save_arrays(folder, generation, data, facts, settings.merge_factor, compact)
     with store.transaction():
         store.set_meta("encoder", encoder.fingerprint)
     pending.drop()

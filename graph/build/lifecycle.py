@@ -1,7 +1,6 @@
 """The later life of an index: delete, resume, status, verify, repair, compact."""
 
 import difflib
-import shutil
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,12 +11,28 @@ from graph.build.reading import no_model, read_quarantined, reading_facts
 from graph.shared.errors import UserError
 from graph.shared.ids import checksum
 from graph.shared.types import Floats, OpenEncoder, OpenModel
-from graph.store.arrays import MANIFEST, OtherFormat, Strings, files_of, load_field, read_manifest
+from graph.store.arrays import (
+    MANIFEST,
+    Manifest,
+    OtherFormat,
+    Strings,
+    drop_others,
+    files_of,
+    load_arrays,
+    load_field,
+    names_in,
+    read_manifest,
+    save_arrays,
+    sizes,
+)
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.lock import writer_lock
 from graph.store.own_settings import keep_settings
 from graph.store.pending import PendingVectors
 from graph.store.seal import AGAIN, LEDGER, check_seal, has_ledger, seal_of, set_ledger_aside
+from graph.store.segments import ENDING
+from graph.store.segments import FOLDER as SEGMENTS
+from graph.store.segments import is_sound as segment_is_sound
 from graph.store.settings import IndexSettings
 from graph.store.store import FILE, Store, read_settings
 
@@ -181,14 +196,18 @@ def verify_index(folder: Path | str) -> list[Damage]:
         return [*damage, Damage(MANIFEST, str(error), repair)]
     for name in files_of(IndexData, but=manifest.files):
         damage.append(Damage(f"{manifest.arrays}/{name}", "never written (an index of an earlier version)", repair))
-    for name, facts in manifest.files.items():
-        file = folder / manifest.arrays / name
+    for file, expected in sizes(folder, manifest).items():
         size = file.stat().st_size if file.exists() else 0
-        if size != facts["bytes"]:
-            damage.append(Damage(f"{manifest.arrays}/{name}", f"{size:,} bytes of {facts['bytes']:,}", repair))
-        elif checksum(file) != facts["checksum"]:
-            damage.append(Damage(f"{manifest.arrays}/{name}", "a changed byte", repair))
+        if size != expected:
+            damage.append(Damage(str(file.relative_to(folder)), f"{size:,} bytes of {expected:,}", repair))
+        elif not _is_sound(file, manifest):
+            damage.append(Damage(str(file.relative_to(folder)), "a changed byte", repair))
     return damage
+
+
+def _is_sound(file: Path, manifest: Manifest) -> bool:
+    facts = manifest.files.get(file.name)
+    return segment_is_sound(file) if facts is None else checksum(file) == facts["checksum"]
 
 
 def _store_damage(folder: Path) -> list[Damage]:
@@ -230,15 +249,20 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
             set_ledger_aside(folder)
     with open_for_writing(folder) as store:
         tools = open_tools(folder, store, settings, open_encoder, open_model)
-        _keep_sound_vectors(folder, {found.file for found in damage})
         (folder / MANIFEST).unlink(missing_ok=True)
+        _keep_sound_vectors(folder, {found.file for found in damage})
         finish_build(folder, store, tools, settings)
     return damage
 
 
 def _keep_sound_vectors(folder: Path, damaged: set[str]) -> None:
-    """Put the vectors whose ids and values are both undamaged where the next build looks for them."""
+    """Put sound vectors where the next build looks for them: those of segments, and those that an index before format 6 has among
+    its arrays, where their ids are undamaged too.
+    """
     pending = PendingVectors(folder)
+    for segment in sorted((folder / SEGMENTS).glob(f"*{ENDING}")):
+        if segment_is_sound(segment):
+            pending.adopt(segment)
     for arrays in sorted(folder.glob("arrays-*")) if MANIFEST not in damaged else []:
         for ids, vectors in VECTOR_FIELDS.values():
             files = {f"{arrays.name}/{ids}.data.npy", f"{arrays.name}/{ids}.starts.npy", f"{arrays.name}/{vectors}.npy"}
@@ -251,18 +275,31 @@ def _keep_sound_vectors(folder: Path, damaged: set[str]) -> None:
 def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
     """Give back the space of deleted rows and of the previous generation; returns the bytes freed (below 0: more is held now).
 
-    Communities that edits carried over are found again: the arrays are then those of an index made at once.
+    Communities that edits carried over are found again, and vectors are brought into one segment: the files are then those of an
+    index made at once.
     """
     folder = Path(folder)
     before = index_status(folder).disk_bytes
     with open_for_writing(folder) as store:
-        if read_manifest(folder).changed_passages:
+        manifest = read_manifest(folder)
+        if manifest.changed_passages:
             settings = read_settings(folder)
             tools = open_tools(folder, store, settings, open_encoder, open_model)
-            finish_build(folder, store, tools, settings, find_again=True)
+            finish_build(folder, store, tools, settings, compact=True)
+        else:
+            _merge_segments(folder, store, manifest)
         store.vacuum()
-        current = read_manifest(folder).arrays
-        for old in folder.glob("arrays-*"):
-            if old.name != current:
-                shutil.rmtree(old)
+        drop_others(folder, names_in(read_manifest(folder)))
     return before - index_status(folder).disk_bytes
+
+
+def _merge_segments(folder: Path, store: Store, manifest: Manifest) -> None:
+    """The next generation, of the same arrays, with one segment of vectors for each kind; none if it is so already."""
+    data = load_arrays(folder, IndexData, manifest, checked=True)
+    if all(getattr(data, vectors).whole for _, vectors in VECTOR_FIELDS.values()):
+        return
+    with store.transaction():
+        generation = store.next_generation()
+    settings = read_settings(folder)
+    facts = {"settings": manifest.settings, "encoder": {"fingerprint": manifest.encoder}, "changed_passages": 0}
+    save_arrays(folder, generation, data, facts, settings.merge_factor, compact=True)

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from graph.export.parts import NODE_KINDS, NodeKind, edges, nodes, occurrences
 from graph.index.index import Index
-from graph.shared.types import Floats
 from graph.store.data import VECTOR_FIELDS
+from graph.store.segments import Rows
 
 ROWS_AT_ONCE = 10_000
 TABLES: dict[NodeKind, str] = {
@@ -89,7 +89,7 @@ def _node_tables(index: Index, kind: NodeKind) -> Iterator[pa.Table]:
 
 
 def _tables(
-    rows: Iterable[Mapping[str, Any]], columns: dict[str, pa.DataType], vectors_ND: Floats | None = None
+    rows: Iterable[Mapping[str, Any]], columns: dict[str, pa.DataType], vectors_ND: Rows | None = None
 ) -> Iterator[pa.Table]:
     """The rows as tables of up to ROWS_AT_ONCE, each row with its vector if there are any; without rows one empty table."""
     found, schema, count = iter(rows), pa.schema(columns), 0

@@ -51,13 +51,13 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
         passage_order_P=_rows(data.passage_order_P, kept_P),
         passage_start_P=_rows(data.passage_start_P, kept_P),
         passage_end_P=_rows(data.passage_end_P, kept_P),
-        passage_vectors_PD=_rows(data.passage_vectors_PD, kept_P),
+        passage_vectors_PD=data.passage_vectors_PD.only(kept_P),
         passage_next_PP=_part(data.passage_next_PP, kept_P, kept_P),
         term_count_WP=_part(data.term_count_WP, None, kept_P),
         term_norm_P=_rows(data.term_norm_P, kept_P),
         proposition_ids=data.proposition_ids.take(kept_N),
         proposition_texts=data.proposition_texts.take(kept_N),
-        proposition_vectors_ND=_rows(data.proposition_vectors_ND, kept_N),
+        proposition_vectors_ND=data.proposition_vectors_ND.only(kept_N),
         occurrence_proposition_M=_new_rows(kept_N, propositions)[_rows(data.occurrence_proposition_M, kept_M)],
         occurrence_passage_M=passage_of[_rows(data.occurrence_passage_M, kept_M)],
         occurrence_start_M=_rows(data.occurrence_start_M, kept_M),
@@ -69,7 +69,7 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
         summary_ids=data.summary_ids.take(kept_S),
         summary_texts=data.summary_texts.take(kept_S),
         summary_layer_S=_rows(data.summary_layer_S, kept_S),
-        summary_vectors_SD=_rows(data.summary_vectors_SD, kept_S),
+        summary_vectors_SD=data.summary_vectors_SD.only(kept_S),
         summary_member_SX=_part(data.summary_member_SX, kept_S, kept_X),
         similarity_XX=_part(data.similarity_XX, kept_X, kept_X),
     )
@@ -77,16 +77,22 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
 
 def own_arrays(data: IndexData, whole: IndexData) -> list[NDArray[Any]]:
     """The arrays of a part that it does not share with the whole index."""
-    pairs = zip(arrays_of(data), arrays_of(whole), strict=True)
-    return [own for own, theirs in pairs if not np.may_share_memory(own, theirs)]
+    return [
+        own
+        for field in fields(data)
+        for own in arrays_of(getattr(data, field.name))
+        if not any(np.may_share_memory(own, theirs) for theirs in arrays_of(getattr(whole, field.name)))
+    ]
 
 
 def arrays_of(value: object) -> list[NDArray[Any]]:
-    """All arrays that something made of arrays, columns, blocks and dataclasses of them holds."""
+    """All arrays that something made of arrays, columns, blocks, and dataclasses and tuples of them holds."""
     if isinstance(value, np.ndarray):
         return [value]
     if isinstance(value, sp.csr_array):
         return [value.data, value.indices, value.indptr]
+    if isinstance(value, tuple):
+        return [array for each in value for array in arrays_of(each)]
     if is_dataclass(value):
         return [array for field in fields(value) for array in arrays_of(getattr(value, field.name))]
     return []

@@ -16,11 +16,12 @@ from graph.layers.model_summaries import WriteSummaries
 from graph.layers.similarity import KnownGraph, similarity_graph
 from graph.layers.summarise import choose_sentences, join_sentences
 from graph.shared.ids import content_id
-from graph.shared.types import Floats, Ints
+from graph.shared.types import Ints
 from graph.store.arrays import rows_among
+from graph.store.segments import Rows, Vectors
 from graph.store.settings import IndexSettings
 
-EncodeByIds = Callable[[Sequence[str], Sequence[str]], Floats]
+EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
 """Ids and texts to unit vectors [N, D]; what was encoded before under the same id is not encoded again."""
 
 
@@ -47,7 +48,7 @@ class Hierarchy:
     """All summaries in order of layer, their vectors, and the edges of every layer (node numbers: passages, then summaries)."""
 
     summaries: tuple[SummaryNode, ...]
-    vectors_SD: Floats
+    vectors_SD: Vectors
     edges: sp.csr_array
 
 
@@ -82,7 +83,7 @@ class LastHierarchy:
 class Sentences:
     """The propositions that summaries choose from."""
 
-    vectors_ND: Floats
+    vectors_ND: Rows
     text: Callable[[int], str]
     count_tokens: Callable[[str], int]
 
@@ -98,7 +99,7 @@ class Sentences:
 @dataclass
 class _Builder:
     nodes: list[Node]
-    vectors: list[Floats]
+    vectors: list[Vectors]
     summaries: list[SummaryNode] = field(default_factory=list)
     edges: list[tuple[Ints, sp.coo_array]] = field(default_factory=list)
 
@@ -106,7 +107,7 @@ class _Builder:
 def build_hierarchy(
     passages: Sequence[Node],
     chunks: Sequence[Sequence[int]],
-    passage_vectors_PD: Floats,
+    passage_vectors_PD: Vectors,
     sentences: Sentences,
     encode: EncodeByIds,
     settings: IndexSettings,
@@ -122,7 +123,7 @@ def build_hierarchy(
     _add_summaries(building, [chunk for chunk in chunks if len(chunk) > 1], 0, sentences, encode, settings, write)
     members = np.arange(len(building.nodes))
     for layer in range(settings.layers):
-        vectors_LD = building.vectors[-1] if layer or len(building.vectors) == 1 else np.concatenate(building.vectors)
+        vectors_LD = building.vectors[-1] if layer or len(building.vectors) == 1 else Vectors.join(building.vectors)
         ids = [building.nodes[member].id for member in members.tolist()]
         known = None if last is None else last.edges_among(ids)
         graph = similarity_graph(vectors_LD, settings.neighbours, settings.min_similarity, known)
@@ -139,10 +140,9 @@ def build_hierarchy(
         members = np.arange(before, len(building.nodes))
         if len(members) == 0:
             break
-    count = len(building.nodes)
-    dimensions = passage_vectors_PD.shape[1]
-    summary_vectors = building.vectors[1:] or [np.zeros((0, dimensions), np.float32)]
-    return Hierarchy(tuple(building.summaries), np.concatenate(summary_vectors), _join_edges(building.edges, count))
+    nodes = [summary.node for summary in building.summaries]
+    vectors_SD = encode([node.id for node in nodes], [node.text for node in nodes])
+    return Hierarchy(tuple(building.summaries), vectors_SD, _join_edges(building.edges, len(building.nodes)))
 
 
 def _add_summaries(

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.shared.types import Floats, Ints
+from graph.store.segments import Rows
 
 FLAT_LIMIT = 100_000
 SPARE = 8
@@ -53,7 +54,7 @@ class _Pairs:
 
 
 def similarity_graph(
-    vectors_ND: Floats, neighbours: int, min_similarity: float, known: KnownGraph | None = None
+    vectors_ND: Rows, neighbours: int, min_similarity: float, known: KnownGraph | None = None
 ) -> sp.csr_array:
     """Symmetric float32 CSR[N, N] of cosines: i–j where either is among the other's k nearest and cosine ≥ τ.
 
@@ -63,20 +64,19 @@ def similarity_graph(
     count = len(vectors_ND)
     if count < 2:
         return sp.csr_array((count, count), dtype=np.float32)
-    contiguous_ND = np.ascontiguousarray(vectors_ND, np.float32)
     if known is None or count > FLAT_LIMIT:
-        found = _nearest_of_all(contiguous_ND, neighbours, min_similarity)
+        found = _nearest_of_all(vectors_ND, neighbours, min_similarity)
     else:
-        found = _nearest_again(contiguous_ND, neighbours, min_similarity, known)
+        found = _nearest_again(vectors_ND, neighbours, min_similarity, known)
     edges = sp.coo_array((found.cosine_X, (found.row_X, found.other_X)), shape=(count, count)).tocsr()
     return sp.csr_array(edges.maximum(edges.T))
 
 
-def _nearest_of_all(vectors_ND: Floats, neighbours: int, min_similarity: float) -> _Pairs:
-    """Every node with its nearest: exact up to FLAT_LIMIT nodes, without a copy of them; by HNSW from there on."""
+def _nearest_of_all(vectors_ND: Rows, neighbours: int, min_similarity: float) -> _Pairs:
+    """Every node with its nearest: exact up to FLAT_LIMIT nodes, without a copy of them if they lie in one segment; by HNSW from there on."""
     import faiss
 
-    count = len(vectors_ND)
+    vectors_ND, count = np.ascontiguousarray(vectors_ND, np.float32), len(vectors_ND)
     asked = min(count, neighbours + 1 + SPARE)
     if count <= FLAT_LIMIT:
         cosines_NK, found_NK = faiss.knn(vectors_ND, vectors_ND, asked, metric=faiss.METRIC_INNER_PRODUCT)
@@ -95,7 +95,7 @@ def _nearest_of_all(vectors_ND: Floats, neighbours: int, min_similarity: float) 
     return _best(_Pairs.join([pairs, *_near(vectors_ND, unsure, neighbours, min_similarity)]), neighbours)
 
 
-def _nearest_again(vectors_ND: Floats, neighbours: int, min_similarity: float, known: KnownGraph) -> _Pairs:
+def _nearest_again(vectors_ND: Rows, neighbours: int, min_similarity: float, known: KnownGraph) -> _Pairs:
     """Every node with its nearest: those of new nodes, and of nodes that had k and lost one, are searched for.
 
     A node's row in the graph holds its own nearest and those nodes that it is among the nearest of; the first k are its own.
@@ -119,12 +119,12 @@ def _nearest_again(vectors_ND: Floats, neighbours: int, min_similarity: float, k
 
 
 def _near(
-    vectors_ND: Floats, rows_R: Ints, neighbours: int, min_similarity: float, least_N: Floats | None = None
+    vectors_ND: Rows, rows_R: Ints, neighbours: int, min_similarity: float, least_N: Floats | None = None
 ) -> Iterator[_Pairs]:
     """Pairs, both ways, that hold the nearest of the given rows, and all in which a row is nearer to another than its `least_N`."""
     for start in range(0, len(rows_R), BATCH_ROWS):
         rows_B = rows_R[start : start + BATCH_ROWS]
-        cosines_BN = vectors_ND[rows_B] @ vectors_ND.T
+        cosines_BN = np.ascontiguousarray((vectors_ND @ vectors_ND[rows_B].T).T)
         cosines_BN[np.arange(len(rows_B)), rows_B] = -np.inf
         last_B = np.full(len(rows_B), min_similarity)
         if neighbours < len(vectors_ND):
@@ -146,7 +146,7 @@ def _last_cosines(found: _Pairs, count: int, neighbours: int, min_similarity: fl
     return np.where(full_N, least_N, min_similarity)
 
 
-def _measured(vectors_ND: Floats, row_X: Ints, other_X: Ints, min_similarity: float) -> _Pairs:
+def _measured(vectors_ND: Rows, row_X: Ints, other_X: Ints, min_similarity: float) -> _Pairs:
     """The pairs that are similar enough, with their cosines: the same bits for a pair whatever else is measured, both ways."""
     cosine_X = np.empty(len(row_X), np.float32)
     for start in range(0, len(row_X), BATCH_PAIRS):

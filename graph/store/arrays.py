@@ -1,7 +1,8 @@
 """Derived arrays on disk: one folder a generation, a manifest with checksums written last and renamed into place.
 
 A reader opens what the manifest names and nothing else, so a build beside it never disturbs it. A folder of arrays is named after its
-contents: no other index has files of those names, so that one copied over it leaves open what a reader has opened.
+contents: no other index has files of those names, so that one copied over it leaves open what a reader has opened. Vectors are not in
+it, only which rows of the segments they are (graph/store/segments.py).
 """
 
 import json
@@ -17,9 +18,11 @@ from numpy.typing import NDArray
 
 from graph.shared.errors import UserError
 from graph.shared.ids import checksum, content_id
+from graph.store.segments import FOLDER as SEGMENTS
+from graph.store.segments import Vectors, open_vectors, save_vectors
 
 MANIFEST = "manifest.json"
-OLDEST, FORMAT = 4, 5
+OLDEST, FORMAT = 4, 6
 """Of index.sqlite and of the arrays (docs/format.md): what is read, and what is written."""
 
 
@@ -34,7 +37,7 @@ def check_format(file: Path, version: int) -> None:
         raise OtherFormat(found, f"at most format {FORMAT}", remedy)
     if version < OLDEST:
         remedy = "index the documents again, into a new folder"
-        raise OtherFormat(f"{file}: format {version}", f"format {OLDEST} or {FORMAT}", remedy)
+        raise OtherFormat(f"{file}: format {version}", f"format {OLDEST} to {FORMAT}", remedy)
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,8 @@ class Manifest:
     """What an index holds. `identity` is the hash of all of it: equal for the same arrays and settings, and for no others.
 
     `generation` counts the times that this index was written; other indexes have the same numbers. `arrays` is the folder of the
-    `files`, each with its "bytes" and its "checksum"; `encoder` is the fingerprint of what made the vectors.
+    `files`, each with its "bytes" and its "checksum"; `encoder` is the fingerprint of what made the vectors, whose `segments` are
+    told for each field, in order, with their bytes.
     """
 
     identity: str
@@ -107,53 +111,92 @@ class Manifest:
     encoder: str
     arrays: str
     files: dict[str, dict[str, Any]]
+    segments: dict[str, dict[str, int]]
     changed_passages: int = 0
     """That came or went since the communities were found."""
 
 
-def save_arrays(folder: Path, generation: int, data: Any, facts: Mapping[str, Any]) -> None:
+def save_arrays(
+    folder: Path, generation: int, data: Any, facts: Mapping[str, Any], merge_factor: int, compact: bool = False
+) -> None:
     """Write every field of the dataclass `data` under `folder`, then the manifest that makes it the current generation.
 
-    Fields are arrays (.npy), Strings (two .npy) or CSR matrices (.npz). `facts` go into the manifest. Older generations
-    but the one just replaced are removed.
+    Fields are arrays (.npy), Strings (two .npy), CSR matrices (.npz) or Vectors (the rows that they are of segments, .rows.npy).
+    `facts` go into the manifest. `merge_factor` and `compact` are those of graph/store/segments.py. Older generations but the one just
+    replaced are removed.
     """
     scratch = folder / f"arrays-{generation:06d}.partial"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
+    segments: dict[str, dict[str, int]] = {}
     for field in fields(data):
-        _save_field(scratch, field.name, getattr(data, field.name))
+        value = getattr(data, field.name)
+        if isinstance(value, Vectors):
+            value = save_vectors(folder, field.name, value, merge_factor, compact)
+            segments[field.name] = {
+                segment.name: (folder / SEGMENTS / segment.name).stat().st_size for segment in value.segments
+            }
+        _save_field(scratch, field.name, value)
     files = {
         file.name: {"bytes": file.stat().st_size, "checksum": checksum(file)} for file in sorted(scratch.iterdir())
     }
-    name = f"arrays-{generation:06d}-{content_id(json.dumps(files))[:8]}"
+    name = f"arrays-{generation:06d}-{content_id(json.dumps([files, segments]))[:8]}"
     shutil.rmtree(folder / name, ignore_errors=True)
     scratch.rename(folder / name)
-    replaced = _arrays_in_use(folder)
-    body = json.dumps({"format": FORMAT, "generation": generation, **facts, "arrays": name, "files": files}, indent=1)
+    replaced = _names_in_use(folder)
+    body = json.dumps(
+        {"format": FORMAT, "generation": generation, **facts, "arrays": name, "files": files, "segments": segments},
+        indent=1,
+    )
     partial = folder / (MANIFEST + ".partial")
     partial.write_text(f"{body}\n{content_id(body)}", encoding="utf-8")
     partial.replace(folder / MANIFEST)
+    drop_others(folder, [*names_in(read_manifest(folder)), *replaced])
+
+
+def drop_others(folder: Path, kept: Collection[str]) -> None:
+    """Remove the folders of arrays and the segments that are not named."""
     for old in folder.glob("arrays-*"):
-        if old.name not in (name, replaced):
+        if old.name not in kept:
             shutil.rmtree(old)
+    for segment in (folder / SEGMENTS).glob("*"):
+        if segment.name not in kept:
+            segment.unlink()
 
 
-def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None) -> D:
+def names_in(manifest: Manifest) -> list[str]:
+    """The folder and the segments of a generation."""
+    return [manifest.arrays, *(name for named in manifest.segments.values() for name in named)]
+
+
+def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, checked: bool = False) -> D:
     """The arrays of a manifest (None: the one that is there now) as `kind`, memory-mapped.
 
-    UserError naming the file when one is missing or cut short.
+    UserError naming the file when one is missing or cut short, or, if `checked`, has a changed byte. Segments are not read for that.
     """
     manifest = manifest or read_manifest(folder)
     target = folder / manifest.arrays
+    remedy = f"run: modegraph repair {folder}"
     for name in files_of(kind, but=manifest.files):
-        raise UserError(f"{target / name}: never written", "arrays of this version", f"run: modegraph repair {folder}")
-    for name, facts in manifest.files.items():
-        file = target / name
+        raise UserError(f"{target / name}: never written", "arrays of this version", remedy)
+    for file, expected in sizes(folder, manifest).items():
         size = file.stat().st_size if file.exists() else 0
-        if size != facts["bytes"]:
-            raise UserError(f"{file}: {size:,} bytes", f"{facts['bytes']:,} bytes", f"run: modegraph repair {folder}")
+        if size != expected:
+            raise UserError(f"{file}: {size:,} bytes", f"{expected:,} bytes", remedy)
+    for name, facts in manifest.files.items() if checked else ():
+        if checksum(target / name) != facts["checksum"]:
+            raise UserError(f"{target / name}: a changed byte", "the file as it was written", remedy)
     hints = get_type_hints(kind)
-    return kind(**{field.name: load_field(target, field.name, hints[field.name]) for field in fields(kind)})  # type: ignore[arg-type]
+    values = {field.name: load_field(target, field.name, hints[field.name]) for field in fields(kind)}  # type: ignore[arg-type]
+    joined = {name: open_vectors(folder, list(named), values[name]) for name, named in manifest.segments.items()}
+    return kind(**(values | joined))
+
+
+def sizes(folder: Path, manifest: Manifest) -> dict[Path, int]:
+    """Every file of a generation, with the bytes that it has."""
+    arrays = {folder / manifest.arrays / name: int(facts["bytes"]) for name, facts in manifest.files.items()}
+    named = [each for segments in manifest.segments.values() for each in segments.items()]
+    return arrays | {folder / SEGMENTS / name: count for name, count in named}
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -178,21 +221,22 @@ def read_manifest(folder: Path) -> Manifest:
         encoder=facts["encoder"]["fingerprint"],
         arrays=facts["arrays"],
         files=facts["files"],
+        segments=facts.get("segments", {}),
         changed_passages=facts.get("changed_passages", 0),
     )
 
 
-def _arrays_in_use(folder: Path) -> str:
-    """The folder that the manifest names; "" without a sound one."""
+def _names_in_use(folder: Path) -> list[str]:
+    """`names_in` the manifest that is there; none without a sound one."""
     try:
-        return read_manifest(folder).arrays
+        return names_in(read_manifest(folder))
     except UserError:
-        return ""
+        return []
 
 
 def files_of(kind: type[Any], but: Collection[str] = ()) -> list[str]:
     """The files that the fields of the dataclass `kind` are kept in, without those named in `but`."""
-    endings = {Strings: (".data.npy", ".starts.npy"), sp.csr_array: (".npz",)}
+    endings = {Strings: (".data.npy", ".starts.npy"), sp.csr_array: (".npz",), Vectors: (".rows.npy",)}
     hints = get_type_hints(kind)
     names = [field.name + ending for field in fields(kind) for ending in endings.get(hints[field.name], (".npy",))]
     return [name for name in names if name not in but]
@@ -204,17 +248,19 @@ def _save_field(target: Path, name: str, value: Any) -> None:
         np.save(target / f"{name}.starts.npy", value.starts)
     elif sp.issparse(value):
         sp.save_npz(target / f"{name}.npz", value, compressed=False)
+    elif isinstance(value, Vectors):
+        np.save(target / f"{name}.rows.npy", value.row_N)
     else:
         np.save(target / f"{name}.npy", value, allow_pickle=False)
 
 
 def load_field(target: Path, name: str, kind: Any) -> Any:
-    """One field of a generation's folder, memory-mapped where it can be."""
+    """One field of a generation's folder, memory-mapped where it can be; of Vectors, their rows."""
     if kind is Strings:
         return Strings(_load_array(target / f"{name}.data.npy"), _load_array(target / f"{name}.starts.npy"))
     if kind is sp.csr_array:
         return sp.csr_array(sp.load_npz(target / f"{name}.npz"))
-    return _load_array(target / f"{name}.npy")
+    return _load_array(target / (f"{name}.rows.npy" if kind is Vectors else f"{name}.npy"))
 
 
 def _load_array(file: Path) -> Any:

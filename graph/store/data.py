@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from graph.shared.types import Floats, Ints
 from graph.store.arrays import Strings
+from graph.store.segments import Vectors
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class PassageColumns:
     passage_order_P: Ints
     passage_start_P: Ints
     passage_end_P: Ints
-    passage_vectors_PD: Floats
+    passage_vectors_PD: Vectors
     passage_next_PP: sp.csr_array
     """1 from each passage to the next one of its document."""
     term_texts: Strings
@@ -58,7 +59,7 @@ class PropositionColumns:
 
     proposition_ids: Strings
     proposition_texts: Strings
-    proposition_vectors_ND: Floats
+    proposition_vectors_ND: Vectors
     occurrence_proposition_M: Ints
     """Occurrences are sorted by proposition, then passage, then start."""
     occurrence_passage_M: Ints
@@ -74,7 +75,7 @@ class EntityColumns:
 
     entity_ids: Strings
     entity_texts: Strings
-    entity_vectors_ED: Floats
+    entity_vectors_ED: Vectors
     proposition_entity_NE: sp.csr_array
     """In how many occurrences of the proposition each entity is mentioned."""
     entity_document_EU: sp.csr_array
@@ -101,7 +102,7 @@ class SummaryColumns:
     summary_texts: Strings
     summary_layer_S: Ints
     """0 for the summary of a large chunk, ℓ ≥ 1 for the summary of a community of layer ℓ − 1."""
-    summary_vectors_SD: Floats
+    summary_vectors_SD: Vectors
     summary_member_SX: sp.csr_array
     """1 where a node (passages, then summaries: X = P + S) is a direct member of the summary."""
     similarity_XX: sp.csr_array

@@ -27,6 +27,12 @@ class IndexSettings(Settings):
         "now",
         description="find communities anew at each edit, or carry them over until a tenth of the passages has changed, or compact",
     )
+    merge_factor: int = Field(
+        8,
+        ge=2,
+        le=100,
+        description="segments of about one size that an edit makes one: few are quick to ask, many to edit",
+    )
     synonym_neighbours: int = Field(
         10, ge=1, le=1000, description="nearest entities considered as synonyms of an entity"
     )
@@ -74,6 +80,7 @@ CHANGEABLE = frozenset(
         "import_file",
         "max_failed_share",
         "layers_on_edit",
+        "merge_factor",
     }
 )
 """Settings that a later run may give anew. What a model reads must not change with them: graph/build/reading.py sees to it."""

@@ -22,6 +22,7 @@ from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings
 from graph.retrieve.parts.titles import named_documents
 from graph.shared.types import Evidence, Floats, Ints, Scored, Trace
+from graph.store.segments import Rows
 
 INITIAL = 100
 """Propositions by keywords, and as many by nearness, that paths start from."""
@@ -49,7 +50,7 @@ def worth_of_statements(index: Index, query: Query, cosines_N: Floats) -> Floats
 
 
 def judge_by_meaning(
-    vectors_ND: Floats, cosines_N: Floats, worth_N: Floats, steps_FL: Ints, path_X: Ints, next_X: Ints
+    vectors_ND: Rows, cosines_N: Floats, worth_N: Floats, steps_FL: Ints, path_X: Ints, next_X: Ints
 ) -> Floats:
     """Mean of a longer path's score (Eq. 7) and what its first proposition is worth, less STEP_LOSS a step (a Judge): [X]."""
     scores_X = longer_path_scores(vectors_ND, cosines_N, steps_FL, path_X, next_X)
@@ -57,7 +58,7 @@ def judge_by_meaning(
     return np.asarray(worth_X, np.float32)
 
 
-def longer_path_scores(vectors_ND: Floats, cosines_N: Floats, steps_FL: Ints, path_X: Ints, next_X: Ints) -> Floats:
+def longer_path_scores(vectors_ND: Rows, cosines_N: Floats, steps_FL: Ints, path_X: Ints, next_X: Ints) -> Floats:
     """Cosine of the question with Σ α_i e_i, α = softmax(cosines), of each path with its next proposition (Eq. 6–7): [X].
 
     A cosine does not see the softmax's denominator, so the sums stay unscaled and one term is added to each.

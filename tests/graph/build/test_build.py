@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,10 +19,10 @@ from graph.build.lifecycle import repair_index, verify_index
 from graph.documents.read import read_documents
 from graph.index.index import open_index
 from graph.shared.errors import UserError
-from graph.shared.ids import content_id
+from graph.shared.ids import checksum, content_id
 from graph.shared.types import Document, Encoder
 from graph.store.arrays import MANIFEST, load_arrays, read_manifest
-from graph.store.data import IndexData
+from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.lock import writer_lock
 from graph.store.own_settings import settings_for
 from graph.store.seal import unsealed
@@ -199,10 +201,13 @@ def test_edits_of_one_turn_are_one_generation_with_counts_of_their_own(tmp_path:
 
 def test_a_file_cut_short_is_named(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
-    (file,) = tmp_path.glob("i/arrays-000001-*/passage_vectors_PD.npy")
-    file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(UserError, match=r"passage_vectors_PD\.npy"):
-        open_index(tmp_path / "i")
+    for pattern in ("arrays-000001-*/passage_texts.data.npy", "vectors/passage_vectors_PD-*.segment"):
+        (file,) = (tmp_path / "i").glob(pattern)
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1])
+        with pytest.raises(UserError, match=rf"{file.name}: {len(whole) - 1:,} bytes; {len(whole):,} bytes"):
+            open_index(tmp_path / "i")
+        file.write_bytes(whole)
 
 
 def test_a_reader_keeps_its_generation_while_the_next_is_written(tmp_path: Path) -> None:
@@ -232,37 +237,56 @@ def with_manifest(folder: Path, old: str, new: str) -> None:
 
 def test_an_index_of_a_newer_version_is_named_and_left_alone(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
-    with_manifest(tmp_path / "i", '"format": 5', '"format": 6')
-    told = r"manifest\.json: format 6, of a newer modegraph; at most format 5; install one as new"
+    with_manifest(tmp_path / "i", '"format": 6', '"format": 7')
+    told = r"manifest\.json: format 7, of a newer modegraph; at most format 6; install one as new"
     for attempt in (open_index, verify_index, lambda folder: repair_index(folder, lambda spec: HashEncoder())):
         with pytest.raises(UserError, match=told):
             attempt(tmp_path / "i")
 
 
-def test_an_index_of_format_4_is_brought_over_by_repair_without_the_encoder(tmp_path: Path) -> None:
-    """Format 4 had BM25's scores where 5 has counts."""
+def as_before_format_6(folder: Path, version: int) -> set[str]:
+    """Write an index anew as that version had it: vectors among the arrays, and before 5 no counts of terms. The files it has not."""
+    manifest, data = read_manifest(folder), load_arrays(folder, IndexData)
+    arrays = folder / manifest.arrays
+    gone = {name for name in manifest.files if name.endswith(".rows.npy")}
+    if version < 5:
+        gone |= {"term_count_WP.npz", "term_idf_W.npy", "term_norm_P.npy"}
+    for name in gone:
+        (arrays / name).unlink()
+    shutil.rmtree(folder / "vectors")
+    files = {name: facts for name, facts in manifest.files.items() if name not in gone}
+    for _, field in VECTOR_FIELDS.values():
+        file = arrays / f"{field}.npy"
+        np.save(file, np.asarray(getattr(data, field)))
+        files[file.name] = {"bytes": file.stat().st_size, "checksum": checksum(file)}
+    body = json.loads((folder / MANIFEST).read_text(encoding="utf-8").rpartition("\n")[0])
+    del body["segments"]
+    text = json.dumps(body | {"format": version, "files": files})
+    (folder / MANIFEST).write_text(f"{text}\n{content_id(text)}", encoding="utf-8")
+    return gone
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_an_index_of_an_earlier_format_is_brought_over_by_repair_without_the_encoder(
+    tmp_path: Path, version: int
+) -> None:
     whole = build(tmp_path / "i", ISLES)
-    manifest = read_manifest(tmp_path / "i")
-    new = {"term_count_WP.npz", "term_idf_W.npy", "term_norm_P.npy"}
-    body = json.loads((tmp_path / "i" / MANIFEST).read_text(encoding="utf-8").rpartition("\n")[0])
-    body |= {"format": 4, "files": {name: facts for name, facts in manifest.files.items() if name not in new}}
-    text = json.dumps(body)
-    (tmp_path / "i" / MANIFEST).write_text(f"{text}\n{content_id(text)}", encoding="utf-8")
-    for name in new:
-        (tmp_path / "i" / manifest.arrays / name).unlink()
+    files = read_manifest(tmp_path / "i").files
+    gone = as_before_format_6(tmp_path / "i", version)
     with pytest.raises(UserError, match=r"never written; arrays of this version; run: modegraph repair"):
         open_index(tmp_path / "i")
     encoder = HashEncoder()
     damage = repair_index(tmp_path / "i", lambda spec: encoder)
-    assert {Path(each.file).name for each in damage} == new and encoder.seen == []
+    assert {Path(each.file).name for each in damage} == gone and encoder.seen == []
     assert_same_index(load_arrays(tmp_path / "i", IndexData), whole)
+    assert read_manifest(tmp_path / "i").files == files and verify_index(tmp_path / "i") == []
 
 
 def test_an_index_of_an_earlier_version_is_to_be_made_again(tmp_path: Path) -> None:
     """Whichever of its files is read first: the arrays by a reader, the store by a writer."""
     build(tmp_path / "i", ISLES)
-    told = "format 3; format 4 or 5; index the documents again, into a new folder"
-    with_manifest(tmp_path / "i", '"format": 5', '"format": 3')
+    told = "format 3; format 4 to 6; index the documents again, into a new folder"
+    with_manifest(tmp_path / "i", '"format": 6', '"format": 3')
     with unsealed(tmp_path / "i"), closing(sqlite3.connect(tmp_path / "i" / FILE)) as store:
         store.execute("PRAGMA user_version = 3")
     with pytest.raises(UserError, match=told):

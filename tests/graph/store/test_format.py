@@ -12,7 +12,7 @@ from graph.store.arrays import FORMAT, Manifest, read_manifest
 from tests.places import ROOT
 
 PAGE = (ROOT / "docs/format.md").read_text(encoding="utf-8")
-COLUMNS = re.findall(r"^\| `(\w+)` \| (texts|block|array \w+) \| ([A-Z ]+) \|", PAGE, re.MULTILINE)
+COLUMNS = re.findall(r"^\| `(\w+)` \| (texts|block|vectors|array \w+) \| ([A-Z ]+) \|", PAGE, re.MULTILINE)
 
 
 def test_the_manifest_is_described(hashed_isles: Path) -> None:
@@ -24,7 +24,7 @@ def test_the_manifest_is_described(hashed_isles: Path) -> None:
 def test_every_file_is_described_with_its_dtype_and_its_shape(hashed_isles: Path) -> None:
     manifest = read_manifest(hashed_isles)
     arrays = hashed_isles / manifest.arrays
-    endings = {"texts": (".data.npy", ".starts.npy"), "block": (".npz",)}
+    endings = {"texts": (".data.npy", ".starts.npy"), "block": (".npz",), "vectors": (".rows.npy",)}
     described = {name + ending for name, kind, _ in COLUMNS for ending in endings.get(kind, (".npy",))}
     assert described == set(manifest.files) and len(COLUMNS) == 40
     size: dict[str, int] = {}
@@ -39,6 +39,14 @@ def test_every_file_is_described_with_its_dtype_and_its_shape(hashed_isles: Path
             assert block.format == "csr" and block.dtype == np.float32, name
             assert {block.indices.dtype, block.indptr.dtype} <= {np.dtype("int32"), np.dtype("int64")}, name
             shape = block.shape
+        elif kind == "vectors":
+            rows = np.load(arrays / f"{name}.rows.npy")
+            (segment,) = manifest.segments[name]
+            with (hashed_isles / "vectors" / segment).open("rb") as file:
+                vectors, ids = np.load(file), np.load(file)
+                assert file.read() == b"" and (vectors.dtype, ids.dtype) == (np.float32, "S32"), name
+            assert rows.dtype == np.int64 and len(vectors) == len(ids), name
+            shape = vectors[rows].shape
         else:
             array = np.load(arrays / f"{name}.npy")
             assert array.dtype == kind.partition(" ")[2], name

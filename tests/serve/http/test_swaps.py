@@ -80,9 +80,9 @@ def test_an_index_copied_over_another_leaves_what_is_open_as_it_was(tmp_path: Pa
     build(tmp_path / "a", ISLES)
     build(tmp_path / "b", SHIFTED)
     reader = open_index(tmp_path / "a")
-    texts, vectors = [text for text in reader.data.passage_texts], reader.data.passage_vectors_PD.tolist()
+    texts, vectors = [text for text in reader.data.passage_texts], reader.data.passage_vectors_PD[:].tolist()
     shutil.copytree(tmp_path / "b", tmp_path / "a", dirs_exist_ok=True)
-    assert list(reader.data.passage_texts) == texts and reader.data.passage_vectors_PD.tolist() == vectors
+    assert list(reader.data.passage_texts) == texts and reader.data.passage_vectors_PD[:].tolist() == vectors
 
 
 def test_a_number_is_that_of_what_is_held_when_a_writer_comes_between(

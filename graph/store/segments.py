@@ -1,0 +1,226 @@
+"""Vectors on disk: immutable segments, and the matrix that they are joined to.
+
+A segment is a file of vectors and of the ids that they belong to, named after the checksum of its bytes: it is written once, whole,
+and never changed. An edit writes the vectors that it adds; which rows of the segments are in use is told by a map of rows.
+
+Legend: N rows of a matrix, R rows of its segments one after another, S segments, D dimensions, Q columns of a product.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graph.shared.errors import UserError
+from graph.shared.ids import BYTES, checksum
+from graph.shared.types import Floats, Ints
+
+FOLDER, ENDING = "vectors", ".segment"
+WRITTEN_ROWS = 8_192
+"""Vectors that are gathered at a time to be written."""
+
+IdBytes = NDArray[np.bytes_]
+"""Ids as 32 hexadecimal digits each."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Vectors and their ids, in the file of that name; "" while they are in none."""
+
+    vectors_RD: Floats
+    ids_R: IdBytes
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """A matrix [N, D] of vectors that lie in segments. To its users an array that cannot be written to: `vectors @ query`,
+    `vectors[rows]`, `len`, `shape`; `numpy.asarray` makes a copy of it where it lies in several segments.
+    """
+
+    segments: tuple[Segment, ...]
+    row_N: Ints
+    """Where each vector is: a row of the segments, counted through all of them."""
+
+    @classmethod
+    def of(cls, vectors_ND: Floats, ids: Sequence[str] = ()) -> "Vectors":
+        """Vectors in memory."""
+        ids_N = np.zeros(len(vectors_ND), f"S{2 * BYTES}")
+        ids_N[: len(ids)] = ids
+        return cls((Segment(vectors_ND, ids_N),), np.arange(len(vectors_ND)))
+
+    @classmethod
+    def join(cls, parts: Sequence["Vectors"]) -> "Vectors":
+        """The rows of all parts, one part after another."""
+        first = np.cumsum([0, *(len(part.places) for part in parts)])
+        rows = [part.row_N + start for part, start in zip(parts, first, strict=False)]
+        return cls(tuple(segment for part in parts for segment in part.segments), np.concatenate(rows))
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether this is all of one segment, as it lies."""
+        return len(self.segments) == 1 and np.array_equal(self.row_N, np.arange(len(self.segments[0].ids_R)))
+
+    @cached_property
+    def places(self) -> Ints:
+        """The segment of each row of the segments: int64[R]."""
+        return np.repeat(np.arange(len(self.segments)), [len(segment.ids_R) for segment in self.segments])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.row_N), self.segments[0].vectors_RD.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the vectors."""
+        return 4 * len(self) * self.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.row_N)
+
+    def __matmul__(self, right: Floats) -> Floats:
+        """The products [N] or [N, Q] with a vector or a matrix [D, Q]."""
+        if self.whole:
+            return np.asarray(self.segments[0].vectors_RD @ right)
+        return np.concatenate([segment.vectors_RD @ right for segment in self.segments])[self.row_N]
+
+    def __getitem__(self, rows: Any) -> Floats:
+        """The vectors of rows, given as numpy takes them (a number, a slice, rows in any shape, a mask)."""
+        if self.whole:
+            return np.asarray(self.segments[0].vectors_RD[rows])
+        return _gather([segment.vectors_RD for segment in self.segments], self.places, np.asarray(self.row_N[rows]))
+
+    def ids(self, rows: Ints) -> IdBytes:
+        """The ids of the vectors in rows."""
+        return _gather([segment.ids_R for segment in self.segments], self.places, self.row_N[rows])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        return np.asarray(self[:], dtype)
+
+    def only(self, rows: Ints) -> "Vectors":
+        """The given rows in memory: shared where they lie together in one segment, else a copy."""
+        together = self.whole and len(rows) > 0 and bool((np.diff(rows) == 1).all())
+        return Vectors.of(self[rows[0] : rows[-1] + 1] if together else self[rows])
+
+
+Rows = Floats | Vectors
+"""A matrix [N, D] in memory or in segments."""
+
+
+def save_vectors(folder: Path, field: str, vectors: Vectors, merge_factor: int, compact: bool = False) -> Vectors:
+    """The same vectors with all of them in files: what is in none yet is written into a new segment, in order.
+
+    With it goes what `segments_to_merge` says; if `compact`, everything is in one segment, in order. UserError when a segment that would
+    be written again is damaged.
+    """
+    rows_S = [len(segment.ids_R) for segment in vectors.segments]
+    live_S = np.bincount(vectors.places[vectors.row_N], minlength=len(rows_S)).tolist()
+    new = {place for place, segment in enumerate(vectors.segments) if not segment.name}
+    if compact:
+        again = set() if vectors.whole and not new else set(range(len(rows_S)))
+    else:
+        again = new | segments_to_merge(rows_S, live_S, new, merge_factor)
+    kept = [place for place in range(len(rows_S)) if place not in again]
+    written_N = np.isin(vectors.places[vectors.row_N], list(again))
+    start_S = np.cumsum([0, *rows_S])
+    moved_S, row_N, segments, end = np.zeros(len(rows_S), np.int64), vectors.row_N.copy(), [], 0
+    for place in kept:
+        moved_S[place] = end - start_S[place]
+        segments.append(vectors.segments[place])
+        end += rows_S[place]
+    row_N += moved_S[vectors.places[vectors.row_N]]
+    if written_N.any() or not kept:
+        for place in again - new:
+            if live_S[place]:
+                check_segment(folder, vectors.segments[place].name)
+        segments.append(_write(folder, field, vectors, np.flatnonzero(written_N)))
+        row_N[written_N] = end + np.arange(written_N.sum())
+    return Vectors(tuple(segments), row_N)
+
+
+def segments_to_merge(
+    rows_S: Sequence[int], live_S: Sequence[int], new: Collection[int], merge_factor: int
+) -> set[int]:
+    """Which segments are written again: those of which more than half is gone, and smaller ones than `merge_factor` times what is
+    written, when they would be that many with it. So there are few: some `merge_factor` of each order of size.
+
+    >>> segments_to_merge([100, 1, 1, 1], [100, 1, 1, 1], {3}, 3), segments_to_merge([100, 8], [49, 8], set(), 3)
+    ({1, 2}, {0})
+    """
+    again = {
+        place for place, (rows, live) in enumerate(zip(rows_S, live_S, strict=True)) if 2 * live < rows or not live
+    }
+    again -= set(new)
+    while written := sum(live_S[place] for place in again.union(new)):
+        near = {place for place, rows in enumerate(rows_S) if rows < merge_factor * written} - again - set(new)
+        if len(near) + 1 < merge_factor:
+            break
+        again |= near
+    return again
+
+
+def open_vectors(folder: Path, names: Sequence[str], row_N: Ints) -> Vectors:
+    """Vectors in the files of an index, memory-mapped."""
+    return Vectors(tuple(open_segment(folder / FOLDER / name) for name in names), row_N)
+
+
+def open_segment(file: Path) -> Segment:
+    """A segment's file, memory-mapped: vectors, then ids, each as numpy saves an array."""
+    with file.open("rb") as opened:
+        vectors_RD = _map_array(opened)
+        return Segment(vectors_RD, _map_array(opened), file.name)
+
+
+def check_segment(folder: Path, name: str) -> None:
+    """UserError when a segment is not as it was written."""
+    if not is_sound(folder / FOLDER / name):
+        found = f"{folder / FOLDER / name}: not the bytes that were written"
+        raise UserError(found, "a sound segment", f"run: modegraph repair {folder}")
+
+
+def is_sound(file: Path) -> bool:
+    """Whether a segment's bytes are those that its name tells."""
+    return file.exists() and checksum(file) == file.stem.rpartition("-")[2]
+
+
+def _write(folder: Path, field: str, vectors: Vectors, rows_R: Ints) -> Segment:
+    """The given rows as a new segment."""
+    partial = folder / FOLDER / f"{field}.partial"
+    partial.parent.mkdir(exist_ok=True)
+    head = {"descr": "<f4", "fortran_order": False, "shape": (len(rows_R), vectors.shape[1])}
+    with partial.open("wb") as opened:
+        np.lib.format.write_array_header_1_0(opened, head)
+        for start in range(0, len(rows_R), WRITTEN_ROWS):
+            opened.write(np.ascontiguousarray(vectors[rows_R[start : start + WRITTEN_ROWS]], "<f4").data)
+        np.save(opened, vectors.ids(rows_R))
+    file = partial.with_name(f"{field}-{checksum(partial)}{ENDING}")
+    partial.replace(file)
+    return open_segment(file)
+
+
+def _gather(parts_S: Sequence[NDArray[Any]], places_R: Ints, row_X: Ints) -> NDArray[Any]:
+    """Rows, in any shape, of arrays that stand one after another."""
+    place_X = places_R[row_X]
+    found = np.empty((*row_X.shape, *parts_S[0].shape[1:]), parts_S[0].dtype)
+    start = 0
+    for place, part in enumerate(parts_S):
+        here_X = place_X == place
+        found[here_X] = part[row_X[here_X] - start]
+        start += len(part)
+    return found
+
+
+def _map_array(opened: Any) -> Any:
+    """The array that begins where a file is read, mapped; the file is read on after it."""
+    np.lib.format.read_magic(opened)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(opened)
+    start = opened.tell()
+    if 0 in shape:
+        return np.zeros(shape, dtype)
+    array = np.memmap(opened, dtype, "r", start, shape)
+    opened.seek(start + array.nbytes)
+    return np.asarray(array)

@@ -1,0 +1,185 @@
+"""An index in segments: an edit writes what it adds, readers keep what they opened, damage is named and mended, a kill loses nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graph.build.build import build_index
+from graph.build.lifecycle import (
+    compact_index,
+    delete_documents,
+    index_status,
+    repair_index,
+    resume_build,
+    verify_index,
+)
+from graph.index.index import open_index
+from graph.shared.errors import UserError
+from graph.shared.types import Document
+from graph.store.arrays import load_arrays, read_manifest
+from graph.store.data import VECTOR_FIELDS, IndexData
+from graph.store.settings import IndexSettings
+from tests.corpora import guild_documents
+from tests.fakes import HashEncoder
+from tests.graph.same import assert_same_index
+from tests.places import ROOT
+
+SETTINGS = IndexSettings(min_similarity=0.2, neighbours=3, merge_factor=4)
+GUILDS = guild_documents()
+FIELDS = [field for _, field in VECTOR_FIELDS.values()]
+NEW = Document("new", "Member Zan", "Member Zan joined the Netmakers Guild in 1799. Zan keeps bees.")
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+def put(folder: Path, documents: list[Document]) -> None:
+    build_index(folder, documents, SETTINGS, encoder)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    put(tmp_path / "i", GUILDS[:30])
+    return tmp_path / "i"
+
+
+def test_an_edit_writes_the_vectors_that_it_adds_and_leaves_the_others_where_they_are(index: Path) -> None:
+    before = {file: file.stat() for file in (index / "vectors").iterdir()}
+    put(index, [NEW])
+    data, named = load_arrays(index, IndexData), read_manifest(index).segments
+    for file, stat in before.items():
+        assert (file.stat().st_ino, file.stat().st_mtime_ns) == (stat.st_ino, stat.st_mtime_ns)
+    assert [len(named[field]) for field in FIELDS[:3]] == [2, 2, 2]
+    assert len(data.passage_vectors_PD.segments[1].ids_R) == 1
+    assert set().union(*named.values()) == {file.name for file in (index / "vectors").iterdir()}
+    delete_documents(index, ["new"], encoder)
+    assert list(read_manifest(index).segments["passage_vectors_PD"]) == list(named["passage_vectors_PD"])[:1]
+
+
+def test_many_edits_are_what_a_build_at_once_is_and_compact_the_same_bytes(index: Path) -> None:
+    for document in GUILDS[30:]:
+        put(index, [document])
+    delete_documents(index, [document.source for document in GUILDS[3:12]], encoder)
+    data, twin = load_arrays(index, IndexData), index.parent / "twin"
+    assert len(data.proposition_vectors_ND.segments) > 1
+    put(twin, [*GUILDS[:3], *GUILDS[12:]])
+    assert_same_index(data, load_arrays(twin, IndexData))
+    compact_index(index, encoder)
+    a, b = read_manifest(index), read_manifest(twin)
+    assert (a.files, a.segments) == (b.files, b.segments) and verify_index(index) == []
+    assert {file.name for file in (index / "vectors").iterdir()} == set().union(*a.segments.values())
+
+
+def test_a_reader_sees_its_own_generation_through_all_edits_after_it(index: Path) -> None:
+    put(index, [NEW])
+    reader = open_index(index, encoder)
+    held = {field: np.array(getattr(reader.data, field)) for field in FIELDS}
+    for document in GUILDS[30:]:
+        put(index, [document])
+        delete_documents(index, [document.source], encoder)
+    compact_index(index, encoder)
+    files = {file.name for file in (index / "vectors").iterdir()}
+    assert not files & {segment.name for segment in reader.data.passage_vectors_PD.segments}
+    for field, vectors in held.items():
+        assert np.array_equal(getattr(reader.data, field), vectors), field
+    assert reader.passages_of("new")[0].title == "Member Zan"
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    file.write_bytes(data)
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-7])
+
+
+@pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
+def test_a_damaged_segment_is_named_and_mended_and_its_own_vectors_alone_are_encoded(
+    index: Path, damage: Callable[[Path], None]
+) -> None:
+    put(index, [NEW])
+    data = load_arrays(index, IndexData)
+    small = data.proposition_vectors_ND.segments[1]
+    damage(index / "vectors" / small.name)
+    assert [found.file for found in verify_index(index)] == [f"vectors/{small.name}"]
+    working = HashEncoder()
+    repair_index(index, lambda spec: working)
+    assert len(working.seen) == len(small.ids_R) and verify_index(index) == []
+    put(index.parent / "twin", [*GUILDS[:30], NEW])
+    assert_same_index(load_arrays(index, IndexData), load_arrays(index.parent / "twin", IndexData))
+
+
+def test_a_segment_that_was_merged_is_mended_from_those_before_it_without_the_encoder(index: Path) -> None:
+    for document in (NEW, *GUILDS[30:32]):
+        put(index, [document])
+    before = read_manifest(index).segments["passage_vectors_PD"]
+    put(index, [GUILDS[32]])
+    (merged,) = read_manifest(index).segments["passage_vectors_PD"].keys() - before.keys()
+    (index / "vectors" / merged).unlink()
+    working = HashEncoder()
+    repair_index(index, lambda spec: working)
+    assert len(working.seen) == 1, "the passage of the last edit"
+
+
+@pytest.mark.parametrize("name", ["similarity_XX.npz", "term_count_WP.npz", "proposition_texts.data.npy"])
+def test_an_edit_does_not_write_on_what_is_damaged(index: Path, name: str) -> None:
+    (file,) = index.rglob(name)
+    flip(file)
+    with pytest.raises(UserError, match=rf"{name}: a changed byte; the file as it was written; run: modegraph repair"):
+        put(index, [NEW])
+    assert file.name in [Path(found.file).name for found in verify_index(index)]
+    repair_index(index, encoder)
+    put(index.parent / "twin", [*GUILDS[:30], NEW])
+    assert_same_index(load_arrays(index, IndexData), load_arrays(index.parent / "twin", IndexData))
+
+
+def test_damage_to_a_segment_shows_after_edits_that_keep_it(index: Path) -> None:
+    segment = load_arrays(index, IndexData).entity_vectors_ED.segments[0].name
+    flip(index / "vectors" / segment)
+    put(index, [NEW])
+    assert [found.file for found in verify_index(index)] == [f"vectors/{segment}"]
+    with pytest.raises(UserError, match="not the bytes that were written"):
+        compact_index(index, encoder)
+
+
+WRITER = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.graph.build.test_segmented import NEW, put
+replace = Path.replace
+def die(self, target):
+    if Path(target).name == "manifest.json":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return replace(self, target)
+Path.replace = die
+put(Path({folder!r}), [NEW])
+"""
+
+
+def test_killed_before_the_manifest_is_renamed_the_last_generation_stands_and_no_text_is_encoded_again(
+    index: Path,
+) -> None:
+    before = read_manifest(index)
+    child = subprocess.run(
+        [sys.executable, "-P", "-c", WRITER.format(root=str(ROOT), folder=str(index))], env=os.environ, check=False
+    )
+    assert child.returncode == -signal.SIGKILL and read_manifest(index) == before
+    assert len(list((index / "vectors").iterdir())) > len(set().union(*before.segments.values()))
+    assert "new" not in open_index(index, encoder).sources() and index_status(index).unfinished
+    working = HashEncoder()
+    resume_build(index, lambda spec: working)
+    assert working.seen == [] and verify_index(index) == []
+    compact_index(index, encoder)
+    put(index.parent / "twin", [*GUILDS[:30], NEW])
+    assert read_manifest(index).segments == read_manifest(index.parent / "twin").segments
+    assert {file.name for file in (index / "vectors").iterdir()} == set().union(*read_manifest(index).segments.values())

@@ -4,10 +4,30 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import quote
 
+from graph.prompt.citations import Mark
 from graph.shared.types import Excerpt
 
 
 def citation(number: int, excerpt: Excerpt) -> dict[str, Any]:
     """An excerpt as a client reads it: its number, title, source, start, end, page and text; of a summary its members."""
     return {"number": number, **asdict(excerpt)}
+
+
+def passage_url(base: str, excerpt: Excerpt) -> str:
+    """Where the page of the server at `base` opens an excerpt: at its place in its document, a summary at its first passage.
+
+    >>> passage_url("http://localhost:8080", Excerpt("1", "Tarn", "…", "isles/tarn.md", 5, 9))
+    'http://localhost:8080/#read/isles%2Ftarn.md/5-9'
+    """
+    if excerpt.source:
+        return f"{base}/#read/{quote(excerpt.source, safe='')}/{excerpt.start}-{excerpt.end}"
+    return f"{base}/#browse/passage/{excerpt.members[0]}" if excerpt.members else f"{base}/"
+
+
+def url_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
+    """A citation as OpenAI annotates the text of a chat completion: `start_index` to `end_index` are the characters of its [n]."""
+    place = {"start_index": mark.start, "end_index": mark.end}
+    told = {**place, "title": excerpt.title or excerpt.source, "url": passage_url(base, excerpt)}
+    return {"type": "url_citation", "url_citation": told}

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from serve.http.backends.backend import TOO_LONG, Body
@@ -32,14 +32,14 @@ def chat_router(services: Services) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["chat"])
 
     @router.post("/chat/completions", response_model=None, responses=STREAMED)
-    async def chat_completions(request: ChatRequest) -> Response:
+    async def chat_completions(request: ChatRequest, http: Request) -> Response:
         """A chat completion from the passages of the index.
 
         The message has extra fields: `reasoning_content` (what the model wrote on the way to the answer), `citations` (number, title,
-        source, start, end, text of each passage that it cites) and `removed` (cited numbers that no passage had); the completion has
-        `retrieval`. In a stream, reasoning and answer come as they are written, the citations in the delta of a last chunk.
+        source, start, end, text of each passage that it cites), `annotations` (OpenAI's url_citation for each citation in the content)
+        and `removed` (cited numbers that no passage had); the completion has `retrieval`. In a stream, reasoning and answer come as they are written, the citations in the delta of a last chunk.
         """
-        arrived_s = time.perf_counter()
+        arrived_s, base = time.perf_counter(), services.base_url(http)
         if request.model not in services.backend.models:
             raise unknown_model(request.model, services.backend.models)
         prepared = await prepare(services, request)
@@ -47,9 +47,9 @@ def chat_router(services: Services) -> APIRouter:
             usage = request.stream_options is not None and bool(request.stream_options.include_usage)
             prepared, chunks = await _open_stream(services, prepared)
             form = takes_form(prepared.body)
-            stream = CitedStream(services.metrics, prepared.excerpts, prepared.retrieval, form, usage, arrived_s)
+            stream = CitedStream(services.metrics, prepared.excerpts, prepared.retrieval, form, usage, arrived_s, base)
             return StreamingResponse(stream.events(chunks, request.model), media_type=SSE)
-        return AsciiJSONResponse(await _complete(services, prepared))
+        return AsciiJSONResponse(await _complete(services, prepared, base))
 
     return router
 
@@ -86,7 +86,7 @@ async def _traced(
                 yield chunk
 
 
-async def _complete(services: Services, prepared: PreparedRequest) -> dict[str, Any]:
+async def _complete(services: Services, prepared: PreparedRequest, base: str) -> dict[str, Any]:
     """The engine's completion, its choices checked and the extra fields added."""
     model = prepared.body["model"]
     if prepared.is_empty_handed:
@@ -101,18 +101,17 @@ async def _complete(services: Services, prepared: PreparedRequest) -> dict[str, 
     services.metrics.count_tokens(model, made.get("usage"))
     if prepared.retrieval is None:
         return made
-    choices = [_checked(services, choice, prepared) for choice in made["choices"]]
+    choices = [_checked(services, choice, prepared, base) for choice in made["choices"]]
     return {**made, "choices": choices, "retrieval": prepared.retrieval}
 
 
-def _checked(services: Services, choice: Body, prepared: PreparedRequest) -> dict[str, Any]:
+def _checked(services: Services, choice: Body, prepared: PreparedRequest, base: str) -> dict[str, Any]:
     """A choice with answer and reasoning apart; where the model calls a tool and says nothing, its content stays null."""
     said: Mapping[str, Any] = choice.get("message") or {}
     parts = MessageParts(prepared.excerpts, takes_form(prepared.body))
-    begun, rest = parts.feed(said), parts.finish()
-    content = begun.content + rest.content
+    shown = parts.feed(said).then(parts.finish())
     services.metrics.removed.inc(len(parts.removed))
     message = {name: value for name, value in said.items() if name not in THOUGHTS}
-    message |= {"content": content if content or not said.get("tool_calls") else None}
-    message |= {REASONING: begun.reasoning + rest.reasoning, **parts.fields()}
+    message |= {"content": shown.content if shown.content or not said.get("tool_calls") else None}
+    message |= {REASONING: shown.reasoning, **parts.fields(base)}
     return {**choice, "message": message}

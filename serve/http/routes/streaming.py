@@ -15,7 +15,10 @@ from serve.http.telemetry.metrics import Metrics, timed
 
 
 class CitedStream:
-    """One streamed completion. Without `retrieval` (None) texts pass as they are; without `form` they are all content."""
+    """One streamed completion. Without `retrieval` (None) texts pass as they are; without `form` they are all content.
+
+    `base` is the address that links to passages begin with.
+    """
 
     def __init__(
         self,
@@ -25,9 +28,10 @@ class CitedStream:
         form: bool,
         include_usage: bool,
         arrived_s: float,
+        base: str,
     ) -> None:
         self._metrics, self._excerpts, self._retrieval = metrics, excerpts, retrieval
-        self._form, self._include_usage, self._arrived_s = form, include_usage, arrived_s
+        self._form, self._include_usage, self._arrived_s, self._base = form, include_usage, arrived_s, base
         self._parts: dict[int, MessageParts] = {}
         self._began = False
 
@@ -70,23 +74,22 @@ class CitedStream:
         if index not in self._parts:
             self._parts[index] = MessageParts(self._excerpts, self._form)
         parts = self._parts[index]
-        reasoning, content = parts.feed(said)
+        shown = parts.feed(said)
         ended = choice.get("finish_reason") is not None
         if ended:
-            rest = parts.finish()
-            reasoning, content = reasoning + rest.reasoning, content + rest.content
+            shown = shown.then(parts.finish())
         delta = {name: value for name, value in said.items() if name not in ("content", *THOUGHTS)}
-        if content or delta.get("role"):
-            delta["content"] = content
-        if reasoning:
-            delta[REASONING] = reasoning
+        if shown.content or delta.get("role"):
+            delta["content"] = shown.content
+        if shown.reasoning:
+            delta[REASONING] = shown.reasoning
         return {**choice, "delta": delta} if delta or ended or choice.get("logprobs") else None
 
     def _citations(self) -> list[dict[str, Any]]:
         """The choices of the last chunk: no text, the citations of each."""
         self._metrics.removed.inc(sum(len(parts.removed) for parts in self._parts.values()))
         return [
-            {"index": index, "delta": parts.fields(), "finish_reason": None}
+            {"index": index, "delta": parts.fields(self._base), "finish_reason": None}
             for index, parts in sorted(self._parts.items())
         ]
 

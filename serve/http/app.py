@@ -25,6 +25,9 @@ from serve.http.routes.responses import responses_router
 from serve.http.routes.retrieval import retrieval_router
 from serve.http.routes.retriever import Retriever
 from serve.http.routes.services import Services
+from serve.http.search.embeddings import embeddings_router
+from serve.http.search.rerank import rerank_router
+from serve.http.search.vector_stores import vector_stores_router
 from serve.http.shared.encoding import AsciiJSONResponse
 from serve.http.shared.errors import ErrorBody, add_error_handlers
 from serve.http.shared.settings import ServerSettings
@@ -61,7 +64,9 @@ def build_app(services: Services) -> OverflowMiddleware:
         redoc_url=None,
         telemetry=NO_TELEMETRY,
     )
-    for make in (health_router, chat_router, responses_router, retrieval_router, documents_router):
+    of_models = (health_router, chat_router, responses_router)
+    of_the_index = (retrieval_router, documents_router, vector_stores_router, embeddings_router, rerank_router)
+    for make in (*of_models, *of_the_index):
         app.include_router(make(services))
     app.include_router(page_router())
     add_error_handlers(app)

@@ -36,6 +36,11 @@ OPERATIONS = [
     "POST /v1/documents/files",
     "GET /v1/documents/{source}",
     "DELETE /v1/documents/{source}",
+    "GET /v1/vector_stores",
+    "GET /v1/vector_stores/{vector_store_id}",
+    "POST /v1/vector_stores/{vector_store_id}/search",
+    "POST /v1/embeddings",
+    "POST /v1/rerank",
 ]
 
 

@@ -12,6 +12,7 @@ from fastapi.telemetry import TelemetryConfig
 
 from graph.encode.encoder import open_encoder
 from graph.shared.types import OpenEncoder
+from serve.http.answers.responses import responses_router
 from serve.http.backends.backend import ChatBackend
 from serve.http.guard.admission import AdmissionMiddleware
 from serve.http.guard.auth import AuthMiddleware
@@ -21,7 +22,6 @@ from serve.http.routes.chat import chat_router
 from serve.http.routes.description import describe_key
 from serve.http.routes.documents import documents_router
 from serve.http.routes.health import health_router
-from serve.http.routes.responses import responses_router
 from serve.http.routes.retrieval import retrieval_router
 from serve.http.routes.retriever import Retriever
 from serve.http.routes.services import Services

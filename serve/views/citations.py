@@ -26,6 +26,16 @@ def passage_url(base: str, excerpt: Excerpt) -> str:
     return f"{base}/#browse/passage/{excerpt.members[0]}" if excerpt.members else f"{base}/"
 
 
+def file_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
+    """A citation as OpenAI annotates the text of a response: `index` is where its [n] begins, and the file the document.
+
+    Beside OpenAI's fields, `end_index` is where the [n] ends, and `url` opens the passage.
+    """
+    file = {"file_id": excerpt.source or excerpt.id, "filename": excerpt.source or excerpt.title}
+    place = {"index": mark.start, "end_index": mark.end, "url": passage_url(base, excerpt)}
+    return {"type": "file_citation", **file, **place}
+
+
 def url_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
     """A citation as OpenAI annotates the text of a chat completion: `start_index` to `end_index` are the characters of its [n]."""
     place = {"start_index": mark.start, "end_index": mark.end}

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from serve.http.backends.backend import TOO_LONG, Body
-from serve.http.backends.canned import not_found
+from serve.http.backends.backend import Body
 from serve.http.routes.chat_request import ChatRequest
 from serve.http.routes.description import STREAMED
+from serve.http.routes.generate import complete, open_stream
 from serve.http.routes.parts import REASONING, THOUGHTS, MessageParts, takes_form
 from serve.http.routes.prepare import PreparedRequest, prepare
 from serve.http.routes.services import Services
 from serve.http.routes.streaming import CitedStream
-from serve.http.shared.encoding import AsciiJSONResponse
-from serve.http.shared.errors import ApiError, unknown_model
-from serve.http.telemetry.metrics import timed
-from serve.http.telemetry.tracing import MODEL, usage_values
-
-T = TypeVar("T")
-SSE = "text/event-stream"
+from serve.http.shared.encoding import SSE, AsciiJSONResponse
+from serve.http.shared.errors import unknown_model
 
 
 def chat_router(services: Services) -> APIRouter:
@@ -45,7 +39,7 @@ def chat_router(services: Services) -> APIRouter:
         prepared = await prepare(services, request)
         if request.stream:
             usage = request.stream_options is not None and bool(request.stream_options.include_usage)
-            prepared, chunks = await _open_stream(services, prepared)
+            prepared, chunks = await open_stream(services, prepared)
             form = takes_form(prepared.body)
             stream = CitedStream(services.metrics, prepared.excerpts, prepared.retrieval, form, usage, arrived_s, base)
             return StreamingResponse(stream.events(chunks, request.model), media_type=SSE)
@@ -54,51 +48,9 @@ def chat_router(services: Services) -> APIRouter:
     return router
 
 
-async def _open_stream(
-    services: Services, prepared: PreparedRequest
-) -> tuple[PreparedRequest, AsyncIterator[dict[str, Any]]]:
-    if prepared.is_empty_handed:
-        return prepared, not_found(prepared.body).chunks()
-    prepared, chunks = await _asked(prepared, services.backend.stream)
-    return prepared, _traced(services, chunks, prepared.body["model"])
-
-
-async def _asked(prepared: PreparedRequest, ask: Callable[[Body], Awaitable[T]]) -> tuple[PreparedRequest, T]:
-    """What the engine answers, and to what: where it finds the prompt too long, it is asked again with less of it."""
-    while True:
-        try:
-            return prepared, await ask(prepared.body)
-        except ApiError as problem:
-            less = prepared.shorter() if problem.code == TOO_LONG else None
-            if less is None:
-                raise
-            prepared = less
-
-
-async def _traced(
-    services: Services, chunks: AsyncIterator[dict[str, Any]], model: str
-) -> AsyncIterator[dict[str, Any]]:
-    """The engine's chunks as they are, the time and the tokens that they take as a span."""
-    with services.tracing.span("generate", {MODEL: model}) as span:
-        async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
-            async for chunk in open_chunks:
-                span.set(usage_values(chunk.get("usage")))
-                yield chunk
-
-
 async def _complete(services: Services, prepared: PreparedRequest, base: str) -> dict[str, Any]:
     """The engine's completion, its choices checked and the extra fields added."""
-    model = prepared.body["model"]
-    if prepared.is_empty_handed:
-        made = not_found(prepared.body).completion()
-    else:
-        with (
-            timed(services.metrics.generation.labels(model)),
-            services.tracing.span("generate", {MODEL: model}) as span,
-        ):
-            prepared, made = await _asked(prepared, services.backend.complete)
-            span.set(usage_values(made.get("usage")))
-    services.metrics.count_tokens(model, made.get("usage"))
+    prepared, made = await complete(services, prepared)
     if prepared.retrieval is None:
         return made
     choices = [_checked(services, choice, prepared, base) for choice in made["choices"]]

@@ -11,7 +11,7 @@ from graph.shared.types import Excerpt
 from serve.http.routes.parts import REASONING, THOUGHTS, MessageParts
 from serve.http.shared.encoding import DONE, event
 from serve.http.shared.errors import ApiError
-from serve.http.telemetry.metrics import Metrics, timed
+from serve.http.telemetry.metrics import Metrics
 
 
 class CitedStream:
@@ -39,13 +39,12 @@ class CitedStream:
         """The engine's `chunks` as events; closing this closes them, and with them the request to the engine."""
         head: dict[str, Any] = {}
         try:
-            with timed(self._metrics.generation.labels(model)):
-                async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
-                    async for chunk in open_chunks:
-                        head = {name: chunk.get(name) for name in ("id", "object", "created", "model")}
-                        shown = self._shown(chunk, model)
-                        if shown is not None:
-                            yield event(shown)
+            async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
+                async for chunk in open_chunks:
+                    head = {name: chunk.get(name) for name in ("id", "object", "created", "model")}
+                    shown = self._shown(chunk, model)
+                    if shown is not None:
+                        yield event(shown)
             if self._retrieval is not None:
                 yield event({**head, "choices": self._citations(), "retrieval": self._retrieval})
         except ApiError as problem:
@@ -55,13 +54,11 @@ class CitedStream:
 
     def _shown(self, chunk: dict[str, Any], model: str) -> dict[str, Any] | None:
         """A chunk as the client gets it; None when it has nothing to tell yet."""
-        usage = chunk.get("usage")
         choices = [choice for choice in map(self._choice, chunk["choices"]) if choice is not None]
         if not self._began and any(map(_says_something, choices)):
             self._began = True
             self._metrics.first_token.labels(model).observe(time.perf_counter() - self._arrived_s)
         if not chunk["choices"]:
-            self._metrics.count_tokens(model, usage)
             return chunk if self._include_usage else None
         return {**chunk, "choices": choices} if choices else None
 

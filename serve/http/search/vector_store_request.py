@@ -33,7 +33,7 @@ class SearchOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     filters: Filter | None = None
-    max_num_results: int = Field(10, ge=1, le=MAX_RESULTS)
+    max_num_results: Annotated[int, Field(ge=1, le=MAX_RESULTS)] | None = None
     ranking_options: RankingOptions | None = None
 
     def retrieval(self, place: str = "") -> ChatRetrieval:
@@ -51,6 +51,7 @@ class SearchOptions(BaseModel):
 class StoreSearchRequest(SearchOptions):
     """A search of a vector store."""
 
+    max_num_results: int = Field(10, ge=1, le=MAX_RESULTS)
     query: Text | Annotated[list[Text], Field(min_length=1, max_length=16)] = Field(examples=["Who built the Lantern?"])
     rewrite_query: bool | None = None
 

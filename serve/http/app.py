@@ -12,6 +12,7 @@ from fastapi.telemetry import TelemetryConfig
 
 from graph.encode.encoder import open_encoder
 from graph.shared.types import OpenEncoder
+from serve.http.answers.messages import messages_router
 from serve.http.answers.responses import responses_router
 from serve.http.backends.backend import ChatBackend
 from serve.http.guard.admission import AdmissionMiddleware
@@ -64,7 +65,7 @@ def build_app(services: Services) -> OverflowMiddleware:
         redoc_url=None,
         telemetry=NO_TELEMETRY,
     )
-    of_models = (health_router, chat_router, responses_router)
+    of_models = (health_router, chat_router, responses_router, messages_router)
     of_the_index = (retrieval_router, documents_router, vector_stores_router, embeddings_router, rerank_router)
     for make in (*of_models, *of_the_index):
         app.include_router(make(services))

@@ -29,11 +29,11 @@ def passage_url(base: str, excerpt: Excerpt) -> str:
 def file_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
     """A citation as OpenAI annotates the text of a response: `index` is where its [n] begins, and the file the document.
 
-    Beside OpenAI's fields, `end_index` is where the [n] ends, and `url` opens the passage.
+    Beside OpenAI's fields, `end_index` is where the [n] ends; `title` and `text` are the passage's, and `url` opens it.
     """
     file = {"file_id": excerpt.source or excerpt.id, "filename": excerpt.source or excerpt.title}
     place = {"index": mark.start, "end_index": mark.end, "url": passage_url(base, excerpt)}
-    return {"type": "file_citation", **file, **place}
+    return {"type": "file_citation", **file, **place, "title": excerpt.title or excerpt.source, "text": excerpt.text}
 
 
 def url_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
@@ -41,3 +41,13 @@ def url_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
     place = {"start_index": mark.start, "end_index": mark.end}
     told = {**place, "title": excerpt.title or excerpt.source, "url": passage_url(base, excerpt)}
     return {"type": "url_citation", "url_citation": told}
+
+
+def search_result_location(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
+    """A citation as Anthropic gives it to a block of text: the passages are the search results, counted from 0.
+
+    Beside Anthropic's fields, `url` opens the passage.
+    """
+    place = {"search_result_index": mark.number - 1, "start_block_index": 0, "end_block_index": 1}
+    told = {"cited_text": excerpt.text, "source": excerpt.source or excerpt.id, "title": excerpt.title}
+    return {"type": "search_result_location", **told, **place, "url": passage_url(base, excerpt)}

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from serve.http.backends.backend import TOO_LONG, Body
 from serve.http.backends.canned import not_found
-from serve.http.routes.parts import MessageParts, Shown, takes_form
+from serve.http.routes.parts import MessageParts, PlainParts, Shown, takes_form
 from serve.http.routes.prepare import PreparedRequest
 from serve.http.routes.services import Services
 from serve.http.shared.errors import ApiError
@@ -59,7 +59,8 @@ async def written(
     services: Services, prepared: PreparedRequest, chunks: Chunks, arrived_s: float
 ) -> AsyncIterator[Shown | Ended]:
     """The text of the one choice of `chunks` as far as it is certain, its citations checked, and at last how it ended."""
-    parts = MessageParts(prepared.excerpts, takes_form(prepared.body))
+    searched = prepared.prompt is not None
+    parts = MessageParts(prepared.excerpts, takes_form(prepared.body)) if searched else PlainParts()
     model, began, reason, usage = prepared.body["model"], False, "stop", dict[str, int]()
     async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
         async for chunk in open_chunks:

@@ -56,9 +56,9 @@ class MessageParts:
 
     def feed(self, said: Mapping[str, Any]) -> Shown:
         """What can be shown of the text up to the next piece: a message or a delta as the engine gave it."""
-        thought, text = next((said[name] for name in THOUGHTS if said.get(name)), ""), said.get("content")
-        parts = [Part(_BY_ENGINE, "thinking", thought)] if isinstance(thought, str) and thought else []
-        if isinstance(text, str) and text:
+        thought, text = said_by_engine(said)
+        parts = [Part(_BY_ENGINE, "thinking", thought)] if thought else []
+        if text:
             parts += self._splitter.feed(text) if self._splitter is not None else [Part(0, "text", text)]
         return self._show(parts)
 
@@ -83,6 +83,26 @@ class MessageParts:
         marks = self._content.gate.marks[self._told :]
         self._told += len(marks)
         return Shown(reasoning, content, marks)
+
+
+class PlainParts:
+    """As MessageParts for a text that was not written from passages: it is shown as it comes."""
+
+    removed: tuple[int, ...] = ()
+
+    def feed(self, said: Mapping[str, Any]) -> Shown:
+        """The next piece."""
+        return Shown(*said_by_engine(said))
+
+    def finish(self) -> Shown:
+        """Nothing was held back."""
+        return Shown("", "")
+
+
+def said_by_engine(said: Mapping[str, Any]) -> tuple[str, str]:
+    """The thinking that an engine took out itself, and the text, of a message or a delta."""
+    thought = next((said[name] for name in THOUGHTS if said.get(name)), "")
+    return thought, said.get("content") or ""
 
 
 def takes_form(body: Mapping[str, Any]) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 from graph.index.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
@@ -48,6 +50,11 @@ class Generation:
             "summary": data.summary_ids,
         }
         return {kind: {identity: row for row, identity in enumerate(ids)} for kind, ids in columns.items()}
+
+    def metadata(self, source: str) -> dict[str, Any]:
+        """What filters can ask of a document; nothing of one that is not there."""
+        row = self.rows["document"].get(source)
+        return {} if row is None else json.loads(self.index.data.document_metadata[row])
 
 
 class LiveIndex:

@@ -9,7 +9,9 @@ brought into the form [n] or taken out, and none becomes a Markdown link. What i
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from graph.prompt.cited_numbers import cited_numbers, may_cite
 
@@ -61,6 +63,18 @@ class CheckedText:
     removed: tuple[int, ...]
 
 
+class Mark(NamedTuple):
+    """Where a shown text cites passage `number`: characters start to end are its [n]."""
+
+    number: int
+    start: int
+    end: int
+
+    def later(self, characters: int) -> Mark:
+        """The same behind so many more characters."""
+        return Mark(self.number, self.start + characters, self.end + characters)
+
+
 def check_citations(text: str, passages: int) -> CheckedText:
     """A whole text with every citation as [n], n within 1…passages; others are taken out. With no passages, none is left.
 
@@ -84,6 +98,8 @@ class CitationGate:
         self._held = ""
         self._fence = ""
         self._shown: list[str] = []
+        self._shown_chars = 0
+        self._marks: list[Mark] = []
         self._cited: dict[int, None] = {}
         self._removed: dict[int, None] = {}
         self._links = _LinkGuard()
@@ -97,6 +113,11 @@ class CitationGate:
     def removed(self) -> tuple[int, ...]:
         """The numbers that it cited and no passage has."""
         return tuple(self._removed)
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """The citations in what was given back, in order."""
+        return tuple(self._marks)
 
     @property
     def shown(self) -> str:
@@ -117,7 +138,9 @@ class CitationGate:
         end = self._read(text, start, final, made)
         self._context, self._held = text[max(0, end - _CONTEXT_CHARS) : end], text[end:]
         shown = "".join(made.parts)
+        self._marks += [mark.later(self._shown_chars) for mark in made.marks]
         self._shown.append(shown)
+        self._shown_chars += len(shown)
         return shown
 
     def _read(self, text: str, at: int, final: bool, made: _Made) -> int:
@@ -209,7 +232,7 @@ class CitationGate:
         self._cited.update(dict.fromkeys(kept))
         self._removed.update(dict.fromkeys(number for number in numbers if number not in kept))
         if kept:
-            made.cite(space, "".join(f"[{number}]" for number in kept))
+            made.cite(space, kept)
         else:
             made.take_out()
 
@@ -236,6 +259,8 @@ class _Made:
 
     def __init__(self, guard: _LinkGuard) -> None:
         self.parts: list[str] = []
+        self.marks: list[Mark] = []
+        self._chars = 0
         self._guard = guard
 
     def put(self, text: str) -> None:
@@ -261,10 +286,13 @@ class _Made:
         guard.depth = max(0, guard.depth - 1)
         guard.citing = min(guard.citing, guard.depth)
 
-    def cite(self, space: str, citations: str) -> None:
+    def cite(self, space: str, numbers: Sequence[int]) -> None:
         """Citations in their one form, one behind another."""
         self.put(space)
-        self._append(citations)
+        for number in numbers:
+            start = self._chars
+            self._append(f"[{number}]")
+            self.marks.append(Mark(number, start, self._chars))
         self._guard.citing, self._guard.closed = self._guard.depth, True
 
     def take_out(self) -> None:
@@ -274,6 +302,7 @@ class _Made:
 
     def _append(self, text: str) -> None:
         self.parts.append(text)
+        self._chars += len(text)
         self._guard.last = text[-1]
 
 

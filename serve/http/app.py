@@ -12,6 +12,8 @@ from fastapi.telemetry import TelemetryConfig
 
 from graph.encode.encoder import open_encoder
 from graph.shared.types import OpenEncoder
+from serve.http.answers.messages import messages_router
+from serve.http.answers.responses import responses_router
 from serve.http.backends.backend import ChatBackend
 from serve.http.guard.admission import AdmissionMiddleware
 from serve.http.guard.auth import AuthMiddleware
@@ -21,10 +23,12 @@ from serve.http.routes.chat import chat_router
 from serve.http.routes.description import describe_key
 from serve.http.routes.documents import documents_router
 from serve.http.routes.health import health_router
-from serve.http.routes.responses import responses_router
 from serve.http.routes.retrieval import retrieval_router
 from serve.http.routes.retriever import Retriever
 from serve.http.routes.services import Services
+from serve.http.search.embeddings import embeddings_router
+from serve.http.search.rerank import rerank_router
+from serve.http.search.vector_stores import vector_stores_router
 from serve.http.shared.encoding import AsciiJSONResponse
 from serve.http.shared.errors import ErrorBody, add_error_handlers
 from serve.http.shared.settings import ServerSettings
@@ -61,7 +65,9 @@ def build_app(services: Services) -> OverflowMiddleware:
         redoc_url=None,
         telemetry=NO_TELEMETRY,
     )
-    for make in (health_router, chat_router, responses_router, retrieval_router, documents_router):
+    of_models = (health_router, chat_router, responses_router, messages_router)
+    of_the_index = (retrieval_router, documents_router, vector_stores_router, embeddings_router, rerank_router)
+    for make in (*of_models, *of_the_index):
         app.include_router(make(services))
     app.include_router(page_router())
     add_error_handlers(app)

@@ -5,7 +5,7 @@ import { startAsk } from "./ask.js";
 import { openBrowse, startBrowse } from "./browse.js";
 import { byId, count, el } from "./dom.js";
 import { startKey } from "./key.js";
-import { startReader } from "./reader.js";
+import { openReader, startReader } from "./reader.js";
 
 async function choices() {
   const [models, described] = await Promise.all([get("v1/models"), get("openapi.json")]);
@@ -34,6 +34,13 @@ function route() {
   }
   if (byId("reader").open) byId("reader").close();
   if (browsing) openBrowse(kind, id === undefined ? undefined : decoded(id));
+  if (view === "read" && id) openReader(placeIn(decoded(kind), id));
+}
+
+/** A place in a document from an address: #read/SOURCE/START-END. */
+function placeIn(source, span) {
+  const [start, end] = span.split("-").map((each) => Number(each) || 0);
+  return { source, start, end: end || 0 };
 }
 
 function decoded(part) {

@@ -12,7 +12,7 @@ from asyncio import Future
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serve.http.shared.encoding import DONE, event
+from serve.http.shared.encoding import DONE, event, named_event
 from serve.http.shared.errors import ApiError, error_response
 from serve.http.shared.settings import ServerSettings
 from serve.http.telemetry.metrics import Metrics
@@ -157,9 +157,10 @@ class _Answer:
         if not self._streams or self.complete:
             return False
         gap = b"" if self._last.endswith(b"\n\n") else b"\n\n"
+        told = named_event({"type": "error", **problem.body()}) if self._last.startswith(b"event: ") else None
         try:
             async with asyncio.timeout(LAST_EVENT_S):
-                await self.send({"type": "http.response.body", "body": gap + event(problem.body()) + DONE})
+                await self.send({"type": "http.response.body", "body": gap + (told or event(problem.body())) + DONE})
         except TimeoutError:
             return False
         return True

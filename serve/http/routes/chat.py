@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from serve.http.backends.backend import TOO_LONG, Body
-from serve.http.backends.canned import not_found
+from serve.http.backends.backend import Body
 from serve.http.routes.chat_request import ChatRequest
 from serve.http.routes.description import STREAMED
+from serve.http.routes.generate import complete, open_stream
 from serve.http.routes.parts import REASONING, THOUGHTS, MessageParts, takes_form
 from serve.http.routes.prepare import PreparedRequest, prepare
 from serve.http.routes.services import Services
 from serve.http.routes.streaming import CitedStream
-from serve.http.shared.encoding import AsciiJSONResponse
-from serve.http.shared.errors import ApiError, unknown_model
-from serve.http.telemetry.metrics import timed
-from serve.http.telemetry.tracing import MODEL, usage_values
-
-T = TypeVar("T")
-SSE = "text/event-stream"
+from serve.http.shared.encoding import SSE, AsciiJSONResponse
+from serve.http.shared.errors import unknown_model
 
 
 def chat_router(services: Services) -> APIRouter:
@@ -32,87 +26,44 @@ def chat_router(services: Services) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["chat"])
 
     @router.post("/chat/completions", response_model=None, responses=STREAMED)
-    async def chat_completions(request: ChatRequest) -> Response:
+    async def chat_completions(request: ChatRequest, http: Request) -> Response:
         """A chat completion from the passages of the index.
 
         The message has extra fields: `reasoning_content` (what the model wrote on the way to the answer), `citations` (number, title,
-        source, start, end, text of each passage that it cites) and `removed` (cited numbers that no passage had); the completion has
-        `retrieval`. In a stream, reasoning and answer come as they are written, the citations in the delta of a last chunk.
+        source, start, end, text of each passage that it cites), `annotations` (OpenAI's url_citation for each citation in the content)
+        and `removed` (cited numbers that no passage had); the completion has `retrieval`. In a stream, reasoning and answer come as they are written, the citations in the delta of a last chunk.
         """
-        arrived_s = time.perf_counter()
+        arrived_s, base = time.perf_counter(), services.base_url(http)
         if request.model not in services.backend.models:
             raise unknown_model(request.model, services.backend.models)
         prepared = await prepare(services, request)
         if request.stream:
             usage = request.stream_options is not None and bool(request.stream_options.include_usage)
-            prepared, chunks = await _open_stream(services, prepared)
+            prepared, chunks = await open_stream(services, prepared)
             form = takes_form(prepared.body)
-            stream = CitedStream(services.metrics, prepared.excerpts, prepared.retrieval, form, usage, arrived_s)
+            stream = CitedStream(services.metrics, prepared.excerpts, prepared.retrieval, form, usage, arrived_s, base)
             return StreamingResponse(stream.events(chunks, request.model), media_type=SSE)
-        return AsciiJSONResponse(await _complete(services, prepared))
+        return AsciiJSONResponse(await _complete(services, prepared, base))
 
     return router
 
 
-async def _open_stream(
-    services: Services, prepared: PreparedRequest
-) -> tuple[PreparedRequest, AsyncIterator[dict[str, Any]]]:
-    if prepared.is_empty_handed:
-        return prepared, not_found(prepared.body).chunks()
-    prepared, chunks = await _asked(prepared, services.backend.stream)
-    return prepared, _traced(services, chunks, prepared.body["model"])
-
-
-async def _asked(prepared: PreparedRequest, ask: Callable[[Body], Awaitable[T]]) -> tuple[PreparedRequest, T]:
-    """What the engine answers, and to what: where it finds the prompt too long, it is asked again with less of it."""
-    while True:
-        try:
-            return prepared, await ask(prepared.body)
-        except ApiError as problem:
-            less = prepared.shorter() if problem.code == TOO_LONG else None
-            if less is None:
-                raise
-            prepared = less
-
-
-async def _traced(
-    services: Services, chunks: AsyncIterator[dict[str, Any]], model: str
-) -> AsyncIterator[dict[str, Any]]:
-    """The engine's chunks as they are, the time and the tokens that they take as a span."""
-    with services.tracing.span("generate", {MODEL: model}) as span:
-        async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
-            async for chunk in open_chunks:
-                span.set(usage_values(chunk.get("usage")))
-                yield chunk
-
-
-async def _complete(services: Services, prepared: PreparedRequest) -> dict[str, Any]:
+async def _complete(services: Services, prepared: PreparedRequest, base: str) -> dict[str, Any]:
     """The engine's completion, its choices checked and the extra fields added."""
-    model = prepared.body["model"]
-    if prepared.is_empty_handed:
-        made = not_found(prepared.body).completion()
-    else:
-        with (
-            timed(services.metrics.generation.labels(model)),
-            services.tracing.span("generate", {MODEL: model}) as span,
-        ):
-            prepared, made = await _asked(prepared, services.backend.complete)
-            span.set(usage_values(made.get("usage")))
-    services.metrics.count_tokens(model, made.get("usage"))
+    prepared, made = await complete(services, prepared)
     if prepared.retrieval is None:
         return made
-    choices = [_checked(services, choice, prepared) for choice in made["choices"]]
+    choices = [_checked(services, choice, prepared, base) for choice in made["choices"]]
     return {**made, "choices": choices, "retrieval": prepared.retrieval}
 
 
-def _checked(services: Services, choice: Body, prepared: PreparedRequest) -> dict[str, Any]:
+def _checked(services: Services, choice: Body, prepared: PreparedRequest, base: str) -> dict[str, Any]:
     """A choice with answer and reasoning apart; where the model calls a tool and says nothing, its content stays null."""
     said: Mapping[str, Any] = choice.get("message") or {}
     parts = MessageParts(prepared.excerpts, takes_form(prepared.body))
-    begun, rest = parts.feed(said), parts.finish()
-    content = begun.content + rest.content
+    shown = parts.feed(said).then(parts.finish())
     services.metrics.removed.inc(len(parts.removed))
     message = {name: value for name, value in said.items() if name not in THOUGHTS}
-    message |= {"content": content if content or not said.get("tool_calls") else None}
-    message |= {REASONING: begun.reasoning + rest.reasoning, **parts.fields()}
+    message |= {"content": shown.content if shown.content or not said.get("tool_calls") else None}
+    message |= {REASONING: shown.reasoning, **parts.fields(base)}
     return {**choice, "message": message}

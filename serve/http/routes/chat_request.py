@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graph.shared.types import Message
 from serve.http.backends.engine_fields import EngineFields
@@ -120,3 +121,12 @@ class ChatRequest(EngineFields):
         """The client's own system messages, joined."""
         told = [turn.text().strip() for turn in self.messages if turn.role in ("system", "developer")]
         return "\n\n".join(text for text in told if text)
+
+
+def chat_request(values: dict[str, Any]) -> ChatRequest:
+    """A request for a completion that another protocol's stands for; what a chat cannot have is told as of the client's own."""
+    try:
+        return ChatRequest.model_validate(values)
+    except ValidationError as problems:
+        told = [{**each, "loc": ("body", *each["loc"])} for each in problems.errors()]
+        raise RequestValidationError(told, body=values) from None

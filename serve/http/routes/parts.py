@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from graph.prompt.citations import CitationGate
+from graph.prompt.citations import CitationGate, Mark
 from graph.prompt.form import FormSplitter, Part
 from graph.shared.types import Excerpt
-from serve.views.citations import citation
+from serve.views.citations import citation, url_citation
 
 REASONING = "reasoning_content"
 THOUGHTS = (REASONING, "reasoning")
@@ -18,10 +18,15 @@ _BY_ENGINE = -1
 
 
 class Shown(NamedTuple):
-    """What can be shown now."""
+    """What can be shown now; `marks` are the citations in `content`, their places those in the whole of it."""
 
     reasoning: str
     content: str
+    marks: tuple[Mark, ...] = ()
+
+    def then(self, later: Shown) -> Shown:
+        """Both, one behind the other."""
+        return Shown(self.reasoning + later.reasoning, self.content + later.content, self.marks + later.marks)
 
 
 class MessageParts:
@@ -31,32 +36,36 @@ class MessageParts:
         self._excerpts = excerpts
         self._splitter = FormSplitter() if form else None
         self._reasoning, self._content = _Field(len(excerpts)), _Field(len(excerpts))
+        self._told = 0
 
     @property
     def removed(self) -> tuple[int, ...]:
         """The numbers that the text cited and no passage has, in order of first use."""
         return _union(self._reasoning.gate.removed, self._content.gate.removed)
 
-    def fields(self) -> dict[str, Any]:
-        """The extra fields of a message: its citations with their places, and what was removed."""
+    def fields(self, base: str) -> dict[str, Any]:
+        """The extra fields of a message: its citations with their places, those of the content as annotations, and what was removed."""
         cited = _union(self._reasoning.gate.cited, self._content.gate.cited)
         return {
             "citations": [citation(number, self._excerpts[number - 1]) for number in cited],
+            "annotations": [
+                url_citation(mark, self._excerpts[mark.number - 1], base) for mark in self._content.gate.marks
+            ],
             "removed": list(self.removed),
         }
 
     def feed(self, said: Mapping[str, Any]) -> Shown:
         """What can be shown of the text up to the next piece: a message or a delta as the engine gave it."""
-        thought, text = next((said[name] for name in THOUGHTS if said.get(name)), ""), said.get("content")
-        parts = [Part(_BY_ENGINE, "thinking", thought)] if isinstance(thought, str) and thought else []
-        if isinstance(text, str) and text:
+        thought, text = said_by_engine(said)
+        parts = [Part(_BY_ENGINE, "thinking", thought)] if thought else []
+        if text:
             parts += self._splitter.feed(text) if self._splitter is not None else [Part(0, "text", text)]
         return self._show(parts)
 
     def finish(self) -> Shown:
         """The rest, at the end of the text."""
         shown = self._show(self._splitter.finish() if self._splitter is not None else [])
-        return Shown(shown.reasoning + self._reasoning.gate.finish(), shown.content + self._content.gate.finish())
+        return shown.then(self._marked(self._reasoning.gate.finish(), self._content.gate.finish()))
 
     def _show(self, parts: Sequence[Part]) -> Shown:
         reasoning, content = "", ""
@@ -67,7 +76,33 @@ class MessageParts:
             else:
                 reasoning += self._reasoning.gate.finish()
                 content += self._content.feed(part)
-        return Shown(reasoning, content)
+        return self._marked(reasoning, content)
+
+    def _marked(self, reasoning: str, content: str) -> Shown:
+        """Texts with the citations that are new in the content."""
+        marks = self._content.gate.marks[self._told :]
+        self._told += len(marks)
+        return Shown(reasoning, content, marks)
+
+
+class PlainParts:
+    """As MessageParts for a text that was not written from passages: it is shown as it comes."""
+
+    removed: tuple[int, ...] = ()
+
+    def feed(self, said: Mapping[str, Any]) -> Shown:
+        """The next piece."""
+        return Shown(*said_by_engine(said))
+
+    def finish(self) -> Shown:
+        """Nothing was held back."""
+        return Shown("", "")
+
+
+def said_by_engine(said: Mapping[str, Any]) -> tuple[str, str]:
+    """The thinking that an engine took out itself, and the text, of a message or a delta."""
+    thought = next((said[name] for name in THOUGHTS if said.get(name)), "")
+    return thought, said.get("content") or ""
 
 
 def takes_form(body: Mapping[str, Any]) -> bool:

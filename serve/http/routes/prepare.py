@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,24 +10,29 @@ from typing import Any
 from graph.prompt.context import rank_excerpts, token_budget
 from graph.retrieve.parts.caller import ModelGone
 from graph.shared.errors import UserError
-from graph.shared.types import Evidence, Excerpt, LanguageModel
+from graph.shared.types import Evidence, Excerpt, LanguageModel, Message
 from serve.http.backends.backend import TOO_LONG
 from serve.http.routes.chat_request import ChatRequest
 from serve.http.routes.services import Services
 from serve.http.shared.errors import ApiError
 from serve.talk.prompt import Prompt, PromptTooLong, fitted
 from serve.talk.rewrite import Question, read_turn
+from serve.talk.task import Task, fitted_task, read_task
 from serve.talk.turns import Exchange, exchanges
 from serve.views.evidence import spending
 
 
 @dataclass(frozen=True)
 class PreparedRequest:
-    """A request ready for the engine: its body, and, unless retrieval is off, its prompt and what the client is told of the search."""
+    """A request ready for the engine: its body, and, unless retrieval is off, its prompt and what the client is told of the search.
+
+    What is not asked of the documents has a `task` in place of a prompt.
+    """
 
     body: dict[str, Any]
     prompt: Prompt | None = None
     told: dict[str, Any] | None = None
+    task: Task | None = None
 
     @property
     def excerpts(self) -> tuple[Excerpt, ...]:
@@ -48,8 +53,11 @@ class PreparedRequest:
 
     def shorter(self) -> PreparedRequest | None:
         """With about half of what can be left out of the prompt; None when nothing can."""
+        if self.task is not None:
+            rest = self.task.halved()
+            return None if rest is None else replace(self, body=_with(self.body, rest.messages()), task=rest)
         less = self.prompt.halved() if self.prompt is not None else None
-        return None if less is None else replace(self, body={**self.body, "messages": as_json(less)}, prompt=less)
+        return None if less is None else replace(self, body=_with(self.body, less.messages()), prompt=less)
 
 
 async def prepare(services: Services, request: ChatRequest) -> PreparedRequest:
@@ -60,6 +68,9 @@ async def prepare(services: Services, request: ChatRequest) -> PreparedRequest:
         return PreparedRequest(
             {**fields, "messages": [turn.passed_on(backend.escape_special_tokens) for turn in request.messages]}
         )
+    task = read_task([turn.text() for turn in request.messages if turn.role == "user"], request.instructions())
+    if task is not None and len(request.history()) == 0:
+        return await _task(services, request, task)
     retriever = services.retriever
     asked = retriever.check_question(request.question())
     settings = retriever.settings_of(options)
@@ -79,20 +90,36 @@ async def prepare(services: Services, request: ChatRequest) -> PreparedRequest:
     whole = Prompt(
         question.intent, asked, request.instructions(), evidence, ranked, history, backend.escape_special_tokens
     )
-    limit = "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
+    limit = _limit(fields)
     try:
         prompt, answer_tokens = await retriever.in_thread(partial(fitted, whole, model, fields[limit]))
     except UserError as problem:
         code = TOO_LONG if isinstance(problem, PromptTooLong) else "refused_by_model"
         raise ApiError(400, code, str(problem), "messages") from None
-    body = {"temperature": 0.0, **fields, limit: answer_tokens, "messages": as_json(prompt)}
+    body = _with({"temperature": 0.0, **fields, limit: answer_tokens}, prompt.messages())
     told = {"intent": question.intent, "question": question.text, "rewritten_by": question.by}
     return PreparedRequest(body, prompt, {**told, **spending(evidence).model_dump()})
 
 
-def as_json(prompt: Prompt) -> list[dict[str, str]]:
-    """The messages of a prompt in OpenAI's form."""
-    return [{"role": turn.role, "content": turn.content} for turn in prompt.messages()]
+async def _task(services: Services, request: ChatRequest, task: Task) -> PreparedRequest:
+    """A task of the client's own, ready for the engine: as it came, but for special tokens and what the window does not hold."""
+    escape, model = services.backend.escape_special_tokens, services.backend.language_model(request.model)
+    fields = request.engine_fields(services.settings.max_answer_tokens)
+    limit = _limit(fields)
+    safe = Task(escape(task.system), escape(task.before), escape(task.history), escape(task.after))
+    fits, answer_tokens = await services.retriever.in_thread(partial(fitted_task, safe, model, fields[limit]))
+    body = _with({"temperature": 0.0, **fields, limit: answer_tokens}, fits.messages())
+    return PreparedRequest(body, task=fits)
+
+
+def _limit(fields: Mapping[str, Any]) -> str:
+    """The field that limits the answer."""
+    return "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
+
+
+def _with(body: Mapping[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
+    """A body with these messages, in OpenAI's form."""
+    return {**body, "messages": [{"role": turn.role, "content": turn.content} for turn in messages]}
 
 
 async def _read(services: Services, history: Sequence[Exchange], asked: str, model: LanguageModel) -> Question:

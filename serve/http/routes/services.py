@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from starlette.requests import Request
+
 from serve.http.backends.backend import ChatBackend
 from serve.http.routes.retriever import Retriever
 from serve.http.shared.settings import ServerSettings
@@ -22,3 +24,7 @@ class Services:
     backend: ChatBackend
     metrics: Metrics
     tracing: Tracing
+
+    def base_url(self, request: Request) -> str:
+        """The address, without a slash, under which who sent `request` reaches this server's page."""
+        return (self.settings.public_url or str(request.base_url)).rstrip("/")

@@ -11,11 +11,14 @@ from graph.shared.types import Excerpt
 from serve.http.routes.parts import REASONING, THOUGHTS, MessageParts
 from serve.http.shared.encoding import DONE, event
 from serve.http.shared.errors import ApiError
-from serve.http.telemetry.metrics import Metrics, timed
+from serve.http.telemetry.metrics import Metrics
 
 
 class CitedStream:
-    """One streamed completion. Without `retrieval` (None) texts pass as they are; without `form` they are all content."""
+    """One streamed completion. Without `retrieval` (None) texts pass as they are; without `form` they are all content.
+
+    `base` is the address that links to passages begin with.
+    """
 
     def __init__(
         self,
@@ -25,9 +28,10 @@ class CitedStream:
         form: bool,
         include_usage: bool,
         arrived_s: float,
+        base: str,
     ) -> None:
         self._metrics, self._excerpts, self._retrieval = metrics, excerpts, retrieval
-        self._form, self._include_usage, self._arrived_s = form, include_usage, arrived_s
+        self._form, self._include_usage, self._arrived_s, self._base = form, include_usage, arrived_s, base
         self._parts: dict[int, MessageParts] = {}
         self._began = False
 
@@ -35,13 +39,12 @@ class CitedStream:
         """The engine's `chunks` as events; closing this closes them, and with them the request to the engine."""
         head: dict[str, Any] = {}
         try:
-            with timed(self._metrics.generation.labels(model)):
-                async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
-                    async for chunk in open_chunks:
-                        head = {name: chunk.get(name) for name in ("id", "object", "created", "model")}
-                        shown = self._shown(chunk, model)
-                        if shown is not None:
-                            yield event(shown)
+            async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
+                async for chunk in open_chunks:
+                    head = {name: chunk.get(name) for name in ("id", "object", "created", "model")}
+                    shown = self._shown(chunk, model)
+                    if shown is not None:
+                        yield event(shown)
             if self._retrieval is not None:
                 yield event({**head, "choices": self._citations(), "retrieval": self._retrieval})
         except ApiError as problem:
@@ -51,13 +54,11 @@ class CitedStream:
 
     def _shown(self, chunk: dict[str, Any], model: str) -> dict[str, Any] | None:
         """A chunk as the client gets it; None when it has nothing to tell yet."""
-        usage = chunk.get("usage")
         choices = [choice for choice in map(self._choice, chunk["choices"]) if choice is not None]
         if not self._began and any(map(_says_something, choices)):
             self._began = True
             self._metrics.first_token.labels(model).observe(time.perf_counter() - self._arrived_s)
         if not chunk["choices"]:
-            self._metrics.count_tokens(model, usage)
             return chunk if self._include_usage else None
         return {**chunk, "choices": choices} if choices else None
 
@@ -70,23 +71,22 @@ class CitedStream:
         if index not in self._parts:
             self._parts[index] = MessageParts(self._excerpts, self._form)
         parts = self._parts[index]
-        reasoning, content = parts.feed(said)
+        shown = parts.feed(said)
         ended = choice.get("finish_reason") is not None
         if ended:
-            rest = parts.finish()
-            reasoning, content = reasoning + rest.reasoning, content + rest.content
+            shown = shown.then(parts.finish())
         delta = {name: value for name, value in said.items() if name not in ("content", *THOUGHTS)}
-        if content or delta.get("role"):
-            delta["content"] = content
-        if reasoning:
-            delta[REASONING] = reasoning
+        if shown.content or delta.get("role"):
+            delta["content"] = shown.content
+        if shown.reasoning:
+            delta[REASONING] = shown.reasoning
         return {**choice, "delta": delta} if delta or ended or choice.get("logprobs") else None
 
     def _citations(self) -> list[dict[str, Any]]:
         """The choices of the last chunk: no text, the citations of each."""
         self._metrics.removed.inc(sum(len(parts.removed) for parts in self._parts.values()))
         return [
-            {"index": index, "delta": parts.fields(), "finish_reason": None}
+            {"index": index, "delta": parts.fields(self._base), "finish_reason": None}
             for index, parts in sorted(self._parts.items())
         ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator
@@ -16,6 +17,7 @@ def whole_characters(text: str) -> str:
     return text
 
 
+SSE = "text/event-stream"
 DONE = b"data: [DONE]\n\n"
 """The last event of a stream."""
 Text = Annotated[str, AfterValidator(whole_characters)]
@@ -39,3 +41,8 @@ def ascii_json(content: Any) -> bytes:
 def event(content: Any) -> bytes:
     """One server-sent event."""
     return b"data: " + ascii_json(content) + b"\n\n"
+
+
+def named_event(content: Mapping[str, Any]) -> bytes:
+    """One server-sent event that is named as its `type`."""
+    return b"event: " + str(content["type"]).encode("ascii") + b"\n" + event(content)

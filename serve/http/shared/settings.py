@@ -17,6 +17,9 @@ class ServerSettings(Settings):
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0 for any free one")
     api_key: SecretStr | None = Field(None, description="key that every request but /health and /ready must bring")
+    public_url: str | None = Field(
+        None, description="address under which readers reach the page, for links to passages; as asked when not given"
+    )
     writable: bool = Field(False, description="whether documents may be added and deleted over HTTP")
     capacity: int = Field(8, ge=1, le=1024, description="requests worked on at once")
     queue: int = Field(4, ge=0, le=4096, description="requests that may wait; more are answered 429 at once")
@@ -64,6 +67,13 @@ class ServerSettings(Settings):
                 "the address of a collector is http(s)://HOST[:PORT], such as http://localhost:4318, without /v1/traces, "
                 "a query or a password (headers go into OTEL_EXPORTER_OTLP_HEADERS)"
             )
+        return url
+
+    @field_validator("public_url")
+    @classmethod
+    def _of_a_page(cls, url: str | None) -> str | None:
+        if url is not None and urlsplit(url).scheme not in ("http", "https"):
+            raise ValueError("the address of the page is http(s)://HOST[:PORT][/PATH]")
         return url
 
     @model_validator(mode="after")

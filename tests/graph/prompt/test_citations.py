@@ -102,6 +102,9 @@ def test_pieces_do_not_matter_and_every_citation_shown_has_a_passage(pieces: lis
     letters = through(list("".join(pieces)))
     assert whole.shown == cut.shown == letters.shown
     assert (whole.cited, whole.removed) == (cut.cited, cut.removed) == (letters.cited, letters.removed)
+    assert whole.marks == cut.marks == letters.marks
+    assert all(whole.shown[mark.start : mark.end] == f"[{mark.number}]" for mark in whole.marks)
+    assert {mark.number for mark in whole.marks} == set(whole.cited)
     seen = read_by_a_client(whole.shown)
     for body in re.findall(r"\[((?:[^\[\]\n]|\n(?!\s*\n))*)\]", seen):
         if LOOKS_CITED.fullmatch(body):

@@ -26,6 +26,7 @@ OPERATIONS = [
     "GET /v1/models/{model}",
     "POST /v1/chat/completions",
     "POST /v1/responses",
+    "POST /v1/messages",
     "POST /v1/retrieve",
     "GET /v1/graph/neighbourhood",
     "GET /v1/graph/entities",
@@ -36,6 +37,11 @@ OPERATIONS = [
     "POST /v1/documents/files",
     "GET /v1/documents/{source}",
     "DELETE /v1/documents/{source}",
+    "GET /v1/vector_stores",
+    "GET /v1/vector_stores/{vector_store_id}",
+    "POST /v1/vector_stores/{vector_store_id}/search",
+    "POST /v1/embeddings",
+    "POST /v1/rerank",
 ]
 
 
@@ -93,7 +99,7 @@ def test_the_key_and_the_streams_are_described(running: Running) -> None:
     described = running.get("/openapi.json").json()
     assert described["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
     assert described["security"] == [{}, {"bearer": []}] and described["paths"]["/health"]["get"]["security"] == []
-    for path in ("/v1/chat/completions", "/v1/responses"):
+    for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages"):
         content = described["paths"][path]["post"]["responses"]["200"]["content"]
         assert set(content) == {"application/json", "text/event-stream"}
 

@@ -52,6 +52,20 @@ def test_a_citation_opens_its_passage_at_its_offsets(server: Running, visit: Vis
     assert page.evaluate("document.activeElement.className") == "cite"
 
 
+def test_the_address_of_a_citation_opens_its_passage(server: Running, visit: Visits) -> None:
+    question = {"role": "user", "content": "Who built the Lantern?"}
+    made = server.post("/v1/chat/completions", json={"model": "tiny", "messages": [question]}).json()
+    message = made["choices"][0]["message"]
+    cited = next(each for each in message["citations"] if each["number"] == 2)
+    seen = visit(server)
+    seen.open(message["annotations"][0]["url_citation"]["url"].removeprefix(server.url))
+    seen.page.reload()
+    seen.page.wait_for_selector("#reader mark")
+    shown = seen.page.eval_on_selector_all("#reader mark", "all => all.map((each) => each.textContent)")
+    assert "".join(shown) == cited["text"]
+    assert f"characters {cited['start']}–{cited['end']}" in seen.page.inner_text("#reader-place")
+
+
 def test_offsets_count_characters_as_the_index_does(server: Running, visit: Visits) -> None:
     page = visit(server).page
     page.wait_for_selector("select")

@@ -62,7 +62,7 @@ def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stac
     assert shown == "1911 [2]"
     delta = deltas[-1]
     assert (
-        set(delta) == {"citations", "removed"}
+        set(delta) == {"citations", "annotations", "removed"}
         and [each["number"] for each in delta["citations"]] == [1, 2]
         and delta["removed"] == [7, 12]
     )
@@ -70,6 +70,26 @@ def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stac
     assert [chunk.usage.total_tokens for chunk in chunks if chunk.usage] == [10]
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices].count("stop") == 1
     assert upstream.asked[0]["stream_options"] == {"include_usage": True}
+
+
+def test_annotations_are_those_of_the_sdk_and_stand_where_the_text_has_them(stack: Stack) -> None:
+    text = "###Reason: so [1]. ###Answer: 😀 The yard [2, 9] did, in `a[1]` [1][2]."
+    running, _ = stack(text, public_url="https://isles.example/ask/")
+    for base, on in (("https://isles.example/ask", running), (None, stack(text)[0])):
+        made = on.client().chat.completions.create(model="tiny", messages=ASK)  # type: ignore[arg-type]
+        message = made.choices[0].message
+        content, noted = message.content, message.annotations
+        assert content == "😀 The yard [2] did, in `a[1]` [1][2]." and noted is not None
+        told = [each.url_citation for each in noted]
+        assert [content[each.start_index : each.end_index] for each in told] == ["[2]", "[1]", "[2]"]
+        assert content[: told[1].start_index].endswith("`a[1]` ")
+        by_number = {each["number"]: each for each in message.model_extra["citations"]}  # type: ignore[index]
+        place = by_number[2]
+        assert told[0].title == place["title"] == told[2].title
+        assert told[0].url == f"{base or on.url}/#read/{place['source']}/{place['start']}-{place['end']}"
+        chunks = list(on.client().chat.completions.create(model="tiny", messages=ASK, stream=True))  # type: ignore[arg-type]
+        streamed = chunks[-1].choices[0].delta.model_extra["annotations"]  # type: ignore[index]
+        assert streamed == [each.model_dump() for each in noted]
 
 
 def test_without_include_usage_no_chunk_has_one(stack: Stack) -> None:

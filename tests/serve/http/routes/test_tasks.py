@@ -1,0 +1,82 @@
+"""What Open WebUI asks for itself (title, tags, follow-ups) reaches the model as it stands: no search, no form, no limit of a question."""
+
+import time
+
+import pytest
+
+from serve.talk.task import MIN_HISTORY_CHARS, Task, fitted_task, read_task
+from tests.fakes import ScriptedModel, words_of
+from tests.serve.http.conftest import Stack
+from tests.serve.http.routes.test_window import refuses_over
+
+KINDS = {
+    "title": '### Task:\nFind a title of two words.\n### Output:\nJSON: { "title": "…" }\n### Chat History:\n',
+    "tags": "### Task:\nFind up to three tags.\n\n### Guidelines:\n- Broad ones first\n\n### Chat History:\n",
+    "follow-ups": "### Task:\nSuggest three questions that the user may ask next.\n### Chat History:\n",
+}
+
+
+def task(kind: str, said: str) -> str:
+    return f"{KINDS[kind]}<chat_history>\n{said}\n</chat_history>"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_task_is_the_models_alone(stack: Stack, kind: str, stream: bool) -> None:
+    running, upstream = stack('{"title": "###Reason: Ferries [7]"}')
+    text = task(kind, "USER: Who built the Lantern?\nASSISTANT: The Marlow Yard [2] <|im_end|>." + " So it was." * 900)
+    assert len(text) > 8_000
+    body = {"model": "tiny", "messages": [{"role": "user", "content": text}], "stream": stream, "max_tokens": 50}
+    made = running.post("/v1/chat/completions", json=body)
+    assert made.status_code == 200 and "citations" not in made.text and "retrieval" not in made.text
+    (asked,) = upstream.asked
+    assert asked["messages"] == [{"role": "user", "content": text.replace("<|im_end|>", "< |im_end|>")}]
+    assert asked["max_tokens"] == 50 and running.metric('modegraph_retrieval_cache_total{outcome="miss"}') == 0
+    if not stream:
+        assert made.json()["choices"][0]["message"]["content"] == '{"title": "###Reason: Ferries [7]"}'
+
+
+@pytest.mark.parametrize("window", [400, None])
+def test_the_oldest_of_a_history_that_is_too_long_goes(stack: Stack, window: int | None) -> None:
+    running, upstream = stack(refuses_over(300), window=window)
+    said = " ".join(f"word{n}" for n in range(900))
+    body = {"model": "tiny", "messages": [{"role": "user", "content": task("title", said)}], "max_tokens": 90}
+    assert running.post("/v1/chat/completions", json=body).status_code == 200
+    asked = upstream.asked[-1]
+    assert words_of(asked) <= 300 and "word899\n</chat_history>" in asked["messages"][0]["content"]
+    assert (
+        asked["messages"][0]["content"].startswith(KINDS["title"]) and "word1 " not in asked["messages"][0]["content"]
+    )
+    assert len(upstream.asked) == (1 if window else 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What does ### Task: mean?",
+        "### Task:\nWho built the Lantern?",
+        "### Task:\nAnswer.\n</chat_history><chat_history>",
+        "See <chat_history>a</chat_history>",
+    ],
+)
+def test_what_is_no_task_is_searched_for(stack: Stack, text: str) -> None:
+    running, _ = stack()
+    made = running.post("/v1/chat/completions", json={"model": "tiny", "messages": [{"role": "user", "content": text}]})
+    assert made.json()["retrieval"]["question"] == text
+    assert read_task([task("tags", "a"), "b"], "") is None
+
+
+def test_a_task_is_cut_no_further_than_it_must_be() -> None:
+    whole = Task("", "a b <chat_history>", " ".join(["c"] * 400), "</chat_history>")
+    model = ScriptedModel(lambda request: "", window=100)
+    fits, tokens = fitted_task(whole, model, 512)
+    assert 40 < model.prompt_tokens(fits.messages()) <= 75 and tokens == 100 - model.prompt_tokens(fits.messages())
+    short = Task("", "a", "c " * (MIN_HISTORY_CHARS // 2 - 1), "d")
+    assert short.halved() is None
+    assert fitted_task(whole, ScriptedModel(lambda request: ""), 512) == (whole, 512)
+
+
+def test_reading_is_linear() -> None:
+    started = time.perf_counter()
+    assert read_task(["### Task:\n" + "<chat_history>" * 70_000], "") is None
+    assert time.perf_counter() - started < 0.5

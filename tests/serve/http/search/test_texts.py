@@ -1,0 +1,100 @@
+"""Embeddings and reranking by the index's encoder: the numbers are those of the encoder, in the forms that clients read."""
+
+import base64
+from pathlib import Path
+
+import numpy as np
+import openai
+import pytest
+
+from graph.retrieve.learned.rerank import open_reranker
+from tests.fakes import HashEncoder
+from tests.graph.retrieve.learned.test_rerank import make_cross_encoder
+from tests.serve.http.conftest import Stack
+from tests.serve.http.running import serving
+
+TEXTS = ["kelp bread of Tarn", "the Marlow Yard built ships", "kelp"]
+
+
+@pytest.mark.parametrize("form", ["float", "base64", None])
+def test_vectors_are_those_of_the_index(stack: Stack, form: str | None) -> None:
+    running, _ = stack()
+    asked = {} if form is None else {"encoding_format": form}
+    made = running.client().embeddings.create(model="minilm", input=TEXTS, **asked)  # type: ignore[arg-type]
+    assert [each.index for each in made.data] == [0, 1, 2]
+    if form == "base64":
+        rows = [np.frombuffer(base64.b64decode(each.embedding), "<f4") for each in made.data]  # type: ignore[arg-type]
+    else:
+        rows = [np.array(each.embedding) for each in made.data]
+    assert np.allclose(np.stack(rows), HashEncoder().encode(TEXTS), atol=1e-6)
+    assert made.usage.prompt_tokens == sum(len(text.split()) for text in TEXTS) == made.usage.total_tokens
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "words"),
+    [
+        ({"input": [1, 2]}, 400, "input is not supported: tokens"),
+        ({"input": [[1, 2], [3]]}, 400, "input is not supported: tokens"),
+        ({"input": []}, 422, "input"),
+        ({"input": ["a", " "]}, 400, "input.1: the text is empty"),
+        ({"input": ["a", "b" * 8001]}, 400, "input.1: the text has 8,001 characters, of 8,000 at most"),
+        ({"input": ["a"] * 257}, 422, "input"),
+        ({"dimensions": 8}, 400, "has 16, and they cannot be cut"),
+        ({"model": "text-embedding-3-small"}, 404, "there is: minilm"),
+        ({"surprise": 1}, 422, "surprise"),
+    ],
+)
+def test_what_cannot_be_encoded_is_told(stack: Stack, asked: dict[str, object], status: int, words: str) -> None:
+    running, _ = stack()
+    told = running.post("/v1/embeddings", json={"model": "minilm", "input": "a", **asked})
+    assert told.status_code == status and words in told.json()["error"]["message"]
+
+
+def test_documents_come_in_the_order_of_their_cosines(stack: Stack) -> None:
+    running, _ = stack()
+    made = running.post("/v1/rerank", json={"query": "kelp bread", "documents": TEXTS, "return_documents": True}).json()
+    query_D, vectors_ND = HashEncoder().encode(["kelp bread"])[0], HashEncoder().encode(TEXTS)
+    expected = sorted(enumerate((vectors_ND @ query_D).tolist()), key=lambda pair: -pair[1])
+    assert [(each["index"], pytest.approx(each["relevance_score"])) for each in made["results"]] == expected
+    assert [each["document"]["text"] for each in made["results"]] == [TEXTS[n] for n, _ in expected]
+    two = {"query": "kelp bread", "documents": [{"text": text} for text in TEXTS], "top_n": 2, "model": "minilm"}
+    short = running.post("/v1/rerank", json=two).json()
+    assert [each["index"] for each in short["results"]] == [n for n, _ in expected[:2]] and short["model"] == "minilm"
+    assert "document" not in short["results"][0]
+
+
+def test_the_cross_encoder_of_the_server_ranks_where_there_is_one(isles_kept: Path, tmp_path: Path) -> None:
+    cross = make_cross_encoder(tmp_path / "cross", labels=1)
+    scores = open_reranker(str(cross))("kelp bread", TEXTS)
+    with serving(isles_kept, None, reranker=str(cross)) as running:
+        body = {"query": "kelp bread", "documents": TEXTS}
+        made = running.post("/v1/rerank", json=body).json()
+        assert made["model"] == "cross"
+        told = {each["index"]: each["relevance_score"] for each in made["results"]}
+        assert list(told.values()) == sorted(told.values(), reverse=True)
+        assert [told[n] for n in range(3)] == pytest.approx(scores.tolist(), abs=1e-5)
+        asked = running.post("/v1/rerank", json={**body, "model": "minilm"}).json()
+        assert asked["model"] == "minilm" and asked["results"][0]["relevance_score"] != max(told.values())
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "words"),
+    [
+        ({"query": " "}, 400, "the question is empty"),
+        ({"documents": ["a", ""]}, 400, "documents.1: the text is empty"),
+        ({"documents": []}, 422, "documents"),
+        ({"documents": [{"title": "a"}]}, 422, "documents"),
+        ({"model": "rerank-v3.5"}, 404, "there is: minilm"),
+        ({"rank_fields": ["text"]}, 422, "rank_fields"),
+    ],
+)
+def test_what_cannot_be_ranked_is_told(stack: Stack, asked: dict[str, object], status: int, words: str) -> None:
+    running, _ = stack()
+    told = running.post("/v1/rerank", json={"query": "kelp", "documents": TEXTS, **asked})
+    assert told.status_code == status and words in told.json()["error"]["message"]
+
+
+def test_openais_client_reads_the_refusal(stack: Stack) -> None:
+    running, _ = stack()
+    with pytest.raises(openai.NotFoundError, match="minilm"):
+        running.client().embeddings.create(model="other", input="a")

@@ -6,7 +6,6 @@ random moments (of the seconds that the first took), started again each time. Co
 """
 
 import argparse
-import json
 import os
 import random
 import re
@@ -25,35 +24,22 @@ from benchmarks.report import Check, print_report
 from graph.shared.home import HOME
 from graph.shared.ids import checksum
 
-STEPS = (
-    ("index {documents} --out {to}/index", "index/manifest.json"),
-    (
-        "synth preferences {to}/index --questions {questions} --mode dense --top-k 2 --split train --out {to}/pairs",
-        "pairs/summary.json",
-    ),
-    (
-        "train tiny --config {demo}/tiny.yaml --set texts={documents} --set steps=250 --set output={to}/tiny",
-        "tiny/run.json",
-    ),
-    (
-        "train sft --config {demo}/sft.yaml --set model={to}/tiny --set data={to}/pairs --set max_steps=150 --set save_steps=25 --set output={to}/sft",
-        "sft/run.json",
-    ),
-    (
-        "synth responses {to}/index --questions {questions} --policy hf:{to}/sft --samples 6 --max-answer-tokens 96 --mode dense --top-k 2 "
-        "--split train --limit 6 --out {to}/responses",
-        "responses/summary.json",
-    ),
-    (
-        "train ms --config {demo}/ms.yaml --set model={to}/sft --set data={to}/responses --set 'rewards={{{{length: 1.0}}}}' --set batch_size=1 "
-        "--set max_steps=6 --set save_steps=2 --set output={to}/ms",
-        "ms/run.json",
-    ),
-    (
-        "eval alignment --data {to}/responses --samples 4 --max-answer-tokens 96 --split train --measured {to}/measured --runs {to}/ms --out {to}/alignment",
-        "alignment/alignment.json",
-    ),
-)
+ASK = "--questions {questions} --mode dense --top-k 2 --split train"
+SHORT = "--max-answer-tokens 96"
+STEPS = {
+    "index/manifest.json": "index {documents} --out {to}/index",
+    "pairs/summary.json": f"synth preferences {{to}}/index {ASK} --out {{to}}/pairs",
+    "tiny/run.json": "train tiny --config {demo}/tiny.yaml --set texts={documents} --set steps=250 --set output={to}/tiny",
+    "sft/run.json": "train sft --config {demo}/sft.yaml --set model={to}/tiny --set data={to}/pairs --set max_steps=150 "
+    "--set save_steps=25 --set output={to}/sft",
+    "responses/summary.json": f"synth responses {{to}}/index {ASK} --policy hf:{{to}}/sft --samples 6 {SHORT} --limit 6 "
+    "--out {to}/responses",
+    "ms/run.json": "train ms --config {demo}/ms.yaml --set model={to}/sft --set data={to}/responses "
+    "--set 'rewards={{{{length: 1.0}}}}' --set batch_size=1 --set max_steps=6 --set save_steps=2 --set output={to}/ms",
+    "alignment/alignment.json": f"eval alignment --data {{to}}/responses --samples 4 {SHORT} --split train --measured {{to}}/measured "
+    "--runs {to}/ms --out {to}/alignment",
+}
+"""What each step makes, and the command that does: a miniature of the study's."""
 ROWS = ("pairs/train.jsonl", "responses/train.jsonl", "report/values.jsonl")
 WEIGHTS = ("tiny/model.safetensors", "sft/model.safetensors", "ms/model.safetensors")
 TIMED = re.compile(r'"(seconds|train_seconds)": [0-9.e-]+')
@@ -106,7 +92,7 @@ def write_study(to: Path) -> Path:
         "baseline": "dense + SFT",
         "empty_answers": "wrong",
         "max_answer_tokens": 24,
-        "prepare": [{"run": run.format(**places), "makes": f"{places['to']}/{makes}"} for run, makes in STEPS],
+        "prepare": [{"run": run.format(**places), "makes": f"{places['to']}/{makes}"} for makes, run in STEPS.items()],
     }
     file = to / "study.yaml"
     file.write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
@@ -115,7 +101,17 @@ def write_study(to: Path) -> Path:
 
 def start(study: Path) -> subprocess.Popen[bytes]:
     """`modegraph eval run` in a session of its own."""
-    command = [sys.executable, "-P", "-m", "modegraph", "eval", "run", str(study), "--out", str(study.parent / "report")]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "modegraph",
+        "eval",
+        "run",
+        str(study),
+        "--out",
+        str(study.parent / "report"),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(HOME)}
     log = (study.parent / "log.txt").open("ab")
     return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
@@ -137,7 +133,7 @@ def run_with_kills(study: Path, waits: Iterator[float]) -> list[str]:
         except subprocess.TimeoutExpired:
             os.killpg(running.pid, signal.SIGKILL)
             running.wait()
-            hit.append(next((makes for _, makes in STEPS if not (study.parent / makes).exists()), "answers"))
+            hit.append(next((makes for makes in STEPS if not (study.parent / makes).exists()), "answers"))
     run_to_its_end(study)
     return hit
 

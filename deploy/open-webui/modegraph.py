@@ -1,0 +1,136 @@
+"""
+title: modegraph
+description: Answers from a modegraph index; its citations are Open WebUI's sources, numbered as the text numbers them.
+version: 1.0.0
+requirements: aiohttp, pydantic
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+import aiohttp
+from pydantic import BaseModel, Field
+
+Emit = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class Pipe:
+    """A function of the kind "pipe": each model of the server is one of Open WebUI's."""
+
+    class Valves(BaseModel):
+        url: str = Field("http://127.0.0.1:8080/v1", description="address of modegraph serve, with /v1")
+        key: str = Field("", description="key of the server, if it has one")
+
+    def __init__(self) -> None:
+        self.valves = self.Valves()
+
+    async def pipes(self) -> list[dict[str, str]]:
+        """The models of the server."""
+        async with self._session() as session:
+            return [{"id": each["id"], "name": each["id"]} for each in (await self._get(session, "models"))["data"]]
+
+    async def pipe(
+        self, body: dict[str, Any], __event_emitter__: Emit | None = None, __task__: str | None = None
+    ) -> AsyncIterator[str]:
+        """The answer as it is written; its sources are told when it is whole. A task of Open WebUI's own is not searched for."""
+        async with self._session() as session:
+            asked = {"model": body["model"].split(".", 1)[-1], "stream": True}
+            if __task__:
+                alone = {**asked, "messages": body["messages"], "retrieval": {"enabled": False}}
+                async for event in self._events(session, "chat/completions", alone):
+                    for choice in event.get("choices", ()):
+                        yield choice["delta"].get("content") or ""
+                return
+            store = (await self._get(session, "vector_stores"))["data"][0]["id"]
+            searching = {"tools": [{"type": "file_search", "vector_store_ids": [store]}], "input": body["messages"]}
+            text = Renumbered()
+            async for event in self._events(session, "responses", {**asked, **searching}):
+                yield text.take(event)
+            if __event_emitter__ is not None:
+                for source in text.sources():
+                    await __event_emitter__({"type": "source", "data": source})
+
+    def _session(self) -> aiohttp.ClientSession:
+        headers = {"Authorization": f"Bearer {self.valves.key}"} if self.valves.key else {}
+        return aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=None, sock_connect=10))
+
+    async def _get(self, session: aiohttp.ClientSession, path: str) -> Any:
+        async with session.get(f"{self.valves.url}/{path}") as answer:
+            return await _read(answer)
+
+    async def _events(
+        self, session: aiohttp.ClientSession, path: str, body: Mapping[str, Any]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The events of a stream; RuntimeError with the server's own words where it refuses or fails."""
+        async with session.post(f"{self.valves.url}/{path}", json=body) as answer:
+            if answer.status != 200:
+                await _read(answer)
+            async for line in answer.content:
+                data = line.decode().strip().removeprefix("data:").strip()
+                if line.startswith(b"data:") and data != "[DONE]":
+                    event = json.loads(data)
+                    problem = event.get("error") or (event.get("response") or {}).get("error")
+                    if problem:
+                        raise RuntimeError(problem["message"])
+                    yield event
+
+
+class Renumbered:
+    """A text whose citations are counted in the order in which they first come, as Open WebUI counts its sources.
+
+    The newest piece waits until the events behind it have told which of its brackets are citations.
+    """
+
+    def __init__(self) -> None:
+        self._held, self._begins = "", 0
+        self._marks: list[dict[str, Any]] = []
+        self._numbers: dict[str, int] = {}
+        self._cited: list[dict[str, Any]] = []
+
+    def take(self, event: Mapping[str, Any]) -> str:
+        """What can be shown now."""
+        if event["type"] == "response.output_text.annotation.added":
+            self._marks.append(event["annotation"])
+            return ""
+        if event["type"] not in ("response.output_text.delta", "response.output_text.done"):
+            return ""
+        shown = self._settled()
+        self._begins += len(self._held)
+        self._held = event.get("delta", "")
+        self._marks = []
+        return shown
+
+    def sources(self) -> list[dict[str, Any]]:
+        """The cited passages as Open WebUI shows sources, in the order of their numbers."""
+        return [
+            {
+                "source": {"name": each["title"], "url": each["url"]},
+                "document": [each["text"]],
+                "metadata": [{"source": each["url"], "name": each["title"]}],
+            }
+            for each in self._cited
+        ]
+
+    def _settled(self) -> str:
+        parts, at = [], 0
+        for mark in self._marks:
+            start, end = mark["index"] - self._begins, mark["end_index"] - self._begins
+            parts += [self._held[at:start], f"[{self._number(mark)}]"]
+            at = end
+        return "".join([*parts, self._held[at:]])
+
+    def _number(self, mark: dict[str, Any]) -> int:
+        if mark["url"] not in self._numbers:
+            self._numbers[mark["url"]] = len(self._numbers) + 1
+            self._cited.append(mark)
+        return self._numbers[mark["url"]]
+
+
+async def _read(answer: aiohttp.ClientResponse) -> Any:
+    made = await answer.json(content_type=None)
+    if answer.status != 200:
+        raise RuntimeError(made["error"]["message"])
+    return made

@@ -1,0 +1,71 @@
+"""deploy/open-webui/modegraph.py as Open WebUI runs it: its events and its text, against a real server."""
+
+import asyncio
+import importlib.util
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.places import ROOT
+from tests.serve.http.conftest import Stack
+
+ASKED = {"model": "modegraph.tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}], "stream": True}
+
+
+@pytest.fixture(scope="module")
+def function() -> ModuleType:
+    """The one file, loaded as a module of its own."""
+    spec = importlib.util.spec_from_file_location("open_webui_modegraph", ROOT / "deploy/open-webui/modegraph.py")
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def run(function: ModuleType, url: str, key: str = "", **options: Any) -> tuple[str, list[dict[str, Any]]]:
+    """The text that the pipe yields for ASKED, and the events that it emits."""
+    events: list[dict[str, Any]] = []
+
+    async def emit(event: dict[str, Any]) -> None:
+        events.append(event)
+
+    async def whole() -> str:
+        pipe = function.Pipe()
+        pipe.valves = pipe.Valves(url=f"{url}/v1", key=key)
+        return "".join([piece async for piece in pipe.pipe(ASKED, __event_emitter__=emit, **options)])
+
+    return asyncio.run(whole()), events
+
+
+def test_sources_are_numbered_as_the_text_numbers_them(function: ModuleType, stack: Stack) -> None:
+    running, _ = stack("###Reason: so. ###Answer: 😀 It was [3][1], in `a[3]`, in 1911 [3] [9] and [2].")
+    text, events = run(function, running.url)
+    assert text == "😀 It was [1][2], in `a[3]`, in 1911 [1] and [3]."
+    assert [event["type"] for event in events] == ["source"] * 3
+    asked = {"model": "tiny", "messages": ASKED["messages"]}
+    cited = running.post("/v1/chat/completions", json=asked).json()["choices"][0]["message"]["citations"]
+    by_number = {each["number"]: each for each in cited}
+    for event, number in zip(events, (3, 1, 2), strict=True):
+        data = event["data"]
+        assert set(data) == {"source", "document", "metadata"}
+        assert data["document"] == [by_number[number]["text"]] and data["source"]["name"] == by_number[number]["title"]
+        assert data["metadata"] == [{"source": data["source"]["url"], "name": data["source"]["name"]}]
+        assert data["source"]["url"].startswith(f"{running.url}/#read/{by_number[number]['source']}/")
+
+
+def test_a_task_is_not_searched_for(function: ModuleType, stack: Stack) -> None:
+    running, upstream = stack('{"title": "The Lantern [1]"}')
+    text, events = run(function, running.url, __task__="title_generation")
+    assert text == '{"title": "The Lantern [1]"}' and events == []
+    assert upstream.asked[0]["messages"] == ASKED["messages"]
+
+
+def test_models_are_listed_and_refusals_told_in_the_servers_words(function: ModuleType, stack: Stack) -> None:
+    running, _ = stack("1911 [1]", api_key="k", adapters=("ms",))
+    pipe = function.Pipe()
+    pipe.valves = pipe.Valves(url=f"{running.url}/v1", key="k")
+    assert asyncio.run(pipe.pipes()) == [{"id": name, "name": name} for name in ("tiny", "ms")]
+    assert run(function, running.url, "k")[0] == "1911 [1]"
+    with pytest.raises(RuntimeError, match="wants its key"):
+        run(function, running.url, "other")

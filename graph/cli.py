@@ -275,7 +275,7 @@ def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
     def repair(index: IndexFolder, as_json: AsJson = False) -> None:
         """Rebuild the damaged files of an index.
 
-        Everything comes from index.sqlite again; vectors that are sound are kept.
+        Everything comes from index.sqlite again. Sound vectors are kept; what only a damaged file held is encoded again.
         """
         from graph.build.lifecycle import repair_index
         from graph.encode.encoder import open_encoder

@@ -24,7 +24,7 @@ from graph.layers.model_summaries import WriteSummaries, write_summaries
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.types import Document, Encoder, OpenEncoder, OpenModel
-from graph.store.arrays import MANIFEST, load_arrays, read_manifest, save_arrays
+from graph.store.arrays import MANIFEST, load_arrays, read_manifest, rows_among, save_arrays
 from graph.store.data import IndexData
 from graph.store.lock import GiveUp, writer_lock
 from graph.store.own_settings import keep_settings
@@ -189,9 +189,9 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
 
 def _changed_passages(store: Store, last: IndexData) -> int:
     """How many passages have come or gone since the last generation."""
-    return len(
-        {str(identity) for (identity,) in store.rows("SELECT id FROM passages")}.symmetric_difference(last.passage_ids)
-    )
+    ids = [str(identity) for (identity,) in store.rows("SELECT id FROM passages")]
+    kept = int((rows_among(last.passage_ids, ids) >= 0).sum())
+    return len(ids) + len(last.passage_ids) - 2 * kept
 
 
 def _prepare_folder(folder: Path) -> bool:

@@ -5,7 +5,7 @@ Legend: see graph/store/data.py; M occurrences, T passages of the last generatio
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +18,7 @@ from graph.layers.model_summaries import WriteSummaries
 from graph.layers.similarity import KnownGraph, similarity_graph
 from graph.shared.ids import content_id
 from graph.shared.types import Ints
-from graph.store.arrays import Strings, rows_among
+from graph.store.arrays import Strings, id_bytes, rows_among
 from graph.store.data import (
     DocumentColumns,
     EntityColumns,
@@ -37,10 +37,10 @@ from graph.text.bm25 import TermCounts, count_terms, join_counts, term_weights
 
 @dataclass(frozen=True)
 class _Table:
-    """A table's ids and texts, by id, and from its own integer keys to these rows: int64[largest key + 1], −1 where unused."""
+    """A table's ids and texts, in order, and from its own integer keys to these rows: int64[largest key + 1], −1 where unused."""
 
-    ids: list[str]
-    texts: list[str]
+    ids: Strings
+    texts: Strings
     row_of_key: Ints
 
 
@@ -59,12 +59,17 @@ def derive_arrays(
     unless `carry` is set: then its communities stay, for what is new to join (graph/layers/communities.py).
     """
     documents = _documents(store)
-    passage_table = _passage_table(store)
-    proposition_table = _read_table(store, "SELECT row, id, text FROM propositions ORDER BY id")
+    passage_table = _passage_table(store, last)
+    proposition_table = _read_table(
+        store,
+        "SELECT row, id FROM propositions ORDER BY id",
+        "SELECT text FROM propositions WHERE row = ?",
+        None if last is None else (last.proposition_ids, last.proposition_texts),
+    )
     passages = _passages(store, last, cache, documents, passage_table)
     propositions = _propositions(store, cache, passage_table, proposition_table)
     entities = _entities(store, last, cache, documents, proposition_table, settings)
-    topics = _topics(store, proposition_table)
+    topics = _topics(store, last, proposition_table)
     hierarchy = build_hierarchy(
         passages=_nodes(documents, passages, propositions),
         chunks=_chunks(passages, count_tokens, settings.max_chunk_tokens),
@@ -99,11 +104,13 @@ def _documents(store: Store) -> DocumentColumns:
     )
 
 
-def _passage_table(store: Store) -> _Table:
+def _passage_table(store: Store, last: PassageColumns | None) -> _Table:
     return _read_table(
         store,
-        """SELECT p.row, p.id, substr(d.text, p."start" + 1, p."end" - p."start")
-        FROM passages p JOIN documents d USING (source) ORDER BY p.source, p."order" """,
+        'SELECT row, id FROM passages ORDER BY source, "order"',
+        """SELECT substr(d.text, p."start" + 1, p."end" - p."start") FROM passages p JOIN documents d USING (source)
+        WHERE p.row = ?""",
+        None if last is None else (last.passage_ids, last.passage_texts),
     )
 
 
@@ -119,8 +126,8 @@ def _passages(
     counts = _term_counts(last, table.ids, encoded)
     idf_W, norm_P = term_weights(counts.count_WP)
     return PassageColumns(
-        passage_ids=Strings.of(table.ids),
-        passage_texts=Strings.of(table.texts),
+        passage_ids=table.ids,
+        passage_texts=table.texts,
         passage_document_P=document_P,
         passage_order_P=place_P3[:, 0],
         passage_start_P=place_P3[:, 1],
@@ -134,7 +141,7 @@ def _passages(
     )
 
 
-def _term_counts(last: PassageColumns | None, ids: Sequence[str], encoded: Sequence[str]) -> TermCounts:
+def _term_counts(last: PassageColumns | None, ids: Strings, encoded: Sequence[str]) -> TermCounts:
     """The terms of every passage; only those of passages that `last` does not have are counted."""
     if last is None:
         return count_terms(encoded)
@@ -144,7 +151,7 @@ def _term_counts(last: PassageColumns | None, ids: Sequence[str], encoded: Seque
     return join_counts([(known, place_T), (count_terms([encoded[row] for row in new.tolist()]), new)], len(ids))
 
 
-def _encoded_texts(documents: DocumentColumns, document_P: Ints, texts: Sequence[str]) -> list[str]:
+def _encoded_texts(documents: DocumentColumns, document_P: Ints, texts: Strings) -> list[str]:
     """What the encoder sees of every passage."""
     titles = list(documents.document_titles)
     return [encoded_text(titles[document], text) for document, text in zip(document_P.tolist(), texts, strict=True)]
@@ -156,8 +163,8 @@ def _propositions(store: Store, cache: EmbeddingCache, passages: _Table, table: 
     read_M4[:, 0], read_M4[:, 1] = table.row_of_key[read_M4[:, 0]], passages.row_of_key[read_M4[:, 1]]
     proposition_M, passage_M, start_M, end_M = read_M4[np.lexsort(read_M4.T[::-1])].T
     return PropositionColumns(
-        proposition_ids=Strings.of(table.ids),
-        proposition_texts=Strings.of(table.texts),
+        proposition_ids=table.ids,
+        proposition_texts=table.texts,
         proposition_vectors_ND=cache.encode("propositions", table.ids, table.texts),
         occurrence_proposition_M=proposition_M,
         occurrence_passage_M=passage_M,
@@ -178,8 +185,13 @@ def _entities(
     """The entities that were read, with what is derived from the rest: the terms of caseless texts, and the full name beside
     every alias of it.
     """
-    read = _read_table(store, "SELECT row, id, key FROM entities ORDER BY id")
-    terms = caseless_terms(propositions.texts, set(documents.title_keys))
+    read = _read_table(
+        store,
+        "SELECT row, id FROM entities ORDER BY id",
+        "SELECT key FROM entities WHERE row = ?",
+        None if last is None else (last.entity_ids, last.entity_texts),
+    )
+    terms = caseless_terms(list(propositions.texts), set(documents.title_keys))
     id_of = dict(zip(read.texts, read.ids, strict=True))
     id_of |= {term: content_id("entity", term) for term in {term for _, term in terms} - id_of.keys()}
     pairs = sorted((identity, key) for key, identity in id_of.items())
@@ -219,13 +231,18 @@ def _called(row_of: dict[str, int], documents: DocumentColumns) -> sp.csr_array:
     return block(rows, columns, (len(row_of), len(documents.document_sources)))
 
 
-def _topics(store: Store, propositions: _Table) -> TopicColumns:
-    table = _read_table(store, "SELECT row, id, text FROM topics ORDER BY id")
+def _topics(store: Store, last: TopicColumns | None, propositions: _Table) -> TopicColumns:
+    table = _read_table(
+        store,
+        "SELECT row, id FROM topics ORDER BY id",
+        "SELECT text FROM topics WHERE row = ?",
+        None if last is None else (last.topic_ids, last.topic_texts),
+    )
     query = "SELECT t.topic, o.proposition FROM occurrence_topics t JOIN occurrences o ON o.row = t.occurrence"
     topic_X, proposition_X = _int_table(store, query, 2).T
     return TopicColumns(
-        topic_ids=Strings.of(table.ids),
-        topic_texts=Strings.of(table.texts),
+        topic_ids=table.ids,
+        topic_texts=table.texts,
         topic_proposition_KN=block(
             table.row_of_key[topic_X],
             propositions.row_of_key[proposition_X],
@@ -238,31 +255,34 @@ def _nodes(documents: DocumentColumns, passages: PassageColumns, propositions: P
     """Every passage with its propositions in reading order."""
     passage_M, proposition_M = propositions.occurrence_passage_M, propositions.occurrence_proposition_M
     order = np.lexsort((propositions.occurrence_end_M, propositions.occurrence_start_M, passage_M))
-    ids, texts = list(passages.passage_ids), list(passages.passage_texts)
+    ids = list(passages.passage_ids)
     pools: list[tuple[int, ...]] = [()] * len(ids)
     pairs = zip(passage_M[order].tolist(), proposition_M[order].tolist(), strict=True)
     for passage, group in groupby(pairs, key=lambda pair: pair[0]):
         pools[passage] = tuple(dict.fromkeys(proposition for _, proposition in group))
-    encoded = _encoded_texts(documents, passages.passage_document_P, texts)
+    encoded = _encoded_texts(documents, passages.passage_document_P, passages.passage_texts)
     return [Node(*values) for values in zip(ids, encoded, pools, strict=True)]
 
 
 def _last_hierarchy(last: IndexData, carry: bool) -> LastHierarchy:
-    ids = [*last.passage_ids, *last.summary_ids]
+    ids = np.concatenate([id_bytes(last.passage_ids), id_bytes(last.summary_ids)])
     return LastHierarchy(ids, last.similarity_XX, last.summary_layer_S, last.summary_member_SX, carry)
 
 
 def _chunks(passages: PassageColumns, count_tokens: Callable[[str], int], max_tokens: int) -> list[list[int]]:
     """Runs of neighbouring passages of one document, together at most `max_tokens` long."""
     chunks: list[list[int]] = []
-    room, document = 0, -1
-    for row, text in enumerate(passages.passage_texts):
-        length = count_tokens(text)
-        if passages.passage_document_P[row] != document or length > room:
-            chunks.append([])
-            room, document = max_tokens, int(passages.passage_document_P[row])
-        chunks[-1].append(row)
-        room -= length
+    first_U = np.flatnonzero(np.diff(passages.passage_document_P, prepend=-1))
+    for first, end in pairwise([*first_U.tolist(), len(passages.passage_document_P)]):
+        chunks.append([first])
+        room = max_tokens - (count_tokens(passages.passage_texts[first]) if end - first > 1 else 0)
+        for row in range(first + 1, end):
+            length = count_tokens(passages.passage_texts[row])
+            if length > room:
+                chunks.append([])
+                room = max_tokens
+            chunks[-1].append(row)
+            room -= length
     return chunks
 
 
@@ -280,13 +300,18 @@ def _summaries(hierarchy: Hierarchy, passages: int) -> SummaryColumns:
     )
 
 
-def _read_table(store: Store, query: str) -> _Table:
-    """The rows that a query gives as (key, id, text), in its order."""
+def _read_table(store: Store, query: str, text_query: str, known: tuple[Strings, Strings] | None) -> _Table:
+    """The rows that a query gives as (key, id), in its order, with the text of each: that of the same id among the ids and texts that
+    are known, or else what `text_query` finds for the key. An id is a hash of its text.
+    """
     rows = list(store.rows(query))
-    keys = np.array([int(str(key)) for key, _, _ in rows], np.int64)
-    row_of_key = np.full(int(keys.max(initial=0)) + 1, -1, np.int64)
-    row_of_key[keys] = np.arange(len(keys))
-    return _Table([str(identity) for _, identity, _ in rows], [str(text) for _, _, text in rows], row_of_key)
+    key_N, id_N = np.array([key for key, _ in rows], np.int64), id_bytes([str(identity) for _, identity in rows])
+    row_of_key = np.full(int(key_N.max(initial=0)) + 1, -1, np.int64)
+    row_of_key[key_N] = np.arange(len(key_N))
+    known_ids, known_texts = known or (Strings.of([]), Strings.of([]))
+    known_N = rows_among(known_ids, id_N)
+    new = [str(text) for key in key_N[known_N < 0].tolist() for (text,) in store.rows(text_query, (key,))]
+    return _Table(Strings.of_ids(id_N), known_texts.splice(known_N, new), row_of_key)
 
 
 def _int_table(store: Store, query: str, columns: int) -> Ints:

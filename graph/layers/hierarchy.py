@@ -18,7 +18,7 @@ from graph.layers.summarise import choose_sentences, join_sentences
 from graph.shared.ids import content_id
 from graph.shared.types import Ints
 from graph.store.arrays import rows_among
-from graph.store.segments import Rows, Vectors
+from graph.store.segments import IdBytes, Rows, Vectors
 from graph.store.settings import IndexSettings
 
 EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
@@ -59,7 +59,7 @@ class LastHierarchy:
     With `carry`, its communities stay as they are (graph/layers/communities.py); else they are found again.
     """
 
-    ids: Sequence[str]
+    ids: IdBytes
     edges: sp.csr_array
     layer_S: Ints
     member_SX: sp.csr_array

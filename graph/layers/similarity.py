@@ -103,7 +103,9 @@ def _nearest_again(vectors_ND: Rows, neighbours: int, min_similarity: float, kno
     count, place_T = len(vectors_ND), known.place_T
     before = known.graph.tocoo()
     row_X, other_X = before.coords
-    own = _best(_Pairs(row_X, other_X, before.data), neighbours)
+    edges = _Pairs(row_X, other_X, before.data)
+    crowded_X = (np.diff(known.graph.indptr) > neighbours)[edges.row_X]
+    own = _Pairs.join([edges.only(~crowded_X), _best(edges.only(crowded_X), neighbours)])
     full_T = np.bincount(own.row_X, minlength=len(place_T)) == neighbours
     short = own.row_X[full_T[own.row_X] & (place_T[own.other_X] < 0)]
     kept_T = place_T >= 0
@@ -115,7 +117,9 @@ def _nearest_again(vectors_ND: Rows, neighbours: int, min_similarity: float, kno
         return _nearest_of_all(vectors_ND, neighbours, min_similarity)
     least_N = _last_cosines(own, count, neighbours, min_similarity)
     least_N[searched] = np.inf
-    return _best(_Pairs.join([own, *_near(vectors_ND, searched, neighbours, min_similarity, least_N)]), neighbours)
+    near = _Pairs.join([own.only(slice(0)), *_near(vectors_ND, searched, neighbours, min_similarity, least_N)])
+    gained_X = np.isin(own.row_X, near.row_X)
+    return _Pairs.join([own.only(~gained_X), _best(_Pairs.join([own.only(gained_X), near]), neighbours)])
 
 
 def _near(

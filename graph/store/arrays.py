@@ -7,8 +7,9 @@ it, only which rows of the segments they are (graph/store/segments.py).
 
 import json
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -17,13 +18,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.shared.errors import UserError
-from graph.shared.ids import checksum, content_id
+from graph.shared.ids import BYTES, checksum, content_id
 from graph.store.segments import FOLDER as SEGMENTS
-from graph.store.segments import Vectors, open_vectors, save_vectors
+from graph.store.segments import IdBytes, Vectors, open_vectors, save_vectors
 
 MANIFEST = "manifest.json"
 OLDEST, FORMAT = 4, 6
 """Of index.sqlite and of the arrays (docs/format.md): what is read, and what is written."""
+
+DECODED_ROWS = 4_096
+"""Texts of a column that are copied at a time to be read one after another."""
 
 
 class OtherFormat(UserError):
@@ -53,16 +57,24 @@ class Strings:
 
     @classmethod
     def of(cls, texts: list[str]) -> "Strings":
-        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        encoded = [_encode(text) for text in texts]
         starts = np.zeros(len(texts) + 1, np.int64)
         np.cumsum([len(text) for text in encoded], out=starts[1:])
         return cls(np.frombuffer(b"".join(encoded), np.uint8), starts)
+
+    @classmethod
+    def of_ids(cls, ids: IdBytes) -> "Strings":
+        """Ids, which are all of one length."""
+        return cls(ids.view(np.uint8), np.arange(len(ids) + 1) * ids.itemsize)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     def __iter__(self) -> Iterator[str]:
-        return (self[row] for row in range(len(self)))
+        for first in range(0, len(self), DECODED_ROWS):
+            starts = self.starts[first : first + DECODED_ROWS + 1]
+            part, ends = self.data[starts[0] : starts[-1]].tobytes(), (starts - starts[0]).tolist()
+            yield from (part[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends))
 
     def take(self, rows: NDArray[np.int64]) -> "Strings":
         """The texts of the given rows, in that order; rows that follow one another share the bytes of this column."""
@@ -70,18 +82,53 @@ class Strings:
             return Strings(self.data, self.starts[rows[0] : rows[-1] + 2])
         return Strings.of([self[int(row)] for row in rows])
 
+    def splice(self, rows: NDArray[np.int64], new: Sequence[str]) -> "Strings":
+        """The texts of the given rows, in that order; where a row is −1, the next of the new ones. Bytes are copied run by run."""
+        if not (rows >= 0).any():
+            return Strings.of(list(new))
+        added, lengths = iter([_encode(text) for text in new]), np.diff(self.starts)
+        parts: list[NDArray[np.uint8]] = []
+        starts = np.zeros(len(rows) + 1, np.int64)
+        starts[1:] = lengths[rows]
+        for run in np.split(np.arange(len(rows)), np.flatnonzero((np.diff(rows) != 1) | (rows[1:] <= 0)) + 1):
+            if rows[run[0]] >= 0:
+                parts.append(self.data[self.starts[rows[run[0]]] : self.starts[rows[run[-1]] + 1]])
+            else:
+                parts.append(np.frombuffer(next(added), np.uint8))
+                starts[run[0] + 1] = len(parts[-1])
+        return Strings(np.concatenate(parts), np.cumsum(starts))
+
     def __getitem__(self, row: int) -> str:
         return self.data[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "surrogatepass")
 
 
-def rows_among(known: Iterable[str], texts: Iterable[str]) -> NDArray[np.int64]:
-    """The row of each text among the known ones, −1 where it is not there.
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+Ids = Strings | Sequence[str] | IdBytes
+"""Content hashes, in whatever form they are held."""
+
+
+def id_bytes(ids: Ids) -> IdBytes:
+    """Ids as an array of 32 bytes each; those of a column are not copied."""
+    if isinstance(ids, Strings):
+        return np.asarray(ids.data[ids.starts[0] : ids.starts[-1]].view(f"S{2 * BYTES}"))
+    return np.asarray(ids, f"S{2 * BYTES}")
+
+
+def rows_among(known: Ids, ids: Ids) -> NDArray[np.int64]:
+    """The row of each id among the known ones, −1 where it is not there.
 
     >>> rows_among(["a", "b"], ["b", "c", "a"]).tolist()
     [1, -1, 0]
     """
-    row_of = {text: row for row, text in enumerate(known)}
-    return np.array([row_of.get(text, -1) for text in texts], np.int64)
+    known_K, id_N = id_bytes(known), id_bytes(ids)
+    if len(known_K) == 0:
+        return np.full(len(id_N), -1, np.int64)
+    order_K = np.argsort(known_K)
+    row_N = order_K[np.minimum(np.searchsorted(known_K, id_N, sorter=order_K), len(known_K) - 1)]
+    return np.where(known_K[row_N] == id_N, row_N, -1)
 
 
 def follow_one_another(rows: NDArray[np.int64]) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from graph.encode.encoder import unit_rows
 from graph.shared.console import track
 from graph.shared.types import Encoder, Ints
-from graph.store.arrays import rows_among
+from graph.store.arrays import Strings, rows_among
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.pending import PendingVectors
 from graph.store.segments import Vectors
@@ -17,6 +17,8 @@ BATCH_TEXTS = 256
 """Texts encoded between two commits: what a crash may cost."""
 
 Kind = Literal["passages", "propositions", "entities", "summaries"]
+
+Texts = Strings | Sequence[str]
 
 
 class EmbeddingCache:
@@ -29,7 +31,7 @@ class EmbeddingCache:
     def __init__(self, last: IndexData | None, pending: PendingVectors, encoder: Encoder) -> None:
         self._last, self._pending, self._encoder = last, pending, encoder
 
-    def encode(self, kind: Kind, ids: Sequence[str], texts: Sequence[str]) -> Vectors:
+    def encode(self, kind: Kind, ids: Texts, texts: Texts) -> Vectors:
         """Unit vectors [N, D] for ids and their texts; only texts whose id is unknown go to the encoder."""
         known, rows_N = self._last_rows(kind, ids)
         missing = [row for row in np.flatnonzero(rows_N < 0).tolist() if ids[row] not in self._pending]
@@ -53,7 +55,7 @@ class EmbeddingCache:
         """The vectors of ids that the last generation does not have."""
         return Vectors.of(self._pending.take(ids) if len(ids) else self._encoder.encode([]), ids)
 
-    def _last_rows(self, kind: Kind, ids: Sequence[str]) -> tuple[Vectors | None, Ints]:
+    def _last_rows(self, kind: Kind, ids: Texts) -> tuple[Vectors | None, Ints]:
         """The vectors of the last generation, and the row of each id among them (−1: none)."""
         if self._last is None:
             return None, np.full(len(ids), -1, np.int64)

@@ -1,0 +1,45 @@
+"""Columns of texts and ids against lists: read in blocks, spliced out of an older column, looked up."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graph.shared.ids import content_id
+from graph.store import arrays
+from graph.store.arrays import Strings, id_bytes, rows_among
+
+texts = st.lists(st.text(max_size=4) | st.sampled_from(["", "né", "\ud800", "東京"]), max_size=12)
+ids = st.lists(st.integers(0, 20).map(lambda number: content_id(str(number))), max_size=12, unique=True)
+
+
+@given(texts, st.integers(1, 5), st.data())
+def test_a_column_is_read_in_blocks_also_where_it_is_part_of_another(
+    column: list[str], block: int, data: st.DataObject
+) -> None:
+    first = data.draw(st.integers(0, len(column)))
+    whole = Strings.of(column)
+    part = Strings(whole.data, whole.starts[first:])
+    before, arrays.DECODED_ROWS = arrays.DECODED_ROWS, block
+    try:
+        assert list(whole) == column and list(part) == column[first:]
+    finally:
+        arrays.DECODED_ROWS = before
+
+
+@given(texts, st.data())
+def test_splicing_gives_the_column_that_all_its_texts_make(column: list[str], data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.integers(-1, len(column) - 1), max_size=12))
+    new = data.draw(st.lists(st.text(max_size=3), min_size=rows.count(-1), max_size=rows.count(-1)))
+    left = iter(new)
+    expected = Strings.of([column[row] if row >= 0 else next(left) for row in rows])
+    spliced = Strings.of(column).splice(np.array(rows, np.int64), new)
+    assert list(spliced) == list(expected)
+    assert spliced.data.tobytes() == expected.data.tobytes() and spliced.starts.tolist() == expected.starts.tolist()
+
+
+@given(ids, ids)
+def test_rows_of_ids_are_found_in_any_order_and_form(known: list[str], asked: list[str]) -> None:
+    expected = [known.index(each) if each in known else -1 for each in asked]
+    for form in (list, Strings.of, id_bytes, lambda ids: Strings.of_ids(id_bytes(ids))):
+        assert rows_among(form(known), form(asked)).tolist() == expected
+    assert list(Strings.of_ids(id_bytes(known))) == known

@@ -19,7 +19,7 @@ from graph.shared.home import HOME
 DOCUMENTS, QUESTIONS, CONFIGS = "examples/documents", "examples/questions.jsonl", "configs/demo"
 PASSAGES = "2"
 """Reading is most of the work on a CPU: a third passage makes every step a third longer."""
-PROMPTS, K, HELD_OUT = "6", "8", "10"
+PROMPTS, K, HELD_OUT = "5", "8", "8"
 MAX_SAMPLED_TOKENS, MAX_ANSWER_TOKENS = "64", "96"
 ASKED = ("q001", "q095", "q100")
 """The three questions, of the test split: the hero's, then two of two hops whose documents are found."""

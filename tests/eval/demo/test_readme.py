@@ -1,0 +1,59 @@
+"""README shows what a run of the demo printed, unedited: written again by the code that prints it, it is the same to the letter."""
+
+import re
+from itertools import groupby
+
+from eval.demo.road import ASKED, PASSAGES
+from eval.demo.run import pick_asked
+from eval.demo.show import ModelAnswer, Shown
+from graph.documents.questions import read_questions
+from tests.places import EXAMPLES, ROOT
+
+CITATION = re.compile(r"\[(\d+)\] (.+ · (\S+))")
+MODELS = ("before", "after")
+
+
+def blocks_shown() -> list[list[str]]:
+    """The demo's blocks in README, a list of lines for each question."""
+    (shown,) = re.findall(r"```text\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    return [list(lines) for filled, lines in groupby(shown.splitlines(), bool) if filled]
+
+
+def read_answers(lines: list[str]) -> tuple[ModelAnswer, ...]:
+    """The models' answers under a question; an answer after training is one line, and its reason follows."""
+    texts: dict[str, list[str]] = {}
+    name = ""
+    for line in lines:
+        name = line[2:10].strip() or name
+        texts.setdefault(name, []).append(line[10:])
+    return tuple(read_answer(name, each) for name, each in texts.items())
+
+
+def read_answer(name: str, lines: list[str]) -> ModelAnswer:
+    said = [line for line in lines if not CITATION.fullmatch(line)]
+    cited = {found[1]: found[2] for line in lines if (found := CITATION.fullmatch(line))}
+    if not cited:
+        return ModelAnswer(name, " ".join(said), "", {})
+    return ModelAnswer(name, said[0], " ".join(said[1:]), cited)
+
+
+def test_readme_has_the_three_questions_as_the_demo_prints_them():
+    asked = pick_asked(read_questions(EXAMPLES / "questions.jsonl"))
+    blocks = blocks_shown()
+    assert len(blocks) == len(asked) == len(ASKED)
+    for question, lines in zip(asked, blocks, strict=True):
+        first = next(place for place, line in enumerate(lines) if line.startswith("  before"))
+        answers = read_answers(lines[first:])
+        assert tuple(answer.model for answer in answers) == MODELS
+        assert Shown(question.text, question.answers[0], answers).as_text().splitlines() == lines
+
+
+def test_its_answers_after_training_are_right_and_cite_passages_that_were_shown():
+    asked = pick_asked(read_questions(EXAMPLES / "questions.jsonl"))
+    for question, lines in zip(asked, blocks_shown(), strict=True):
+        after = read_answers([line for line in lines if line.startswith("  ")])[1]
+        assert question.answers[0].lower() in after.answer.lower()
+        assert after.reason and after.citations
+        for number, told in after.citations.items():
+            assert f"[{number}]" in after.reason and int(number) <= int(PASSAGES)
+            assert (EXAMPLES / "documents" / told.rpartition(" · ")[2]).exists()

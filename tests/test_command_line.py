@@ -33,7 +33,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").glob("*.md")),
     *sorted((ROOT / "configs").rglob("*.yaml")),
-    *sorted((ROOT / "deploy").glob("*")),
+    *sorted(file for file in (ROOT / "deploy").rglob("*") if file.suffix != ".pyc" and file.is_file()),
 ]
 WIDTH = 80
 PANELS = {*OPTION_PANELS, "Server"}

@@ -99,7 +99,7 @@ def test_the_time_is_linear(unit: str) -> None:
         return time.process_time() - started
 
     for whole, size in ((True, 25_000), (False, 2_500)):
-        assert seconds(16 * size, whole) < 64 * seconds(size, whole) + 0.2
+        assert min(seconds(16 * size, whole) for _ in range(2)) < 64 * seconds(size, whole) + 0.2
 
 
 @given(TEXTS)

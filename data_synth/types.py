@@ -28,7 +28,7 @@ class Dropped:
 class PreferenceRow:
     """One pair (GraphMPA §3.2, Eq. 7): a prompt over a context of `context_size` excerpts, and two answers to it.
 
-    `gold_in_context` is the share of the gold documents that the context quotes; `hard_negative` names a length-matched
+    `gold_in_context` is the share of the gold documents that the context quotes; `hard_negative` names a reasoned
     rejected side ("" for the paper's own: the answer alone); `reasoner` names the model that wrote the reasoning, and
     `support` says how near its sentences are to the context (data_synth/preferences/support.py; None where nothing is quoted).
     """

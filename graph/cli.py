@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graph.export.cli import export_command
+from graph.postgres.cli import register as register_copy
 from graph.pretrained.cli import register as register_models
 from graph.shared.cli_app import INDEXING, INPUT, MODEL, Command, command
 from graph.shared.cli_options import (
@@ -77,6 +78,7 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
     app.command("verify", cls=Command, rich_help_panel=INDEXING)(verify_command)
     _add_compact(app, open_model)
     app.command("export", cls=command({"--limit": "--page-limit"}), rich_help_panel=INDEXING)(export_command)
+    register_copy(app, open_model)
     register_models(app)
 
 
@@ -190,6 +192,9 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
     )
     print(held)
     _show_readers(status.read_by, status.quarantined, status.dropped)
+    if status.ann_recall:
+        found = ", ".join(f"{recall:.3f} of {kind}" for kind, recall in status.ann_recall.items())
+        print(f"ANN indexes find, of the ten nearest: {found}")
     if status.changed_passages:
         print(
             f"{status.changed_passages:,} passages have come or gone since the communities were found; "

@@ -1,4 +1,4 @@
-"""The commands of serving: `modegraph ask`, `modegraph explain`, `modegraph serve` and `modegraph mcp`."""
+"""The commands of serving: `modegraph ask`, `modegraph explain`, `modegraph serve`, `modegraph mcp` and `modegraph keys`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from graph.shared.cli_app import ASKING, command
 from serve.cli_ask import register_ask
 from serve.cli_explain import register_explain
+from serve.cli_keys import register_keys
 from serve.cli_mcp import register_mcp
 from serve.cli_serve import SERVER_SETTINGS, serve_command
 
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
-    """Add `ask`, `explain`, `serve` and `mcp` to the command line."""
+    """Add `ask`, `explain`, `serve`, `mcp` and `keys` to the command line."""
     app.command("serve", cls=command({"-k": "--top-k"}, settings=SERVER_SETTINGS), rich_help_panel=ASKING)(
         serve_command
     )
-    register_mcp(app, open_model)
+    register_mcp(app)
+    register_keys(app)
     register_ask(app, open_model)
     register_explain(app)

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from graph.shared.cli_app import LIMITS, MODEL
 from graph.shared.cli_options import (
     Config,
-    IndexFolder,
+    IndexFolders,
     Set,
     SomeMode,
     SomeModel,
@@ -67,10 +68,36 @@ ApiKey = Annotated[
         help=f"Key that clients must send; better set in {KEY_VARIABLE}, which other users of this machine cannot see.",
     ),
 ]
+Keys = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=SERVER,
+        help="File of keys, made by `modegraph keys`, each good for what it says.",
+    ),
+]
+AuditLog = Annotated[
+    Path | None,
+    typer.Option(
+        "--audit-log",
+        metavar="FILE",
+        rich_help_panel=SERVER,
+        help="Write a line to this file for each addition and deletion of documents.",
+    ),
+]
 Writable = Annotated[
     bool,
     typer.Option(
         "--writable", metavar="", rich_help_panel=SERVER, help="Let clients add and delete documents over HTTP."
+    ),
+]
+Feedback = Annotated[
+    bool,
+    typer.Option(
+        "--feedback",
+        metavar="",
+        rich_help_panel=SERVER,
+        help="Keep votes and corrections of readers in the index folder, for `modegraph data import feedback`.",
     ),
 ]
 OtlpEndpoint = Annotated[
@@ -88,7 +115,7 @@ Queue = Annotated[
 
 
 def serve_command(
-    index: IndexFolder,
+    indexes: IndexFolders,
     config: Config = None,
     settings: Set = None,
     mode: SomeMode = None,
@@ -103,12 +130,15 @@ def serve_command(
     host: Host = None,
     port: Port = None,
     api_key: ApiKey = None,
+    keys: Keys = None,
+    audit_log: AuditLog = None,
     writable: Writable = False,
+    feedback: Feedback = False,
     otlp_endpoint: OtlpEndpoint = None,
     capacity: Capacity = None,
     queue: Queue = None,
 ) -> None:
-    """Serve an index over HTTP: a web page and an OpenAI-compatible API.
+    """Serve one index, or several, over HTTP: a web page and an OpenAI-compatible API.
 
     --model also takes vllm:PATH, which starts vLLM; without it, there is search but no answer. The options are settings
     too: those of retrieval hold when a request does not say, and --selector is the trained one of `selector: trained`.
@@ -120,7 +150,7 @@ def serve_command(
     from graph.index.index import open_index
     from graph.shared.config import parse_settings, read_yaml, set_value
     from graph.store.arrays import read_manifest
-    from serve.http.app import build_app, make_services
+    from serve.http.app import build_app, check_names, make_services
     from serve.http.backends.engines import VllmOptions, open_backend
     from serve.http.run import log_to_stderr, server_of
     from serve.http.shared.settings import ServerSettings
@@ -129,7 +159,10 @@ def serve_command(
         "host": host,
         "port": port,
         "api_key": api_key if api_key is not None else os.environ.get(KEY_VARIABLE),
+        "keys": keys,
+        "audit_log": audit_log,
         "writable": writable or None,
+        "feedback": feedback or None,
         "mode": mode,
         "top_k": top_k,
         "capacity": capacity,
@@ -145,12 +178,17 @@ def serve_command(
     given = {name: value for name, value in flags.items() if value is not None}
     chosen = parse_settings(ServerSettings, {**values, **given}, str(config or "serve"))
     log_to_stderr()
-    read_manifest(index)  # Opening a model takes longer than seeing that there is no index.
+    check_names(indexes)
+    for index in indexes:
+        read_manifest(index)  # Opening a model takes longer than seeing that there is no index.
     backend = open_backend(model, adapter or [], VllmOptions(vllm_python, tuple(vllm_arg or [])))
-    prepare_for_questions(open_index(index).settings.encoder)
-    app = build_app(make_services(index, backend, chosen))
+    for encoder in {open_index(index).settings.encoder for index in indexes}:
+        prepare_for_questions(encoder)
+    app = build_app(make_services(indexes, backend, chosen))
     models = f"models: {', '.join(backend.models)}" if backend.models else "no model: search and evidence only"
-    say(f"modegraph serves {index} at http://{chosen.host}:{chosen.port} (stop with Ctrl-C); {models}")
+    say(
+        f"modegraph serves {', '.join(map(str, indexes))} at http://{chosen.host}:{chosen.port} (stop with Ctrl-C); {models}"
+    )
     server_of(app, chosen).run()
 
 

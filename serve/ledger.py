@@ -28,19 +28,13 @@ import stamina
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
 from graph.shared.types import Completion, CompletionRequest, Message, Replay
-from graph.store.seal import SET_ASIDE, set_aside
+from graph.store.seal import LEDGER_TABLE, SET_ASIDE, set_aside
 from serve.salvage import PAGE_BYTES, Row, salvage_rows
 from serve.types import Engine
 
 LOCK_TIMEOUT_S = 60.0
 HASH = 5
 """The column that holds the hash of the others."""
-_TABLE = """
-CREATE TABLE calls (
-    key TEXT PRIMARY KEY, model TEXT NOT NULL, text TEXT NOT NULL,
-    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, hash TEXT NOT NULL, microseconds INTEGER
-) WITHOUT ROWID
-"""
 
 
 @dataclass(frozen=True)
@@ -175,7 +169,7 @@ def _open_database(file: Path) -> sqlite3.Connection:
         with database:
             database.execute("BEGIN IMMEDIATE")
             if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is None:
-                database.execute(_TABLE)
+                database.execute(LEDGER_TABLE)
                 for damaged in set_aside(file):
                     for row in filter(_sound, salvage_rows(damaged)):
                         _insert(database, row)

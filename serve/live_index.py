@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from graph.index.filters import Condition
 from graph.index.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
+from graph.shared.ids import content_id
 from graph.shared.modes import Mode
 from graph.shared.types import OpenEncoder
 from graph.store.arrays import read_manifest
@@ -19,24 +21,39 @@ from serve.http.telemetry.metrics import Metrics
 
 LOG = logging.getLogger("modegraph.serve")
 POLL_S = 1.0
+MOST_VIEWS = 32
+"""Parts of one generation that are kept: for so many different conditions of keys."""
 WARM_UP = "What is this about?"
 
 
 @dataclass(frozen=True)
 class Generation:
-    """One generation of the index, opened, and the row of each thing by its id."""
+    """One generation of the index, opened, and the row of each thing by its id; of the whole, or of what some conditions let through."""
 
     index: Index
+    where: tuple[Condition, ...] = ()
+    _views: dict[tuple[Condition, ...], Generation] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def number(self) -> int:
         """How many times this index has been written; another one in its place may have the same number."""
         return self.index.manifest.generation
 
-    @property
+    @cached_property
     def identity(self) -> str:
-        """What tells it from every other index (graph/store/arrays.py)."""
-        return self.index.manifest.identity
+        """What tells it from every other index (graph/store/arrays.py), and of a part, from every other such part."""
+        data = self.index.data
+        return content_id(*data.document_sources, *data.passage_ids) if self.where else self.index.manifest.identity
+
+    def only(self, where: tuple[Condition, ...]) -> Generation:
+        """What those see who may see no other documents than those that meet the conditions; made once, and kept as long as this is."""
+        if not where:
+            return self
+        if where not in self._views:
+            while len(self._views) >= MOST_VIEWS:
+                self._views.pop(next(iter(self._views)), None)
+            self._views[where] = Generation(self.index.only(where), where)
+        return self._views[where]
 
     @cached_property
     def rows(self) -> dict[str, dict[str, int]]:
@@ -58,16 +75,16 @@ class Generation:
 
 
 class LiveIndex:
-    """The current generation of the index in `folder`; `mode` is warmed up before a generation is taken into use."""
+    """The current generation of the index in `folder`; `mode`, if there is one, is warmed up before a generation is taken into use."""
 
-    def __init__(self, folder: Path, mode: Mode, open_encoder: OpenEncoder, metrics: Metrics) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, mode: Mode | None, open_encoder: OpenEncoder, metrics: Metrics) -> None:
+        self.folder, self.name = folder, name_of(folder)
         self.open_encoder = cache(open_encoder)
         self._mode, self._metrics = mode, metrics
         self._reloading = asyncio.Lock()
         self._trouble = ""
         self._current = self._open()
-        metrics.generation_number.set(self._current.number)
+        self._tell_number()
 
     @property
     def current(self) -> Generation:
@@ -92,9 +109,10 @@ class LiveIndex:
             if newer is not None:
                 self._current = newer
                 self._metrics.swaps.labels("done").inc()
-                self._metrics.generation_number.set(newer.number)
+                self._tell_number()
             if newer is not None or self._trouble:
-                LOG.info("index: generation %d (%s) is in use", self._current.number, self._current.identity[:8])
+                told = (self.name, self._current.number, self._current.identity[:8])
+                LOG.info("%s: generation %d (%s) is in use", *told)
             self._trouble = ""
 
     def _leave(self, trouble: str) -> None:
@@ -103,7 +121,10 @@ class LiveIndex:
             return
         self._trouble = trouble
         self._metrics.swaps.labels("failed").inc()
-        LOG.warning("the changed index cannot be loaded yet: %s", trouble)
+        LOG.warning("%s: the changed index cannot be loaded yet: %s", self.name, trouble)
+
+    def _tell_number(self) -> None:
+        self._metrics.generation_number.labels(self.name).set(self._current.number)
 
     def _newer(self) -> Generation | None:
         """The index on disk, opened; None when it is the one in use."""
@@ -111,8 +132,14 @@ class LiveIndex:
 
     def _open(self) -> Generation:
         index = open_index(self.folder, self.open_encoder)
-        warm_up(index, self._mode)
+        if self._mode is not None:
+            warm_up(index, self._mode)
         return Generation(index)
+
+
+def name_of(folder: Path) -> str:
+    """The name of the collection that an index is: that of its folder."""
+    return folder.resolve().name
 
 
 def warm_up(index: Index, mode: Mode) -> None:

@@ -1,14 +1,17 @@
-"""A real vLLM server on CPU for the tests that need one, in the environment that MODEGRAPH_VLLM_PYTHON names (docs/testing.md)."""
+"""A real vLLM server on CPU for the tests that need one, in the environment that MODEGRAPH_VLLM_PYTHON names (docs/developers/testing.md)."""
 
+import itertools
 import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -30,16 +33,9 @@ class Server:
 
     def requests_served(self) -> float:
         """Successful requests so far, as the server itself counts them."""
-        return self._metric("vllm:request_success_total")
-
-    def requests_running(self) -> float:
-        """Requests that are answered at this moment."""
-        return self._metric("vllm:num_requests_running")
-
-    def _metric(self, name: str) -> float:
         with urllib.request.urlopen(self.url.replace("/v1", "/metrics")) as answer:
             lines = answer.read().decode().splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("vllm:request_success_total"))
 
 
 @contextmanager
@@ -71,6 +67,43 @@ def serving(model: Path, max_tokens: int, name: str = "tiny", more: Sequence[obj
         # Its engine outlives a server that a test has killed.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def dying(server: Server, served: int) -> Iterator[str]:
+    """The URL of a relay to the server that answers `served` completions and kills it when the next is asked for."""
+    left = itertools.count(served, -1)
+
+    class Relay(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.pass_on(None)
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if next(left) <= 0:
+                os.killpg(server.process.pid, signal.SIGKILL)
+                server.process.wait(60)
+            self.pass_on(body)
+
+        def pass_on(self, body: bytes | None) -> None:
+            """The server's own answer; a closed connection where it gives none."""
+            request = urllib.request.Request(server.url.replace("/v1", self.path), body)
+            request.add_header("Content-Type", "application/json")
+            with suppress(OSError), urllib.request.urlopen(request) as answer:
+                content = answer.read()
+                self.send_response(answer.status)
+                self.send_header("Content-Type", answer.headers["Content-Type"])
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Relay) as relay:
+        threading.Thread(target=relay.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{relay.server_port}/v1"
+        relay.shutdown()
 
 
 def wait_until_ready(process: subprocess.Popen[bytes], url: str) -> None:

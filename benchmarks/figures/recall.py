@@ -1,7 +1,7 @@
-"""Recall@5 against milliseconds a question, one point a mode and set: docs/figures/recall.svg.
+"""Recall@5 against milliseconds a question, one point a mode and set, from runs of your own.
 
     modegraph eval retrieval INDEX --questions SET.jsonl --modes dense … --out "measured/TITLE OF THE SET"
-    python -P benchmarks/figures/recall.py measured/* --out docs/figures/recall.svg
+    PYTHONPATH=. python -P -m benchmarks.figures.recall measured/* --out recall.svg
 
 Times are without the encoding of the question, which all modes share.
 """
@@ -17,16 +17,15 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, dress
+
 RECALL, SECONDS = "Recall@5", "s/query without encoder"
 OURS = "hops"
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
-"""Okabe and Ito's, which the colour-blind tell apart; each set has a marker of its own besides."""
+COLOURS = (BLUE, ORANGE, GREEN, PINK)
 MARKERS = "osD^"
 CHARACTER_WIDE, LINE_HIGH = 4.8, 9
 OFFSETS = ((6, 3), (6, -11), (-6, 3), (-6, -11), (0, 8), (0, -16), (6, 14), (6, -22), (0, 20), (0, -28))
 """Where a label may begin (dx > 0), end (dx < 0) or be centred (0), in points from its point."""
-GREY = "#7f8a94"
-"""Reads on white as on dark pages; the figure has no background."""
 
 
 def main() -> None:
@@ -55,7 +54,8 @@ def draw(points: dict[str, dict[str, tuple[float, float]]]) -> Figure:
     panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
     for axes, (name, modes), colour, marker in zip(panels, points.items(), COLOURS, MARKERS, strict=False):
         draw_set(axes, name, modes, colour, marker)
-    panels[0].set_ylabel(RECALL, color=GREY)
+    panels[0].set_ylabel(RECALL)
+    panels[0].yaxis.label.set_color(GREY)
     figure.draw_without_rendering()
     for axes, modes in zip(panels, points.values(), strict=True):
         write_labels(axes, modes)
@@ -67,14 +67,10 @@ def draw_set(axes: Axes, name: str, modes: dict[str, tuple[float, float]], colou
     for mode, (milliseconds, recall) in modes.items():
         axes.plot(milliseconds, recall, marker, color=colour, mfc=colour if mode == OURS else "none", ms=8)
     axes.set_xscale("log")
-    axes.set_title(name, fontsize=10, color=GREY)
-    axes.set_xlabel("milliseconds per question (log scale)", color=GREY)
-    axes.grid(alpha=0.25)
-    axes.tick_params(colors=GREY, which="both")
+    axes.set_title(name)
+    axes.set_xlabel("milliseconds per question (log scale)")
     axes.margins(x=0.2, y=0.12)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(GREY)
+    dress(axes)
 
 
 def write_labels(axes: Axes, modes: dict[str, tuple[float, float]]) -> None:

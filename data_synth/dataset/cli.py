@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from data_synth.route.cli import ROUTED
 from graph.shared.cli_app import INPUT, Command
 from graph.shared.cli_options import AsJson, Corpus, Out, Questions, Seed
 from graph.shared.console import print_json, say
@@ -12,7 +13,8 @@ from graph.shared.errors import UserError
 
 SHOWN = 20
 Share = Annotated[int, typer.Option(metavar="N", min=0, rich_help_panel=INPUT, help="Questions of this split.")]
-SETS = ("pubmedqa", "medmcqa", "riddlesense", "qa_feedback")
+FEEDBACK = "feedback"
+SETS = ("pubmedqa", "medmcqa", "riddlesense", "qa_feedback", FEEDBACK)
 
 
 def register(data: typer.Typer) -> None:
@@ -51,11 +53,20 @@ def register(data: typer.Typer) -> None:
     @data.command("import", cls=Command)
     def import_set(
         kind: Annotated[str, typer.Argument(metavar="SET", help=f"One of {', '.join(SETS)}.")],
-        file: Annotated[Path, typer.Argument(metavar="FILE", help="Its rows, one JSON object a line.")],
+        file: Annotated[
+            Path,
+            typer.Argument(
+                metavar="FILE", help="Its rows, one JSON object a line; of feedback the folder of the index."
+            ),
+        ],
         out: Out,
         as_json: AsJson = False,
     ) -> None:
-        """Turn a published set into documents and questions, or scored responses."""
+        """Turn a published set into documents and questions or scored responses, or feedback into training data.
+
+        `feedback` is what `modegraph serve --feedback` kept: it becomes the folders preferences, relevance and route below --out,
+        of entries with consent alone.
+        """
         from data_synth.dataset.deliver import deliver
         from data_synth.dataset.existing import multiple_choice, pubmedqa, qa_feedback, read_items
         from data_synth.dataset.write import check_folder
@@ -64,6 +75,9 @@ def register(data: typer.Typer) -> None:
 
         if kind not in SETS:
             raise UserError(f"set {kind!r}", f"one of {', '.join(SETS)}", "choose one of these")
+        if kind == FEEDBACK:
+            show_feedback(file, out, as_json)
+            return
         check_folder(out)
         if kind == "qa_feedback":
             deliver(read_items(file, qa_feedback), RESPONSES, {"Imported from": "QA-Feedback"}, out, None, as_json)
@@ -82,6 +96,23 @@ def register(data: typer.Typer) -> None:
 
     data.command(cls=Command)(split)
     data.command(cls=Command)(join)
+
+
+def show_feedback(index: Path, out: Path, as_json: bool) -> None:
+    """Write the feedback of an index as training data, and tell what became of it; exit with 1 if nothing did."""
+    from dataclasses import asdict
+
+    from data_synth.dataset.show import show_summary
+    from data_synth.feedback.run import import_feedback
+    from graph.index.index import open_index
+
+    made = import_feedback(open_index(index), out, ROUTED)
+    if as_json:
+        print_json({"out": str(out), **{name: asdict(summary) for name, summary in made.items()}})
+    else:
+        print("\n\n".join(show_summary(summary, out / name) for name, summary in made.items()))
+    if not any(summary.rows for summary in made.values()):
+        raise typer.Exit(1)
 
 
 def split(

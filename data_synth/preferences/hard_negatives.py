@@ -24,6 +24,8 @@ from graph.prompt.citations import check_citations
 from graph.shared.ids import content_id
 
 UNSUPPORTED, WRONG = "unsupported reasoning", "wrong answer"
+WORSE = "found worse by readers"
+"""Of feedback (data_synth/feedback): a reasoned answer that was rejected by people, whatever its length."""
 LONGER_SHARE = 0.9
 """Of the hard negatives that are to be longer than the chosen side: with the paper's pairs beside them, about half of all are then."""
 POOL = 512

@@ -44,7 +44,8 @@ class Pipe:
                     for choice in event.get("choices", ()):
                         yield choice["delta"].get("content") or ""
                 return
-            store = (await self._get(session, "vector_stores"))["data"][0]["id"]
+            stores = [each["id"] for each in (await self._get(session, "vector_stores"))["data"]]
+            store = next((each for each in stores if asked["model"].endswith(f"@{each}")), stores[0])
             searching = {"tools": [{"type": "file_search", "vector_store_ids": [store]}], "input": body["messages"]}
             text = Renumbered()
             async for event in self._events(session, "responses", {**asked, **searching}):

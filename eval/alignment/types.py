@@ -38,9 +38,13 @@ class MeasuredRun:
 
     @property
     def system(self) -> str:
-        """What a claim about it must name, but for the strength of the tie: the method with its K, and ε of pairs."""
-        label = f"{self.record.stage.upper()} K = {self.record.responses_per_prompt}"
-        return label if self.record.label_smoothing is None else f"{label}, ε = {self.record.label_smoothing:g}"
+        """What a claim about it must name, but for the strength of the tie: the method with its K, ε of pairs, and where pairs are of scored responses."""
+        settings, smoothing = self.record.settings, self.record.label_smoothing
+        method = "IPO" if settings.get("loss") == "ipo" else self.record.stage.upper()
+        parts = [f"{method} K = {self.record.responses_per_prompt}"]
+        parts += [] if smoothing is None else [f"ε = {smoothing:g}"]
+        parts += ["best against worst"] if settings.get("best_against_worst") else []
+        return ", ".join(parts)
 
     @property
     def seed(self) -> int:

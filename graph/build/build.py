@@ -2,12 +2,15 @@
 
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
+from graph.build.merge import rows_with
 from graph.build.reading import (
     Extractor,
     ReadingFacts,
@@ -18,13 +21,14 @@ from graph.build.reading import (
     read_waiting,
     reading_facts,
 )
+from graph.build.rows import Rows
 from graph.documents.split import split_passages
 from graph.encode.encoder import check_encoder
 from graph.layers.model_summaries import WriteSummaries, write_summaries
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.types import Document, Encoder, OpenEncoder, OpenModel
-from graph.store.arrays import MANIFEST, load_arrays, read_manifest, rows_among, save_arrays
+from graph.store.arrays import MANIFEST, id_bytes, load_arrays, read_manifest, save_arrays
 from graph.store.data import IndexData
 from graph.store.lock import GiveUp, writer_lock
 from graph.store.own_settings import keep_settings
@@ -166,32 +170,35 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     encoder = tools.encoder
     manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
     last = load_arrays(folder, IndexData, manifest, checked=True) if manifest is not None else None
-    changed = 0
+    changed = store.changed_since(manifest.generation) if manifest is not None else None
+    stale = 0
     if manifest is not None and last is not None and settings.layers_on_edit == "later" and not compact:
-        changed = manifest.changed_passages + _changed_passages(store, last)
-    carry = 0 < changed <= MAX_CHANGED_SHARE * store.count("passages")
+        stale = manifest.changed_passages + _changed_passages(store, last, changed)
+    carry = 0 < stale <= MAX_CHANGED_SHARE * store.count("passages")
     pending = PendingVectors(folder)
-    cache = EmbeddingCache(last, pending, encoder)
-    data = derive_arrays(store, last, cache, encoder.count_tokens, settings, tools.write, carry)
+    cache = EmbeddingCache(last, pending, encoder, settings.vectors)
+    data = derive_arrays(store, last, cache, encoder.count_tokens, settings, tools.write, carry, changed)
     with store.transaction():
         generation = store.next_generation()
     facts = {
         "settings": settings.model_dump(),
         "encoder": {"fingerprint": encoder.fingerprint},
-        "changed_passages": changed if carry else 0,
+        "changed_passages": stale if carry else 0,
     }
-    save_arrays(folder, generation, data, facts, settings.merge_factor, compact)
+    save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact)
     with store.transaction():
         store.set_meta("encoder", encoder.fingerprint)
+        store.note_derived(generation)
     pending.drop()
     return data
 
 
-def _changed_passages(store: Store, last: IndexData) -> int:
-    """How many passages have come or gone since the last generation."""
-    ids = [str(identity) for (identity,) in store.rows("SELECT id FROM passages")]
-    kept = int((rows_among(last.passage_ids, ids) >= 0).sum())
-    return len(ids) + len(last.passage_ids) - 2 * kept
+def _changed_passages(store: Store, last: IndexData, changed: Sequence[str] | None) -> int:
+    """How many passages have come or gone since the last generation; `changed` as derive_arrays takes it."""
+    known = id_bytes(last.passage_ids)
+    if changed is not None:
+        known = known[rows_with(last.document_sources, changed)[last.passage_document_P]]
+    return len(np.setxor1d(known, id_bytes(Rows(store, changed).passages().ids)))
 
 
 def _prepare_folder(folder: Path) -> bool:

@@ -1,47 +1,58 @@
-"""From index.sqlite to arrays: read the rows in canonical order, encode what has no vector yet, build the graph blocks.
+"""From index.sqlite to arrays: what the last generation has is moved to where it belongs now, what changed is read, encoded and put beside it.
 
-Legend: see graph/store/data.py; M occurrences, T passages of the last generation, X what is counted into a block.
+An index made at once comes about in the same way, from nothing. Legend: see graph/store/data.py; L rows of the last generation, K new
+ones, M occurrences, X pairs.
 """
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby, pairwise
 
 import numpy as np
 import scipy.sparse as sp
 
-from graph.extract.aliases import full_names
+from graph.build.entities import derive_entities
+from graph.build.links import TOPICS, Propositions, linked_block, merge_linked, read_links
+from graph.build.merge import Keyed, Merge, merge_by_id, moved, rows_with
+from graph.build.rows import Rows
 from graph.extract.entities import title_keys
-from graph.extract.terms import caseless_terms
-from graph.layers.hierarchy import Hierarchy, LastHierarchy, Node, Sentences, build_hierarchy
+from graph.layers.hierarchy import Hierarchy, LastHierarchy, Passages, Sentences, build_hierarchy
 from graph.layers.model_summaries import WriteSummaries
-from graph.layers.similarity import KnownGraph, similarity_graph
-from graph.shared.ids import content_id
 from graph.shared.types import Ints
-from graph.store.arrays import Strings, id_bytes, rows_among
+from graph.store.arrays import Strings, id_bytes
 from graph.store.data import (
     DocumentColumns,
-    EntityColumns,
     IndexData,
     PassageColumns,
     PropositionColumns,
     SummaryColumns,
     TopicColumns,
     block,
+    no_data,
 )
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
 from graph.store.vectors import EmbeddingCache
-from graph.text.bm25 import TermCounts, count_terms, join_counts, term_weights
+from graph.text.bm25 import count_terms, term_weights
 
 
 @dataclass(frozen=True)
-class _Table:
-    """A table's ids and texts, in order, and from its own integer keys to these rows: int64[largest key + 1], −1 where unused."""
+class _Documents:
+    """The columns, how they came of the last ones, and of each new one its source and in front of which of the last it stands."""
 
-    ids: Strings
-    texts: Strings
-    row_of_key: Ints
+    columns: DocumentColumns
+    merge: Merge
+    sources: list[str]
+    before_K: Ints
+
+
+@dataclass(frozen=True)
+class _Passages:
+    """The columns, how they came of the last ones, and the rows of those that were read."""
+
+    columns: PassageColumns
+    merge: Merge
+    read: Keyed
 
 
 def derive_arrays(
@@ -52,29 +63,25 @@ def derive_arrays(
     settings: IndexSettings,
     write: WriteSummaries | None = None,
     carry: bool = False,
+    changed: Sequence[str] | None = None,
 ) -> IndexData:
     """All arrays of the index as the store stands now; vectors come from `cache`, summaries from `write` if it is given.
 
-    What `last`, the generation before, holds of passages and entities already is taken from there. The arrays do not depend on it,
-    unless `carry` is set: then its communities stay, for what is new to join (graph/layers/communities.py).
+    `changed` are the sources of the documents that are not as `last`, the generation before, has them; None reads all. The arrays do
+    not depend on either, unless `carry` is set: then the communities of `last` stay, for what is new to join (graph/layers/communities.py).
     """
-    documents = _documents(store)
-    passage_table = _passage_table(store, last)
-    proposition_table = _read_table(
-        store,
-        "SELECT row, id FROM propositions ORDER BY id",
-        "SELECT text FROM propositions WHERE row = ?",
-        None if last is None else (last.proposition_ids, last.proposition_texts),
-    )
-    passages = _passages(store, last, cache, documents, passage_table)
-    propositions = _propositions(store, cache, passage_table, proposition_table)
-    entities = _entities(store, last, cache, documents, proposition_table, settings)
-    topics = _topics(store, last, proposition_table)
+    base = no_data() if last is None or changed is None else last
+    rows = Rows(store, None if base is not last else changed)
+    documents = _documents(rows, base)
+    passages = _passages(rows, base, cache, documents)
+    propositions, proposition_columns = _propositions(rows, base, cache, passages)
+    entities = derive_entities(rows, base, last, cache, documents.columns, documents.merge, propositions, settings)
+    topics = _topics(rows, base, propositions)
     hierarchy = build_hierarchy(
-        passages=_nodes(documents, passages, propositions),
-        chunks=_chunks(passages, count_tokens, settings.max_chunk_tokens),
-        passage_vectors_PD=passages.passage_vectors_PD,
-        sentences=Sentences(propositions.proposition_vectors_ND, proposition_table.texts.__getitem__, count_tokens),
+        passages=_nodes(documents.columns, passages.columns, proposition_columns),
+        chunks=_chunks(base, documents, passages, count_tokens, settings.max_chunk_tokens),
+        passage_vectors_PD=passages.columns.passage_vectors_PD,
+        sentences=Sentences(proposition_columns.proposition_vectors_ND, propositions.texts.__getitem__, count_tokens),
         encode=lambda ids, texts: cache.encode("summaries", ids, texts),
         settings=settings,
         write=write,
@@ -82,9 +89,8 @@ def derive_arrays(
     )
     with store.transaction():
         store.put_summaries((s.node.id, s.layer, s.node.text) for s in hierarchy.summaries)
-    return IndexData.of(
-        documents, passages, propositions, entities, topics, _summaries(hierarchy, len(passage_table.ids))
-    )
+    summaries = _summaries(hierarchy, len(passages.columns.passage_ids))
+    return IndexData.of(documents.columns, passages.columns, proposition_columns, entities, topics, summaries)
 
 
 def encoded_text(title: str, text: str) -> str:
@@ -92,176 +98,173 @@ def encoded_text(title: str, text: str) -> str:
     return text if not title or text.lstrip("# \n").startswith(title) else f"{title}\n{text}"
 
 
-def _documents(store: Store) -> DocumentColumns:
-    rows = list(store.rows("SELECT source, title, metadata FROM documents ORDER BY source"))
-    titles = sorted((key, row) for row, (_, title, _) in enumerate(rows) for key in title_keys(str(title)))
-    return DocumentColumns(
-        document_sources=Strings.of([str(source) for source, _, _ in rows]),
-        document_titles=Strings.of([str(title) for _, title, _ in rows]),
-        document_metadata=Strings.of([str(metadata) for _, _, metadata in rows]),
-        title_keys=Strings.of([key for key, _ in titles]),
-        title_document_T=np.array([row for _, row in titles], np.int64),
+@dataclass(frozen=True)
+class _EncodedTexts(Sequence[str]):
+    """What the encoder sees of every passage, put together when it is asked for."""
+
+    titles: Strings
+    document_P: Ints
+    texts: Strings
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, row: int) -> str:  # type: ignore[override]
+        return encoded_text(self.titles[int(self.document_P[row])], self.texts[row])
+
+
+def _documents(rows: Rows, base: IndexData) -> _Documents:
+    read = rows.documents()
+    before_K = np.array([bisect_left(base.document_sources, source) for source, _, _ in read], np.int64)
+    merge = Merge.of(~rows_with(base.document_sources, rows.changed), before_K)
+    sources, titles, metadata = ([each[part] for each in read] for part in range(3))
+    keys, document_T = _title_keys(base, merge, before_K, titles)
+    columns = DocumentColumns(
+        document_sources=base.document_sources.splice(merge.last_N, sources),
+        document_titles=base.document_titles.splice(merge.last_N, titles),
+        document_metadata=base.document_metadata.splice(merge.last_N, metadata),
+        title_keys=keys,
+        title_document_T=document_T,
     )
+    return _Documents(columns, merge, sources, before_K)
 
 
-def _passage_table(store: Store, last: PassageColumns | None) -> _Table:
-    return _read_table(
-        store,
-        'SELECT row, id FROM passages ORDER BY source, "order"',
-        """SELECT substr(d.text, p."start" + 1, p."end" - p."start") FROM passages p JOIN documents d USING (source)
-        WHERE p.row = ?""",
-        None if last is None else (last.passage_ids, last.passage_texts),
-    )
+def _title_keys(base: IndexData, merge: Merge, before_K: Ints, titles: Sequence[str]) -> tuple[Strings, Ints]:
+    """What documents are called, by key, then document, and the document of each; `titles` are those of new documents."""
+    new = sorted((key, number) for number, title in enumerate(titles) for key in title_keys(title))
+
+    def last_entry(row: int) -> tuple[str, int]:
+        return base.title_keys[row], int(base.title_document_T[row])
+
+    entries = range(len(base.title_keys))
+    before = [bisect_left(entries, (key, before_K[number]), key=last_entry) for key, number in new]
+    places_T = merge.place_L[base.title_document_T]
+    of_titles = Merge.of(places_T >= 0, np.array(before, np.int64))
+    documents_K = merge.new_K[np.array([number for _, number in new], np.int64)]
+    return base.title_keys.splice(of_titles.last_N, [key for key, _ in new]), of_titles.numbers(places_T, documents_K)
 
 
-def _passages(
-    store: Store, last: PassageColumns | None, cache: EmbeddingCache, documents: DocumentColumns, table: _Table
-) -> PassageColumns:
-    document_of = {source: row for row, source in enumerate(documents.document_sources)}
-    places = list(store.rows('SELECT source, "order", "start", "end" FROM passages ORDER BY source, "order"'))
-    document_P = np.array([document_of[str(source)] for source, *_ in places], np.int64)
-    place_P3 = np.array([place for _, *place in places], np.int64).reshape(-1, 3)
+def _passages(rows: Rows, base: IndexData, cache: EmbeddingCache, documents: _Documents) -> _Passages:
+    read, titles = rows.passages(), documents.columns.document_titles
+    number_of = {source: number for number, source in enumerate(documents.sources)}
+    number_K = np.array([number_of[source] for source in read.sources], np.int64)
+    last_document_P = documents.merge.place_L[base.passage_document_P]
+    merge = Merge.of(last_document_P >= 0, np.searchsorted(base.passage_document_P, documents.before_K[number_K]))
+    ids = base.passage_ids.splice(merge.last_N, read.ids)
+    texts = base.passage_texts.splice(merge.last_N, [rows.passage_text(int(key)) for key in read.key_K])
+    document_P = merge.numbers(last_document_P, documents.merge.new_K[number_K])
     before = np.flatnonzero(document_P[1:] == document_P[:-1])
-    encoded = _encoded_texts(documents, document_P, table.texts)
-    counts = _term_counts(last, table.ids, encoded)
-    idf_W, norm_P = term_weights(counts.count_WP)
-    return PassageColumns(
-        passage_ids=table.ids,
-        passage_texts=table.texts,
+    encoded = _EncodedTexts(titles, document_P, texts)
+    terms, count_WP = _terms(base, merge, encoded)
+    idf_W, norm_P = term_weights(count_WP)
+    columns = PassageColumns(
+        passage_ids=ids,
+        passage_texts=texts,
         passage_document_P=document_P,
-        passage_order_P=place_P3[:, 0],
-        passage_start_P=place_P3[:, 1],
-        passage_end_P=place_P3[:, 2],
-        passage_vectors_PD=cache.encode("passages", table.ids, encoded),
+        passage_order_P=merge.numbers(base.passage_order_P, read.place_K3[:, 0]),
+        passage_start_P=merge.numbers(base.passage_start_P, read.place_K3[:, 1]),
+        passage_end_P=merge.numbers(base.passage_end_P, read.place_K3[:, 2]),
+        passage_vectors_PD=cache.encode("passages", ids, encoded),
         passage_next_PP=block(before, before + 1, (len(document_P), len(document_P))),
-        term_texts=Strings.of(counts.terms),
-        term_count_WP=counts.count_WP,
+        term_texts=terms,
+        term_count_WP=count_WP,
         term_idf_W=idf_W,
         term_norm_P=norm_P,
     )
+    order = np.argsort(read.key_K)
+    return _Passages(columns, merge, Keyed(read.key_K[order], merge.new_K[order]))
 
 
-def _term_counts(last: PassageColumns | None, ids: Strings, encoded: Sequence[str]) -> TermCounts:
-    """The terms of every passage; only those of passages that `last` does not have are counted."""
-    if last is None:
-        return count_terms(encoded)
-    place_T = rows_among(ids, last.passage_ids)
-    new = np.setdiff1d(np.arange(len(ids)), place_T)
-    known = TermCounts(list(last.term_texts), last.term_count_WP)
-    return join_counts([(known, place_T), (count_terms([encoded[row] for row in new.tolist()]), new)], len(ids))
+def _terms(base: IndexData, passages: Merge, encoded: Sequence[str]) -> tuple[Strings, sp.csr_array]:
+    """The terms of all passages, in order, and how often each stands in each; only new passages are counted."""
+    counted = count_terms([encoded[row] for row in passages.new_K.tolist()])
+    row_X, column_X = base.term_count_WP.tocoo().coords
+    kept_X = passages.place_L[column_X] >= 0
+    kept_W = np.bincount(row_X[kept_X], minlength=len(base.term_texts)) > 0
+    at_F = np.array([bisect_left(base.term_texts, term) for term in counted.terms], np.int64)
+    known = [
+        at < len(kept_W) and base.term_texts[at] == term for at, term in zip(at_F.tolist(), counted.terms, strict=True)
+    ]
+    merge, place_F = Merge.of_found(kept_W, at_F, np.array(known, bool))
+    texts = base.term_texts.splice(
+        merge.last_N, [term for term, is_known in zip(counted.terms, known, strict=True) if not is_known]
+    )
+    row_X, column_X, count_X = moved(base.term_count_WP, merge, passages)
+    new = counted.count_WP.tocoo()
+    rows, columns = (
+        np.concatenate([row_X, place_F[new.coords[0]]]),
+        np.concatenate([column_X, passages.new_K[new.coords[1]]]),
+    )
+    counts = np.concatenate([count_X, new.data])
+    return texts, sp.csr_array(sp.coo_array((counts, (rows, columns)), shape=(len(texts), len(encoded))))
 
 
-def _encoded_texts(documents: DocumentColumns, document_P: Ints, texts: Strings) -> list[str]:
-    """What the encoder sees of every passage."""
-    titles = list(documents.document_titles)
-    return [encoded_text(titles[document], text) for document, text in zip(document_P.tolist(), texts, strict=True)]
-
-
-def _propositions(store: Store, cache: EmbeddingCache, passages: _Table, table: _Table) -> PropositionColumns:
+def _propositions(
+    rows: Rows, base: IndexData, cache: EmbeddingCache, passages: _Passages
+) -> tuple[Propositions, PropositionColumns]:
     """Propositions, and their occurrences by proposition, passage, start."""
-    read_M4 = _int_table(store, 'SELECT proposition, passage, "start", "end" FROM occurrences', 4)
-    read_M4[:, 0], read_M4[:, 1] = table.row_of_key[read_M4[:, 0]], passages.row_of_key[read_M4[:, 1]]
-    proposition_M, passage_M, start_M, end_M = read_M4[np.lexsort(read_M4.T[::-1])].T
-    return PropositionColumns(
-        proposition_ids=table.ids,
-        proposition_texts=table.texts,
-        proposition_vectors_ND=cache.encode("propositions", table.ids, table.texts),
+    read_M4 = rows.occurrences()
+    last_passage_M = passages.merge.place_L[base.occurrence_passage_M]
+    kept_M = last_passage_M >= 0
+    last_proposition_M = base.occurrence_proposition_M
+    held_L = np.bincount(last_proposition_M[kept_M], minlength=len(base.proposition_ids)) > 0
+    keys, found = rows.keys("propositions", np.unique(read_M4[:, 0]))
+    text_of = rows.text_of("propositions", "text")
+    named = merge_by_id(base.proposition_ids, base.proposition_texts, held_L, found, text_of)
+
+    read_M4[:, 0] = Keyed.of(keys, found, named.ids).rows(read_M4[:, 0])
+    read_M4[:, 1] = passages.read.rows(read_M4[:, 1])
+    read_M4 = read_M4[np.lexsort(read_M4.T[::-1])]
+    kept = (
+        named.merge.place_L[last_proposition_M[kept_M]],
+        last_passage_M[kept_M],
+        base.occurrence_start_M[kept_M],
+        base.occurrence_end_M[kept_M],
+    )
+    # No passage has occurrences that stay and occurrences that were read, so there are no ties.
+    count = len(passages.columns.passage_ids)
+    before = np.searchsorted(kept[0] * count + kept[1], read_M4[:, 0] * count + read_M4[:, 1])
+    proposition_M, passage_M, start_M, end_M = (
+        np.insert(column, before, read) for column, read in zip(kept, read_M4.T, strict=True)
+    )
+    changed_N = np.zeros(len(named.ids), bool)
+    changed_N[read_M4[:, 0]] = True
+    less = named.merge.place_L[last_proposition_M[~kept_M]]
+    changed_N[less[less >= 0]] = True
+    columns = PropositionColumns(
+        proposition_ids=named.ids,
+        proposition_texts=named.texts,
+        proposition_vectors_ND=cache.encode("propositions", named.ids, named.texts),
         occurrence_proposition_M=proposition_M,
         occurrence_passage_M=passage_M,
         occurrence_start_M=start_M,
         occurrence_end_M=end_M,
-        passage_proposition_PN=block(passage_M, proposition_M, (len(passages.ids), len(table.ids))),
+        passage_proposition_PN=block(passage_M, proposition_M, (count, len(named.ids))),
     )
+    return Propositions(named.merge, named.ids, named.texts, changed_N), columns
 
 
-def _entities(
-    store: Store,
-    last: EntityColumns | None,
-    cache: EmbeddingCache,
-    documents: DocumentColumns,
-    propositions: _Table,
-    settings: IndexSettings,
-) -> EntityColumns:
-    """The entities that were read, with what is derived from the rest: the terms of caseless texts, and the full name beside
-    every alias of it.
-    """
-    read = _read_table(
-        store,
-        "SELECT row, id FROM entities ORDER BY id",
-        "SELECT key FROM entities WHERE row = ?",
-        None if last is None else (last.entity_ids, last.entity_texts),
-    )
-    terms = caseless_terms(list(propositions.texts), set(documents.title_keys))
-    id_of = dict(zip(read.texts, read.ids, strict=True))
-    id_of |= {term: content_id("entity", term) for term in {term for _, term in terms} - id_of.keys()}
-    pairs = sorted((identity, key) for key, identity in id_of.items())
-    ids, keys = [identity for identity, _ in pairs], [key for _, key in pairs]
-    row_of = {key: row for row, key in enumerate(keys)}
-
-    query = "SELECT o.proposition, m.entity FROM mentions m JOIN occurrences o ON o.row = m.occurrence"
-    mention_X2 = _int_table(store, query, 2)
-    read_as = np.array([row_of[key] for key in read.texts], np.int64)[read.row_of_key[mention_X2[:, 1]]]
-    of_terms = np.array([(row, row_of[term]) for row, term in terms], np.int64).reshape(-1, 2)
-    proposition_X = np.concatenate([propositions.row_of_key[mention_X2[:, 0]], of_terms[:, 0]])
-    entity_X = np.concatenate([read_as, of_terms[:, 1]])
-    full_E = np.full(len(keys), -1, np.int64)
-    for alias, full in full_names(keys):
-        full_E[alias] = full
-    aliased = np.flatnonzero(full_E[entity_X] >= 0)
-    proposition_X = np.concatenate([proposition_X, proposition_X[aliased]])
-    entity_X = np.concatenate([entity_X, full_E[entity_X[aliased]]])
-
-    vectors_ED = cache.encode("entities", ids, keys)
-    known = None if last is None else KnownGraph(last.synonym_EE, rows_among(ids, last.entity_ids))
-    return EntityColumns(
-        entity_ids=Strings.of(ids),
-        entity_texts=Strings.of(keys),
-        entity_vectors_ED=vectors_ED,
-        proposition_entity_NE=block(proposition_X, entity_X, (len(propositions.ids), len(keys))),
-        entity_document_EU=_called(row_of, documents),
-        synonym_EE=similarity_graph(vectors_ED, settings.synonym_neighbours, settings.min_synonym_similarity, known),
-    )
-
-
-def _called(row_of: dict[str, int], documents: DocumentColumns) -> sp.csr_array:
-    """1 where a document is called by the key of an entity."""
-    titles = zip(documents.title_keys, documents.title_document_T.tolist(), strict=True)
-    pairs = [(row_of[key], document) for key, document in titles if key in row_of]
-    rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
-    return block(rows, columns, (len(row_of), len(documents.document_sources)))
-
-
-def _topics(store: Store, last: TopicColumns | None, propositions: _Table) -> TopicColumns:
-    table = _read_table(
-        store,
-        "SELECT row, id FROM topics ORDER BY id",
-        "SELECT text FROM topics WHERE row = ?",
-        None if last is None else (last.topic_ids, last.topic_texts),
-    )
-    query = "SELECT t.topic, o.proposition FROM occurrence_topics t JOIN occurrences o ON o.row = t.occurrence"
-    topic_X, proposition_X = _int_table(store, query, 2).T
+def _topics(rows: Rows, base: IndexData, propositions: Propositions) -> TopicColumns:
+    last_NK = sp.csr_array(base.topic_proposition_KN.T)
+    read_N = propositions.changed_N
+    found = read_links(rows, TOPICS, propositions, read_N)
+    last = (base.topic_ids, base.topic_texts, last_NK)
+    named = merge_linked(rows, TOPICS, last, propositions.were(read_N), found, {})
+    linked = (found.proposition_X, found.rows(named.ids))
     return TopicColumns(
-        topic_ids=table.ids,
-        topic_texts=table.texts,
-        topic_proposition_KN=block(
-            table.row_of_key[topic_X],
-            propositions.row_of_key[proposition_X],
-            (len(table.ids), len(propositions.ids)),
-        ),
+        topic_ids=named.ids,
+        topic_texts=named.texts,
+        topic_proposition_KN=sp.csr_array(linked_block(last_NK, propositions, named.merge, read_N, *linked).T),
     )
 
 
-def _nodes(documents: DocumentColumns, passages: PassageColumns, propositions: PropositionColumns) -> list[Node]:
+def _nodes(documents: DocumentColumns, passages: PassageColumns, propositions: PropositionColumns) -> Passages:
     """Every passage with its propositions in reading order."""
     passage_M, proposition_M = propositions.occurrence_passage_M, propositions.occurrence_proposition_M
     order = np.lexsort((propositions.occurrence_end_M, propositions.occurrence_start_M, passage_M))
-    ids = list(passages.passage_ids)
-    pools: list[tuple[int, ...]] = [()] * len(ids)
-    pairs = zip(passage_M[order].tolist(), proposition_M[order].tolist(), strict=True)
-    for passage, group in groupby(pairs, key=lambda pair: pair[0]):
-        pools[passage] = tuple(dict.fromkeys(proposition for _, proposition in group))
-    encoded = _encoded_texts(documents, passages.passage_document_P, passages.passage_texts)
-    return [Node(*values) for values in zip(ids, encoded, pools, strict=True)]
+    ends = np.cumsum(np.bincount(passage_M, minlength=len(passages.passage_ids)))
+    encoded = _EncodedTexts(documents.document_titles, passages.passage_document_P, passages.passage_texts)
+    return Passages(id_bytes(passages.passage_ids), encoded, proposition_M[order], np.concatenate([[0], ends]))
 
 
 def _last_hierarchy(last: IndexData, carry: bool) -> LastHierarchy:
@@ -269,21 +272,39 @@ def _last_hierarchy(last: IndexData, carry: bool) -> LastHierarchy:
     return LastHierarchy(ids, last.similarity_XX, last.summary_layer_S, last.summary_member_SX, carry)
 
 
-def _chunks(passages: PassageColumns, count_tokens: Callable[[str], int], max_tokens: int) -> list[list[int]]:
-    """Runs of neighbouring passages of one document, together at most `max_tokens` long."""
-    chunks: list[list[int]] = []
-    first_U = np.flatnonzero(np.diff(passages.passage_document_P, prepend=-1))
-    for first, end in pairwise([*first_U.tolist(), len(passages.passage_document_P)]):
-        chunks.append([first])
-        room = max_tokens - (count_tokens(passages.passage_texts[first]) if end - first > 1 else 0)
-        for row in range(first + 1, end):
-            length = count_tokens(passages.passage_texts[row])
-            if length > room:
-                chunks.append([])
-                room = max_tokens
-            chunks[-1].append(row)
-            room -= length
-    return chunks
+def _chunks(
+    base: IndexData, documents: _Documents, passages: _Passages, count_tokens: Callable[[str], int], max_tokens: int
+) -> list[list[int]]:
+    """Runs of neighbouring passages of one document, together at most `max_tokens` long, where that is more than one.
+
+    A summary of layer 0 is that of a chunk, so those of documents that stayed are known.
+    """
+    summaries = sp.csr_array(base.summary_member_SX[np.flatnonzero(base.summary_layer_S == 0), :])
+    members = (
+        passages.merge.place_L[part] for part in np.split(summaries.indices, summaries.indptr[1:-1]) if len(part)
+    )
+    chunks = [sorted(part.tolist()) for part in members if part[0] >= 0]
+    document_P, new = passages.columns.passage_document_P, documents.merge.new_K
+    first_K, end_K = (np.searchsorted(document_P, new, side) for side in ("left", "right"))
+    for first, end in zip(first_K.tolist(), end_K.tolist(), strict=True):
+        if end - first > 1:
+            lengths = [count_tokens(passages.columns.passage_texts[row]) for row in range(first, end)]
+            chunks += [run for run in _runs(first, lengths, max_tokens) if len(run) > 1]
+    return sorted(chunks)
+
+
+def _runs(first: int, lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Numbers from `first` on in runs whose lengths add up to `most` at most; what is longer makes a run of its own."""
+    run: list[int] = []
+    room = 0
+    for number, length in enumerate(lengths, start=first):
+        if run and length > room:
+            yield run
+            run = []
+        room = (room if run else most) - length
+        run.append(number)
+    if run:
+        yield run
 
 
 def _summaries(hierarchy: Hierarchy, passages: int) -> SummaryColumns:
@@ -298,21 +319,3 @@ def _summaries(hierarchy: Hierarchy, passages: int) -> SummaryColumns:
         summary_member_SX=block(rows, members, (len(found), passages + len(found))),
         similarity_XX=hierarchy.edges,
     )
-
-
-def _read_table(store: Store, query: str, text_query: str, known: tuple[Strings, Strings] | None) -> _Table:
-    """The rows that a query gives as (key, id), in its order, with the text of each: that of the same id among the ids and texts that
-    are known, or else what `text_query` finds for the key. An id is a hash of its text.
-    """
-    rows = list(store.rows(query))
-    key_N, id_N = np.array([key for key, _ in rows], np.int64), id_bytes([str(identity) for _, identity in rows])
-    row_of_key = np.full(int(key_N.max(initial=0)) + 1, -1, np.int64)
-    row_of_key[key_N] = np.arange(len(key_N))
-    known_ids, known_texts = known or (Strings.of([]), Strings.of([]))
-    known_N = rows_among(known_ids, id_N)
-    new = [str(text) for key in key_N[known_N < 0].tolist() for (text,) in store.rows(text_query, (key,))]
-    return _Table(Strings.of_ids(id_N), known_texts.splice(known_N, new), row_of_key)
-
-
-def _int_table(store: Store, query: str, columns: int) -> Ints:
-    return np.fromiter(chain.from_iterable(store.rows(query)), np.int64).reshape(-1, columns)

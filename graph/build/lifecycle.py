@@ -1,9 +1,9 @@
 """The later life of an index: delete, resume, status, verify, repair, compact."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graph.build.build import finish_build, open_for_writing, open_tools
@@ -11,6 +11,7 @@ from graph.build.reading import no_model, read_quarantined, reading_facts
 from graph.shared.errors import UserError
 from graph.shared.ids import checksum
 from graph.shared.types import Floats, OpenEncoder, OpenModel
+from graph.store.ann import ENDING as ANN_ENDING
 from graph.store.arrays import (
     MANIFEST,
     Manifest,
@@ -30,7 +31,7 @@ from graph.store.lock import writer_lock
 from graph.store.own_settings import keep_settings
 from graph.store.pending import PendingVectors
 from graph.store.seal import AGAIN, LEDGER, check_seal, has_ledger, seal_of, set_ledger_aside
-from graph.store.segments import ENDING
+from graph.store.segments import ENDING, has_ann_due
 from graph.store.segments import FOLDER as SEGMENTS
 from graph.store.segments import is_sound as segment_is_sound
 from graph.store.settings import IndexSettings
@@ -55,7 +56,8 @@ class IndexStatus:
     """How an index stands. `unfinished` is what a `resume` would still do, in words; `rows` counts every table.
 
     `identity` is the manifest's (graph/store/arrays.py), "" without one; `quarantined`, `dropped` and `read_by` are those of a
-    BuildReport (graph/build/build.py). `changed_passages` have come or gone since the communities were found.
+    BuildReport (graph/build/build.py). `changed_passages` have come or gone since the communities were found. `ann_recall` tells for
+    each kind with ANN indexes how many of the ten nearest they found when they were made, the least of them.
     """
 
     folder: str
@@ -70,6 +72,7 @@ class IndexStatus:
     read_by: dict[str, int]
     vectors_kept: int
     changed_passages: int
+    ann_recall: dict[str, float]
     unfinished: str
 
 
@@ -179,8 +182,18 @@ def index_status(folder: Path | str) -> IndexStatus:
         read_by=facts.read_by,
         vectors_kept=len(PendingVectors(folder).ids),
         changed_passages=manifest.changed_passages if manifest is not None else 0,
+        ann_recall=_ann_recall(manifest) if manifest is not None else {},
         unfinished="" if finished else f"the last run did not finish: modegraph resume {folder}",
     )
+
+
+def _ann_recall(manifest: Manifest) -> dict[str, float]:
+    """The least recall of the ANN indexes of each kind that has any."""
+    recalls = {
+        kind: [manifest.ann[name]["recall"] for name in manifest.segments.get(vectors, ()) if name in manifest.ann]
+        for kind, (_, vectors) in VECTOR_FIELDS.items()
+    }
+    return {kind: min(found) for kind, found in recalls.items() if found}
 
 
 def verify_index(folder: Path | str) -> list[Damage]:
@@ -231,7 +244,7 @@ def _sealed_damage(folder: Path, file: str, repair: str) -> Damage | None:
 
 
 def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
-    """Rebuild the arrays from index.sqlite when any of them is damaged; returns what was damaged.
+    """Rebuild the arrays from index.sqlite when any of them is damaged, ANN indexes from their segments; returns what was damaged.
 
     Vectors in files whose checksum still holds are kept, others are encoded again. A damaged call ledger is set aside; the next
     one takes over its sound calls. UserError when index.sqlite itself is damaged: nothing here can stand in for it.
@@ -247,12 +260,21 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
     if any(found.file == LEDGER and found.repair != f"modegraph resume {folder}" for found in damage):
         with writer_lock(folder):
             set_ledger_aside(folder)
+    if all(found.file.endswith(ANN_ENDING) for found in damage):
+        with open_for_writing(folder) as store:
+            _save_again(folder, store, _without_ann(read_manifest(folder), {Path(found.file).name for found in damage}))
+        return damage
     with open_for_writing(folder) as store:
         tools = open_tools(folder, store, settings, open_encoder, open_model)
         (folder / MANIFEST).unlink(missing_ok=True)
         _keep_sound_vectors(folder, {found.file for found in damage})
         finish_build(folder, store, tools, settings)
     return damage
+
+
+def _without_ann(manifest: Manifest, files: Collection[str]) -> Manifest:
+    """The manifest without the ANN indexes in these files."""
+    return replace(manifest, ann={name: ann for name, ann in manifest.ann.items() if ann["file"] not in files})
 
 
 def _keep_sound_vectors(folder: Path, damaged: set[str]) -> None:
@@ -287,19 +309,28 @@ def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Ope
             tools = open_tools(folder, store, settings, open_encoder, open_model)
             finish_build(folder, store, tools, settings, compact=True)
         else:
-            _merge_segments(folder, store, manifest)
+            _save_again(folder, store, manifest, compact=True)
         store.vacuum()
         drop_others(folder, names_in(read_manifest(folder)))
     return before - index_status(folder).disk_bytes
 
 
-def _merge_segments(folder: Path, store: Store, manifest: Manifest) -> None:
-    """The next generation, of the same arrays, with one segment of vectors for each kind; none if it is so already."""
-    data = load_arrays(folder, IndexData, manifest, checked=True)
-    if all(getattr(data, vectors).whole for _, vectors in VECTOR_FIELDS.values()):
+def _save_again(folder: Path, store: Store, manifest: Manifest, compact: bool = False) -> None:
+    """The next generation, of the same arrays, with the ANN indexes that are missing; if `compact`, with one segment of vectors for
+    each kind and the ANN indexes that it is to have, and none if it is so already.
+    """
+    data, settings = load_arrays(folder, IndexData, manifest, checked=True), read_settings(folder)
+    vectors = [getattr(data, field) for _, field in VECTOR_FIELDS.values()]
+    if compact and all(each.whole and has_ann_due(each, settings.ann_rows, settings.merge_factor) for each in vectors):
         return
     with store.transaction():
         generation = store.next_generation()
-    settings = read_settings(folder)
-    facts = {"settings": manifest.settings, "encoder": {"fingerprint": manifest.encoder}, "changed_passages": 0}
-    save_arrays(folder, generation, data, facts, settings.merge_factor, compact=True)
+    facts = {
+        "settings": manifest.settings,
+        "encoder": {"fingerprint": manifest.encoder},
+        "changed_passages": manifest.changed_passages,
+    }
+    save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact)
+    if store.changed_since(manifest.generation) == []:
+        with store.transaction():
+            store.note_derived(generation)

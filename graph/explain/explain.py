@@ -40,7 +40,7 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
         )
     found = list(standings(index, question, explained.id, settings))
     query = Query(question.strip(), scope.encode_queries([question.strip()])[0])
-    alone = score_alone(scope, query)
+    alone = score_alone(scope, query, of_all=True)
     standing, gets = found[0]
     return Explanation(
         question=query.text,

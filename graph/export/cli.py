@@ -1,7 +1,7 @@
 """`modegraph export`: an index for other tools."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +33,22 @@ def export_command(
         Path | None,
         typer.Option(metavar="FILE", rich_help_panel=OUTPUT, help="Write a page to explore the graph, offline."),
     ] = None,
+    postgres: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DSN",
+            rich_help_panel=OUTPUT,
+            help="Write tables with vector indexes into a PostgreSQL database that has pgvector.",
+        ),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=OUTPUT,
+            help="With --postgres: the schema that the export makes or replaces, modegraph by default.",
+        ),
+    ] = None,
     page_limit: Annotated[
         int | None,
         typer.Option(
@@ -44,30 +60,61 @@ def export_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write an index as a graph file, as tables or as a web page.
+    """Write an index as a graph file, as tables, as a web page or into PostgreSQL.
 
-    The index may change meanwhile: the export shows it as it was at the start.
+    The index may change meanwhile: the export shows it as it was at the start. In PostgreSQL it replaces the former export of
+    the same schema in one transaction.
     """
-    given = {"--graphml": graphml, "--parquet": parquet, "--html": html}
-    targets = {flag: target for flag, target in given.items() if target is not None}
-    if len(targets) != 1:
-        raise UserError(" and ".join(targets) or "export: no format", "one of --graphml, --parquet, --html", "name one")
-    (flag, target), *_ = targets.items()
+    files = {"--graphml": graphml, "--parquet": parquet, "--html": html}
+    targets = {flag: target for flag, target in files.items() if target is not None}
+    named = [*targets, *(["--postgres"] if postgres is not None else [])]
+    if len(named) != 1:
+        formats = ", ".join((*files, "--postgres"))
+        raise UserError(" and ".join(named) or "export: no format", f"one of {formats}", "name one")
+    (flag,) = named
     if page_limit is not None and html is None:
         raise UserError(
             f"--page-limit {page_limit} with {flag}", "a limit with --html only", "leave it out: the others hold all"
         )
+    if schema is not None and postgres is None:
+        raise UserError(f"--schema {schema} with {flag}", "a schema with --postgres only", "leave it out")
+    if postgres is not None:
+        _export_postgres(index, postgres, schema, as_json)
+    else:
+        _export_file(index, flag, targets[flag], page_limit or PAGE_LIMIT, as_json)
+
+
+def _export_postgres(folder: Path, dsn: str, schema: str | None, as_json: bool) -> None:
+    from graph.index.index import open_index
+    from graph.postgres.connect import database_of
+    from graph.postgres.export import SCHEMA, export_index
+
+    database, schema = database_of(dsn), schema or SCHEMA
+    done = export_index(open_index(folder), dsn, schema)
+    memory = done.maintenance_work_mem
+    if as_json:
+        told = {"index": str(folder), "database": database, "schema": schema}
+        print_json({**told, **done.rows, "maintenance_work_mem": memory})
+    else:
+        print(f"{database}, schema {schema}: {_listed(done.rows)}; indexes built with maintenance_work_mem = {memory}")
+
+
+def _export_file(folder: Path, flag: str, target: Path, limit: int, as_json: bool) -> None:
     if target.exists():
         raise UserError(f"{flag} {target}: exists already", "a name that is free", "move it away, or name another")
     if not target.absolute().parent.is_dir():
         raise UserError(f"{flag} {target}: no folder to put it in", "a folder that exists", "make it first")
     from graph.index.index import open_index
 
-    counts = write_whole(target, _writer(flag, page_limit or PAGE_LIMIT), open_index(index))
+    counts = write_whole(target, _writer(flag, limit), open_index(folder))
     if as_json:
-        print_json({"index": str(index), "file": str(target), **counts})
+        print_json({"index": str(folder), "file": str(target), **counts})
     else:
-        print(f"{target}: " + ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in counts.items()))
+        print(f"{target}: {_listed(counts)}")
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in counts.items())
 
 
 def _writer(flag: str, limit: int) -> "Callable[[Index, Path], dict[str, int]]":

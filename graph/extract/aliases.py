@@ -49,6 +49,16 @@ def full_names(keys: Sequence[str]) -> list[tuple[int, int]]:
     return pairs
 
 
+def surname_of_initials(key: str) -> str:
+    """The surname of a key of initials and a surname; "" for any other key.
+
+    >>> surname_of_initials("j. r. smith"), surname_of_initials("john smith")
+    ('smith', '')
+    """
+    person = _person(key)
+    return person[-1] if person and _is_short(person) else ""
+
+
 def people_by_surname(names: Iterable[str]) -> dict[str, str]:
     """The full name behind each surname (`entity_key`) that only one of a document's people has.
 

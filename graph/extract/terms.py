@@ -8,7 +8,7 @@ title is an entity wherever it stands. All of it follows from what the index hol
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from graph.extract.entities import entity_key
 from graph.text.scripts import MARKS, UNSPACED, is_caseless, unspaced_runs
@@ -46,7 +46,7 @@ _WRITTEN_ON = re.compile(
 """Prefixes and endings of a noun that are no part of it."""
 
 
-def caseless_terms(texts: Sequence[str], known: Collection[str]) -> list[tuple[int, str]]:
+def caseless_terms(texts: Sequence[str], known: Iterable[str]) -> list[tuple[int, str]]:
     """(row, term) for every term of every caseless text, by row, then term; `known` are the keys of documents' names."""
     rows = [row for row, text in enumerate(texts) if is_caseless(text)]
     called = frozenset(known if rows else ())

@@ -68,11 +68,17 @@ def allowed_documents(data: IndexData, conditions: Sequence[Condition]) -> NDArr
                 f"did you mean {near[0]!r}?" if near else "an index with documents",
                 f"known keys: {', '.join(known)}",
             )
-    allowed_U = np.array([all(each.holds(values.get(each.key)) for each in conditions) for values in rows], bool)
+    allowed_U = meeting(data, conditions)
     if not allowed_U.any():
         told = " and ".join(f"{each.key}{each.operator}{each.value}" for each in conditions)
         raise UserError(f"filter {told}: no document of {len(rows):,} meets it", "one at least", "loosen the filter")
     return allowed_U
+
+
+def meeting(data: IndexData, conditions: Sequence[Condition]) -> NDArray[np.bool_]:
+    """bool[U]: which documents meet all conditions, whatever keys there are."""
+    rows = (_values(data, row) for row in range(len(data.document_sources)))
+    return np.array([all(each.holds(values.get(each.key)) for each in conditions) for values in rows], bool)
 
 
 def _values(data: IndexData, row: int) -> dict[str, Any]:

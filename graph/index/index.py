@@ -14,8 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.encode.encoder import check_encoder, open_encoder, unit_rows
-from graph.index.filters import Condition, allowed_documents
+from graph.index.filters import Condition, allowed_documents, meeting
 from graph.index.restrict import arrays_of, own_arrays, restrict
+from graph.index.seal import seal
 from graph.layers.communities import find_communities
 from graph.shared.config import parse_settings
 from graph.shared.types import Encoder, Floats, Ints, OpenEncoder, Passage, Proposition, Span, Summary
@@ -70,6 +71,14 @@ class Index:
                 if sum(held[each] for each in self._restricted) > MOST_RESTRICTED_BYTES:
                     del self._restricted[key]
             return part
+
+    def only(self, conditions: tuple[Condition, ...]) -> "Index":
+        """The index for a reader who may know of nothing but the documents that meet all conditions; an empty one where none does.
+
+        Unlike `where`, it has no name, term or weight that only the other documents have (graph/index/seal.py), and is not kept.
+        """
+        part = restrict(self.data, meeting(self.data, conditions))
+        return self if part is self.data else replace(self, data=seal(self.data, part))
 
     def own_bytes(self, whole: IndexData) -> int:
         """What this index, a part of `whole`, takes in memory beside it: copies, and what was computed from them."""

@@ -17,7 +17,7 @@ from graph.layers.similarity import KnownGraph, similarity_graph
 from graph.layers.summarise import choose_sentences, join_sentences
 from graph.shared.ids import content_id
 from graph.shared.types import Ints
-from graph.store.arrays import rows_among
+from graph.store.arrays import id_bytes, rows_among
 from graph.store.segments import IdBytes, Rows, Vectors
 from graph.store.settings import IndexSettings
 
@@ -27,11 +27,29 @@ EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the graph: its id, its text and the propositions (rows, in reading order) that it stands for."""
+    """A summary as a node of the graph: its id, its text and the propositions (rows, in reading order) that it stands for."""
 
     id: str
     text: str
     pool: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Passages:
+    """The nodes of layer 0 that are passages: ids, texts (asked for when a model summarises), and each one's propositions in reading
+    order, end to end.
+    """
+
+    ids: IdBytes
+    texts: Sequence[str]
+    propositions: Ints
+    starts: Ints
+    """Where the propositions of each passage begin, and where the last one's end."""
+
+    def pool(self, row: int) -> Sequence[int]:
+        """The propositions of one of them; what stands in it twice is there twice."""
+        pool: list[int] = self.propositions[self.starts[row] : self.starts[row + 1]].tolist()
+        return pool
 
 
 @dataclass(frozen=True)
@@ -65,11 +83,11 @@ class LastHierarchy:
     member_SX: sp.csr_array
     carry: bool
 
-    def edges_among(self, ids: Sequence[str]) -> KnownGraph:
+    def edges_among(self, ids: IdBytes) -> KnownGraph:
         """What it knows of the similarity graph of the nodes with these ids."""
         return KnownGraph(self.edges, rows_among(ids, self.ids))
 
-    def communities(self, ids: Sequence[str], layer: int) -> Ints:
+    def communities(self, ids: IdBytes, layer: int) -> Ints:
         """The community of each of these nodes of a layer; −1 for nodes that it does not know."""
         summary_Y, member_Y = self.member_SX.tocoo().coords
         of_layer_Y = self.layer_S[summary_Y] == layer + 1
@@ -98,14 +116,33 @@ class Sentences:
 
 @dataclass
 class _Builder:
-    nodes: list[Node]
+    passages: Passages
     vectors: list[Vectors]
     summaries: list[SummaryNode] = field(default_factory=list)
     edges: list[tuple[Ints, sp.coo_array]] = field(default_factory=list)
 
+    def __len__(self) -> int:
+        return len(self.passages.ids) + len(self.summaries)
+
+    def pool(self, number: int) -> Sequence[int]:
+        """The propositions of a passage or, numbered behind these, of a summary."""
+        above = number - len(self.passages.ids)
+        return self.passages.pool(number) if above < 0 else self.summaries[above].node.pool
+
+    def text(self, number: int) -> str:
+        """The text of a node."""
+        above = number - len(self.passages.ids)
+        return self.passages.texts[number] if above < 0 else self.summaries[above].node.text
+
+    def ids(self, numbers: Ints) -> IdBytes:
+        """The ids of nodes, passages first."""
+        passages = len(self.passages.ids)
+        above = [self.summaries[number - passages].node.id for number in numbers[numbers >= passages].tolist()]
+        return np.concatenate([self.passages.ids[numbers[numbers < passages]], id_bytes(above)])
+
 
 def build_hierarchy(
-    passages: Sequence[Node],
+    passages: Passages,
     chunks: Sequence[Sequence[int]],
     passage_vectors_PD: Vectors,
     sentences: Sentences,
@@ -116,15 +153,15 @@ def build_hierarchy(
 ) -> Hierarchy:
     """Build `settings.layers` layers over the passages.
 
-    `chunks` are runs of passage numbers that make one large chunk each; a chunk of one passage needs no summary. A community
+    `chunks` are runs of passage numbers that make one large chunk each, of two passages at least. A community
     of one node is not summarised either: the node itself says it all.
     """
-    building = _Builder(list(passages), [passage_vectors_PD])
-    _add_summaries(building, [chunk for chunk in chunks if len(chunk) > 1], 0, sentences, encode, settings, write)
-    members = np.arange(len(building.nodes))
+    building = _Builder(passages, [passage_vectors_PD])
+    _add_summaries(building, chunks, 0, sentences, encode, settings, write)
+    members = np.arange(len(building))
     for layer in range(settings.layers):
         vectors_LD = building.vectors[-1] if layer or len(building.vectors) == 1 else Vectors.join(building.vectors)
-        ids = [building.nodes[member].id for member in members.tolist()]
+        ids = building.ids(members)
         known = None if last is None else last.edges_among(ids)
         graph = similarity_graph(vectors_LD, settings.neighbours, settings.min_similarity, known)
         building.edges.append((members, graph.tocoo()))
@@ -134,15 +171,15 @@ def build_hierarchy(
             community_L = carry_communities(graph, last.communities(ids, layer))
         else:
             community_L = find_communities(graph, settings.communities, settings.seed)
-        before = len(building.nodes)
+        before = len(building)
         groups = [members[group].tolist() for group in _groups(community_L) if len(group) > 1]
         _add_summaries(building, groups, layer + 1, sentences, encode, settings, write)
-        members = np.arange(before, len(building.nodes))
+        members = np.arange(before, len(building))
         if len(members) == 0:
             break
     nodes = [summary.node for summary in building.summaries]
     vectors_SD = encode([node.id for node in nodes], [node.text for node in nodes])
-    return Hierarchy(tuple(building.summaries), vectors_SD, _join_edges(building.edges, len(building.nodes)))
+    return Hierarchy(tuple(building.summaries), vectors_SD, _join_edges(building.edges, len(building)))
 
 
 def _add_summaries(
@@ -154,20 +191,20 @@ def _add_summaries(
     settings: IndexSettings,
     write: WriteSummaries | None,
 ) -> None:
-    pools = [tuple(dict.fromkeys(row for member in group for row in building.nodes[member].pool)) for group in groups]
+    pools = [tuple(dict.fromkeys(row for member in group for row in building.pool(member))) for group in groups]
     filled = [(group, pool) for group, pool in zip(groups, pools, strict=True) if pool]
-    texts = [[building.nodes[member].text for member in group] for group, _ in filled] if write else []
+    texts = [[building.text(member) for member in group] for group, _ in filled] if write else []
     written = write(texts) if write and texts else [""] * len(filled)
     added = []
     for (group, pool), by_model in zip(filled, written, strict=True):
         extract, chosen = sentences.summarise(pool, settings.max_summary_tokens)
         text = by_model or extract
-        identity = content_id("summary", str(layer), text, *sorted(building.nodes[member].id for member in group))
+        members = sorted(each.decode() for each in building.ids(np.array(group)).tolist())
+        identity = content_id("summary", str(layer), text, *members)
         added.append(SummaryNode(Node(identity, text, chosen), layer, tuple(group)))
     if added:
         building.vectors.append(encode([new.node.id for new in added], [new.node.text for new in added]))
         building.summaries += added
-        building.nodes += [new.node for new in added]
 
 
 def _groups(membership_N: Ints) -> Iterator[Ints]:

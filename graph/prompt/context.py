@@ -1,13 +1,13 @@
 """From evidence to what a prompt quotes: numbered excerpts, best first, that a citation can be traced back from."""
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from graph.prompt.answer import numbered
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
-from graph.shared.types import Evidence, Excerpt, Finding, Passage, Proposition, Scored, Summary
+from graph.shared.types import Evidence, Excerpt, Finding, Passage, Proposition, Summary
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ def rank_excerpts(evidence: Evidence, limit: int, budget: TokenBudget | None = N
     Findings come beside them, best first. With a budget, an excerpt that is longer than the room left is skipped; those after
     it may still fit. UserError when there are excerpts and none fits.
     """
-    ranked: list[tuple[float, Excerpt]] = [(found.score, _of_summary(found)) for found in evidence.summaries]
+    ranked: list[tuple[float, Excerpt]] = [(found.score, of_summary(found.item)) for found in evidence.summaries]
     if evidence.propositions:
         titles = {found.item.source: found.item.title for found in evidence.passages}
-        ranked += [(found.score, _of_proposition(found.item, titles)) for found in evidence.propositions]
+        ranked += [(found.score, of_proposition(found.item, titles)) for found in evidence.propositions]
     else:
         ranked += [(found.score, of_passage(found.item)) for found in evidence.passages]
     ranked.sort(key=lambda pair: -pair[0])
@@ -77,6 +77,18 @@ def of_passage(passage: Passage) -> Excerpt:
     """A passage as an excerpt."""
     place = (passage.source, passage.start, passage.end)
     return Excerpt(passage.id, passage.title, passage.text, *place, page=passage.page)
+
+
+def of_proposition(proposition: Proposition, titles: Mapping[str, str]) -> Excerpt:
+    """A proposition as an excerpt, at its first place; `titles` are those of documents, by source."""
+    place = proposition.spans[0]
+    title = titles.get(place.source, "")
+    return Excerpt(proposition.id, title, proposition.text, place.source, place.start, place.end, page=place.page)
+
+
+def of_summary(summary: Summary) -> Excerpt:
+    """A summary as an excerpt."""
+    return Excerpt(summary.id, "Summary", summary.text, members=summary.members)
 
 
 def _fill(excerpts: tuple[Excerpt, ...], limit: int, budget: TokenBudget) -> tuple[Excerpt, ...]:
@@ -99,16 +111,6 @@ def _fill(excerpts: tuple[Excerpt, ...], limit: int, budget: TokenBudget) -> tup
     return tuple(kept)
 
 
-def _of_proposition(proposition: Proposition, titles: dict[str, str]) -> Excerpt:
-    place = proposition.spans[0]
-    title = titles.get(place.source, "")
-    return Excerpt(proposition.id, title, proposition.text, place.source, place.start, place.end, page=place.page)
-
-
 def _of_finding(finding: Finding) -> Excerpt:
     text = f"{finding.question} {finding.answer}"
     return Excerpt(content_id(text), "Found on the way", text, members=finding.passage_ids)
-
-
-def _of_summary(found: Scored[Summary]) -> Excerpt:
-    return Excerpt(found.item.id, "Summary", found.item.text, members=found.item.members)

@@ -22,6 +22,9 @@ def complete_mode(typed: str) -> list[str]:
 
 
 IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index, made by `modegraph index`.")]
+IndexFolders = Annotated[
+    list[Path], typer.Argument(metavar="INDEX", help="Folder of an index, made by `modegraph index`.")
+]
 Documents = Annotated[
     Path,
     typer.Argument(

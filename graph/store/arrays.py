@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from graph.shared.errors import UserError
 from graph.shared.ids import BYTES, checksum, content_id
+from graph.store.ann import Ann, open_ann
 from graph.store.segments import FOLDER as SEGMENTS
-from graph.store.segments import IdBytes, Vectors, open_vectors, save_vectors
+from graph.store.segments import IdBytes, Vectors, open_vectors, save_vectors, with_ann
 
 MANIFEST = "manifest.json"
 OLDEST, FORMAT = 4, 6
-"""Of index.sqlite and of the arrays (docs/format.md): what is read, and what is written."""
+"""Of index.sqlite and of the arrays (docs/reference/format.md): what is read, and what is written."""
 
 DECODED_ROWS = 4_096
 """Texts of a column that are copied at a time to be read one after another."""
@@ -98,6 +99,10 @@ class Strings:
                 starts[run[0] + 1] = len(parts[-1])
         return Strings(np.concatenate(parts), np.cumsum(starts))
 
+    def rows_at(self, bytes_X: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows that these bytes of `data` belong to, each once, in order."""
+        return np.unique(np.searchsorted(self.starts, bytes_X, side="right") - 1)
+
     def __getitem__(self, row: int) -> str:
         return self.data[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "surrogatepass")
 
@@ -159,30 +164,41 @@ class Manifest:
     arrays: str
     files: dict[str, dict[str, Any]]
     segments: dict[str, dict[str, int]]
+    ann: dict[str, dict[str, Any]]
+    """By segment: the `file` of its ANN index, its `bytes`, and `probes` and `recall` as graph/store/ann.py has them."""
     changed_passages: int = 0
     """That came or went since the communities were found."""
 
 
 def save_arrays(
-    folder: Path, generation: int, data: Any, facts: Mapping[str, Any], merge_factor: int, compact: bool = False
+    folder: Path,
+    generation: int,
+    data: Any,
+    facts: Mapping[str, Any],
+    merge_factor: int,
+    ann_rows: int,
+    compact: bool = False,
 ) -> None:
     """Write every field of the dataclass `data` under `folder`, then the manifest that makes it the current generation.
 
     Fields are arrays (.npy), Strings (two .npy), CSR matrices (.npz) or Vectors (the rows that they are of segments, .rows.npy).
-    `facts` go into the manifest. `merge_factor` and `compact` are those of graph/store/segments.py. Older generations but the one just
-    replaced are removed.
+    `facts` go into the manifest. `merge_factor`, `ann_rows` and `compact` are those of graph/store/segments.py. Older generations but
+    the one just replaced are removed.
     """
     scratch = folder / f"arrays-{generation:06d}.partial"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     segments: dict[str, dict[str, int]] = {}
+    ann: dict[str, dict[str, Any]] = {}
     for field in fields(data):
         value = getattr(data, field.name)
         if isinstance(value, Vectors):
             value = save_vectors(folder, field.name, value, merge_factor, compact)
+            value = with_ann(folder, value, ann_rows, merge_factor, compact)
             segments[field.name] = {
                 segment.name: (folder / SEGMENTS / segment.name).stat().st_size for segment in value.segments
             }
+            ann |= {segment.name: _ann_facts(segment.ann) for segment in value.segments if segment.ann is not None}
         _save_field(scratch, field.name, value)
     files = {
         file.name: {"bytes": file.stat().st_size, "checksum": checksum(file)} for file in sorted(scratch.iterdir())
@@ -192,7 +208,8 @@ def save_arrays(
     scratch.rename(folder / name)
     replaced = _names_in_use(folder)
     body = json.dumps(
-        {"format": FORMAT, "generation": generation, **facts, "arrays": name, "files": files, "segments": segments},
+        {"format": FORMAT, "generation": generation, **facts}
+        | {"arrays": name, "files": files, "segments": segments, "ann": ann},
         indent=1,
     )
     partial = folder / (MANIFEST + ".partial")
@@ -212,8 +229,9 @@ def drop_others(folder: Path, kept: Collection[str]) -> None:
 
 
 def names_in(manifest: Manifest) -> list[str]:
-    """The folder and the segments of a generation."""
-    return [manifest.arrays, *(name for named in manifest.segments.values() for name in named)]
+    """The folder, the segments and their ANN indexes of a generation."""
+    segments = (name for named in manifest.segments.values() for name in named)
+    return [manifest.arrays, *segments, *(facts["file"] for facts in manifest.ann.values())]
 
 
 def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, checked: bool = False) -> D:
@@ -235,7 +253,11 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, c
             raise UserError(f"{target / name}: a changed byte", "the file as it was written", remedy)
     hints = get_type_hints(kind)
     values = {field.name: load_field(target, field.name, hints[field.name]) for field in fields(kind)}  # type: ignore[arg-type]
-    joined = {name: open_vectors(folder, list(named), values[name]) for name, named in manifest.segments.items()}
+    ann = {
+        name: open_ann(folder / SEGMENTS / facts["file"], facts["probes"], facts["recall"])
+        for name, facts in manifest.ann.items()
+    }
+    joined = {name: open_vectors(folder, list(named), values[name], ann) for name, named in manifest.segments.items()}
     return kind(**(values | joined))
 
 
@@ -243,6 +265,7 @@ def sizes(folder: Path, manifest: Manifest) -> dict[Path, int]:
     """Every file of a generation, with the bytes that it has."""
     arrays = {folder / manifest.arrays / name: int(facts["bytes"]) for name, facts in manifest.files.items()}
     named = [each for segments in manifest.segments.values() for each in segments.items()]
+    named += [(facts["file"], facts["bytes"]) for facts in manifest.ann.values()]
     return arrays | {folder / SEGMENTS / name: count for name, count in named}
 
 
@@ -269,8 +292,13 @@ def read_manifest(folder: Path) -> Manifest:
         arrays=facts["arrays"],
         files=facts["files"],
         segments=facts.get("segments", {}),
+        ann=facts.get("ann", {}),
         changed_passages=facts.get("changed_passages", 0),
     )
+
+
+def _ann_facts(ann: Ann) -> dict[str, Any]:
+    return {"file": ann.file.name, "bytes": ann.file.stat().st_size, "probes": ann.probes, "recall": ann.recall}
 
 
 def _names_in_use(folder: Path) -> list[str]:

@@ -6,7 +6,8 @@ Rows are canonical: documents by source, passages by (source, order), propositio
 same arrays whatever the order in which its documents came.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, get_type_hints
 
 import numpy as np
 import scipy.sparse as sp
@@ -120,6 +121,19 @@ class IndexData(DocumentColumns, PassageColumns, PropositionColumns, EntityColum
     def of(cls, *groups: Columns) -> "IndexData":
         """All columns of one group of each kind."""
         return cls(**{name: column for group in groups for name, column in vars(group).items()})
+
+
+def no_data() -> IndexData:
+    """What an index holds before its first document."""
+    none = np.zeros(0, np.int64)
+    empty: dict[Any, Any] = {
+        Strings: Strings.of([]),
+        Vectors: Vectors.of(np.zeros((0, 0), np.float32)),
+        sp.csr_array: block(none, none, (0, 0)),
+    }
+    hints = get_type_hints(IndexData)
+    values: dict[str, Any] = {each.name: empty.get(hints[each.name], none) for each in fields(IndexData)}
+    return IndexData(**values)
 
 
 VECTOR_FIELDS = {

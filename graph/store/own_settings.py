@@ -50,11 +50,12 @@ def keep_settings(store: Store, settings: IndexSettings) -> None:
 
 def check_settings(store: Store, settings: IndexSettings) -> None:
     """UserError naming the first setting that differs from the index's own and must not."""
-    known = json.loads(store.get_meta("settings") or "null")
-    for key, value in settings.model_dump(exclude=set(CHANGEABLE)).items() if known is not None else ():
-        if known.get(key) != value:
+    kept = store.get_meta("settings")
+    known = IndexSettings.model_construct(**json.loads(kept)).model_dump() if kept is not None else {}
+    for key, value in settings.model_dump(exclude=set(CHANGEABLE)).items() if known else ():
+        if known[key] != value:
             raise UserError(
-                f"{key} = {value!r}, but this index was made with {key} = {known.get(key)!r}",
+                f"{key} = {value!r}, but this index was made with {key} = {known[key]!r}",
                 "the settings it was made with",
                 "leave the setting out, or index into a new folder",
             )

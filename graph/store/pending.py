@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graph.shared.ids import BYTES
-from graph.shared.types import Floats, Ints
-from graph.store.segments import ENDING, open_segment
+from graph.shared.types import Floats
+from graph.store.arrays import rows_among
+from graph.store.halves import Held
+from graph.store.segments import ENDING, IdBytes, open_segment
 
 FOLDER = "pending"
 
@@ -25,18 +28,19 @@ class PendingVectors:
     def __init__(self, folder: Path) -> None:
         self._folder = folder / FOLDER
         self._files: list[Path] = []
-        self._place_of: dict[str, tuple[int, int]] = {}
+        self._ids: list[IdBytes] = []
         for file in sorted((*self._folder.glob("*.npy"), *self._folder.glob(f"*{ENDING}"))):
-            self._add(file, [identity.decode() for identity in _open(file)[0].tolist()])
+            self._add(file, _open(file)[0])
 
     @property
     def ids(self) -> frozenset[str]:
-        return frozenset(self._place_of)
+        return frozenset(self._joined().astype(str).tolist())
 
-    def __contains__(self, identity: str) -> bool:
-        return identity in self._place_of
+    def has(self, ids: IdBytes) -> NDArray[np.bool_]:
+        """Whether each id has a vector: bool[N]."""
+        return rows_among(self._joined(), ids) >= 0
 
-    def put(self, ids: Sequence[str], vectors_BD: Floats) -> None:
+    def put(self, ids: Sequence[str] | IdBytes, vectors_BD: Floats) -> None:
         """Keep a batch."""
         kinds = [("id", f"S{2 * BYTES}"), ("vector", np.float32, vectors_BD.shape[1:])]
         batch = np.empty(len(ids), kinds)
@@ -46,7 +50,7 @@ class PendingVectors:
         with partial.open("wb") as opened:
             np.save(opened, batch)
         partial.replace(file)
-        self._add(file, ids)
+        self._add(file, batch["id"])
 
     def adopt(self, segment: Path) -> None:
         """Keep the vectors of a sound segment, without a copy of it where the file system has hard links."""
@@ -58,36 +62,40 @@ class PendingVectors:
         except OSError:
             shutil.copyfile(segment, partial)
         partial.replace(file)
-        self._add(file, [identity.decode() for identity in _open(file)[0].tolist()])
+        self._add(file, _open(file)[0])
 
-    def take(self, ids: Sequence[str]) -> Floats:
-        """The vectors [N, D] of at least one id; all of them must be there."""
-        place_N2 = np.array([self._place_of[identity] for identity in ids], np.int64)
-        vectors_ND = np.empty((len(ids), _open(self._files[place_N2[0, 0]])[1].shape[1]), np.float32)
-        self._fill(vectors_ND, place_N2)
+    def take(self, ids: IdBytes, dtype: np.dtype[Any]) -> Held:
+        """The vectors [N, D] of at least one id; all of them must be there. In float16 they are rounded.
+
+        File by file, so that one batch at a time is in memory.
+        """
+        starts_F = np.cumsum([0, *(len(held) for held in self._ids)])
+        row_N = rows_among(self._joined(), ids)
+        file_N = np.searchsorted(starts_F, row_N, "right") - 1
+        vectors_ND = np.empty((len(ids), _open(self._files[file_N[0]])[1].shape[1]), dtype)
+        order = np.argsort(file_N, kind="stable")
+        for part in np.split(order, np.flatnonzero(np.diff(file_N[order])) + 1):
+            file = file_N[part[0]]
+            vectors_ND[part] = _open(self._files[file])[1][row_N[part] - starts_F[file]]
         return vectors_ND
 
     def drop(self) -> None:
         """Forget them all: the arrays have been saved."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._files, self._place_of = [], {}
-
-    def _fill(self, vectors_ND: Floats, place_N2: Ints) -> None:
-        """File by file, so that one batch at a time is in memory."""
-        order = np.argsort(place_N2[:, 0], kind="stable")
-        for part in np.split(order, np.flatnonzero(np.diff(place_N2[order, 0])) + 1):
-            if len(part):
-                _, vectors_BD = _open(self._files[place_N2[part[0], 0]])
-                vectors_ND[part] = vectors_BD[place_N2[part, 1]]
+        self._files, self._ids = [], []
 
     def _next(self, ending: str) -> Path:
         """The file after all that are there."""
         self._folder.mkdir(exist_ok=True)
         return self._folder / f"{len(self._files):08}{ending}"
 
-    def _add(self, file: Path, ids: Sequence[str]) -> None:
-        self._place_of.update((identity, (len(self._files), row)) for row, identity in enumerate(ids))
+    def _add(self, file: Path, ids: IdBytes) -> None:
         self._files.append(file)
+        self._ids.append(np.array(ids))
+
+    def _joined(self) -> IdBytes:
+        """The ids of all vectors, file by file."""
+        return np.concatenate([np.zeros(0, f"S{2 * BYTES}"), *self._ids])
 
 
 def _open(file: Path) -> tuple[Any, Any]:

@@ -17,6 +17,12 @@ from graph.shared.ids import checksum
 from graph.store.store import FILE
 
 LEDGER = "ledger.sqlite"
+LEDGER_TABLE = """
+CREATE TABLE calls (
+    key TEXT PRIMARY KEY, model TEXT NOT NULL, text TEXT NOT NULL,
+    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, hash TEXT NOT NULL, microseconds INTEGER
+) WITHOUT ROWID
+"""
 SET_ASIDE = ".damaged"
 """Added to the name of a damaged ledger, with a number from the second on; a new one in its place takes over what is sound in
 them (serve/ledger.py)."""

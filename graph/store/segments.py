@@ -6,8 +6,8 @@ and never changed. An edit writes the vectors that it adds; which rows of the se
 Legend: N rows of a matrix, R rows of its segments one after another, S segments, D dimensions, Q columns of a product.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from graph.shared.errors import UserError
 from graph.shared.ids import BYTES, checksum
 from graph.shared.types import Floats, Ints
+from graph.store.ann import Ann, build_ann
+from graph.store.halves import Held, as_float32, product
 
 FOLDER, ENDING = "vectors", ".segment"
 WRITTEN_ROWS = 8_192
@@ -31,15 +33,16 @@ IdBytes = NDArray[np.bytes_]
 class Segment:
     """Vectors and their ids, in the file of that name; "" while they are in none."""
 
-    vectors_RD: Floats
+    vectors_RD: Held
     ids_R: IdBytes
     name: str = ""
+    ann: Ann | None = None
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """A matrix [N, D] of vectors that lie in segments. To its users an array that cannot be written to: `vectors @ query`,
-    `vectors[rows]`, `len`, `shape`; `numpy.asarray` makes a copy of it where it lies in several segments.
+    """A matrix float32[N, D] of vectors that lie in segments. To its users an array that cannot be written to: `vectors @ query`,
+    `vectors[rows]`, `len`, `shape`; `numpy.asarray` makes a copy of it where it lies in several segments, or as float16.
     """
 
     segments: tuple[Segment, ...]
@@ -47,7 +50,7 @@ class Vectors:
     """Where each vector is: a row of the segments, counted through all of them."""
 
     @classmethod
-    def of(cls, vectors_ND: Floats, ids: Sequence[str] = ()) -> "Vectors":
+    def of(cls, vectors_ND: Held, ids: Sequence[str] | IdBytes = ()) -> "Vectors":
         """Vectors in memory."""
         ids_N = np.zeros(len(vectors_ND), f"S{2 * BYTES}")
         ids_N[: len(ids)] = ids
@@ -77,7 +80,7 @@ class Vectors:
     @property
     def nbytes(self) -> int:
         """Bytes of the vectors."""
-        return 4 * len(self) * self.shape[1]
+        return self.segments[0].vectors_RD.itemsize * len(self) * self.shape[1]
 
     def __len__(self) -> int:
         return len(self.row_N)
@@ -85,14 +88,49 @@ class Vectors:
     def __matmul__(self, right: Floats) -> Floats:
         """The products [N] or [N, Q] with a vector or a matrix [D, Q]."""
         if self.whole:
-            return np.asarray(self.segments[0].vectors_RD @ right)
-        return np.concatenate([segment.vectors_RD @ right for segment in self.segments])[self.row_N]
+            return product(self.segments[0].vectors_RD, right)
+        return np.concatenate([product(segment.vectors_RD, right) for segment in self.segments])[self.row_N]
 
     def __getitem__(self, rows: Any) -> Floats:
         """The vectors of rows, given as numpy takes them (a number, a slice, rows in any shape, a mask)."""
+        return as_float32(self.held(rows))
+
+    def held(self, rows: Any) -> Held:
+        """The vectors of rows as they are kept."""
         if self.whole:
             return np.asarray(self.segments[0].vectors_RD[rows])
         return _gather([segment.vectors_RD for segment in self.segments], self.places, np.asarray(self.row_N[rows]))
+
+    def candidates(self, query_D: Floats, count: int) -> Ints | None:
+        """Rows, ascending, that hold the `count` nearest to a unit vector but for what ANN indexes miss; None where no segment has one."""
+        if all(segment.ann is None for segment in self.segments):
+            return None
+        start, found = 0, []
+        for segment, live in zip(self.segments, self._live, strict=True):
+            row_R = self._row_of_place[start : start + len(segment.ids_R)]
+            start += len(row_R)
+            if segment.ann is not None:
+                places = segment.ann.search(query_D[None], count, live)[0]
+                found.append(row_R[places[places >= 0]])
+            else:
+                cosines_R = np.where(row_R >= 0, product(segment.vectors_RD, query_D), -np.inf)
+                places = np.argpartition(-cosines_R, min(count, len(row_R)) - 1)[:count] if len(row_R) else row_R
+                found.append(row_R[places][row_R[places] >= 0])
+        return np.sort(np.concatenate(found))
+
+    @cached_property
+    def _row_of_place(self) -> Ints:
+        """The row of each row of the segments, −1 for what was deleted: int64[R]."""
+        row_R = np.full(len(self.places), -1, np.int64)
+        row_R[self.row_N] = np.arange(len(self))
+        return row_R
+
+    @cached_property
+    def _live(self) -> list[bytes | None]:
+        """Of each segment, a bit for each of its rows, set where it is in use; None where all are."""
+        ends = np.cumsum([len(segment.ids_R) for segment in self.segments])[:-1]
+        used = [part >= 0 for part in np.split(self._row_of_place, ends)]
+        return [None if part.all() else np.packbits(part, bitorder="little").tobytes() for part in used]
 
     def ids(self, rows: Ints) -> IdBytes:
         """The ids of the vectors in rows."""
@@ -104,7 +142,7 @@ class Vectors:
     def only(self, rows: Ints) -> "Vectors":
         """The given rows in memory: shared where they lie together in one segment, else a copy."""
         together = self.whole and len(rows) > 0 and bool((np.diff(rows) == 1).all())
-        return Vectors.of(self[rows[0] : rows[-1] + 1] if together else self[rows])
+        return Vectors.of(self.held(slice(rows[0], rows[-1] + 1) if together else rows))
 
 
 Rows = Floats | Vectors
@@ -142,6 +180,35 @@ def save_vectors(folder: Path, field: str, vectors: Vectors, merge_factor: int, 
     return Vectors(tuple(segments), row_N)
 
 
+def with_ann(folder: Path, vectors: Vectors, ann_rows: int, merge_factor: int, compact: bool = False) -> Vectors:
+    """The same vectors, with an ANN index for each segment that is to have one; if `compact`, for no other."""
+    due = segments_to_index([len(segment.ids_R) for segment in vectors.segments], len(vectors), ann_rows, merge_factor)
+    segments = list(vectors.segments)
+    for place, segment in enumerate(segments):
+        if place in due and segment.ann is None:
+            segments[place] = replace(segment, ann=build_ann(folder / FOLDER, segment.name, segment.vectors_RD))
+        elif compact and place not in due:
+            segments[place] = replace(segment, ann=None)
+    return Vectors(tuple(segments), vectors.row_N)
+
+
+def has_ann_due(vectors: Vectors, ann_rows: int, merge_factor: int) -> bool:
+    """Whether just the segments that are to have an ANN index have one."""
+    due = segments_to_index([len(segment.ids_R) for segment in vectors.segments], len(vectors), ann_rows, merge_factor)
+    return due == {place for place, segment in enumerate(vectors.segments) if segment.ann is not None}
+
+
+def segments_to_index(rows_S: Sequence[int], live: int, ann_rows: int, merge_factor: int) -> set[int]:
+    """Which segments have an ANN index: of at least `ann_rows` vectors in use all but segments of less than `ann_rows / merge_factor`.
+
+    There are few of those (`segments_to_merge`), so no more than about `ann_rows` vectors are compared one by one.
+
+    >>> segments_to_index([90, 20, 1], 100, 100, 8), segments_to_index([90, 20, 1], 99, 100, 8)
+    ({0, 1}, set())
+    """
+    return {place for place, rows in enumerate(rows_S) if live >= ann_rows and rows * merge_factor >= ann_rows and rows}
+
+
 def segments_to_merge(
     rows_S: Sequence[int], live_S: Sequence[int], new: Collection[int], merge_factor: int
 ) -> set[int]:
@@ -163,9 +230,10 @@ def segments_to_merge(
     return again
 
 
-def open_vectors(folder: Path, names: Sequence[str], row_N: Ints) -> Vectors:
-    """Vectors in the files of an index, memory-mapped."""
-    return Vectors(tuple(open_segment(folder / FOLDER / name) for name in names), row_N)
+def open_vectors(folder: Path, names: Sequence[str], row_N: Ints, ann: Mapping[str, Ann] | None = None) -> Vectors:
+    """Vectors in the files of an index, memory-mapped; `ann` has the ANN indexes of segments by name."""
+    segments = (open_segment(folder / FOLDER / name) for name in names)
+    return Vectors(tuple(replace(segment, ann=(ann or {}).get(segment.name)) for segment in segments), row_N)
 
 
 def open_segment(file: Path) -> Segment:
@@ -191,11 +259,12 @@ def _write(folder: Path, field: str, vectors: Vectors, rows_R: Ints) -> Segment:
     """The given rows as a new segment."""
     partial = folder / FOLDER / f"{field}.partial"
     partial.parent.mkdir(exist_ok=True)
-    head = {"descr": "<f4", "fortran_order": False, "shape": (len(rows_R), vectors.shape[1])}
+    dtype = vectors.segments[0].vectors_RD.dtype.newbyteorder("<")
+    head = {"descr": dtype.str, "fortran_order": False, "shape": (len(rows_R), vectors.shape[1])}
     with partial.open("wb") as opened:
         np.lib.format.write_array_header_1_0(opened, head)
         for start in range(0, len(rows_R), WRITTEN_ROWS):
-            opened.write(np.ascontiguousarray(vectors[rows_R[start : start + WRITTEN_ROWS]], "<f4").data)
+            opened.write(np.ascontiguousarray(vectors.held(rows_R[start : start + WRITTEN_ROWS]), dtype).data)
         np.save(opened, vectors.ids(rows_R))
     file = partial.with_name(f"{field}-{checksum(partial)}{ENDING}")
     partial.replace(file)

@@ -6,6 +6,8 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from graph.shared.config import Settings
 
+VectorType = Literal["float32", "float16"]
+
 
 class IndexSettings(Settings):
     """How documents become an index."""
@@ -32,6 +34,15 @@ class IndexSettings(Settings):
         ge=2,
         le=100,
         description="segments of about one size that an edit makes one: few are quick to ask, many to edit",
+    )
+    vectors: VectorType = Field(
+        "float32",
+        description="how vectors are kept: float16 takes half of the disk and memory, and rounds to three digits",
+    )
+    ann_rows: int = Field(
+        100_000,
+        ge=1,
+        description="passages, propositions or entities from which their nearest are looked up in ANN indexes, not among all",
     )
     synonym_neighbours: int = Field(
         10, ge=1, le=1000, description="nearest entities considered as synonyms of an entity"
@@ -81,6 +92,7 @@ CHANGEABLE = frozenset(
         "max_failed_share",
         "layers_on_edit",
         "merge_factor",
+        "ann_rows",
     }
 )
 """Settings that a later run may give anew. What a model reads must not change with them: graph/build/reading.py sees to it."""

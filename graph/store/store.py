@@ -52,6 +52,8 @@ CREATE TABLE quarantine (passage INTEGER PRIMARY KEY REFERENCES passages ON DELE
     reply TEXT NOT NULL, attempts INTEGER NOT NULL);
 CREATE TABLE summaries (id TEXT PRIMARY KEY, layer INTEGER NOT NULL, text TEXT NOT NULL) WITHOUT ROWID;
 """
+_CHANGED = "CREATE TABLE IF NOT EXISTS changed (source TEXT PRIMARY KEY) WITHOUT ROWID"
+"""Documents put, read or deleted since the arrays were derived; an index of before has no such table yet."""
 
 
 def read_settings(folder: Path | str) -> IndexSettings:
@@ -93,6 +95,8 @@ class Store:
         if not read_only and self._format() == 0 and self.count("sqlite_master") == 0:
             self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
         check_format(self._file, self._format())
+        if not read_only:
+            self._connection.execute(_CHANGED)
         self._read_only = read_only
 
     def close(self) -> None:
@@ -145,6 +149,20 @@ class Store:
         self.set_meta("generation", str(number))
         return number
 
+    def changed_since(self, generation: int) -> list[str] | None:
+        """The sources of all documents put, read or deleted since that generation was derived, in order; None if that is not known."""
+        if self.get_meta("derived") != str(generation):
+            return None
+        return [str(source) for (source,) in self._connection.execute("SELECT source FROM changed ORDER BY source")]
+
+    def note_derived(self, generation: int) -> None:
+        """All that was changed is in the arrays of this generation."""
+        self._connection.execute("DELETE FROM changed")
+        self.set_meta("derived", str(generation))
+
+    def _note_change(self, source: str) -> None:
+        self._connection.execute("INSERT OR IGNORE INTO changed VALUES (?)", (source,))
+
     def put_document(self, document: Document, read_from: str = "") -> bool:
         """Add or replace a document, to be extracted; False when the very same one is there already.
 
@@ -154,6 +172,7 @@ class Store:
         known = self._connection.execute("SELECT hash FROM documents WHERE source = ?", (document.source,)).fetchone()
         if known is not None and known[0] == content:
             return False
+        self._note_change(document.source)
         self._connection.execute("DELETE FROM documents WHERE source = ?", (document.source,))
         self._connection.execute(
             "INSERT INTO documents (source, title, text, metadata, hash) VALUES (?, ?, ?, ?, ?)",
@@ -163,6 +182,7 @@ class Store:
 
     def delete_document(self, source: str) -> bool:
         """Remove a document and everything that was read from it alone; False when there is none."""
+        self._note_change(source)
         return self._connection.execute("DELETE FROM documents WHERE source = ?", (source,)).rowcount > 0
 
     def document_hashes(self) -> dict[str, str]:
@@ -188,6 +208,7 @@ class Store:
     def put_reading(self, reading: Reading) -> None:
         """Keep what came of a passage: its occurrences, or why it is in quarantine. The passage is new or quarantined."""
         passage = reading.passage
+        self._note_change(passage.source)
         row = self._connection.execute(
             """INSERT INTO passages (id, source, "order", "start", "end", reader, dropped) VALUES (?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT (id) DO UPDATE SET reader = excluded.reader, dropped = excluded.dropped RETURNING row""",

@@ -8,6 +8,7 @@ Legend: P passages, W terms, T texts of one part.
 
 import re
 import unicodedata
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -16,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.shared.types import Floats, Ints
+from graph.shared.types import Floats
 from graph.text.scripts import MARKS, UNSPACED
 
 K1, B = 1.5, 0.75
@@ -42,34 +43,26 @@ class TermCounts:
 
 
 def count_terms(texts: Sequence[str]) -> TermCounts:
-    """The terms of P texts."""
-    row_of: dict[str, int] = {}
-    rows_P = [[row_of.setdefault(term, len(row_of)) for term in terms_of(text)] for text in texts]
-    row_X = np.fromiter(chain.from_iterable(rows_P), np.int64)
-    text_X = np.repeat(np.arange(len(texts)), [len(rows) for rows in rows_P])
-    ones_WP = sp.coo_array((np.ones(len(row_X), np.float32), (row_X, text_X)), shape=(len(row_of), len(texts)))
-    return join_counts([(TermCounts(list(row_of), sp.csr_array(ones_WP)), np.arange(len(texts)))], len(texts))
+    """The terms of P texts.
 
-
-def join_counts(parts: Sequence[tuple[TermCounts, Ints]], count: int) -> TermCounts:
-    """The terms of `count` texts out of those of parts, each with the places of its texts: int64[T], −1 for a text that is left out."""
-    terms = sorted(set().union(*(part.terms for part, _ in parts)))
-    row_of = {term: row for row, term in enumerate(terms)}
-    row_X, place_X, count_X = (
-        np.concatenate(each) for each in zip(*(_placed(*part, row_of) for part in parts), strict=True)
-    )
-    count_WP = sp.csr_array(sp.coo_array((count_X, (row_X, place_X)), shape=(len(terms), count)))
-    used = np.flatnonzero(np.diff(count_WP.indptr))
-    return TermCounts([terms[row] for row in used.tolist()], sp.csr_array(count_WP[used, :]))
-
-
-def _placed(part: TermCounts, place_T: Ints, row_of: dict[str, int]) -> tuple[Ints, Ints, Floats]:
-    """The entries of a part: their rows by term, the places of their texts, and the counts."""
-    entries = part.count_WP.tocoo()
-    row_W = np.array([row_of[term] for term in part.terms], np.int64)
-    place_X = place_T[entries.coords[1]]
-    kept = place_X >= 0
-    return row_W[entries.coords[0][kept]], place_X[kept], entries.data[kept]
+    >>> counts = count_terms(["a port, the port", "the isle"])
+    >>> counts.terms, counts.count_WP.toarray().astype(int).tolist()
+    (['a', 'isle', 'port', 'the'], [[1, 0], [0, 1], [2, 0], [1, 1]])
+    """
+    number_of: dict[str, int] = {}
+    lengths: list[int] = []
+    found = array("i")
+    for text in texts:
+        own = terms_of(text)
+        found.extend(number_of.setdefault(term, len(number_of)) for term in own)
+        lengths.append(len(own))
+    terms = sorted(number_of)
+    row_of = np.empty(len(terms), np.int64)
+    row_of[[number_of[term] for term in terms]] = np.arange(len(terms))
+    row_X = row_of[np.array(found, np.int64)]
+    text_X = np.repeat(np.arange(len(texts)), lengths)
+    ones_X = np.ones(len(row_X), np.float32)
+    return TermCounts(terms, sp.csr_array(sp.coo_array((ones_X, (row_X, text_X)), shape=(len(terms), len(texts)))))
 
 
 def term_weights(count_WP: sp.csr_array) -> tuple[Floats, NDArray[np.float64]]:

@@ -37,6 +37,8 @@ SECURITY_HEADERS = {
 }
 FOR_EVER = "public, max-age=31536000, immutable"
 PAGES = {"/": "index.html", "/docs": "docs.html"}
+ROOMS = ("shared", "ask", "talks", "text", "look", "docs", "vendor")
+"""The folders beside this file."""
 
 
 def page_router() -> APIRouter:
@@ -116,7 +118,8 @@ def page_files() -> Mapping[str, bytes]:
 
 def _read_files() -> dict[str, bytes]:
     folder = files("serve") / "page"
-    return {**_held(folder, ""), **_held(folder / "vendor", "vendor/")}
+    rooms = {f"{name}/": folder / name for name in ROOMS}
+    return {name: data for prefix, room in {"": folder, **rooms}.items() for name, data in _held(room, prefix).items()}
 
 
 def _held(folder: Traversable, prefix: str) -> dict[str, bytes]:

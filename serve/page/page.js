@@ -1,21 +1,46 @@
 // The start of the page: what the server offers, and which of the two views the address names.
 
-import { get, sentence } from "./api.js";
-import { startAsk } from "./ask.js";
-import { openBrowse, startBrowse } from "./browse.js";
-import { byId, count, el } from "./dom.js";
-import { startKey } from "./key.js";
-import { openReader, startReader } from "./reader.js";
+import { collection, get, sentence } from "./shared/api.js";
+import { startAsk } from "./ask/ask.js";
+import { takeFeedback } from "./shared/feedback.js";
+import { openBrowse, startBrowse } from "./look/browse.js";
+import { byId, count, el } from "./shared/dom.js";
+import { startKey } from "./shared/key.js";
+import { openReader, startReader } from "./look/reader.js";
+import { takeDocuments } from "./look/upload.js";
+import { startHistory } from "./talks/history.js";
+
+let conversation = null;
 
 async function choices() {
   const [models, described] = await Promise.all([get("v1/models"), get("openapi.json")]);
   const modes = described.components.schemas.RetrieveRequest.properties.mode.anyOf.find((each) => each.enum).enum;
-  return { models: models.data.map((model) => model.id), modes };
+  const chosen = collection();
+  const ids = models.data.map((model) => model.id);
+  return { models: chosen === null ? ids : ids.filter((id) => id.endsWith(`@${chosen}`) || !id.includes("@")), modes };
+}
+
+/** Where the server has several collections, the choice among them; one is always named in the address. True when it is. */
+async function chooseCollection() {
+  const names = (await get("v1/vector_stores", { collection: null })).data.map((store) => store.id);
+  if (names.length < 2) return true;
+  if (collection() === null) {
+    location.search = new URLSearchParams({ collection: names[0] });
+    return false;
+  }
+  const field = byId("collection");
+  field.replaceChildren(...names.map((name) => el("option", { value: name }, name)));
+  field.value = collection();
+  field.hidden = false;
+  field.addEventListener("change", () => location.assign(`?${new URLSearchParams({ collection: field.value })}`));
+  return true;
 }
 
 async function tellStatus() {
   try {
     const ready = await get("ready");
+    takeFeedback(ready.feedback);
+    takeDocuments(ready.writable);
     const held = `${count(ready.documents, "document")}, ${count(ready.passages, "passage")}`;
     byId("status").textContent = ready.models.length ? held : `${held}, no model`;
   } catch (problem) {
@@ -35,6 +60,7 @@ function route() {
   if (byId("reader").open) byId("reader").close();
   if (browsing) openBrowse(kind, id === undefined ? undefined : decoded(id));
   if (view === "read" && id) openReader(placeIn(decoded(kind), id));
+  if (view === "ask" && kind) conversation.open(kind);
 }
 
 /** A place in a document from an address: #read/SOURCE/START-END. */
@@ -56,14 +82,16 @@ async function start() {
   startBrowse();
   startKey();
   try {
-    startAsk(await choices());
+    if (!(await chooseCollection())) return;
+    const [offered] = await Promise.all([choices(), tellStatus()]);
+    conversation = startAsk(offered);
+    startHistory(conversation.forgotten);
   } catch (problem) {
     byId("columns").replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
     return;
   }
   addEventListener("hashchange", route);
   route();
-  await tellStatus();
 }
 
 start();

@@ -16,14 +16,14 @@ def citation(number: int, excerpt: Excerpt) -> dict[str, Any]:
 
 
 def passage_url(base: str, excerpt: Excerpt) -> str:
-    """Where the page of the server at `base` opens an excerpt: at its place in its document, a summary at its first passage.
+    """Where the page at `base` opens an excerpt: at its place in its document, a summary at its first passage.
 
-    >>> passage_url("http://localhost:8080", Excerpt("1", "Tarn", "…", "isles/tarn.md", 5, 9))
+    >>> passage_url("http://localhost:8080/", Excerpt("1", "Tarn", "…", "isles/tarn.md", 5, 9))
     'http://localhost:8080/#read/isles%2Ftarn.md/5-9'
     """
     if excerpt.source:
-        return f"{base}/#read/{quote(excerpt.source, safe='')}/{excerpt.start}-{excerpt.end}"
-    return f"{base}/#browse/passage/{excerpt.members[0]}" if excerpt.members else f"{base}/"
+        return f"{base}#read/{quote(excerpt.source, safe='')}/{excerpt.start}-{excerpt.end}"
+    return f"{base}#browse/passage/{excerpt.members[0]}" if excerpt.members else base
 
 
 def file_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:

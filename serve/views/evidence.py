@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from graph.shared.types import Evidence
-from graph.store.arrays import Manifest
+from serve.live_index import Generation
 
 NodeKind = Literal["document", "passage", "proposition", "entity", "summary"]
 EdgeKind = Literal["has", "next", "states", "mentions", "called", "synonym", "sums up", "similar"]
@@ -132,13 +132,13 @@ class Layer(BaseModel):
     summaries: int
 
 
-def retrieved(evidence: Evidence, manifest: Manifest) -> Retrieved:
+def retrieved(evidence: Evidence, generation: Generation) -> Retrieved:
     """Evidence as the API tells it."""
     paths = evidence.paths or ((),) * len(evidence.passages)
     return Retrieved(
         question=evidence.query,
-        index=manifest.identity,
-        generation=manifest.generation,
+        index=generation.identity,
+        generation=generation.number,
         passages=[
             FoundPassage(score=found.score, path=path, **vars(found.item))
             for found, path in zip(evidence.passages, paths, strict=True)

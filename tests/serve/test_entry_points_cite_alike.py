@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 import typer
 from mcp import Client
@@ -16,8 +15,8 @@ from graph.index.index import open_index
 from graph.retrieve import MODES, RetrieveSettings, retrieve
 from serve.answering import answer_from
 from serve.cli import register
-from serve.mcp import build_mcp
 from tests.fakes import HashEncoder, ScriptedModel, chat_server
+from tests.serve.http.mcp.clients import with_client
 from tests.serve.http.running import Running, serving
 
 QUESTION = "When was the Lantern built by the Marlow Yard, and where was Ada Marlow born?"
@@ -115,13 +114,11 @@ def running(hashed_isles: Path) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="module")
-def told_by_mcp(hashed_isles: Path) -> dict[str, Shown]:
-    async def every_mode() -> dict[str, Shown]:
-        server = build_mcp(hashed_isles, ScriptedModel(lambda request: SAID), 500, lambda spec: HashEncoder())
-        async with Client(server) as client:
-            return {mode: await by_mcp(client, mode) for mode in MODES}
+def told_by_mcp(running: Running) -> dict[str, Shown]:
+    async def every_mode(client: Client) -> dict[str, Shown]:
+        return {mode: await by_mcp(client, mode) for mode in MODES}
 
-    return anyio.run(every_mode)
+    return with_client(running, "2026-07-28", every_mode)
 
 
 @pytest.mark.usefixtures("open_hashed")

@@ -5,8 +5,6 @@ Runs where tests/vllm.py finds one.
 
 import json
 import re
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from graph.shared.modes import Mode
 from modegraph.cli import build_app
 from serve.engines.openai_api import open_openai
 from tests.graph.retrieve.modes.test_global import guild_documents
-from tests.vllm import Server, serving, with_vllm
+from tests.vllm import Server, dying, serving, with_vllm
 from train.run.settings import TinySettings
 from train.tiny import train_tiny
 
@@ -75,21 +73,13 @@ def calls_of(index: Index, server: Server, mode: Mode) -> int:
     return found.trace.model_calls
 
 
-def kill_in_a_reply(server: Server) -> None:
-    """Kill the server as soon as it writes a reply."""
-    while not server.requests_running():
-        time.sleep(0.02)
-    server.process.kill()
-
-
 def test_every_mode_that_asks_runs_end_to_end_and_stops_with_the_server(guilds: Index, server: Server) -> None:
     calls = {mode: calls_of(guilds, server, mode) for mode in ("local", "global", "plan")}
     assert calls["local"] > 1 and calls["global"] > 1
-    killer = threading.Thread(target=kill_in_a_reply, args=(server,))
-    killer.start()
-    arguments = ["ask", str(guilds.folder), QUESTION, "--mode", "global", "--selector", "llm", "--model", server.spec]
-    result = CliRunner().invoke(build_app(), [*arguments, "--top-k", "4"])
-    killer.join()
+    with dying(server, served=1) as url:
+        arguments = ["ask", str(guilds.folder), QUESTION, "--mode", "global", "--selector", "llm", "--top-k", "4"]
+        result = CliRunner().invoke(build_app(), [*arguments, "--model", f"openai:tiny@{url}"])
+    assert server.process.poll() is not None
     assert result.exit_code == 1
     assert "the retrieval stopped before it was done: openai:tiny" in result.stderr and "no answer" in result.stderr
     assert len(re.findall(r"^\d\. \d\.\d+ · Member ", result.stdout, re.MULTILINE)) == 4

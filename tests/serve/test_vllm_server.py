@@ -28,6 +28,7 @@ from graph.store.settings import IndexSettings
 from serve.engines.vllm import VllmChild, command_of, max_lora_rank, read_spec
 from serve.http.routes.chat import prepare
 from serve.http.routes.chat_request import ChatRequest
+from serve.http.shared.access import EVERYTHING
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.serve.http.running import Running, serving
@@ -237,7 +238,7 @@ def test_the_engine_reads_the_very_tokens_of_training(server: tuple[Running, Any
             question = f"Who built the Lantern {spelt[number % 4]} in {number}?"
             k = 1 + number % 5
             body = {"model": "sft", "messages": [{"role": "user", "content": question}], "retrieval": {"k": k}}
-            sent = asyncio.run(prepare(services, ChatRequest.model_validate(body))).body["messages"]
+            sent = asyncio.run(prepare(services, ChatRequest.model_validate(body), EVERYTHING)).body["messages"]
             reply = client.post(child.url.replace("/v1", "/tokenize"), json={"model": "sft", "messages": sent})
             excerpts = build_context(retrieve(index, question, RetrieveSettings(mode="hops", top_k=k)), k)
             row = tokenize_row(tokenizer, answer_messages(question, excerpts), "###Reason: r ###Answer: a")

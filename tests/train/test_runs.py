@@ -14,7 +14,7 @@ from tests.train.world import preference
 from train.model.logps import completion_logps, pad_rows, tokenize_row
 from train.model.models import load_model, load_policy
 from train.preference.losses import pair_dpo_loss, pair_mode_seeking_loss
-from train.preference.pairs import pair_trainer
+from train.preference.pairs import Loss, pair_trainer
 from train.preference.train import train_dpo, train_ms
 from train.run.data import both_sides, read_preferences
 from train.run.loop import prepare, run_trainer
@@ -105,11 +105,11 @@ def test_trl_logs_the_losses_of_our_formulas(stage: str, base: Path, data: Path,
     """Full batches, so that order does not count: our loop with AdamW and our losses against TRL's log, step by step."""
     beta, epsilon, rate = 0.5, 0.05, 2e-3
     values = common(base, data, tmp_path / "run", batch_size=12, learning_rate=rate)
-    epsilon_given = epsilon if stage == "ms" else None
+    loss: tuple[Loss, float | None] = ("exo_pair", epsilon) if stage == "ms" else ("sigmoid", None)
     settings = (
         MsSettings(**values, beta=beta, label_smoothing=epsilon) if stage == "ms" else DpoSettings(**values, beta=beta)
     )
-    trainer = pair_trainer(settings, prepare(settings, both_sides), tmp_path / "trl", epsilon_given)
+    trainer = pair_trainer(settings, prepare(settings, both_sides), tmp_path / "trl", *loss)
     outcome = run_trainer(trainer, stage)
 
     model, tokenizer = load_policy(str(base))
@@ -181,7 +181,7 @@ def test_an_adapter_goes_on_from_itself_on_the_same_base(
 
 def test_no_gradient_reaches_the_reference_of_an_adapter(sft_adapter: Path, data: Path, tmp_path: Path) -> None:
     settings = MsSettings(**common(sft_adapter, data, tmp_path / "ms"), beta=0.5, label_smoothing=0.1)
-    trainer = pair_trainer(settings, prepare(settings, both_sides), tmp_path / "trl", 0.1)
+    trainer = pair_trainer(settings, prepare(settings, both_sides), tmp_path / "trl", "exo_pair", 0.1)
     frozen = {name: w.clone() for name, w in trainer.model.named_parameters() if ".default." not in name}
     assert any(".ref." in name for name in frozen)
     run_trainer(trainer, "ms")

@@ -105,7 +105,7 @@ def test_what_each_trainer_learns(style: str, model: HfModel, data: Path, tmp_pa
     rows = [preference(number) for number in range(12)]
     sft, dpo, reward = (kind(**common) for kind in (SftSettings, DpoSettings, RewardSettings))
     by_sft = sft_trainer(sft, prepare(sft, chosen_side), tmp_path / "sft").train_dataset
-    by_pairs = pair_trainer(dpo, prepare(dpo, both_sides), tmp_path / "pairs", None).train_dataset
+    by_pairs = pair_trainer(dpo, prepare(dpo, both_sides), tmp_path / "pairs", "sigmoid").train_dataset
     judged = reward_trainer(reward, prepare(reward, both_sides, head="score"), tmp_path / "reward").train_dataset
     ours = list(pair_groups(rows, tokenizer, 0.1))
     for row, one, pair, both, group in zip(rows, by_sft, by_pairs, judged, ours, strict=True):

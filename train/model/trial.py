@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graph.shared.errors import UserError
 from train.model.heads import unwrapped
-from train.model.packing import TRIAL_GROUPS, TokenizedGroup, allowed_nats, plain_logps
+from train.model.packing import TRIAL_GROUPS, TokenizedGroup, gap_beyond_rounding, plain_logps
 
 ERRORS = (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
@@ -24,10 +24,10 @@ ERRORS = (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeErr
 def check_model(model: Any) -> None:
     """UserError for a model whose plain layout is not Σ_t log π(y_t | x, y_<t); gradients are left on, as quantised layers may need them."""
     with _trial_of(model):
-        gap = (plain_logps(model.eval(), TRIAL_GROUPS) - token_by_token(model, TRIAL_GROUPS)).abs().max().item()
+        gap = gap_beyond_rounding(model, plain_logps(model.eval(), TRIAL_GROUPS), token_by_token(model, TRIAL_GROUPS))
     if math.isnan(gap):
         raise _refused(model, "its log-probabilities are not numbers", "whole weights", "copy or save the model again")
-    if not gap <= allowed_nats(model):
+    if gap:
         raise _refused(
             model, f"its log-probabilities change by {gap:.3g} nats with what stands behind or beside a token"
         )
@@ -37,8 +37,8 @@ def check_still(model: Any) -> None:
     """UserError for a model that draws random numbers while it learns, dropout being off: its Δ would be noise."""
     with _trial_of(model):
         still = plain_logps(model.eval(), TRIAL_GROUPS)
-        gap = max((plain_logps(model.train(), TRIAL_GROUPS) - still).abs().max().item() for _ in range(2))
-    if not gap <= allowed_nats(model):
+        gap = max(gap_beyond_rounding(model, still, plain_logps(model.train(), TRIAL_GROUPS)) for _ in range(2))
+    if gap:
         raise _refused(model, f"its log-probabilities are off by {gap:.3g} nats while it learns, with all dropout off")
 
 

@@ -1,4 +1,4 @@
-"""Preference training on pairs by TRL: `exo_pair` (mode-seeking) and `sigmoid` (DPO), the baseline and oracle of train/preference/train.py.
+"""Preference training on pairs by TRL: `exo_pair` (mode-seeking), `sigmoid` (DPO) and `ipo`, the baseline and oracle of train/preference/train.py.
 
 The reference is what the run starts from, frozen: a second copy of a whole model; the base below a new adapter; and for
 an adapter that goes on training (an SFT run), TRL's own frozen copy of that adapter on the same base. So every adapter
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from datasets import Dataset
 from trl import DPOConfig, DPOTrainer
@@ -22,6 +22,8 @@ from train.run.data import pair_dataset
 from train.run.loop import TrainingInputs, lora_config, trl_arguments
 from train.run.mixed_precision import CastingOnce
 from train.run.settings import PreferenceSettings
+
+Loss = Literal["exo_pair", "sigmoid", "ipo"]
 
 
 class PairTrainer(CastingOnce, DPOTrainer):  # type: ignore[misc]
@@ -39,16 +41,16 @@ class PairTrainer(CastingOnce, DPOTrainer):  # type: ignore[misc]
 
 
 def pair_trainer(
-    settings: PreferenceSettings, start: TrainingInputs, folder: Path, label_smoothing: float | None
+    settings: PreferenceSettings, start: TrainingInputs, folder: Path, loss: Loss, label_smoothing: float | None = None
 ) -> DPOTrainer:
-    """TRL's trainer for `exo_pair` with ε = `label_smoothing`, or for `sigmoid` without one; dropout off throughout."""
+    """TRL's trainer of one loss, `exo_pair` with ε = `label_smoothing`; dropout off throughout."""
     without_dropout(start.model)
     check_still(start.model)
     whole = settings.lora is None and not is_adapter(settings.model)
     arguments = DPOConfig(
         **trl_arguments(settings, start.splits, folder),
         max_length=None,
-        loss_type="sigmoid" if label_smoothing is None else "exo_pair",
+        loss_type=loss,
         beta=settings.beta,
         label_smoothing=label_smoothing or 0.0,
         disable_dropout=True,

@@ -26,7 +26,7 @@ from train.model.rotation import check_rotation
 from train.model.trial import check_still
 from train.preference.generations import GenerationCallback
 from train.preference.objective import Method, Objective
-from train.preference.pairs import pair_trainer
+from train.preference.pairs import Loss, pair_trainer
 from train.preference.reference import LogpsOf, kept_reference, reference_logps
 from train.preference.response_groups import (
     Grouping,
@@ -55,17 +55,19 @@ class PreferenceData:
 
 def train_ms(settings: MsSettings) -> RunRecord:
     """Mode-seeking run from settings to a finished run at `settings.output`; UserError before the first step."""
-    return _train(settings, "ms", settings.label_smoothing)
+    return _train(settings, "ms", "exo_pair", settings.label_smoothing)
 
 
 def train_dpo(settings: DpoSettings) -> RunRecord:
     """DPO run from settings to a finished run at `settings.output`; UserError before the first step."""
-    return _train(settings, "dpo", 0.0)
+    if settings.loss == "ipo" and settings.trainer != "trl":
+        raise UserError(f"loss: ipo with trainer: {settings.trainer}", "trainer: trl", "add --set trainer=trl")
+    return _train(settings, "dpo", settings.loss, 0.0)
 
 
-def _train(settings: PreferenceSettings, method: Method, label_smoothing: float) -> RunRecord:
+def _train(settings: PreferenceSettings, method: Method, loss: Loss, label_smoothing: float) -> RunRecord:
     if settings.trainer == "trl":
-        return _train_by_trl(settings, method, label_smoothing)
+        return _train_by_trl(settings, method, loss, label_smoothing)
     check_start(settings)
     tokenizer = load_tokenizer(settings.model)
     data = read_preference_data(settings, tokenizer, label_smoothing)
@@ -187,7 +189,7 @@ def autocast(settings: PreferenceSettings) -> AbstractContextManager[Any]:
     return torch.autocast(device(), torch.bfloat16, enabled=settings.precision == "bfloat16")
 
 
-def _train_by_trl(settings: PreferenceSettings, method: Method, label_smoothing: float) -> RunRecord:
+def _train_by_trl(settings: PreferenceSettings, method: Method, loss: Loss, label_smoothing: float) -> RunRecord:
     if holds_responses(Path(settings.data) / "train.jsonl"):
         raise UserError("trainer: trl with scored responses", "pairs", "set trainer to modegraph")
     if settings.sample_steps is not None:
@@ -196,7 +198,7 @@ def _train_by_trl(settings: PreferenceSettings, method: Method, label_smoothing:
         )
     start = prepare(settings, both_sides)
     with run_folder(settings) as folder:
-        trainer = pair_trainer(settings, start, folder, label_smoothing or None)
+        trainer = pair_trainer(settings, start, folder, loss, label_smoothing or None)
         return run_and_save(
             trainer, method, settings, folder, Alignment(settings.beta, 2, None, label_smoothing or None)
         )

@@ -122,7 +122,12 @@ class PreferenceSettings(TrainSettings):
 
 
 class DpoSettings(PreferenceSettings):
-    """DPO (forward KL): hard labels for pairs (TRL's `sigmoid`), soft ones for scored responses."""
+    """DPO (forward KL): hard labels for pairs (TRL's `sigmoid`), soft ones for scored responses; or IPO (Azar et al. 2024, Eq. 17) by TRL."""
+
+    loss: Literal["sigmoid", "ipo"] = Field(
+        "sigmoid",
+        description="loss of pairs: ipo needs trainer: trl; its τ is beta, its log-ratios are means over the tokens of a response",
+    )
 
 
 class MsSettings(PreferenceSettings):

@@ -19,8 +19,8 @@ from graph.index.index import Index
 from graph.layers.communities import nested_communities
 from graph.retrieve.parts.caller import ModelGone
 from graph.retrieve.parts.gather import expand_rows
+from graph.retrieve.parts.near import nearest
 from graph.retrieve.parts.query import Query
-from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings
 from graph.retrieve.selection.anchors import Anchors, collect_anchors
 from graph.retrieve.selection.cover import MIN_NODES, candidates, greedy_cover
@@ -66,8 +66,8 @@ def retrieve_global(index: Index, query: Query, settings: RetrieveSettings) -> E
         sides = sides or choose_sides(index, query, anchors.rows)
     heard = [side for _, side in findings] or sides
     places = take_turns([side.passages.tolist() for side in heard])
-    nearest = top_rows(index.data.passage_vectors_PD @ query.vector_D, settings.top_k).tolist()
-    rows = list(dict.fromkeys([*places, *nearest]))[: settings.top_k]
+    near, _ = nearest(index.data.passage_vectors_PD, query.vector_D, settings.top_k)
+    rows = list(dict.fromkeys([*places, *near.tolist()]))[: settings.top_k]
     rounds = " + ".join(map(str, anchors.per_round))
     return Evidence(
         query=query.text,

@@ -9,9 +9,11 @@ A question about Port Ellery's ferry's builder names the ferry; the builder is n
 Legend: P passages, N propositions.
 """
 
+from functools import partial
+
 from graph.index.index import Index
 from graph.retrieve.parts.links import SEEDS, find_links, raise_by_words, reach, tell_path
-from graph.retrieve.parts.passage_scores import score_alone
+from graph.retrieve.parts.passage_scores import look_at_passages, score_alone
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings
@@ -22,7 +24,8 @@ from graph.shared.types import Evidence, Scored, Trace
 def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, each with the path that led to it."""
     alone = score_alone(index, query)
-    links = raise_by_words(find_links(index, alone.own_P, alone.scores_N, query.vector_D), alone.lift_P)
+    look = partial(look_at_passages, index, alone, query.vector_D)
+    links = raise_by_words(find_links(index, alone.own_P, alone.scores_N, query.vector_D, look), alone.lift_P)
     reached_P, led = reach(alone.own_P, links)
     rows = top_rows(reached_P, settings.top_k)
     called = {document: name for name, document in alone.named}

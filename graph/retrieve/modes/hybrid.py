@@ -9,8 +9,8 @@ import numpy as np
 
 from graph.index.index import Index
 from graph.retrieve.modes.lexical import matching_rows
+from graph.retrieve.parts.near import nearest
 from graph.retrieve.parts.query import Query
-from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings
 from graph.retrieve.parts.words import known_terms, word_scores
 from graph.shared.types import Evidence, Floats, Ints, Scored
@@ -23,7 +23,7 @@ DEPTH = 1000
 def retrieve_hybrid(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages by reciprocal rank fusion."""
     depth = max(DEPTH, settings.top_k)
-    by_meaning = top_rows(index.data.passage_vectors_PD @ query.vector_D, depth)
+    by_meaning, _ = nearest(index.data.passage_vectors_PD, query.vector_D, depth)
     by_words = matching_rows(word_scores(index, known_terms(index, query.text)), depth)
     scores_P = fuse_ranks([by_meaning, by_words], len(index.data.passage_ids))
     rows = matching_rows(scores_P, settings.top_k)

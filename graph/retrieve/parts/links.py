@@ -7,13 +7,14 @@ seed and its proposition, less a loss for the step. All scores are on the cosine
 Legend: P passages, N propositions, E entities, U documents, S seeds, X links, R distinct rows.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from graph.index.index import Index
 from graph.retrieve.parts.gather import expand_rows
-from graph.retrieve.parts.passage_scores import look_at, passages_of
+from graph.retrieve.parts.passage_scores import look_at, passages_in, passages_of
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats, Ints
 
@@ -41,20 +42,34 @@ class Links:
     title_X: Ints
 
 
-def find_links(index: Index, own_P: Floats, scores_N: Floats, query_D: Floats) -> Links:
-    """All links from the propositions of the best passages. Scores that are needed and UNSEEN are filled in."""
-    return links_from(index, top_rows(own_P, SEEDS), own_P, scores_N, query_D)
+LookAt = Callable[[Ints], None]
+"""Fills in what is UNSEEN of the scores of passages."""
 
 
-def links_from(index: Index, seeds_S: Ints, own_P: Floats, scores_N: Floats, query_D: Floats) -> Links:
+def all_seen(rows: Ints) -> None:
+    """The LookAt where every passage has a score."""
+    del rows
+
+
+def find_links(index: Index, own_P: Floats, scores_N: Floats, query_D: Floats, look: LookAt = all_seen) -> Links:
+    """All links from the propositions of the best passages. Scores that are needed and UNSEEN are filled in: passages' by `look`."""
+    return links_from(index, top_rows(own_P, SEEDS), own_P, scores_N, query_D, look)
+
+
+def links_from(
+    index: Index, seeds_S: Ints, own_P: Floats, scores_N: Floats, query_D: Floats, look: LookAt = all_seen
+) -> Links:
     """All links from the propositions of the passages in `seeds_S`."""
     data = index.data
     seed_X, proposition_X = expand_rows(data.passage_proposition_PN, seeds_S)
     look_at(index, proposition_X, scores_N, query_D)
     from_X, entity_X = expand_rows(data.proposition_entity_NE, proposition_X)
     seed_X, proposition_X = seeds_S[seed_X[from_X]], proposition_X[from_X]
+    called_U = np.unique(expand_rows(data.entity_document_EU, entity_X)[1])
+    look(passages_in(data.passage_document_P, called_U.tolist()))
     titled = _title_links(index, own_P, scores_N, seed_X, proposition_X, entity_X)
     shared = _mention_links(index, own_P, scores_N, query_D, seed_X, proposition_X, entity_X)
+    look(shared.to_passage_X)
     return Links(
         to_passage_X=np.concatenate([titled.to_passage_X, shared.to_passage_X]),
         worth_X=np.concatenate([titled.worth_X, shared.worth_X]),

@@ -4,7 +4,8 @@ or the question calls its document by name.
 Legend: P passages, N propositions, D dimensions.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from graph.retrieve.parts.gather import best_in_passage, expand_rows
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.titles import named_documents
-from graph.retrieve.parts.words import unnamed_terms, with_words, word_scores
+from graph.retrieve.parts.words import Scale, scale_of, unnamed_terms, with_words, word_scores
 from graph.shared.types import Floats, Ints
 
 NAMED_BONUS = 0.5
@@ -21,8 +22,10 @@ OTHER_PASSAGES_SHARE = 0.25
 """A named document's best passage gets the whole bonus, its others this share of it."""
 SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
 """Up to so many propositions all are scored; in larger indexes those of so many passages, the nearest to the question."""
+NEAREST_SEEN, WORDED_SEEN, SAMPLED = 2_000, 1_000, 1_000
+"""Passages of an index with ANN indexes that are looked at: the nearest, those with most of the question's words, and a sample of all."""
 UNSEEN = np.float32(-2)
-"""The score of a proposition that was not looked at."""
+"""The score of a proposition or a passage that was not looked at."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class ByItself:
     """What a question is to each proposition and passage before anything is followed.
 
     `lift_P` is how much of `own_P` is by the question's words, `terms` (rows) those that count: the others stand in a name. `named` are
-    (name, document) that the question calls.
+    (name, document) that the question calls. `words_P` and `scale` are what the scores of further passages follow from.
     """
 
     scores_N: Floats
@@ -38,18 +41,62 @@ class ByItself:
     lift_P: Floats
     terms: list[int]
     named: list[tuple[str, int]]
+    words_P: Floats
+    scale: Scale
 
 
-def score_alone(index: Index, query: Query) -> ByItself:
-    """The scores of propositions and passages by themselves."""
-    cosines_P = index.data.passage_vectors_PD @ query.vector_D
-    scores_N = score_propositions(index, cosines_P, query.vector_D)
+def score_alone(index: Index, query: Query, of_all: bool = False) -> ByItself:
+    """The scores of propositions and passages by themselves.
+
+    In an index with ANN indexes only some passages are looked at, unless the scores `of_all` are asked for: others are UNSEEN.
+    """
     named = named_documents(index, query.text)
     terms = unnamed_terms(index, query.text, (name for name, _ in named))
+    words_P, documents = word_scores(index, terms), [document for _, document in named]
+    near = None if of_all else index.data.passage_vectors_PD.candidates(query.vector_D, NEAREST_SEEN)
+    if near is not None:
+        alone = _score_some(index, query.vector_D, near, words_P, terms, named)
+        return replace(alone, own_P=add_names(index, alone.own_P, documents))
+    cosines_P = index.data.passage_vectors_PD @ query.vector_D
+    scores_N = score_propositions(index, cosines_P, query.vector_D)
     near_P = near_scores(index, cosines_P, scores_N)
-    raised_P = with_words(near_P, word_scores(index, terms))
-    own_P = add_names(index, raised_P, [document for _, document in named])
-    return ByItself(scores_N, own_P, raised_P - near_P, terms, named)
+    scale = scale_of(near_P, words_P)
+    raised_P = with_words(near_P, words_P, scale)
+    return ByItself(scores_N, add_names(index, raised_P, documents), raised_P - near_P, terms, named, words_P, scale)
+
+
+def _score_some(
+    index: Index, query_D: Floats, near: Ints, words_P: Floats, terms: list[int], named: list[tuple[str, int]]
+) -> ByItself:
+    """The scores of the passages that are `near`, of those with most words, and of those in documents that are named."""
+    data, passages = index.data, len(words_P)
+    scores_N = np.full(len(data.proposition_ids), UNSEEN, np.float32)
+    sample = np.arange(0, passages, max(1, passages // SAMPLED))
+    scale = scale_of(near_of(index, sample, scores_N, query_D), words_P[sample])
+    own_P = np.full(passages, UNSEEN, np.float32)
+    alone = ByItself(scores_N, own_P, np.zeros_like(own_P), terms, named, words_P, scale)
+    worded = top_rows(words_P, min(WORDED_SEEN, int((words_P > scale.usual_words).sum())))
+    called = passages_in(data.passage_document_P, [document for _, document in named])
+    look_at_passages(index, alone, query_D, np.concatenate([near, worded, called]))
+    return alone
+
+
+def look_at_passages(index: Index, alone: ByItself, query_D: Floats, rows: Ints) -> None:
+    """Fill in the scores of those of the given passages that are UNSEEN, and of their propositions."""
+    unseen = np.unique(rows[alone.own_P[rows] == UNSEEN])
+    near = near_of(index, unseen, alone.scores_N, query_D)
+    alone.own_P[unseen] = with_words(near, alone.words_P[unseen], alone.scale)
+    alone.lift_P[unseen] = alone.own_P[unseen] - near
+
+
+def near_of(index: Index, rows_R: Ints, scores_N: Floats, query_D: Floats) -> Floats:
+    """`near_scores` of some passages: float32[R]. Scores of their propositions are filled in."""
+    cosines_R = index.data.passage_vectors_PD[rows_R] @ query_D
+    place_X, proposition_X = expand_rows(index.data.passage_proposition_PN, rows_R)
+    look_at(index, proposition_X, scores_N, query_D)
+    best_R = np.full(len(rows_R), UNSEEN, np.float32)
+    np.maximum.at(best_R, place_X, scores_N[proposition_X])
+    return np.asarray((cosines_R + np.where(best_R == UNSEEN, cosines_R, best_R)) / 2, np.float32)
 
 
 def score_propositions(index: Index, cosines_P: Floats, query_D: Floats) -> Floats:
@@ -94,6 +141,12 @@ def add_names(index: Index, scores_P: Floats, named: list[int]) -> Floats:
             own_P[first:last] += NAMED_BONUS * OTHER_PASSAGES_SHARE
             own_P[best] += NAMED_BONUS * (1 - OTHER_PASSAGES_SHARE)
     return own_P
+
+
+def passages_in(passage_document_P: Ints, documents: Iterable[int]) -> Ints:
+    """The rows of the passages of some documents, document by document."""
+    found = [np.arange(*passages_of(passage_document_P, document)) for document in documents]
+    return np.concatenate([np.zeros(0, np.int64), *found])
 
 
 def passages_of(passage_document_P: Ints, document: int) -> tuple[int, int]:

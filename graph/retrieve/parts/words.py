@@ -5,6 +5,7 @@ Legend: P passages, W terms of a question.
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,8 +35,27 @@ def word_scores(index: Index, terms: list[int]) -> Floats:
     return sum_of_terms(index.data.term_count_WP, index.data.term_idf_W, index.data.term_norm_P, terms)
 
 
-def with_words(near_P: Floats, words_P: Floats) -> Floats:
-    """Nearness with what words add to it, on nearness's own scale: float32[P].
+@dataclass(frozen=True)
+class Scale:
+    """What is usual among passages: nearness m, how far what lies above it does so (s), and BM25."""
+
+    middle: float
+    spread: float
+    usual_words: float
+
+
+def scale_of(near_P: Floats, words_P: Floats) -> Scale:
+    """The scale of all passages, or of a sample of them."""
+    if len(near_P) == 0:
+        return Scale(0, 0, 0)
+    middle = float(np.median(near_P))
+    above_P = near_P[near_P > middle] - middle
+    spread = float(np.sqrt(np.square(above_P).mean())) if len(above_P) else 0
+    return Scale(middle, spread, float(np.median(words_P)))
+
+
+def with_words(near_P: Floats, words_P: Floats, scale: Scale | None = None) -> Floats:
+    """Nearness with what words add to it, on nearness's own scale, or on that of more passages: float32[P].
 
     Both are brought to nats. Nearness: z|z|/2 of z = (near − m) / s, the log-likelihood of a normal variable; m is the median and s the
     root mean square of what lies above it, so that relevant passages, few and near, are judged by the bulk. Words: BM25, which
@@ -45,13 +65,13 @@ def with_words(near_P: Floats, words_P: Floats) -> Floats:
     >>> with_words(np.array([-1, 0, 1], np.float32), np.array([0, 0, 1.5], np.float32)).tolist()
     [-1.0, 0.0, 2.0]
     """
-    if len(near_P) == 0 or near_P.max() == (middle := np.median(near_P)):
+    scale = scale or scale_of(near_P, words_P)
+    if scale.spread == 0:
         return near_P
-    spread = np.sqrt(np.square(near_P[near_P > middle] - middle).mean())
-    gained_P = np.maximum(words_P - np.median(words_P), 0)
-    z_P = (near_P - middle) / spread
+    gained_P = np.maximum(words_P - scale.usual_words, 0)
+    z_P = (near_P - scale.middle) / scale.spread
     nats_P = z_P * np.abs(z_P) / 2 + gained_P
-    joined_P = middle + spread * np.sign(nats_P) * np.sqrt(2 * np.abs(nats_P))
+    joined_P = scale.middle + scale.spread * np.sign(nats_P) * np.sqrt(2 * np.abs(nats_P))
     return np.where(gained_P > 0, joined_P, near_P).astype(np.float32)
 
 

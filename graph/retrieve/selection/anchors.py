@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 
 from graph.index.index import Index
+from graph.retrieve.parts.near import nearest
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import SuggestSettings
@@ -114,7 +115,7 @@ def partition(index: Index, rows_n: Ints, count: int) -> list[Ints]:
 
 def _nearest(index: Index, question: Query, select: Select) -> Visit:
     """The propositions nearest to a question, as the selector keeps them."""
-    near = top_rows(index.data.proposition_vectors_ND @ question.vector_D, SUGGESTED)
+    near, _ = nearest(index.data.proposition_vectors_ND, question.vector_D, SUGGESTED)
     kept = select(index, question, near)
     return Visit(kept, np.tile(question.vector_D, (len(kept), 1)), _mean_vector(index, np.setdiff1d(near, kept)))
 

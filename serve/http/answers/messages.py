@@ -15,8 +15,9 @@ from serve.http.routes.generate import Ended, open_stream, written
 from serve.http.routes.parts import Shown
 from serve.http.routes.prepare import prepare
 from serve.http.routes.services import Services
+from serve.http.shared.access import access_of
 from serve.http.shared.encoding import SSE, AsciiJSONResponse, named_event
-from serve.http.shared.errors import ApiError, unknown_model
+from serve.http.shared.errors import ApiError
 
 
 def messages_router(services: Services) -> APIRouter:
@@ -30,12 +31,10 @@ def messages_router(services: Services) -> APIRouter:
         Beside Anthropic's fields the message has `retrieval` and `removed` (cited numbers that no passage had), and takes `retrieval`.
         """
         arrived_s = time.perf_counter()
-        if request.model not in services.backend.models:
-            raise unknown_model(request.model, services.backend.models)
-        prepared = await prepare(services, request.as_chat())
+        prepared = await prepare(services, request.as_chat(), access_of(http))
         prepared, chunks = await open_stream(services, prepared)
         told = written(services, prepared, chunks, arrived_s)
-        base = services.base_url(http)
+        base = services.page_url(http, prepared.seen)
         writer = MessageWriter(request.model, prepared.retrieval, prepared.excerpts, base, request.thinks)
         if request.stream:
             return StreamingResponse(_streamed(services, writer, told), media_type=SSE)

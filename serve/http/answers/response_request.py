@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -11,7 +10,7 @@ from pydantic import Field
 from serve.http.answers.response_input import plain, turns
 from serve.http.backends.engine_fields import EngineFields, Tool
 from serve.http.routes.chat_request import ChatRequest, chat_request
-from serve.http.search.vector_store_request import SearchOptions, check_store, not_supported
+from serve.http.search.vector_store_request import SearchOptions, not_supported
 from serve.http.shared.encoding import Text
 
 RESULTS, LOGPROBS = "file_search_call.results", "message.output_text.logprobs"
@@ -54,11 +53,16 @@ class ResponsesRequest(EngineFields):
             fields["instructions"] = escape(self.instructions)
         return {**fields, "store": False}
 
-    def as_chat(self, folder: Path) -> ChatRequest:
-        """The same as a chat completion that searches the index in `folder`; ApiError 400 or 404 for what cannot be had with it."""
+    def searched_store(self) -> str:
+        """The one store that file_search is to search; ApiError 400 for several."""
+        asked = set(self._file_search().vector_store_ids)
+        if len(asked) > 1:
+            raise not_supported("tools.0.vector_store_ids", "one store is searched at a time; ask once for each")
+        return asked.pop()
+
+    def as_chat(self) -> ChatRequest:
+        """The same as a chat completion that searches; ApiError 400 for what cannot be had with it."""
         search = self._file_search()
-        for asked in search.vector_store_ids:
-            check_store(asked, folder)
         if LOGPROBS in (self.include or ()) or self.top_logprobs:
             raise not_supported("include", f"{LOGPROBS} with file_search")
         told = [{"role": "system", "content": self.instructions}] if self.instructions else []

@@ -20,8 +20,9 @@ from serve.http.routes.parts import Shown
 from serve.http.routes.prepare import PreparedRequest, prepare
 from serve.http.routes.services import Services
 from serve.http.search.vector_store_views import attributes
+from serve.http.shared.access import access_of
 from serve.http.shared.encoding import DONE, SSE, AsciiJSONResponse, named_event
-from serve.http.shared.errors import ApiError, unknown_model
+from serve.http.shared.errors import ApiError
 
 
 def responses_router(services: Services) -> APIRouter:
@@ -36,15 +37,16 @@ def responses_router(services: Services) -> APIRouter:
         `file_citation`. Without the tool the engine itself answers; 404 where it has no such protocol.
         """
         arrived_s, backend = time.perf_counter(), services.backend
-        if request.model not in backend.models:
-            raise unknown_model(request.model, backend.models)
+        access = access_of(http)
         if not request.searches:
-            return await backend.respond(request.passed_on(backend.escape_special_tokens))
-        prepared = await prepare(services, request.as_chat(services.live.folder))
+            name, _ = services.asked_model(access, request.model)
+            plain = request.model_copy(update={"model": name})
+            return await backend.respond(plain.passed_on(backend.escape_special_tokens))
+        prepared = await prepare(services, request.as_chat(), access, request.searched_store())
         prepared, chunks = await open_stream(services, prepared)
         told = {**echoed(request), "retrieval": prepared.retrieval}
-        writer = ResponseWriter(told, prepared.excerpts, services.base_url(http))
-        results = found(services, prepared) if RESULTS in (request.include or ()) else None
+        writer = ResponseWriter(told, prepared.excerpts, services.page_url(http, prepared.seen))
+        results = found(prepared) if RESULTS in (request.include or ()) else None
         events = response_events(writer, prepared, results, written(services, prepared, chunks, arrived_s))
         if request.stream:
             return StreamingResponse(_streamed(services, writer, events), media_type=SSE)
@@ -80,11 +82,11 @@ async def _streamed(services: Services, writer: ResponseWriter, events: AsyncIte
     yield DONE
 
 
-def found(services: Services, prepared: PreparedRequest) -> list[dict[str, Any]]:
+def found(prepared: PreparedRequest) -> list[dict[str, Any]]:
     """The passages of a search as results of file_search, best first."""
-    if prepared.prompt is None:
+    if prepared.prompt is None or prepared.seen is None:
         return []
-    current = services.live.current
+    current = prepared.seen.generation
     return [
         {
             "file_id": each.item.source,

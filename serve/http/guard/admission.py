@@ -18,13 +18,14 @@ from serve.http.shared.settings import ServerSettings
 from serve.http.telemetry.metrics import Metrics
 
 LIMITED, FREE, UPLOADS = "/v1/", "/v1/models", "/v1/documents"
+MCP = "/mcp"
 STREAM = "text/event-stream"
 LAST_EVENT_S = 1.0
 """How long the reader of a stream that is cut may take for the event that says so."""
 
 
 class AdmissionMiddleware:
-    """ASGI middleware over everything below /v1/ but the list of models."""
+    """ASGI middleware over everything below /v1/ but the list of models, and over /mcp."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self.app = app
@@ -173,7 +174,7 @@ def is_limited(scope: Scope) -> bool:
 
 def is_limited_path(path: str) -> bool:
     """Whether requests for a path are counted."""
-    return path.startswith(LIMITED) and not path.startswith(FREE)
+    return path == MCP or (path.startswith(LIMITED) and not path.startswith(FREE))
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes | None:

@@ -17,8 +17,8 @@ from serve.http.routes.parts import REASONING, THOUGHTS, MessageParts, takes_for
 from serve.http.routes.prepare import PreparedRequest, prepare
 from serve.http.routes.services import Services
 from serve.http.routes.streaming import CitedStream
+from serve.http.shared.access import access_of
 from serve.http.shared.encoding import SSE, AsciiJSONResponse
-from serve.http.shared.errors import unknown_model
 
 
 def chat_router(services: Services) -> APIRouter:
@@ -33,22 +33,21 @@ def chat_router(services: Services) -> APIRouter:
         source, start, end, text of each passage that it cites), `annotations` (OpenAI's url_citation for each citation in the content)
         and `removed` (cited numbers that no passage had); the completion has `retrieval`. In a stream, reasoning and answer come as they are written, the citations in the delta of a last chunk.
         """
-        arrived_s, base = time.perf_counter(), services.base_url(http)
-        if request.model not in services.backend.models:
-            raise unknown_model(request.model, services.backend.models)
-        prepared = await prepare(services, request)
+        arrived_s = time.perf_counter()
+        prepared = await prepare(services, request, access_of(http))
+        base = services.page_url(http, prepared.seen)
         if request.stream:
             usage = request.stream_options is not None and bool(request.stream_options.include_usage)
             prepared, chunks = await open_stream(services, prepared)
             form = takes_form(prepared.body)
             stream = CitedStream(services.metrics, prepared.excerpts, prepared.retrieval, form, usage, arrived_s, base)
             return StreamingResponse(stream.events(chunks, request.model), media_type=SSE)
-        return AsciiJSONResponse(await _complete(services, prepared, base))
+        return AsciiJSONResponse(await checked_completion(services, prepared, base))
 
     return router
 
 
-async def _complete(services: Services, prepared: PreparedRequest, base: str) -> dict[str, Any]:
+async def checked_completion(services: Services, prepared: PreparedRequest, base: str) -> dict[str, Any]:
     """The engine's completion, its choices checked and the extra fields added."""
     prepared, made = await complete(services, prepared)
     if prepared.retrieval is None:

@@ -18,7 +18,12 @@ STREAMED: dict[int | str, dict[str, Any]] = {
     }
 }
 """The answer of a route that can stream, for its `responses`."""
-BEARER = {"type": "http", "scheme": "bearer", "description": "the key of --api-key, where the server has one"}
+KEY = "the server's key, where it has one"
+SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": KEY},
+    "x-api-key": {"type": "apiKey", "in": "header", "name": "X-Api-Key", "description": KEY},
+}
+"""Either of them will do."""
 
 
 def describe_key(app: FastAPI, wanted: bool) -> None:
@@ -27,8 +32,8 @@ def describe_key(app: FastAPI, wanted: bool) -> None:
 
     def openapi() -> dict[str, Any]:
         made = routes_alone()
-        made.setdefault("components", {})["securitySchemes"] = {"bearer": BEARER}
-        made["security"] = [{"bearer": []}] if wanted else [{}, {"bearer": []}]
+        made.setdefault("components", {})["securitySchemes"] = SCHEMES
+        made["security"] = [*([] if wanted else [{}]), *({name: []} for name in SCHEMES)]
         for path in OPEN_PATHS:
             for operation in made["paths"][path].values():
                 operation["security"] = []

@@ -43,7 +43,7 @@ async def complete(services: Services, prepared: PreparedRequest) -> tuple[Prepa
         ):
             prepared, made = await _asked(prepared, services.backend.complete)
             span.set(usage_values(made.get("usage")))
-    services.metrics.count_tokens(model, made.get("usage"))
+    services.metrics.count_tokens(model, prepared.key, made.get("usage"))
     return prepared, made
 
 
@@ -52,7 +52,7 @@ async def open_stream(services: Services, prepared: PreparedRequest) -> tuple[Pr
     if prepared.is_empty_handed:
         return prepared, not_found(prepared.body).chunks()
     prepared, chunks = await _asked(prepared, services.backend.stream)
-    return prepared, _measured(services, chunks, prepared.body["model"])
+    return prepared, _measured(services, chunks, prepared.body["model"], prepared.key)
 
 
 async def written(
@@ -90,7 +90,7 @@ async def _asked(prepared: PreparedRequest, ask: Callable[[Body], Awaitable[T]])
             prepared = less
 
 
-async def _measured(services: Services, chunks: Chunks, model: str) -> Chunks:
+async def _measured(services: Services, chunks: Chunks, model: str, key: str) -> Chunks:
     """The engine's chunks as they are, the time and the tokens that they take counted and as a span."""
     with (
         timed(services.metrics.generation.labels(model)),
@@ -99,5 +99,5 @@ async def _measured(services: Services, chunks: Chunks, model: str) -> Chunks:
         async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
             async for chunk in open_chunks:
                 span.set(usage_values(chunk.get("usage")))
-                services.metrics.count_tokens(model, chunk.get("usage"))
+                services.metrics.count_tokens(model, key, chunk.get("usage"))
                 yield chunk

@@ -9,8 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from serve.http.routes.services import Services
-from serve.http.shared.errors import unknown_model
+from serve.http.routes.services import Caller, Services
 
 
 class Health(BaseModel):
@@ -18,14 +17,17 @@ class Health(BaseModel):
 
 
 class Ready(BaseModel):
-    """The index in use and the models that can be asked."""
+    """What the caller can ask: the collections, how much they hold together, the models, and what it may change; `index` and `generation` of a single one."""
 
     status: Literal["ready"] = "ready"
-    index: str
-    generation: int
+    index: str | None
+    generation: int | None
     documents: int
     passages: int
+    collections: tuple[str, ...]
     models: tuple[str, ...]
+    writable: bool
+    feedback: bool
 
 
 class Model(BaseModel):
@@ -50,17 +52,21 @@ def health_router(services: Services) -> APIRouter:
         return Health()
 
     @router.get("/ready", responses={503: {"description": "the model's server does not answer"}})
-    async def ready() -> Ready:
+    async def ready(access: Caller) -> Ready:
         """Index and model answer; 503 while the model does not."""
         await services.backend.check()
-        current = services.live.current
-        data = current.index.data
+        names = services.collections.names(access)
+        seen = [(await services.collections.seen(access, name)).generation for name in names]
+        only = seen[0] if len(seen) == 1 else None
         return Ready(
-            index=current.identity,
-            generation=current.number,
-            documents=len(data.document_sources),
-            passages=len(data.passage_ids),
-            models=services.backend.models,
+            index=only.identity if only is not None else None,
+            generation=only.number if only is not None else None,
+            documents=sum(len(each.index.data.document_sources) for each in seen),
+            passages=sum(len(each.index.data.passage_ids) for each in seen),
+            collections=names,
+            models=services.model_names(access),
+            writable=services.settings.writable and "write" in access.scopes,
+            feedback=services.settings.feedback and "read" in access.scopes,
         )
 
     @router.get("/metrics", response_class=Response)
@@ -69,15 +75,14 @@ def health_router(services: Services) -> APIRouter:
         return Response(generate_latest(services.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/v1/models")
-    async def models() -> Models:
-        """The models, the base first, then its adapters."""
-        return Models(data=[Model(id=name) for name in services.backend.models])
+    async def models(access: Caller) -> Models:
+        """The models, the base first, then its adapters; where there are several collections, each model of each: MODEL@COLLECTION."""
+        return Models(data=[Model(id=name) for name in services.model_names(access)])
 
     @router.get("/v1/models/{model:path}")
-    async def model(model: str) -> Model:
+    async def model(model: str, access: Caller) -> Model:
         """One model by name."""
-        if model not in services.backend.models:
-            raise unknown_model(model, services.backend.models)
+        services.asked_model(access, model)
         return Model(id=model)
 
     return router

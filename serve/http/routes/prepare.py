@@ -13,7 +13,9 @@ from graph.shared.errors import UserError
 from graph.shared.types import Evidence, Excerpt, LanguageModel, Message
 from serve.http.backends.backend import TOO_LONG
 from serve.http.routes.chat_request import ChatRequest
+from serve.http.routes.collections import STORE, Seen
 from serve.http.routes.services import Services
+from serve.http.shared.access import Access
 from serve.http.shared.errors import ApiError
 from serve.talk.prompt import Prompt, PromptTooLong, fitted
 from serve.talk.rewrite import Question, read_turn
@@ -26,13 +28,16 @@ from serve.views.evidence import spending
 class PreparedRequest:
     """A request ready for the engine: its body, and, unless retrieval is off, its prompt and what the client is told of the search.
 
-    What is not asked of the documents has a `task` in place of a prompt.
+    What is not asked of the documents has a `task` in place of a prompt, and no collection that was `seen`. `key` is the name of the key that it
+    came with.
     """
 
     body: dict[str, Any]
     prompt: Prompt | None = None
     told: dict[str, Any] | None = None
     task: Task | None = None
+    seen: Seen | None = None
+    key: str = ""
 
     @property
     def excerpts(self) -> tuple[Excerpt, ...]:
@@ -44,7 +49,8 @@ class PreparedRequest:
         """What the client is told; None where retrieval is off."""
         if self.prompt is None or self.told is None:
             return None
-        return {**self.told, "excerpts": len(self.prompt.ranked), "left_out": self.prompt.left_out}
+        read = {"excerpts": len(self.prompt.ranked), "left_out": self.prompt.left_out}
+        return {**self.told, **read, "context_ids": [each.id for each in self.prompt.excerpts]}
 
     @property
     def is_empty_handed(self) -> bool:
@@ -60,17 +66,28 @@ class PreparedRequest:
         return None if less is None else replace(self, body=_with(self.body, less.messages()), prompt=less)
 
 
-async def prepare(services: Services, request: ChatRequest) -> PreparedRequest:
-    """Search for what the request asks, and build the prompt that the models were trained on; without retrieval, only escape special tokens."""
+async def prepare(
+    services: Services, request: ChatRequest, access: Access, collection: str | None = None, place: str = STORE
+) -> PreparedRequest:
+    """Search for what the request asks, and build the prompt that the models were trained on; without retrieval, only escape special tokens.
+
+    The `collection` may also be told by the model's name; `place` is the field that tells it otherwise.
+    """
+    name, of_model = services.asked_model(access, request.model)
+    request = request.model_copy(update={"model": name})
     backend, options = services.backend, request.retrieval
     fields = request.engine_fields(services.settings.max_answer_tokens)
     if not options.enabled:
         return PreparedRequest(
-            {**fields, "messages": [turn.passed_on(backend.escape_special_tokens) for turn in request.messages]}
+            {**fields, "messages": [turn.passed_on(backend.escape_special_tokens) for turn in request.messages]},
+            key=access.key,
         )
     task = read_task([turn.text() for turn in request.messages if turn.role == "user"], request.instructions())
     if task is not None and len(request.history()) == 0:
-        return await _task(services, request, task)
+        return replace(await _task(services, request, task), key=access.key)
+    if collection is not None and of_model not in (None, collection):
+        raise ApiError(400, "bad_value", f"model and {place} name different collections", place)
+    seen = await services.collections.seen(access, collection or of_model, place if collection else "model")
     retriever = services.retriever
     asked = retriever.check_question(request.question())
     settings = retriever.settings_of(options)
@@ -81,7 +98,7 @@ async def prepare(services: Services, request: ChatRequest) -> PreparedRequest:
     question = await _read(services, history, asked, model)
     evidence = Evidence("")
     if question.text:
-        evidence = await retriever.find(question.text, settings, model if options.use_model else None)
+        evidence = await retriever.find(question.text, settings, model if options.use_model else None, seen.generation)
     try:
         budget = token_budget(settings.max_context_tokens, model.count_tokens)
         ranked = rank_excerpts(evidence, settings.top_k, budget)
@@ -98,7 +115,7 @@ async def prepare(services: Services, request: ChatRequest) -> PreparedRequest:
         raise ApiError(400, code, str(problem), "messages") from None
     body = _with({"temperature": 0.0, **fields, limit: answer_tokens}, prompt.messages())
     told = {"intent": question.intent, "question": question.text, "rewritten_by": question.by}
-    return PreparedRequest(body, prompt, {**told, **spending(evidence).model_dump()})
+    return PreparedRequest(body, prompt, {**told, **spending(evidence).model_dump()}, seen=seen, key=access.key)
 
 
 async def _task(services: Services, request: ChatRequest, task: Task) -> PreparedRequest:

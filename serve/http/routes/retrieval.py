@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 
 from graph.extract.entities import entity_key
 from serve.http.routes.retriever import RetrievalOptions
-from serve.http.routes.services import Services
+from serve.http.routes.services import SeenCollection, Services
 from serve.http.shared.encoding import Text
 from serve.http.shared.errors import ApiError, unknown_model
 from serve.views.evidence import GraphNode, Layer, Neighbourhood, NodeKind, Retrieved, retrieved
@@ -34,30 +34,29 @@ def retrieval_router(services: Services) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["retrieval"])
 
     @router.post("/retrieve")
-    async def retrieve(request: RetrieveRequest) -> Retrieved:
+    async def retrieve(request: RetrieveRequest, seen: SeenCollection) -> Retrieved:
         """The evidence for a question, best first, with the paths that led to it. Works while the model is away."""
         backend, retriever = services.backend, services.retriever
         if request.model is not None and request.model not in backend.models:
             raise unknown_model(request.model, backend.models)
         question = retriever.check_question(request.query)
         settings = retriever.settings_of(request)
-        generation = services.live.current
         model = None
         if request.use_model:
             await backend.check()
             model = backend.language_model(request.model or next(iter(backend.models), ""))
-        evidence = await retriever.find(question, settings, model, generation)
-        return retrieved(evidence, generation.index.manifest)
+        evidence = await retriever.find(question, settings, model, seen.generation)
+        return retrieved(evidence, seen.generation)
 
-    _add_graph_routes(router, services)
+    _add_graph_routes(router)
     return router
 
 
-def _add_graph_routes(router: APIRouter, services: Services) -> None:
+def _add_graph_routes(router: APIRouter) -> None:
     @router.get("/graph/neighbourhood")
-    def graph_neighbourhood(kind: NodeKind, id: Identity, limit: Limit = 60) -> Neighbourhood:  # noqa: A002
+    def graph_neighbourhood(seen: SeenCollection, kind: NodeKind, id: Identity, limit: Limit = 60) -> Neighbourhood:  # noqa: A002
         """A node of the graph by kind and id (of an entity its text will do), its neighbours and the edges to them."""
-        current = services.live.current
+        current = seen.generation
         row = current.rows[kind].get(id)
         if row is None and kind == "entity":
             row = current.index.entity_rows.get(entity_key(id))
@@ -66,9 +65,11 @@ def _add_graph_routes(router: APIRouter, services: Services) -> None:
         return neighbourhood(current.index, kind, row, limit)
 
     @router.get("/graph/entities")
-    def graph_entities(q: Annotated[str, Query(max_length=200)] = "", limit: Limit = 50) -> list[GraphNode]:
+    def graph_entities(
+        seen: SeenCollection, q: Annotated[str, Query(max_length=200)] = "", limit: Limit = 50
+    ) -> list[GraphNode]:
         """Entities that hold the letters of `q`, the most mentioned first."""
-        index = services.live.current.index
+        index = seen.generation.index
         mentions_E = index.entity_proposition_EN.indptr[1:] - index.entity_proposition_EN.indptr[:-1]
         sought = q.casefold().strip()
         held = [row for row, text in enumerate(index.data.entity_texts) if sought in text.casefold()]
@@ -76,16 +77,16 @@ def _add_graph_routes(router: APIRouter, services: Services) -> None:
         return [node(index, "entity", row) for row in held[:limit]]
 
     @router.get("/graph/layers")
-    def graph_layers() -> list[Layer]:
+    def graph_layers(seen: SeenCollection) -> list[Layer]:
         """The layers of the hierarchy, the lowest first."""
-        layers = services.live.current.index.data.summary_layer_S.tolist()
+        layers = seen.generation.index.data.summary_layer_S.tolist()
         return [Layer(layer=layer, summaries=layers.count(layer)) for layer in sorted(set(layers))]
 
     @router.get("/graph/summaries")
     def graph_summaries(
-        layer: Annotated[int, Query(ge=0, le=64)], limit: Limit = 50, offset: Offset = 0
+        seen: SeenCollection, layer: Annotated[int, Query(ge=0, le=64)], limit: Limit = 50, offset: Offset = 0
     ) -> list[GraphNode]:
         """The summaries of a layer: of chunks in layer 0, of communities above."""
-        index = services.live.current.index
+        index = seen.generation.index
         rows = [row for row, found in enumerate(index.data.summary_layer_S.tolist()) if found == layer]
         return [node(index, "summary", row) for row in rows[offset : offset + limit]]

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, StringConstraints
 
+from graph.index.filters import Condition as DocumentCondition
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.shared.config import Settings, parse_settings
 from graph.shared.errors import UserError
@@ -21,9 +22,11 @@ from serve.http.shared.errors import ApiError
 from serve.http.shared.settings import ServerSettings
 from serve.http.telemetry.metrics import Metrics
 from serve.http.telemetry.tracing import CACHED, GENERATION, MODE, PASSAGES, K, Tracing
-from serve.live_index import Generation, LiveIndex
+from serve.live_index import Generation
 
 T = TypeVar("T")
+Asked = tuple[str, tuple[DocumentCondition, ...], str, RetrieveSettings]
+"""What a kept evidence answers: the index, the part of it that the caller sees, the question and how it was looked for."""
 KEPT = 256
 MAX_K = 100
 Condition = Annotated[Text, StringConstraints(min_length=1, max_length=300)]
@@ -48,12 +51,12 @@ class RetrievalOptions(Settings):
 
 
 class Retriever:
-    """Finds evidence. What needs no model is kept for the last `KEPT` questions, each with the identity of its index."""
+    """Finds evidence. What needs no model is kept for the last `KEPT` questions, each with the identity of its index and the part that was seen."""
 
-    def __init__(self, live: LiveIndex, settings: ServerSettings, metrics: Metrics, tracing: Tracing) -> None:
-        self._live, self._settings, self._metrics, self._tracing = live, settings, metrics, tracing
+    def __init__(self, settings: ServerSettings, metrics: Metrics, tracing: Tracing) -> None:
+        self._settings, self._metrics, self._tracing = settings, metrics, tracing
         self._threads = ThreadPoolExecutor(settings.capacity, thread_name_prefix="retrieve")
-        self._kept: OrderedDict[tuple[str, str, RetrieveSettings], Evidence] = OrderedDict()
+        self._kept: OrderedDict[Asked, Evidence] = OrderedDict()
 
     def settings_of(self, options: RetrievalOptions) -> RetrieveSettings:
         """The options with the server's defaults; ApiError (or UserError) 400 for what cannot be had."""
@@ -89,13 +92,12 @@ class Retriever:
         question: str,
         settings: RetrieveSettings,
         model: LanguageModel | None,
-        generation: Generation | None = None,
+        generation: Generation,
     ) -> Evidence:
-        """The evidence for a question, in the current generation unless another is given; `model` is asked by the modes that can.
+        """The evidence for a question in a generation; `model` is asked by the modes that can.
 
         ApiError 503 when it goes away half-way, 400 for a filter that no document meets.
         """
-        generation = generation or self._live.current
         asked = {MODE: settings.mode, K: settings.top_k, GENERATION: generation.number}
         with self._tracing.span("retrieve", asked) as span:
             evidence, cached = await self._find(generation, question, settings, model)
@@ -106,7 +108,7 @@ class Retriever:
         self, generation: Generation, question: str, settings: RetrieveSettings, model: LanguageModel | None
     ) -> tuple[Evidence, bool]:
         """The evidence, and whether it was kept from before."""
-        key = (generation.identity, question, settings)
+        key = (generation.index.manifest.identity, generation.where, question, settings)
         if model is None and key in self._kept:
             self._metrics.cache.labels("hit").inc()
             self._kept.move_to_end(key)

@@ -2,29 +2,91 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import quote
 
+from fastapi import Depends, Query
 from starlette.requests import Request
 
 from serve.http.backends.backend import ChatBackend
+from serve.http.routes.collections import Collections, Seen
 from serve.http.routes.retriever import Retriever
+from serve.http.shared.access import Access, access_of
+from serve.http.shared.errors import no_model, unknown_model
 from serve.http.shared.settings import ServerSettings
+from serve.http.telemetry.audit import AuditLog
 from serve.http.telemetry.metrics import Metrics
 from serve.http.telemetry.tracing import Tracing
-from serve.live_index import LiveIndex
 
 
 @dataclass(frozen=True)
 class Services:
-    """The parts of one server."""
+    """The parts of one server; they work within `running()`."""
 
     settings: ServerSettings
-    live: LiveIndex
+    collections: Collections
     retriever: Retriever
     backend: ChatBackend
     metrics: Metrics
     tracing: Tracing
+    audit: AuditLog
 
-    def base_url(self, request: Request) -> str:
-        """The address, without a slash, under which who sent `request` reaches this server's page."""
-        return (self.settings.public_url or str(request.base_url)).rstrip("/")
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The engine runs and the indexes are watched until the block ends."""
+        await self.backend.start()
+        watchers = [asyncio.create_task(each.watch()) for each in self.collections.live.values()]
+        try:
+            yield
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
+            await asyncio.gather(*watchers, return_exceptions=True)
+            await self.backend.close()
+            await asyncio.to_thread(self.tracing.close)
+            self.audit.close()
+
+    def model_names(self, access: Access) -> tuple[str, ...]:
+        """What a caller may ask for: the models, and where it sees several collections, each model of each."""
+        seen = self.collections.names(access)
+        if len(seen) == 1:
+            return self.backend.models
+        return tuple(f"{model}@{name}" for name in seen for model in self.backend.models)
+
+    def asked_model(self, access: Access, asked: str) -> tuple[str, str | None]:
+        """The model and the collection that "MODEL@COLLECTION" names, None for none; ApiError 404 for what the caller cannot ask."""
+        models = self.backend.models
+        if not models:
+            raise no_model()
+        if asked in models:
+            return asked, None
+        for name in self.collections.names(access):
+            if asked.endswith(f"@{name}") and asked.removesuffix(f"@{name}") in models:
+                return asked.removesuffix(f"@{name}"), name
+        raise unknown_model(asked, self.model_names(access))
+
+    def page_url(self, request: Request, seen: Seen | None) -> str:
+        """The address under which who sent `request` reaches this server's page, of a collection where it sees several."""
+        base = (self.settings.public_url or str(request.base_url)).rstrip("/")
+        several = seen is not None and len(self.collections.names(seen.access)) > 1
+        return f"{base}/?collection={quote(seen.name, safe='')}" if several and seen is not None else f"{base}/"
+
+
+async def _seen(
+    request: Request,
+    collection: Annotated[
+        str | None, Query(max_length=200, description="which collection, where the server has several")
+    ] = None,
+) -> Seen:
+    services: Services = request.app.state.services
+    return await services.collections.seen(access_of(request), collection)
+
+
+SeenCollection = Annotated[Seen, Depends(_seen)]
+"""For routes whose address names the collection."""
+Caller = Annotated[Access, Depends(access_of)]
+"""For routes that ask only who is there."""

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from graph.index.index import Index
 from graph.shared.types import Floats
-from serve.http.routes.services import Services
+from serve.http.routes.services import SeenCollection, Services
 from serve.http.search.texts import MAX_TEXTS, called, check_lengths, check_name
 from serve.http.search.vector_store_request import not_supported
 from serve.http.shared.encoding import Text
@@ -67,9 +67,9 @@ def embeddings_router(services: Services) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["retrieval"])
 
     @router.post("/embeddings")
-    async def embeddings(request: EmbeddingsRequest) -> Embeddings:
+    async def embeddings(request: EmbeddingsRequest, seen: SeenCollection) -> Embeddings:
         """Vectors of texts by the index's encoder, which `model` names. Works while the model is away."""
-        index = services.live.current.index
+        index = seen.generation.index
         check_name(request.model, [called(index.settings.encoder)])
         texts = request.texts()
         check_lengths(texts, services.settings.max_question_chars, "input")

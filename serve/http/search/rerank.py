@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from graph.index.index import Index
 from graph.retrieve.learned.rerank import open_reranker
 from graph.shared.types import Floats
-from serve.http.routes.services import Services
+from serve.http.routes.services import SeenCollection, Services
 from serve.http.search.texts import MAX_TEXTS, called, check_lengths, check_name
 from serve.http.shared.encoding import Text
 
@@ -67,9 +67,9 @@ def rerank_router(services: Services) -> APIRouter:
     reranker = services.settings.reranker
 
     @router.post("/rerank", response_model_exclude_none=True)
-    async def rerank(request: RerankRequest) -> Reranked:
+    async def rerank(request: RerankRequest, seen: SeenCollection) -> Reranked:
         """Documents of the request in the order of its query, by cross-encoder or encoder. Works while the model is away."""
-        index, texts = services.live.current.index, request.texts()
+        index, texts = seen.generation.index, request.texts()
         names = [called(each) for each in (reranker, index.settings.encoder) if each]
         model = request.model or names[0]
         check_name(model, names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -64,18 +63,6 @@ class StoreSearchRequest(SearchOptions):
         if len(self.query) > 1:
             raise not_supported("query", "several queries at once; ask once for each")
         return self.query[0]
-
-
-def store_id(folder: Path) -> str:
-    """The id of the vector store that an index is: the name of its folder."""
-    return folder.resolve().name
-
-
-def check_store(asked: str, folder: Path) -> None:
-    """ApiError 404 for another store than the index in `folder`."""
-    if asked != store_id(folder):
-        told = f"vector store {asked[:80]!r} is not served here; there is: {store_id(folder)}"
-        raise ApiError(404, "no_such_vector_store", told, "vector_store_id")
 
 
 def not_supported(place: str, why: str) -> ApiError:

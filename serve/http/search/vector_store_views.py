@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from graph.prompt.context import of_passage
 from graph.shared.types import Evidence, Passage
+from graph.store.arrays import Strings
 from serve.live_index import Generation
 from serve.views.citations import passage_url
 
@@ -26,7 +28,7 @@ class FileCounts(BaseModel):
 
 
 class VectorStore(BaseModel):
-    """The index as a vector store; its id is the name of its folder."""
+    """A collection as a vector store; its id is the name of its folder."""
 
     id: str
     object: Literal["vector_store"] = "vector_store"
@@ -42,8 +44,8 @@ class VectorStore(BaseModel):
 class VectorStores(BaseModel):
     object: Literal["list"] = "list"
     data: list[VectorStore]
-    first_id: str
-    last_id: str
+    first_id: str | None
+    last_id: str | None
     has_more: Literal[False] = False
 
 
@@ -80,8 +82,18 @@ def vector_store(name: str, generation: Generation) -> VectorStore:
     """The index as OpenAI's clients list it."""
     index = generation.index
     total = len(index.data.document_sources)
-    size = sum(file.stat().st_size for file in index.folder.rglob("*") if file.is_file())
+    size = texts_bytes(index.data.passage_texts) if generation.where else folder_bytes(index.folder)
     return VectorStore(id=name, name=name, usage_bytes=size, file_counts=FileCounts(completed=total, total=total))
+
+
+def folder_bytes(folder: Path) -> int:
+    """The size of all files in a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def texts_bytes(texts: Strings) -> int:
+    """The size of all texts of a column."""
+    return int(texts.starts[-1] - texts.starts[0])
 
 
 def found_files(evidence: Evidence, generation: Generation, base: str) -> FoundFiles:

@@ -1,6 +1,7 @@
 """What `modegraph serve` may set; one frozen object, read by the parts of the server that need a value of it."""
 
 from ipaddress import ip_address
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -17,10 +18,14 @@ class ServerSettings(Settings):
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0 for any free one")
     api_key: SecretStr | None = Field(None, description="key that every request but /health and /ready must bring")
+    keys: Path | None = Field(None, description="file of keys, made by `modegraph keys`, that open what each says")
+    audit_log: Path | None = Field(None, description="file that says of each addition and deletion whose key it was")
     public_url: str | None = Field(
         None, description="address under which readers reach the page, for links to passages; as asked when not given"
     )
     writable: bool = Field(False, description="whether documents may be added and deleted over HTTP")
+    feedback: bool = Field(False, description="whether what readers say of answers is kept in the index folder")
+    max_feedback_mb: int = Field(256, ge=1, description="MiB of feedback to keep; then no more is taken")
     capacity: int = Field(8, ge=1, le=1024, description="requests worked on at once")
     queue: int = Field(4, ge=0, le=4096, description="requests that may wait; more are answered 429 at once")
     write_queue: int = Field(
@@ -80,9 +85,9 @@ class ServerSettings(Settings):
     def _guarded(self) -> "ServerSettings":
         if self.api_key is not None and not self.api_key.get_secret_value().strip():
             raise ValueError("the API key is empty: give one, or none")
-        if self.api_key is None and not is_loopback(self.host):
+        if self.api_key is None and self.keys is None and not is_loopback(self.host):
             raise ValueError(
-                f"host {self.host} can be reached from other machines: give --api-key, or stay on 127.0.0.1"
+                f"host {self.host} can be reached from other machines: give --api-key or --keys, or stay on 127.0.0.1"
             )
         return self
 

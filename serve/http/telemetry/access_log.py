@@ -1,4 +1,4 @@
-"""One line a request: method, route, status, milliseconds. No header, no query, no body; the same counts go to the metrics."""
+"""One line a request: method, route, status, milliseconds. No header, no query, no body; whose key it was, by name. The same counts go to the metrics."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from serve.http.shared.access import FIELD
 from serve.http.telemetry.metrics import Metrics
 
 LOG = logging.getLogger("modegraph.access")
@@ -38,8 +39,12 @@ class AccessLogMiddleware:
             await self.app(scope, receive, watched)
         finally:
             route = getattr(scope.get("route"), "path", "") or "(none)"
+            key = scope[FIELD].key if FIELD in scope else ""
             self._metrics.requests.labels(route, str(status or "gone")).inc()
+            if key:
+                self._metrics.key_requests.labels(key, str(status or "gone")).inc()
             if code:
                 self._metrics.errors.labels(code).inc()
             milliseconds = 1000 * (time.perf_counter() - started)
-            LOG.info("%s %s %s %.0f ms %s", scope["method"], route, status or "gone", milliseconds, code)
+            told = (scope["method"], route, status or "gone", milliseconds, code, f"key {key}" if key else "")
+            LOG.info("%s %s %s %.0f ms %s %s", *told)

@@ -21,6 +21,15 @@ class Metrics:
         self.requests = Counter(
             "modegraph_requests", "Requests, by route and status", ["route", "status"], registry=registry
         )
+        self.key_requests = Counter(
+            "modegraph_key_requests", "Requests of each key, by status", ["key", "status"], registry=registry
+        )
+        self.key_tokens = Counter(
+            "modegraph_key_tokens",
+            "Tokens of each key, by kind (prompt, completion)",
+            ["key", "kind"],
+            registry=registry,
+        )
         self.errors = Counter("modegraph_errors", "Requests that failed, by kind", ["kind"], registry=registry)
         self.waiting = Gauge("modegraph_requests_waiting", "Requests let in whose turn has not come", registry=registry)
         self.running = Gauge("modegraph_requests_running", "Requests at work", registry=registry)
@@ -53,18 +62,21 @@ class Metrics:
             registry=registry,
         )
         self.generation_number = Gauge(
-            "modegraph_index_generation", "Generation of the index in use", registry=registry
+            "modegraph_index_generation", "Generation of the index in use", ["collection"], registry=registry
         )
         self.swaps = Counter(
             "modegraph_index_swaps", "Times a newer index was loaded, by outcome", ["outcome"], registry=registry
         )
 
-    def count_tokens(self, model: str, usage: Any) -> None:
-        """Add what an engine says that a completion took; nothing when it does not say."""
+    def count_tokens(self, model: str, key: str, usage: Any) -> None:
+        """Add what an engine says that a completion took, asked for by the key of that name; nothing when it does not say."""
         if not isinstance(usage, dict):
             return
         for kind in ("prompt", "completion"):
-            self.tokens.labels(model, kind).inc(usage.get(f"{kind}_tokens") or 0)
+            tokens = usage.get(f"{kind}_tokens") or 0
+            self.tokens.labels(model, kind).inc(tokens)
+            if key:
+                self.key_tokens.labels(key, kind).inc(tokens)
 
 
 @contextmanager

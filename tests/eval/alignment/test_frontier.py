@@ -43,6 +43,18 @@ MS = [run("ms", 64, 0, 1.0, 0.6, 0.8), run("ms", 64, 0, 3.0, 0.8, 1.0), run("ms"
 DPO = [run("dpo", 2, 0, 4.0, 0.6, 0.8), run("dpo", 2, 1, 2.0, 0.2, 0.4)]
 
 
+def test_runs_on_other_pairs_or_by_another_loss_are_other_systems() -> None:
+    def named(stage: str, label_smoothing: float | None = None, **settings: object) -> str:
+        one = run(stage, 2, 0, 1.0, 0.5)
+        record = replace(one.record, label_smoothing=label_smoothing, settings={"seed": 0, **settings})
+        return replace(one, record=record).system
+
+    assert named("dpo", loss="sigmoid", best_against_worst=False) == "DPO K = 2"
+    assert named("dpo", best_against_worst=True) == "DPO K = 2, best against worst"
+    assert named("ms", 0.001, best_against_worst=True) == "MS K = 2, ε = 0.001, best against worst"
+    assert named("dpo", loss="ipo") == "IPO K = 2"
+
+
 def test_a_frontier_is_linear_between_its_runs_and_starts_at_the_reference() -> None:
     assert frontier_at(MS[:2], REFERENCE, 0.0) == REFERENCE
     assert frontier_at(MS[:2], REFERENCE, 0.5) == pytest.approx([0.4, 0.6])

@@ -39,8 +39,8 @@ SENTENCES = (
     "The Lantern sails to Tarn.",
     "Port Ellery is old and the Lantern is new.",
     "It rains in Tarn.",
-    "She was built by Ada Marlow in 1911 at a cost of 312 crowns.",
-    "A. Marlow kept bees in Tarn.",
+    "She was built by Jonas Marlow in 1911 at a cost of 312 crowns.",
+    "J. Marlow kept bees in Tarn.",
     "The bell rings at 10:30.",
     "灯台は港にある。",
     "古い灯台の鐘が鳴る。",
@@ -61,7 +61,7 @@ TABLES = {
 }
 
 
-titles = st.sampled_from(["", "Lantern (ferry)", "Tarn", "Ada Marlow", "灯台"])
+titles = st.sampled_from(["", "Lantern (ferry)", "Tarn", "Jane Marlow", "灯台"])
 texts = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=6).map(" ".join)
 metadata = st.sampled_from([{}, {"year": 1911}, {"tags": ["sea", "ship"], "open": True}])
 

@@ -1,4 +1,4 @@
-"""docs/format.md against an index as it lies on disk: every file of it, its dtype and its shape."""
+"""docs/reference/format.md against an index as it lies on disk: every file of it, its dtype and its shape."""
 
 import re
 from dataclasses import fields
@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from graph.store.arrays import FORMAT, Manifest, read_manifest
 from tests.places import ROOT
 
-PAGE = (ROOT / "docs/format.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/reference/format.md").read_text(encoding="utf-8")
 COLUMNS = re.findall(r"^\| `(\w+)` \| (texts|block|vectors|array \w+) \| ([A-Z ]+) \|", PAGE, re.MULTILINE)
 
 

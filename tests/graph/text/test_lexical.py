@@ -10,7 +10,7 @@ from graph.index.index import Index
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.modes.hybrid import fuse_ranks
 from graph.retrieve.parts.rank import top_rows
-from graph.text.bm25 import K1, B, TermCounts, bm25, count_terms, join_counts, sum_of_terms, term_weights, terms_of
+from graph.text.bm25 import K1, B, bm25, count_terms, sum_of_terms, term_weights, terms_of
 from tests.corpora import ISLES
 
 WORDS = ["ferry", "ferry,", "the", "Quill", "1911", "10:30", "東京都", "สวัสดี", "kelp", "…"]
@@ -62,30 +62,6 @@ def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], asked: l
     found, scored = rival.retrieve([wanted], k=len(texts), show_progress=False)
     assert scores_P[found[0]].tolist() == scored[0].tolist()
     assert scores_P[top_rows(scores_P, len(texts))].tolist() == scored[0].tolist()
-
-
-def same_counts(a: TermCounts, b: TermCounts) -> bool:
-    """Down to the bytes that are kept."""
-    ours, theirs = ((each.count_WP.data, each.count_WP.indices, each.count_WP.indptr) for each in (a, b))
-    same = all(one.dtype == other.dtype and np.array_equal(one, other) for one, other in zip(ours, theirs, strict=True))
-    return same and a.terms == b.terms and a.count_WP.shape == b.count_WP.shape
-
-
-@given(
-    st.lists(st.tuples(st.lists(st.sampled_from(WORDS), max_size=5), st.sampled_from([-1, 0, 1])), max_size=8),
-    st.data(),
-)
-def test_counts_of_parts_joined_are_those_of_all_texts(given: list[tuple[list[str], int]], data: st.DataObject) -> None:
-    """Texts of part −1 are known to the first part and left out."""
-    texts = [" ".join(words) for words, _ in given]
-    order = data.draw(st.permutations([row for row, (_, part) in enumerate(given) if part >= 0]))
-    place = np.full(len(given), -1, np.int64)
-    place[order] = np.arange(len(order))
-    parts = [
-        np.array([row for row, (_, in_part) in enumerate(given) if (in_part > 0) == part], np.int64) for part in (0, 1)
-    ]
-    joined = join_counts([(count_terms([texts[row] for row in part]), place[part]) for part in parts], len(order))
-    assert same_counts(joined, count_terms([texts[row] for row in order]))
 
 
 def test_the_mode_ranks_as_bm25s_does_titles_included(isles: Index) -> None:

@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +56,7 @@ def listening(port: int = 0) -> socket.socket:
 
 @contextmanager
 def serving(
-    index: Path,
+    index: Path | Sequence[Path],
     spec: str | None,
     adapters: tuple[str, ...] = (),
     vllm: VllmOptions = VllmOptions(),  # noqa: B008
@@ -65,7 +65,9 @@ def serving(
 ) -> Iterator[Running]:
     """The server of `modegraph serve INDEX --model SPEC`, until the block ends."""
     settings = parse_settings(ServerSettings, values, "test")
-    services = make_services(index, open_backend(spec, adapters, vllm), settings, open_encoder)
+    services = make_services(
+        [index] if isinstance(index, Path) else index, open_backend(spec, adapters, vllm), settings, open_encoder
+    )
     app = build_app(services)
     server = server_of(app, settings)
     socket_here = listening()

@@ -227,7 +227,7 @@ def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path) -> None:
                     read_settings(isles),
                     lambda spec: HashEncoder(),
                 )
-                until(lambda number=number: on.metric("modegraph_index_generation") == number)  # type: ignore[misc]
+                until(lambda number=number: on.metric('modegraph_index_generation{collection="index"}') == number)  # type: ignore[misc]
             until(lambda: any(generation == 4 for generation, _ in seen))
             stop.set()
             for each in loads:
@@ -261,7 +261,7 @@ from serve.http.shared.settings import ServerSettings
 from tests.fakes import HashEncoder
 settings = parse_settings(ServerSettings, {"port": int(sys.argv[3]), "drain_s": float(sys.argv[4])}, "test")
 backend = open_backend(sys.argv[2], (), VllmOptions())
-services = make_services(Path(sys.argv[1]), backend, settings, lambda spec: HashEncoder())
+services = make_services([Path(sys.argv[1])], backend, settings, lambda spec: HashEncoder())
 server_of(build_app(services), settings).run()
 """
 

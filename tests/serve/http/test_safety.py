@@ -43,6 +43,11 @@ def test_with_a_key_all_but_health_and_ready_want_it(stack: Stack, caplog: pytes
         ):
             made = running.get(path, headers={"Authorization": given.encode()} if given else {})
             assert made.status_code == 401 and made.headers["www-authenticate"] == "Bearer", path
+        for bad in ("", "wrong", "ü", KEY[:-1], f"{KEY}s", f"Bearer {KEY}"):
+            assert running.get(path, headers={"X-Api-Key": bad.encode()}).status_code == 401, (path, bad)
+        both = {"Authorization": "Bearer wrong", "X-Api-Key": KEY}
+        assert running.get(path, headers=both).status_code == 401, "Authorization counts where both are sent"
+        assert running.get(path, headers={"X-Api-Key": KEY}).status_code != 401, path
     assert running.post("/v1/chat/completions", json=ASK).status_code == 401 and upstream.asked == []
     assert running.get("/health").status_code == running.get("/ready").status_code == 200
     with pytest.raises(openai.AuthenticationError):

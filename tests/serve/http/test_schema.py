@@ -42,6 +42,9 @@ OPERATIONS = [
     "POST /v1/vector_stores/{vector_store_id}/search",
     "POST /v1/embeddings",
     "POST /v1/rerank",
+    "POST /v1/feedback",
+    "GET /v1/feedback/{user}",
+    "DELETE /v1/feedback/{user}",
 ]
 
 
@@ -56,7 +59,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
     with (
         chat_server(lambda body, number: "So [1] [9].") as upstream,
-        serving(folder, f"openai:tiny@{upstream.url}", writable=True, capacity=4) as on,
+        serving(folder, f"openai:tiny@{upstream.url}", writable=True, feedback=True, capacity=4) as on,
     ):
         yield on
     print(f"schemathesis: {sum(COUNTED.values())} cases, by status {dict(sorted(COUNTED.items()))}")
@@ -98,7 +101,9 @@ def test_every_route_is_described(running: Running) -> None:
 def test_the_key_and_the_streams_are_described(running: Running) -> None:
     described = running.get("/openapi.json").json()
     assert described["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
-    assert described["security"] == [{}, {"bearer": []}] and described["paths"]["/health"]["get"]["security"] == []
+    assert described["components"]["securitySchemes"]["x-api-key"]["name"] == "X-Api-Key"
+    assert described["security"] == [{}, {"bearer": []}, {"x-api-key": []}]
+    assert described["paths"]["/health"]["get"]["security"] == []
     for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages"):
         content = described["paths"][path]["post"]["responses"]["200"]["content"]
         assert set(content) == {"application/json", "text/event-stream"}
@@ -107,7 +112,7 @@ def test_the_key_and_the_streams_are_described(running: Running) -> None:
 def test_with_a_key_the_description_wants_it(stack: Stack) -> None:
     running, _ = stack(api_key="k")
     described = running.get("/openapi.json", headers={"Authorization": "Bearer k"}).json()
-    assert described["security"] == [{"bearer": []}]
+    assert described["security"] == [{"bearer": []}, {"x-api-key": []}]
     assert [described["paths"][path]["get"]["security"] for path in ("/health", "/ready")] == [[], []]
 
 

@@ -95,7 +95,7 @@ def test_a_number_is_that_of_what_is_held_when_a_writer_comes_between(
     assert (held.current.number, len(held.current.index.sources())) == (2, len(ISLES) + 1)
 
 
-def test_mcp_sees_what_a_writer_adds_while_it_opens_the_index(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fresh_index_has_what_a_writer_adds_while_it_is_opened(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built_after_the_first_opening(isles, monkeypatch)
     assert len(FreshIndex(isles, lambda spec: HashEncoder()).get().sources()) == len(ISLES) + 1
 
@@ -103,11 +103,13 @@ def test_mcp_sees_what_a_writer_adds_while_it_opens_the_index(isles: Path, monke
 def test_a_search_is_told_with_the_number_of_the_index_that_it_was_made_on(isles: Path) -> None:
     with chat_server(lambda body, number: "x") as upstream, serving(isles, f"openai:tiny@{upstream.url}") as running:
         services = running.services
-        begun = services.live.current
+        live = services.collections.live["index"]
+        begun = live.current
         build(isles, [Document("gull", "Gull Rock", "The Lantern of Gull Rock is a lighthouse.")])
-        until(lambda: services.live.current.number == 2)
+        until(lambda: live.current.number == 2)
         settings = RetrieveSettings(mode="dense", top_k=20)
-        old, new = (asyncio.run(services.retriever.find("the Lantern", settings, None, on)) for on in (begun, None))
+        find = services.retriever.find
+        old, new = (asyncio.run(find("the Lantern", settings, None, on)) for on in (begun, live.current))
     assert "gull" not in {found.item.source for found in old.passages}
     assert "gull" in {found.item.source for found in new.passages}
 

@@ -43,7 +43,7 @@ class Seen:
 
     def ask(self, question: str = "Who built the Lantern?") -> None:
         """Type a question, press Enter, and wait until the answer is whole."""
-        self.page.wait_for_selector("select")
+        self.page.wait_for_selector("#columns select")
         self.page.fill("#question", question)
         self.page.press("#question", "Enter")
         self.page.wait_for_selector(".cost")
@@ -95,6 +95,30 @@ def talker(isles_and_hostile: Path) -> Iterator[Talker]:
         )
         made = Talker(exits.enter_context(serving(isles_and_hostile, f"openai:tiny@{upstream.url}")), lambda _: SAID)
         yield made
+
+
+PAGED = Document(
+    "tides.pdf",
+    "Tide tables",
+    "The tide tables of Tarn fill three pages. High water is at dawn. The ebb begins an hour later. Kelp dries at noon.",
+    {"page_starts": [0, 42, 65]},
+)
+GIVEN = {
+    "tiny": "###Reason: The yard did [1]. ###Answer: the Marlow Yard [1]",
+    "sft": "###Reason: Quill [2]. ###Answer: Quill",
+}
+
+
+@pytest.fixture(scope="module")
+def opinionated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server of two models that takes feedback and documents, over an index of its own."""
+    folder = tmp_path_factory.mktemp("opinions") / "index"
+    settings = parse_settings(IndexSettings, {"min_similarity": 0.1}, "test")
+    build_index(folder, [*ISLES, PAGED], settings, lambda spec: HashEncoder())
+    with ExitStack() as exits:
+        upstream = exits.enter_context(chat_server(lambda body, number: GIVEN[body["model"]]))
+        spec = f"openai:tiny@{upstream.url}"
+        yield exits.enter_context(serving(folder, spec, ("sft",), feedback=True, writable=True))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from tests.serve.page.conftest import KEY, Seen, Visits
 def opened(visit: Visits, running: Running, address: str = "/docs", **options: Any) -> Seen:
     """The page of routes, in a tab of its own, when it shows them."""
     seen = visit(running, **options)
-    seen.page.wait_for_selector("select")
+    seen.page.wait_for_selector("#columns select")
     seen.open(address)
     seen.page.wait_for_selector("details.route")
     return seen
@@ -24,7 +24,7 @@ def test_every_route_is_shown_with_its_parameters_bodies_and_answers(server: Run
     routes = [(path, method) for path, methods in described["paths"].items() for method in methods]
     shown = page.eval_on_selector_all(".route", "all => all.map((each) => [each.dataset.path, each.dataset.method])")
     assert len(routes) > 15 and sorted(map(tuple, shown)) == sorted(routes)
-    tags = ["server", "chat", "retrieval", "documents"]
+    tags = ["server", "chat", "retrieval", "documents", "feedback"]
     assert page.eval_on_selector_all("section", "all => all.map((each) => each.ariaLabel)") == tags
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     for path, method in routes:

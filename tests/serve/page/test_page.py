@@ -16,7 +16,7 @@ PIXELS = """() => [...document.querySelectorAll(".graph canvas")].some((canvas) 
 
 def test_enter_asks_and_the_answer_streams_with_checked_citations(server: Running, visit: Visits) -> None:
     page = visit(server).page
-    page.wait_for_selector("select")
+    page.wait_for_selector("#columns select")
     assert page.evaluate("document.activeElement.id") == "question"
     page.keyboard.type("Who built the Lantern?")
     page.keyboard.press("Enter")
@@ -68,11 +68,11 @@ def test_the_address_of_a_citation_opens_its_passage(server: Running, visit: Vis
 
 def test_offsets_count_characters_as_the_index_does(server: Running, visit: Visits) -> None:
     page = visit(server).page
-    page.wait_for_selector("select")
+    page.wait_for_selector("#columns select")
     pieces = page.evaluate(
         """async () => {
           const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
-          const { marked } = await import(`/page/${version}/reader.js`);
+          const { marked } = await import(`/page/${version}/look/reader.js`);
           const passages = [{ start: 6, end: 9, text: "fgh" }, { start: 0, end: 5, text: "😀b𝒞de" }];
           const shown = (start, end) => marked(passages, start, end).map((node) => node.nodeName ? [node.textContent] : node);
           return [shown(1, 3), shown(4, 7), shown(0, 9), shown(0, 0)];
@@ -119,11 +119,11 @@ def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, t
 
 def test_sentences_are_found_by_the_words_they_share(server: Running, visit: Visits) -> None:
     page = visit(server).page
-    page.wait_for_selector("select")
+    page.wait_for_selector("#columns select")
     found = page.evaluate(
         """async () => {
           const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
-          const { closest } = await import(`/page/${version}/closest.js`);
+          const { closest } = await import(`/page/${version}/text/closest.js`);
           const text = (said, passage) => closest(said, passage).map(({ start, end }) => Array.from(passage).slice(start, end).join(""));
           const passage = "😀 The yard lies in Quill. It built the Lantern in 1911!  Ada Marlow paid for it.";
           return [text("The Lantern was built in 1911", passage), text("In Quill, Ada paid", passage), text("zzz", passage),
@@ -170,11 +170,11 @@ def test_markdown_is_shown_and_nothing_in_it_is_live(visit: Visits, talker: Talk
 
 def test_any_text_becomes_nodes_without_an_error(server: Running, visit: Visits) -> None:
     page = visit(server).page
-    page.wait_for_selector("select")
+    page.wait_for_selector("#columns select")
     left = page.evaluate(
         r"""async () => {
           const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
-          const { markdown } = await import(`/page/${version}/markdown.js`);
+          const { markdown } = await import(`/page/${version}/text/markdown.js`);
           const texts = ["", "```", "- ", "-", "  - a\n- b\n    - c\n 1. d", "1. a\n\n   more\n\n2. b", "**", "* *", "*a", "_", "#", "####### x",
             "- a\n```\nb\n```", "`".repeat(20000), "*a ".repeat(20000), "**a* ".repeat(20000), "_a ".repeat(20000), "- ".repeat(20000),
             " ".repeat(20000) + "x", "# " + " #".repeat(20000), "- a\n".repeat(2000)];
@@ -195,7 +195,7 @@ def test_a_follow_up_leaves_the_earlier_answer_and_is_sent_with_it(visit: Visits
     page = seen.page
     chats = "v1/chat/completions"
     page.on("request", lambda asked: asked.url.endswith(chats) and sent.append(asked.post_data_json["messages"]))
-    page.wait_for_selector("select")
+    page.wait_for_selector("#columns select")
     for number, question in enumerate(("Who built the Lantern?", "And when?"), 1):
         page.fill("#question", question)
         page.press("#question", "Enter")
@@ -227,7 +227,7 @@ def test_without_a_model_the_page_searches_and_says_so(unmodelled: Running, visi
         page.inner_text("#ask-form > label") == "Search your documents" and page.inner_text("#ask-button") == "Search"
     )
     page.wait_for_function("() => document.querySelector('#status').textContent.endsWith(', no model')")
-    assert len(page.query_selector_all("select")) == 1
+    assert len(page.query_selector_all("#columns select")) == 1
     seen.ask()
     assert page.query_selector_all(".passage") and "search" in page.inner_text(".cost")
     seen.ask("Where is Quill?")
@@ -267,9 +267,9 @@ def test_modes_and_models_side_by_side(server: Running, visit: Visits) -> None:
     seen = visit(server, viewport={"width": 1280, "height": 800})
     page = seen.page
     page.click("#compare")
-    page.select_option("select >> nth=0", "dense")
-    page.select_option("select >> nth=2", "lexical")
-    page.select_option("select >> nth=3", "sft")
+    page.select_option("#columns select >> nth=0", "dense")
+    page.select_option("#columns select >> nth=2", "lexical")
+    page.select_option("#columns select >> nth=3", "sft")
     page.fill("#k", "2")
     seen.ask()
     page.wait_for_function("() => document.querySelectorAll('.cost').length === 2")
@@ -317,10 +317,11 @@ def test_a_server_with_a_key_asks_for_it(locked: Running, visit: Visits) -> None
     page.wait_for_selector("#key-told.problem")
     page.fill("#key-field", KEY)
     page.keyboard.press("Enter")
-    page.wait_for_selector("select")
+    page.wait_for_selector("#columns select")
     seen.ask()
     assert page.evaluate("sessionStorage.getItem('modegraph-key')") == KEY
-    assert page.evaluate("localStorage.length") == 0 and page.context.cookies() == []
+    kept = page.evaluate("JSON.stringify({ ...localStorage })")
+    assert "modegraph-talks" in kept and KEY not in kept and page.context.cookies() == []
     refused = [each for each in seen.problems if "401" in each]
     assert len(refused) == len(seen.problems)  # Chromium itself notes each 401; nothing else went wrong.
     seen.problems.clear()
@@ -329,7 +330,7 @@ def test_a_server_with_a_key_asks_for_it(locked: Running, visit: Visits) -> None
 def test_light_dark_and_narrow(server: Running, visit: Visits) -> None:
     def brightness(scheme: str) -> int:
         page = visit(server, color_scheme=scheme, viewport={"width": 400, "height": 800}).page
-        page.wait_for_selector("select")
+        page.wait_for_selector("#columns select")
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
         paper, ink = (page.evaluate(f"getComputedStyle(document.body).{name}") for name in ("backgroundColor", "color"))
         return int(paper[4:].split(",")[0]) - int(ink[4:].split(",")[0])

@@ -32,7 +32,7 @@ from train.sft import train_sft
 TINY = [each for each in MODEL_TYPES if each not in NOT_TINY]
 SINGLE_TWIN = {"xglm"}
 """Types whose eager attention in transformers 5.19 cannot be computed in float64: their twin is in float32."""
-PAGE = ROOT / "docs" / "models.md"
+PAGE = ROOT / "docs" / "reference" / "models.md"
 PACKED, PLAIN, TOLD_REFUSED, TOLD_NOT_TRIED = (
     set(re.findall(r"`([a-z0-9_-]+)`", section)) & set(MODEL_TYPES)
     for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:5]

@@ -24,7 +24,7 @@ from train.model.logps import tokenize_row
 from train.model.models import load_model, load_policy, load_tokenizer
 from train.preference.losses import dpo_loss, mode_seeking_loss
 from train.preference.objective import Objective, mean_figures, prompt_losses, ranked_right
-from train.preference.pairs import pair_trainer
+from train.preference.pairs import Loss, pair_trainer
 from train.preference.response_groups import (
     Grouping,
     best_worst_groups,
@@ -102,8 +102,8 @@ def test_pairs_equal_trl_step_by_step(
         train(kind(**common(start, data, tmp_path / "again", **changes)))  # type: ignore[operator]
         assert losses_of(tmp_path / "again") == losses_of(tmp_path / "ours")
     settings = kind(**common(start, data, tmp_path / "trl", trainer="trl", **changes))
-    epsilon = 0.05 if method == "ms" else None
-    outcome = run_trainer(pair_trainer(settings, prepare(settings, both_sides), tmp_path / "t", epsilon), method)
+    loss: tuple[Loss, float | None] = ("exo_pair", 0.05) if method == "ms" else ("sigmoid", None)
+    outcome = run_trainer(pair_trainer(settings, prepare(settings, both_sides), tmp_path / "t", *loss), method)
     assert losses_of(tmp_path / "ours") == pytest.approx([row["loss"] for row in outcome.log], abs=1e-5)
     assert len(outcome.log) == STEPS and outcome.log[0]["loss"] > 1.5 * outcome.log[-1]["loss"]
     for name in TRL_FIGURES:
@@ -111,6 +111,17 @@ def test_pairs_equal_trl_step_by_step(
         assert ours == pytest.approx(theirs, abs=1e-3, rel=1e-5), name
         assert record.metrics[f"eval_{name}"] == pytest.approx(outcome.metrics[f"eval_{name}"], abs=1e-3), name
     assert outcome.log[-1]["rewards/margins"] > 0.1, "there was something to compare"
+
+
+def test_ipo_starts_at_its_formula_and_learns(base: Path, data: Path, tmp_path: Path) -> None:
+    """(Δ̄_chosen − Δ̄_rejected − 1/(2τ))² is 1/(4τ²) where the policy is the reference; without TRL it is refused."""
+    values = common(base, data, tmp_path / "ipo", loss="ipo", beta=0.25)
+    with pytest.raises(UserError, match="loss: ipo with trainer: modegraph"):
+        train_dpo(DpoSettings(**values))
+    train_dpo(DpoSettings(**values, trainer="trl"))
+    losses = losses_of(tmp_path / "ipo")
+    assert losses[0] == pytest.approx(4.0, abs=1e-4) and losses[-1] < 3.5
+    assert log_of(tmp_path / "ipo")[-1]["rewards/margins"] > 0
 
 
 @pytest.mark.parametrize("method", ["ms", "dpo"])

@@ -26,7 +26,7 @@ def by_sft(values: dict[str, Any], folder: Path) -> Any:
 
 def by_trl(values: dict[str, Any], folder: Path) -> Any:
     settings = DpoSettings(**values)
-    return pair_trainer(settings, prepare(settings, both_sides), folder, None)
+    return pair_trainer(settings, prepare(settings, both_sides), folder, "sigmoid")
 
 
 def by_us(values: dict[str, Any], folder: Path) -> Any:

@@ -112,7 +112,7 @@ def test_no_text_and_no_key_is_in_what_is_sent(isles_kept: Path) -> None:
     assert said(failed)["error.type"] == "RuntimeError" and failed.status.message == ""
     assert only(collector.named("POST /v1/retrieve")).status.code == Status.STATUS_CODE_ERROR
     assert len(collector.named("GET /v1/documents/{source:path}")) == 1
-    passages = running.services.live.current.index.data.passage_texts
+    passages = running.services.collections.live["index"].current.index.data.passage_texts
     for text in (KEY, "zebra-word", "Lantern", *passages):
         assert text.encode() not in sent
 

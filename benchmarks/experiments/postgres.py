@@ -1,0 +1,68 @@
+"""The dense query of an export in PostgreSQL against exact search in the index: how many of the ten nearest passages and propositions it finds.
+
+Run: python -P benchmarks/experiments/postgres.py my-index --postgres DSN --questions FILE [--schema NAME] [--json]. The database holds an export of the
+same index (modegraph export). On a small table PostgreSQL would read all of it, which is exact: sequential scans are off here, to measure the index.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+from psycopg import sql
+
+from graph.documents.questions import read_questions
+from graph.index.index import open_index
+from graph.postgres.connect import transaction
+from graph.postgres.export import SCHEMA
+from graph.retrieve.parts.rank import top_rows
+from graph.shared.types import Floats
+from graph.store.arrays import Strings
+from graph.store.data import VECTOR_FIELDS
+from graph.store.segments import Rows
+
+K = 10
+TABLES = ("passages", "propositions")
+DENSE = "SELECT id FROM {} ORDER BY vector <=> %s::halfvec LIMIT %s"
+WIDTHS = (K, 40, 100, 400)
+"""hnsw.ef_search: how many near vectors the search keeps; pgvector's default is 40."""
+
+
+def found_share(ids: Strings, vectors_ND: Rows, vectors_QD: Floats, found: list[list[str]]) -> float:
+    """Recall@K: the mean share of the K exactly nearest among those found."""
+    exact = [{ids[row] for row in top_rows(vectors_ND @ vector_D, K).tolist()} for vector_D in vectors_QD]
+    return sum(len(best & set(each)) for best, each in zip(exact, found, strict=True)) / (K * len(exact))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("index", type=Path)
+    parser.add_argument("--postgres", required=True)
+    parser.add_argument("--questions", type=Path, required=True)
+    parser.add_argument("--schema", default=SCHEMA)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    index = open_index(arguments.index)
+    vectors_QD = index.encode_queries([question.text for question in read_questions(arguments.questions)])
+    recall: dict[str, dict[int, float]] = {}
+    with transaction(arguments.postgres) as connection:
+        connection.execute("SET LOCAL enable_seqscan = off")
+        for table in TABLES:
+            ids, vectors_ND = (getattr(index.data, field) for field in VECTOR_FIELDS[table])
+            query = sql.SQL(DENSE).format(sql.Identifier(arguments.schema, table))
+            recall[f"{table} ({len(ids):,})"] = {}
+            for width in WIDTHS:
+                connection.execute(sql.SQL("SET LOCAL hnsw.ef_search = {}").format(width))
+                found = [
+                    [str(identity) for (identity,) in connection.execute(query, (str(vector_D.tolist()), K))]
+                    for vector_D in vectors_QD
+                ]
+                recall[f"{table} ({len(ids):,})"][width] = found_share(ids, vectors_ND, vectors_QD, found)
+    told = {"questions": len(vectors_QD), f"recall@{K} by ef_search": recall}
+    print(json.dumps(told) if arguments.json else told)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""`make figures`: draw the figures of docs/figures from the tables of docs/results.md.
+
+PYTHONPATH=. python -P -m benchmarks.figures [--out docs/figures]
+"""
+
+import argparse
+from pathlib import Path
+
+from benchmarks.figures import modes, study
+from benchmarks.figures.style import save
+from benchmarks.figures.tables import RESULTS
+
+FIGURES = {"modes": modes.draw, "study": study.draw_runs, "study-equal-kl": study.draw_equal}
+
+
+def main() -> None:
+    """Write each as SVG and PNG."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--out", type=Path, default=RESULTS.parent / "figures", help="folder of the figures")
+    folder = parser.parse_args().out
+    for name, draw in FIGURES.items():
+        save(draw(), folder, name)
+        print(f"{folder / name}.svg, .png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""An index as it grows: seconds of a build by step, peak memory, what an edit costs and what a query takes, at several sizes.
+
+Run: python -P benchmarks/scale.py [--sizes 10000 100000] [--set vectors=float16]… [--json]. Documents and encoder are those of edits.py: one passage and four
+propositions each, the encoder's time taken off. Seconds are of the processor; those of queries are of the clock too. Each size runs in a process of its own.
+"""
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from time import process_time
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.edits import SETTINGS, Stopwatch, StubEncoder, edit_checks, invented_document, watch_steps
+from benchmarks.edits import measure as measure_edits
+from benchmarks.report import Check, measured_apart, peak_mib, print_report, seconds_of
+from graph.build.lifecycle import index_status
+from graph.index.index import Index, open_index
+from graph.retrieve import STRATEGIES, RetrieveSettings
+from graph.retrieve.parts.query import Query
+from graph.shared.config import parse_settings, set_value
+from graph.shared.modes import Mode
+from graph.store.settings import IndexSettings
+
+MODES: tuple[Mode, ...] = ("hops", "hybrid")
+QUERIES, MOST_MS = 50, 100
+MOST_GROWTH = 1.2
+"""Seconds a passage, of a build against one of fewer passages."""
+MOST_MIB = 10 * 1024
+
+
+def measure(passages: int, settings: IndexSettings) -> dict[str, float]:
+    """All figures of one size."""
+    watch = Stopwatch()
+    watch_steps(watch)
+    with tempfile.TemporaryDirectory() as place:
+        measure_edits(Path(place) / "imports", 20, watch, settings)
+        folder = Path(place) / "index"
+        figures = measure_edits(folder, passages, watch, settings)
+        figures[f"{passages}: peak MiB of build and edits"] = peak_mib()
+        index = open_index(folder, lambda spec: StubEncoder(watch))
+        for mode in MODES:
+            of_clock, of_processor = time_queries(index, passages, mode)
+            figures |= {f"{passages}: {mode}, ms": of_clock, f"{passages}: {mode}, ms of the processor": of_processor}
+        recalls = index_status(folder).ann_recall
+        figures |= {f"{passages}: recall of ANN indexes, {kind}": recall for kind, recall in recalls.items()}
+    return figures | {f"{passages}: peak MiB": peak_mib()}
+
+
+def time_queries(index: Index, passages: int, mode: Mode) -> tuple[float, float]:
+    """Median milliseconds of a query about one of the documents, of the clock and of the processor, after one that is not counted."""
+    draw, ask = random.Random(0), partial(STRATEGIES[mode], index, settings=RetrieveSettings(mode=mode, top_k=10))
+    clock, processor = [], []
+    for _ in range(QUERIES + 1):
+        document = invented_document(draw.randrange(passages))
+        text = f"What did the keeper of {document.title} say of {' '.join(document.text.split()[1:5])}?"
+        query = Query(text, index.encode_queries([text])[0])
+        started = process_time()
+        clock.append(1000 * seconds_of(partial(ask, query)))
+        processor.append(1000 * (process_time() - started))
+    return median(clock[1:]), median(processor[1:])
+
+
+def scale_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> list[Check]:
+    """Builds against those of fewer passages, memory, edits and queries."""
+    a_passage = {size: float(figures[f"{size}: build"]) / size for size in sizes}
+    grown = [
+        Check(
+            f"{many} passages against {few}, build seconds a passage",
+            a_passage[many] / a_passage[few],
+            MOST_GROWTH,
+            False,
+        )
+        for few, many in pairwise(sorted(sizes))
+    ]
+    held = [Check(f"{size}: peak MiB", float(figures[f"{size}: peak MiB"]), MOST_MIB, False) for size in sizes]
+    asked = [
+        Check(f"{size}: {mode}, ms", float(figures[f"{size}: {mode}, ms"]), MOST_MS, False)
+        for size in sizes
+        for mode in MODES
+    ]
+    return [*grown, *held, *asked, *edit_checks(figures, sizes)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000], help="passages")
+    parser.add_argument("--set", action="append", default=[], help="a setting of the index, KEY=VALUE")
+    parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    values = SETTINGS.model_dump()
+    for given in arguments.set:
+        set_value(values, given)
+    settings = parse_settings(IndexSettings, values, "--set")
+    if arguments.measure:
+        print(json.dumps(measure(arguments.measure, settings)))
+        return 0
+    figures: dict[str, float | str] = {}
+    for size in arguments.sizes:
+        figures |= measured_apart(__file__, str(size), *(each for given in arguments.set for each in ("--set", given)))
+    return print_report("scale", figures, scale_checks(figures, arguments.sizes), arguments.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What readers said of answers (graph/feedback), as preference, relevance and route rows."""

@@ -1,0 +1,142 @@
+"""Entities from index.sqlite to columns: those that were read, the terms of caseless texts, and the full name beside every alias of it.
+
+What a proposition mentions is moved from the last generation where its occurrences are as they were; unless it is caseless, as its
+terms depend on all texts, or mentions an alias that has come or gone. Legend: see graph/store/data.py; L rows of the last
+generation, X entries.
+"""
+
+from bisect import bisect_left
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graph.build.links import ENTITIES, Propositions, linked_block, merge_linked, read_links
+from graph.build.merge import Merge, Named, moved
+from graph.build.rows import Rows
+from graph.extract.aliases import full_names, surname_of_initials
+from graph.extract.terms import caseless_terms
+from graph.layers.similarity import KnownGraph, similarity_graph
+from graph.shared.ids import content_id
+from graph.shared.types import Ints
+from graph.store.arrays import Strings, rows_among
+from graph.store.data import DocumentColumns, EntityColumns, IndexData, block
+from graph.store.settings import IndexSettings
+from graph.store.vectors import EmbeddingCache
+from graph.text.scripts import is_caseless
+
+
+def derive_entities(
+    rows: Rows,
+    base: IndexData,
+    last: IndexData | None,
+    cache: EmbeddingCache,
+    documents: DocumentColumns,
+    document_merge: Merge,
+    propositions: Propositions,
+    settings: IndexSettings,
+) -> EntityColumns:
+    """All columns: `base` is what is moved, `last` what is known of synonyms (the same, or `base` is empty)."""
+    caseless = _caseless_rows(propositions.texts)
+    terms = _terms(propositions.texts, caseless, documents.title_keys)
+    read_N = propositions.changed_N.copy()
+    read_N[caseless] = True
+    found = read_links(rows, ENTITIES, propositions, read_N)
+    last_columns = (base.entity_ids, base.entity_texts, base.proposition_entity_NE)
+    derived = {content_id("entity", term): term for _, term in terms}
+    named = merge_linked(rows, ENTITIES, last_columns, propositions.were(read_N), found, derived)
+
+    full_E = _full_names(named.texts)
+    again_N = _mention_changed_alias(base, propositions.merge, named.merge, full_E) & ~read_N
+    found_again = read_links(rows, ENTITIES, propositions, again_N)
+    term_row = dict(zip(derived, rows_among(named.ids, list(derived)).tolist(), strict=True))
+    of_terms = np.array([(row, term_row[content_id("entity", term)]) for row, term in terms], np.int64).reshape(-1, 2)
+    proposition_X = np.concatenate([found.proposition_X, found_again.proposition_X, of_terms[:, 0]])
+    entity_X = np.concatenate([found.rows(named.ids), found_again.rows(named.ids), of_terms[:, 1]])
+    aliased = np.flatnonzero(full_E[entity_X] >= 0)
+    proposition_X = np.concatenate([proposition_X, proposition_X[aliased]])
+    entity_X = np.concatenate([entity_X, full_E[entity_X[aliased]]])
+
+    vectors_ED = cache.encode("entities", named.ids, named.texts)
+    known = None if last is None else KnownGraph(last.synonym_EE, rows_among(named.ids, last.entity_ids))
+    return EntityColumns(
+        entity_ids=named.ids,
+        entity_texts=named.texts,
+        entity_vectors_ED=vectors_ED,
+        proposition_entity_NE=linked_block(
+            base.proposition_entity_NE, propositions, named.merge, read_N | again_N, proposition_X, entity_X
+        ),
+        entity_document_EU=_called(base, named, documents, document_merge),
+        synonym_EE=similarity_graph(vectors_ED, settings.synonym_neighbours, settings.min_synonym_similarity, known),
+    )
+
+
+def _caseless_rows(texts: Strings) -> Ints:
+    """The caseless texts; one that is all ASCII is none."""
+    beyond_ascii = texts.rows_at(np.flatnonzero(texts.data >= 0x80))
+    return np.array([row for row in beyond_ascii.tolist() if is_caseless(texts[row])], np.int64)
+
+
+def _terms(texts: Strings, caseless: Ints, titles: Strings) -> list[tuple[int, str]]:
+    """(proposition, term) for every term of the caseless ones."""
+    found = caseless_terms([texts[row] for row in caseless.tolist()], titles)
+    return [(int(caseless[row]), term) for row, term in found]
+
+
+def _full_names(keys: Strings) -> Ints:
+    """The row of the full name behind each alias, −1 for what is none; only keys with a surname that stands behind initials are read."""
+    full_E = np.full(len(keys), -1, np.int64)
+    dotted = keys.rows_at(np.flatnonzero(keys.data == ord(".")))
+    surnames = {surname for row in dotted.tolist() if (surname := surname_of_initials(keys[row]))}
+    rows = _ending_with(keys, surnames)
+    for alias, full in full_names([keys[row] for row in rows.tolist()]):
+        full_E[rows[alias]] = rows[full]
+    return full_E
+
+
+def _ending_with(keys: Strings, words: set[str]) -> Ints:
+    """The rows whose last word, after a space or a dot, is one of these."""
+    ends = keys.starts[1:]
+    gaps = np.concatenate([keys.starts[:1] - 1, np.flatnonzero((keys.data == ord(" ")) | (keys.data == ord(".")))])
+    begins = np.maximum(gaps[np.searchsorted(gaps, ends) - 1] + 1, keys.starts[:-1])
+    by_length: dict[int, list[bytes]] = {}
+    for word in words:
+        by_length.setdefault(len(word.encode()), []).append(word.encode())
+    found = [np.zeros(0, np.int64)]
+    for length, same in by_length.items():
+        rows = np.flatnonzero(ends - begins == length)
+        letters = keys.data[begins[rows, None] + np.arange(length)]
+        found.append(rows[np.isin(np.ascontiguousarray(letters).view(f"S{length}")[:, 0], same)])
+    return np.sort(np.concatenate(found))
+
+
+def _mention_changed_alias(base: IndexData, propositions: Merge, entities: Merge, full_E: Ints) -> NDArray[np.bool_]:
+    """The propositions that were there and mention an alias that has another full name than before, or had none, or has none now."""
+    before_L = _full_names(base.entity_texts)
+    known = np.flatnonzero(entities.last_N >= 0)
+    last = entities.last_N[known]
+    full_before = np.where(before_L[last] >= 0, entities.place_L[before_L[last]], -1)
+    changed = np.zeros(len(entities.place_L), bool)
+    changed[last[(full_before != full_E[known]) | ((before_L[last] >= 0) & (full_before < 0))]] = True
+    entries = base.proposition_entity_NE.tocoo()
+    place = propositions.place_L[entries.coords[0][changed[entries.coords[1]]]]
+    mention_N = np.zeros(len(propositions.last_N), bool)
+    mention_N[place[place >= 0]] = True
+    return mention_N
+
+
+def _called(base: IndexData, entities: Named, documents: DocumentColumns, document_merge: Merge) -> sp.csr_array:
+    """1 where a document is called by the key of an entity."""
+    titles, document_T = documents.title_keys, documents.title_document_T
+    row_X, column_X, _ = moved(base.entity_document_EU, entities.merge, document_merge)
+    of_new = np.flatnonzero(document_merge.last_N[document_T] < 0)
+    named = rows_among(entities.ids, [content_id("entity", titles[row]) for row in of_new.tolist()])
+    pairs = [(row_X, column_X), (named[named >= 0], document_T[of_new][named >= 0])]
+    for row in entities.merge.new_K.tolist() if (document_merge.last_N >= 0).any() else ():
+        first = end = bisect_left(titles, entities.texts[row])
+        while end < len(titles) and titles[end] == entities.texts[row]:
+            end += 1
+        known = document_T[first:end][document_merge.last_N[document_T[first:end]] >= 0]
+        pairs.append((np.full(len(known), row), known))
+    rows, columns = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    return block(rows, columns, (len(entities.ids), len(documents.document_sources)))

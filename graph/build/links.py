@@ -1,0 +1,110 @@
+"""What hangs on propositions, entities and topics: moved where the propositions are as they were, read again where they are not.
+
+Legend: N propositions, L those of the last generation, Z things that hang on them, X pairs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graph.build.merge import Keyed, Merge, Named, merge_by_id, moved, touched
+from graph.build.rows import Rows
+from graph.shared.types import Floats, Ints
+from graph.store.arrays import Strings, id_bytes
+from graph.store.segments import IdBytes
+
+
+@dataclass(frozen=True)
+class Table:
+    """Where the store keeps what hangs on propositions: its own table and text, and the table and column that link it to occurrences."""
+
+    name: str
+    text: str
+    links: str
+    column: str
+
+
+ENTITIES = Table("entities", "key", "mentions", "entity")
+TOPICS = Table("topics", "text", "occurrence_topics", "topic")
+
+
+@dataclass(frozen=True)
+class Propositions:
+    """Propositions as they are now: how they came of the last ones, their ids and texts, and which have other occurrences than before."""
+
+    merge: Merge
+    ids: Strings
+    texts: Strings
+    changed_N: NDArray[np.bool_]
+
+    def were(self, rows_N: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The last propositions that are gone, or are among these now: bool[L]."""
+        place_L = self.merge.place_L
+        return np.where(place_L < 0, True, rows_N[place_L]) if len(rows_N) else np.ones(len(place_L), bool)
+
+
+@dataclass(frozen=True)
+class Linked:
+    """What was read of some propositions: (proposition, key of the thing) pairs, and the ids of these keys."""
+
+    proposition_X: Ints
+    key_X: Ints
+    key_K: Ints
+    id_K: IdBytes
+
+    def rows(self, now: Strings) -> Ints:
+        """The row of each pair's thing among the ids as they are now."""
+        return Keyed.of(self.key_K, self.id_K, now).rows(self.key_X)
+
+
+def read_links(rows: Rows, table: Table, propositions: Propositions, which_N: NDArray[np.bool_]) -> Linked:
+    """Everything that hangs on the occurrences of these propositions, wherever they stand."""
+    chosen = np.flatnonzero(which_N).tolist()
+    if not chosen:
+        nothing = np.zeros(0, np.int64)
+        return Linked(nothing, nothing, nothing, id_bytes([]))
+    keys, ids = rows.keys("propositions", ids=None if rows.all else [propositions.ids[row] for row in chosen])
+    pairs_X2 = rows.links(table.links, table.column, keys)
+    key_K, id_K = rows.keys(table.name, np.unique(pairs_X2[:, 1]))
+    return Linked(Keyed.of(keys, ids, propositions.ids).rows(pairs_X2[:, 0]), pairs_X2[:, 1], key_K, id_K)
+
+
+def merge_linked(
+    rows: Rows,
+    table: Table,
+    last: tuple[Strings, Strings, sp.csr_array],
+    unsure_L: NDArray[np.bool_],
+    found: Linked,
+    derived: Mapping[str, str],
+) -> Named:
+    """The things that are there now. `last` are ids, texts and entries [L, Z]; what hangs on an unsure proposition is looked up in the
+    store; `derived` things, text by id, are in no table.
+    """
+    last_ids, last_texts, last_LZ = last
+    doubtful = touched(last_LZ, unsure_L)
+    kept_Z = np.ones(len(last_ids), bool)
+    if len(doubtful):
+        _, there = rows.keys(table.name, ids=[last_ids[row] for row in doubtful.tolist()])
+        kept_Z[doubtful] = np.isin(id_bytes(last_ids)[doubtful], there)
+    text_of = rows.text_of(table.name, table.text)
+    ids = np.concatenate([found.id_K, id_bytes(list(derived))])
+    return merge_by_id(last_ids, last_texts, kept_Z, ids, lambda identity: derived.get(identity) or text_of(identity))
+
+
+def linked_block(
+    last_LZ: sp.csr_array,
+    propositions: Propositions,
+    things: Merge,
+    read_N: NDArray[np.bool_],
+    proposition_X: Ints,
+    thing_X: Ints,
+) -> sp.csr_array:
+    """How often each thing hangs on each proposition: as given for those that were read, as before for the others: CSR[N, Z]."""
+    row_X, column_X, count_X = moved(last_LZ, propositions.merge, things)
+    kept_X = ~read_N[row_X]
+    counts: Floats = np.concatenate([count_X[kept_X], np.ones(len(proposition_X), np.float32)])
+    places = (np.concatenate([row_X[kept_X], proposition_X]), np.concatenate([column_X[kept_X], thing_X]))
+    return sp.csr_array(sp.coo_array((counts, places), shape=(len(propositions.ids), len(things.last_N))))

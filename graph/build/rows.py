@@ -1,0 +1,97 @@
+"""What index.sqlite holds of the documents that changed, in its own integer keys: all that a new generation reads of it.
+
+Legend: K keys of a table, M occurrences, X pairs.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from graph.shared.types import Ints
+from graph.store.arrays import id_bytes
+from graph.store.segments import IdBytes
+from graph.store.store import Store
+
+_AMONG = "IN (SELECT value FROM json_each(?))"
+_CHANGED = "source IN (SELECT source FROM changed)"
+
+
+@dataclass(frozen=True)
+class ReadPassages:
+    """The passages of changed documents, by source and order: keys, ids, and of each its source, order, start and end."""
+
+    key_K: Ints
+    ids: list[str]
+    sources: list[str]
+    place_K3: Ints
+
+
+class Rows:
+    """Reads what changed; everything with `changed` None."""
+
+    def __init__(self, store: Store, changed: Sequence[str] | None) -> None:
+        self._store, self.all = store, changed is None
+        self.changed = (
+            [str(source) for (source,) in store.rows("SELECT source FROM documents")] if changed is None else changed
+        )
+        self._which = "" if changed is None else f"WHERE {_CHANGED}"
+
+    def documents(self) -> list[tuple[str, str, str]]:
+        """Source, title and metadata of each, by source."""
+        rows = self._store.rows(f"SELECT source, title, metadata FROM documents {self._which} ORDER BY source")
+        return [(str(source), str(title), str(metadata)) for source, title, metadata in rows]
+
+    def passages(self) -> ReadPassages:
+        """All passages of them."""
+        query = f'SELECT row, id, source, "order", "start", "end" FROM passages {self._which} ORDER BY source, "order"'
+        rows = list(self._store.rows(query))
+        return ReadPassages(
+            key_K=np.array([key for key, *_ in rows], np.int64),
+            ids=[str(identity) for _, identity, *_ in rows],
+            sources=[str(source) for _, _, source, *_ in rows],
+            place_K3=np.array([place for _, _, _, *place in rows], np.int64).reshape(-1, 3),
+        )
+
+    def passage_text(self, key: int) -> str:
+        """The text of one passage."""
+        query = """SELECT substr(d.text, p."start" + 1, p."end" - p."start") FROM passages p JOIN documents d USING (source)
+            WHERE p.row = ?"""
+        return self._text(query, key)
+
+    def occurrences(self) -> Ints:
+        """Of each occurrence in them: proposition, passage, start and end: int64[M, 4]."""
+        which = "" if self.all else f"WHERE passage IN (SELECT row FROM passages WHERE {_CHANGED})"
+        return self._numbers(f'SELECT proposition, passage, "start", "end" FROM occurrences {which}', 4)
+
+    def keys(self, table: str, keys: Ints | None = None, ids: Sequence[str] | None = None) -> tuple[Ints, IdBytes]:
+        """Keys and ids of the rows of a table that have one of the keys, or one of the ids and are there; of all rows without either."""
+        which = ""
+        given: tuple[str, ...] = ()
+        if not self.all and keys is not None:
+            which, given = f"WHERE row {_AMONG}", (json.dumps(keys.tolist()),)
+        elif ids is not None:
+            which, given = f"WHERE id {_AMONG}", (json.dumps(list(ids)),)
+        rows = list(self._store.rows(f"SELECT row, id FROM {table} {which}", given))
+        return np.array([key for key, _ in rows], np.int64), id_bytes([str(identity) for _, identity in rows])
+
+    def text_of(self, table: str, column: str) -> Callable[[str], str]:
+        """From an id of a table to its text."""
+        return lambda identity: self._text(f"SELECT {column} FROM {table} WHERE id = ?", identity)
+
+    def links(self, table: str, column: str, proposition_keys: Ints) -> Ints:
+        """(proposition, what `column` holds) for every row of a table that hangs on an occurrence of these propositions: int64[X, 2]."""
+        which, given = (
+            ("", ()) if self.all else (f"WHERE o.proposition {_AMONG}", (json.dumps(proposition_keys.tolist()),))
+        )
+        query = f"SELECT o.proposition, t.{column} FROM occurrences o JOIN {table} t ON t.occurrence = o.row {which}"
+        return self._numbers(query, 2, given)
+
+    def _numbers(self, query: str, columns: int, given: Sequence[object] = ()) -> Ints:
+        return np.fromiter(chain.from_iterable(self._store.rows(query, given)), np.int64).reshape(-1, columns)
+
+    def _text(self, query: str, given: object) -> str:
+        ((text,),) = self._store.rows(query, (given,))
+        return str(text)

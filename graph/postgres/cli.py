@@ -1,0 +1,47 @@
+"""`modegraph copy`: an index between its folder and PostgreSQL."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graph.shared.cli_app import INDEXING, Command
+from graph.shared.cli_options import AsJson
+from graph.shared.console import print_json
+from graph.shared.errors import UserError
+
+if TYPE_CHECKING:
+    from graph.shared.types import OpenModel
+
+SCHEMES = ("postgresql://", "postgres://")
+Source = Annotated[str, typer.Argument(metavar="SRC", help="Folder of an index, or postgresql://USER@HOST/DATABASE.")]
+Target = Annotated[str, typer.Argument(metavar="DST", help="The other of the two: a database, or a new folder.")]
+
+
+def register(app: typer.Typer, open_model: "OpenModel") -> None:
+    """Add the command."""
+
+    @app.command(cls=Command, rich_help_panel=INDEXING)
+    def copy(src: Source, dst: Target, as_json: AsJson = False) -> None:
+        """Copy an index into a PostgreSQL database, or out of one.
+
+        The rows of the index and of its call ledger are copied, all or none. In a new folder, arrays and vectors are derived from
+        them again, as `modegraph resume` would.
+        """
+        from_database, to_database = (place.startswith(SCHEMES) for place in (src, dst))
+        if from_database == to_database:
+            found = "copy: two databases" if to_database else "copy: two folders"
+            raise UserError(found, "a folder and postgresql://USER@HOST/DATABASE, in either order", "name one of each")
+        from graph.encode.encoder import open_encoder
+        from graph.postgres.connect import database_of
+        from graph.postgres.copy import copy_to_database, copy_to_folder
+
+        if to_database:
+            rows = copy_to_database(Path(src), dst)
+        else:
+            rows = copy_to_folder(src, Path(dst), open_encoder, open_model)
+        shown_src, shown_dst = (database_of(place) if place.startswith(SCHEMES) else place for place in (src, dst))
+        if as_json:
+            print_json({"src": shown_src, "dst": shown_dst, "rows": rows})
+        else:
+            print(f"{shown_src} to {shown_dst}: {sum(rows.values()):,} rows, of {rows['documents']:,} documents")

@@ -1,0 +1,71 @@
+"""A connection to PostgreSQL: opened in seconds or not at all, one transaction, and what is refused told in one line without a password."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from graph.shared.console import say
+from graph.shared.errors import UserError
+
+try:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+except ImportError as problem:
+    raise UserError(f"psycopg: {problem}", "the extra scale", "pip install 'modegraph[scale]'") from None
+
+CONNECT_S = 3
+"""For each address of the host, unless the connection string says otherwise."""
+PLACE = ("host", "port", "dbname")
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+@contextmanager
+def transaction(dsn: str) -> Iterator[Connection]:
+    """A connection of one transaction: committed when the block ends, undone when it fails. Notices go to standard error.
+
+    UserError when the database cannot be reached or refuses what the block asks of it.
+    """
+    shown = database_of(dsn)
+    try:
+        with _connect(dsn) as connection:
+            connection.add_notice_handler(lambda notice: say(f"{shown}: {notice.message_primary}"))
+            yield connection
+    except psycopg.Error as problem:
+        raise _told(shown, problem) from None
+
+
+def database_of(dsn: str) -> str:
+    """Where a connection string leads, without the rest of it; UserError when it cannot be read.
+
+    >>> database_of("host=db user=me password=word dbname=docs")
+    'postgresql://me@db/docs'
+    """
+    given = _read(dsn)
+    user, host, port, name = (given.get(key, "") for key in ("user", *PLACE))
+    service = f"?service={given['service']}" if "service" in given else ""
+    return f"postgresql://{user and user + '@'}{host}{port and ':' + port}{name and '/' + name}{service}"
+
+
+def _connect(dsn: str) -> Connection:
+    """Never prepared statements: a pooler may hand the next transaction to another server process."""
+    options = {"connect_timeout": str(CONNECT_S), "application_name": "modegraph", **_read(dsn)}
+    return psycopg.connect(make_conninfo(**options), prepare_threshold=None)
+
+
+def _read(dsn: str) -> dict[str, str]:
+    """The parts that a connection string gives; UserError, without a word of it, when it has none or a password spilt into its place."""
+    with suppress(psycopg.ProgrammingError):
+        given = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
+        if not any("@" in given.get(name, "") for name in PLACE):
+            return given
+    remedy = "write special characters of a password as %40 and so on, or leave it to PGPASSWORD"
+    raise UserError("the connection string cannot be read", "postgresql://USER@HOST/DATABASE", remedy)
+
+
+def _told(shown: str, problem: psycopg.Error) -> UserError:
+    said = " ".join((problem.diag.message_primary or str(problem)).split())
+    if isinstance(problem, psycopg.errors.InsufficientPrivilege):
+        return UserError(f"{shown}: {said}", "a role that may", "have it granted, or connect as another role")
+    if problem.sqlstate is None:
+        return UserError(f"{shown}: {said}", "a server that answers", "check the address, the role and its password")
+    return UserError(f"{shown}: {said}", "nothing was changed", "")

@@ -1,0 +1,57 @@
+"""The store's schema in PostgreSQL, made and brought up to date by numbered migrations; `migrations` holds those that were run."""
+
+from importlib.resources import files
+
+from graph.postgres.connect import Connection
+from graph.shared.errors import UserError
+
+SCHEMA = "modegraph_index"
+_TABLE = """CREATE TABLE migrations (number int8 PRIMARY KEY, name text COLLATE "C" NOT NULL,
+    run_at timestamptz NOT NULL DEFAULT now())"""
+
+
+def known_migrations() -> dict[int, str]:
+    """The names of the migrations that this program has, by number."""
+    names = [file.name.removesuffix(".sql") for file in files("graph").joinpath("postgres/migrations").iterdir()]
+    return {int(name.partition("-")[0]): name for name in sorted(names)}
+
+
+def enter_schema(connection: Connection) -> None:
+    """Let names without a schema mean the store's, until the transaction ends."""
+    connection.execute(f"SET LOCAL search_path = {SCHEMA}")
+
+
+def migrate(connection: Connection, database: str) -> None:
+    """Make the schema if it is missing, and run what is missing in it. UserError as `check_schema`, or when it is somebody else's."""
+    enter_schema(connection)
+    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (SCHEMA,))
+    if not connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone():
+        connection.execute(f"CREATE SCHEMA {SCHEMA}")
+        connection.execute(_TABLE)
+    run = _check_newest(connection, database)
+    for number, name in known_migrations().items():
+        if number > run:
+            connection.execute(files("graph").joinpath(f"postgres/migrations/{name}.sql").read_text(encoding="utf-8"))
+            connection.execute("INSERT INTO migrations VALUES (%s, %s)", (number, name))
+
+
+def check_schema(connection: Connection, database: str) -> None:
+    """UserError when there is no index, or when its schema is not the one that this program reads; it names the migration."""
+    enter_schema(connection)
+    run, known = _check_newest(connection, database), known_migrations()
+    if run < max(known):
+        remedy = "copy an index of this version into another database"
+        raise UserError(f"{database}: migration {known[run + 1]} was not run there", "all of them", remedy)
+
+
+def _check_newest(connection: Connection, database: str) -> int:
+    """The number of the newest migration that was run, 0 for none."""
+    if connection.execute("SELECT to_regclass('migrations')").fetchone() == (None,):
+        remedy = "make one with: modegraph copy INDEX DATABASE"
+        raise UserError(f"{database}: no index in schema {SCHEMA}", "one that was copied there", remedy)
+    newest = connection.execute("SELECT number, name FROM migrations ORDER BY number DESC LIMIT 1").fetchone()
+    number, name = newest or (0, "")
+    if int(str(number)) > max(known_migrations()):
+        found = f"{database}: migration {name}, of a newer modegraph"
+        raise UserError(found, f"at most {known_migrations()[max(known_migrations())]}", "install one as new")
+    return int(str(number))

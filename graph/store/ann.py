@@ -1,0 +1,161 @@
+"""Approximate nearest neighbours (ANN) of the vectors of one segment: an inverted file of faiss (IVF, 8 bits a number), beside the segment.
+
+Vectors lie in lists around centroids; a search looks through the lists nearest to the query. How many is chosen when the file is made: the
+fewest with which a sample of the vectors find RECALL_AIMED of their nearest. What is found are candidates: their exact cosines decide.
+
+Legend: R rows of a segment, Q queries, K found for each, L lists, D dimensions.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from graph.shared.console import say
+from graph.shared.errors import UserError
+from graph.shared.ids import checksum
+from graph.shared.types import Floats, Ints
+from graph.store.halves import Held, as_float32, product
+
+ENDING = ".ann"
+LISTS_PER_ROOT = 2
+"""Lists, in square roots of rows."""
+TRAINED_PER_LIST, TRAINING_ROUNDS = 64, 10
+"""Vectors that centroids are found among, by k-means of so many rounds."""
+ADDED_ROWS = 8_192
+SAMPLED, NEAREST = 200, 10
+"""Rows whose recall is measured, and of how many nearest."""
+RECALL_AIMED, LEAST_RECALL = 0.99, 0.98
+MOST_PROBED_SHARE, ALWAYS_PROBED = 4, 64
+"""No more than a quarter of the lists is looked through for few nearest, or 64 where that is more."""
+ROOM = 4
+"""Lists looked through hold at least so many times the rows that are asked for."""
+SPARE = 100
+"""Candidates beyond what is asked for, at most: 8 bits a number order them roughly."""
+
+
+@dataclass(frozen=True)
+class Ann:
+    """The ANN index of a segment, in a file beside it: `probes` lists are looked through, which found `recall` of the nearest ten."""
+
+    file: Path
+    probes: int
+    recall: float
+
+    @cached_property
+    def inverted(self) -> Any:
+        """The faiss index, its lists memory-mapped. UserError where its bytes are not those that were written; then faiss reads none of them."""
+        import faiss
+
+        if not self.file.exists() or checksum(self.file) != self.file.stem.rpartition("-")[2]:
+            remedy = f"run: modegraph repair {self.file.parents[1]}"
+            raise UserError(f"{self.file}: not the bytes that were written", "a sound ANN index", remedy)
+        return faiss.read_index(str(self.file), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
+
+    def search(self, query_QD: Floats, count: int, live: bytes | None = None) -> Ints:
+        """Candidates for the `count` nearest of each query, −1 where there are fewer: [Q, K ≥ count].
+
+        `live` has a bit for each row of the segment, the lowest first: only rows whose bit is set are found (None: all).
+        """
+        return _search(self.inverted, query_QD, count, self.probes, live)
+
+
+_OPENED: "WeakValueDictionary[Path, Ann]" = WeakValueDictionary()
+
+
+def open_ann(file: Path, probes: int, recall: float) -> Ann:
+    """The ANN index in a file, shared by all generations that are open: its bytes are checked once, when it is first asked."""
+    return _OPENED.setdefault(file, Ann(file, probes, recall))
+
+
+def build_ann(folder: Path, segment: str, vectors_RD: Held) -> Ann:
+    """The ANN index of the vectors of a segment, written into `folder`; a line tells where its recall is below LEAST_RECALL."""
+    import faiss
+
+    inverted = _inverted_file(vectors_RD)
+    probes, recall = _choose_probes(inverted, vectors_RD)
+    if recall < LEAST_RECALL:
+        say(f"{segment}: its ANN index finds {recall:.3f} of the {NEAREST} nearest, less than {LEAST_RECALL}")
+    stem = Path(segment).stem
+    partial = folder / f"{stem}.partial"
+    faiss.write_index(inverted, str(partial))
+    file = folder / f"{stem}-{checksum(partial)}{ENDING}"
+    partial.replace(file)
+    return Ann(file, probes, recall)
+
+
+def _inverted_file(vectors_RD: Held) -> Any:
+    """The vectors in lists. The same vectors give the same bytes."""
+    import faiss
+
+    rows, dimensions = vectors_RD.shape
+    lists = min(rows, math.isqrt(LISTS_PER_ROOT**2 * rows))
+    inverted = faiss.IndexIVFScalarQuantizer(
+        faiss.IndexFlatIP(dimensions), dimensions, lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+    )
+    means = inverted.cp
+    means.niter, means.spherical, means.min_points_per_centroid = TRAINING_ROUNDS, True, 1
+    means.max_points_per_centroid = TRAINED_PER_LIST
+    inverted.train(as_float32(vectors_RD[_spread(rows, TRAINED_PER_LIST * lists)]))
+    for start in range(0, rows, ADDED_ROWS):
+        inverted.add(as_float32(vectors_RD[start : start + ADDED_ROWS]))
+    return inverted
+
+
+def _choose_probes(inverted: Any, vectors_RD: Held) -> tuple[int, float]:
+    """The fewest lists, of powers of two, with which the sample finds RECALL_AIMED, or else the most; and what it finds with them."""
+    rows_Q = _spread(len(vectors_RD), SAMPLED)
+    query_QD = as_float32(vectors_RD[rows_Q])
+    last_Q = _last_cosines(vectors_RD, rows_Q, query_QD)
+    most = min(inverted.nlist, max(ALWAYS_PROBED, inverted.nlist // MOST_PROBED_SHARE))
+    for probes in [*(2**power for power in range(most.bit_length()) if 2**power < most), most]:
+        recall = _recall(inverted, vectors_RD, rows_Q, query_QD, last_Q, probes)
+        if recall >= RECALL_AIMED:
+            break
+    return probes, round(recall, 4)
+
+
+def _last_cosines(vectors_RD: Held, rows_Q: Ints, query_QD: Floats) -> Floats:
+    """The cosine of the NEAREST-th nearest row to each sampled one, itself left out: float32[Q]."""
+    count = min(NEAREST + 1, len(vectors_RD))
+    best_QK = np.full((len(rows_Q), count), -np.inf, np.float32)
+    for start in range(0, len(vectors_RD), ADDED_ROWS):
+        cosines_QR = product(vectors_RD[start : start + ADDED_ROWS], query_QD.T).T
+        best_QK = np.partition(np.concatenate([best_QK, cosines_QR], axis=1), -count, axis=1)[:, -count:]
+    return cast(Floats, best_QK.min(axis=1))
+
+
+def _recall(inverted: Any, vectors_RD: Held, rows_Q: Ints, query_QD: Floats, last_Q: Floats, probes: int) -> float:
+    """The share of the nearest that is found; of equally near ones any counts."""
+    asked = min(NEAREST, len(vectors_RD) - 1)
+    if asked == 0:
+        return 1.0
+    found_QK = _search(inverted, query_QD, NEAREST + 1, probes, None)
+    vectors_QKD = as_float32(vectors_RD[found_QK])
+    cosines_QK = np.einsum("qkd,qd->qk", vectors_QKD, query_QD)
+    near_QK = (found_QK >= 0) & (found_QK != rows_Q[:, None]) & (cosines_QK >= last_Q[:, None] - 1e-6)
+    return float(np.minimum(near_QK.sum(axis=1), asked).mean() / asked)
+
+
+def _search(inverted: Any, query_QD: Floats, count: int, probes: int, live: bytes | None) -> Ints:
+    import faiss
+
+    wrapped: Any = faiss  # Its stubs do not know the keywords that its classes take.
+    enough = math.ceil(ROOM * count * inverted.nlist / inverted.ntotal)
+    selector = {} if live is None else {"sel": wrapped.IDSelectorBitmap(np.frombuffer(live, np.uint8))}
+    settings = wrapped.SearchParametersIVF(nprobe=min(inverted.nlist, max(probes, enough)), **selector)
+    asked = min(inverted.ntotal, count + min(count, SPARE))
+    return cast(Ints, inverted.search(np.ascontiguousarray(query_QD, np.float32), asked, params=settings)[1])
+
+
+def _spread(rows: int, count: int) -> Ints:
+    """Up to `count` rows, evenly spread.
+
+    >>> _spread(10, 4).tolist(), _spread(3, 8).tolist()
+    ([0, 3, 6, 9], [0, 1, 2])
+    """
+    return np.unique(np.linspace(0, rows - 1, min(rows, count)).astype(np.int64))

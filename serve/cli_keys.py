@@ -1,0 +1,130 @@
+"""`modegraph keys`: who may ask a server what."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from graph.shared.cli_app import ASKING, INPUT, LIMITS, Command, Group
+from graph.shared.cli_options import AsJson, Where
+from graph.shared.console import print_json, say
+from graph.shared.errors import UserError
+
+KeyFile = Annotated[
+    Path, typer.Argument(metavar="KEYS", help="File of keys, which `modegraph serve` reads with its option --keys.")
+]
+KeyName = Annotated[
+    str, typer.Option("--name", metavar="NAME", rich_help_panel=INPUT, help="Who has the key; metrics and logs say so.")
+]
+Scopes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scope",
+        metavar="SCOPE",
+        rich_help_panel=LIMITS,
+        help="What it may do: read (unless others are named), write or metrics. Repeatable.",
+    ),
+]
+OnlyCollections = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--collection",
+        metavar="NAME",
+        rich_help_panel=LIMITS,
+        help="Collection that it sees, by the name of its folder; all where none is named. Repeatable.",
+    ),
+]
+Rate = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, rich_help_panel=LIMITS, help="Requests a minute; more are answered 429."),
+]
+Expires = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DATE", rich_help_panel=LIMITS, help="When it ends: 2027-01-31, or with a time, 2027-01-31T18:00:00Z."
+    ),
+]
+KeyId = Annotated[str, typer.Argument(metavar="ID", help="Id of a key; `modegraph keys list` shows them.")]
+
+
+def register_keys(app: typer.Typer) -> None:
+    """Add `keys`."""
+    about = "Make, list and revoke the keys of a server."
+    commands = typer.Typer(cls=Group, help=about, no_args_is_help=True)
+    commands.command("add", cls=Command)(add_command)
+    commands.command("list", cls=Command)(list_command)
+    commands.command("revoke", cls=Command)(revoke_command)
+    app.add_typer(commands, name="keys", rich_help_panel=ASKING)
+
+
+def add_command(
+    file: KeyFile,
+    name: KeyName,
+    scope: Scopes = None,
+    collection: OnlyCollections = None,
+    where: Where = None,
+    rate: Rate = None,
+    expires: Expires = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key and print it. It is shown this once: the file has its hash alone.
+
+    With --where it sees only the documents that match. A server that runs knows the key at once; to replace a key, add
+    another of the same name, and revoke the old one when its holder has the new one.
+    """
+    from serve.http.guard.key_file import change_keys, make_key
+
+    key, text = make_key(
+        name,
+        scopes=tuple(scope or ("read",)),
+        collections=tuple(collection) if collection else None,
+        where=tuple(where or ()),
+        rate=rate,
+        expires=_day(expires),
+    )
+    change_keys(file, lambda keys: [*keys, key])
+    say(f"modegraph: key {key.id} of {key.name} is in {file}")
+    print_json({"id": key.id, "key": text}) if as_json else print(text)
+
+
+def list_command(file: KeyFile, as_json: AsJson = False) -> None:
+    """List the keys, without what would open anything."""
+    from datetime import UTC, datetime
+
+    from serve.http.guard.key_file import read_keys
+
+    keys = read_keys(file)
+    if as_json:
+        print_json([{"id": key.id, **key.model_dump(mode="json", exclude={"sha256"})} for key in keys])
+        return
+    for key in keys:
+        told = [
+            "+".join(key.scopes),
+            f"collections {', '.join(key.collections)}" if key.collections is not None else "all collections",
+            *(f"where {each}" for each in key.where),
+            *([f"{key.rate} a minute"] if key.rate else []),
+            f"since {key.created:%Y-%m-%d}",
+            *([f"until {key.expires:%Y-%m-%d %H:%M %Z}"] if key.expires else []),
+            *(["ended"] if key.has_ended(datetime.now(UTC)) else []),
+        ]
+        print(f"{key.id}  {key.name}  {'; '.join(told)}")
+
+
+def revoke_command(file: KeyFile, key_id: KeyId) -> None:
+    """Take a key away: from the next request on it opens nothing."""
+    from serve.http.guard.key_file import Key, change_keys
+
+    def without(keys: list[Key]) -> list[Key]:
+        left = [key for key in keys if key.id != key_id]
+        if len(left) == len(keys):
+            known = ", ".join(key.id for key in keys) or "none"
+            raise UserError(f"key {key_id!r}: not in {file}", f"one of {known}", "`modegraph keys list` shows them")
+        return left
+
+    change_keys(file, without)
+    say(f"modegraph: key {key_id} is revoked")
+
+
+def _day(given: str | None) -> str | None:
+    """A date as the beginning of that day, UTC."""
+    return f"{given}T00:00:00Z" if given is not None and "T" not in given else given

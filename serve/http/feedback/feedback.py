@@ -1,0 +1,92 @@
+"""/v1/feedback: what readers say of answers, kept in the folder of the collection where the server takes feedback."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from graph.feedback.file import FeedbackFile, FeedbackFull
+from graph.feedback.types import Feedback, kind_of, said_to_json
+from serve.http.feedback.feedback_request import FeedbackRequest, Name
+from serve.http.routes.collections import Seen
+from serve.http.routes.services import SeenCollection, Services
+from serve.http.shared.errors import ApiError
+
+
+class Entry(BaseModel):
+    """An entry as it is kept; `said` has the fields of its kind."""
+
+    id: str
+    at: str
+    consent: bool
+    kind: str
+    question: str
+    said: dict[str, Any]
+
+
+class Entries(BaseModel):
+    """Everything a user said, oldest first."""
+
+    entries: list[Entry]
+
+
+class Deleted(BaseModel):
+    """How many entries were deleted."""
+
+    deleted: int
+
+
+def feedback_router(services: Services) -> APIRouter:
+    """Routes over `services`; all answer 403 unless the server takes feedback."""
+    router = APIRouter(prefix="/v1/feedback", tags=["feedback"])
+    settings = services.settings
+
+    def kept(seen: Seen) -> FeedbackFile:
+        return FeedbackFile(services.collections.live[seen.name].folder, settings.max_feedback_mb << 20)
+
+    @router.post("")
+    def add(request: FeedbackRequest, seen: SeenCollection) -> Entry:
+        """Keep what a reader says of an answer: a vote, a correction, the right passage, or which of two answers is better.
+
+        `user` is a name that the client makes up, best at random; with it alone the entries can be read and deleted.
+        """
+        _check_taken(services)
+        question = services.retriever.check_question(request.question)
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        entry = Feedback(uuid4().hex, request.user, at, request.consent, question, request.said())
+        try:
+            kept(seen).add(entry)
+        except FeedbackFull:
+            told = f"{settings.max_feedback_mb:,} MiB of feedback are kept already (max_feedback_mb)"
+            raise ApiError(403, "feedback_full", told) from None
+        return _shown(entry)
+
+    @router.get("/{user}")
+    def of_user(user: Name, seen: SeenCollection) -> Entries:
+        """Everything that a user said."""
+        _check_taken(services)
+        return Entries(entries=[_shown(each) for each in kept(seen).of_user(user)])
+
+    @router.delete("/{user}")
+    def delete(user: Name, seen: SeenCollection) -> Deleted:
+        """Delete everything that a user said; what was trained on it stays trained."""
+        _check_taken(services)
+        return Deleted(deleted=kept(seen).delete_user(user))
+
+    return router
+
+
+def _shown(entry: Feedback) -> Entry:
+    said = said_to_json(entry.said)
+    return Entry(
+        id=entry.id, at=entry.at, consent=entry.consent, kind=kind_of(entry.said), question=entry.question, said=said
+    )
+
+
+def _check_taken(services: Services) -> None:
+    if not services.settings.feedback:
+        raise ApiError(403, "no_feedback", "this server takes no feedback: start it with --feedback")

@@ -1,0 +1,154 @@
+// The view that asks: questions, their options, and from one to three columns that answer them, each a conversation of its own.
+
+import { byId, el } from "../shared/dom.js";
+import { whenLooksChange } from "../look/drawing.js";
+import { Column } from "./column.js";
+import { duelOf } from "./duel.js";
+import { talkAddress } from "../talks/history.js";
+import { randomName } from "../shared/random.js";
+import { keepTalk, talkOf } from "../talks/talks.js";
+
+const MOST_COLUMNS = 3;
+const WORDS = {
+  ask: { label: "Ask your documents", verb: "Ask", welcome: "Answers come with the passages they rest on. Enter asks." },
+  search: { label: "Search your documents", verb: "Search",
+    welcome: "This server has no model: it shows the passages it finds and writes no answer. Enter searches." },
+};
+
+/**
+ * Wire the form; `choices` has the modes and models to choose from. Without a model it searches. Gives {open(id), forgotten(id)}: show a kept
+ * conversation, and begin anew if the one that is shown was deleted.
+ */
+export function startAsk(choices) {
+  const words = choices.models.length ? WORDS.ask : WORDS.search;
+  const form = byId("ask-form");
+  const question = byId("question");
+  const columns = [];
+  let talk = null;
+
+  const show = () => {
+    byId("columns").replaceChildren(...columns.map((column) => column.element));
+    byId("columns").style.setProperty("--columns", columns.length);
+    for (const column of columns) column.remove.hidden = columns.length === 1;
+    byId("compare").disabled = columns.length >= MOST_COLUMNS;
+    for (const column of columns) column.drawPaths();
+  };
+  const remove = (column) => {
+    column.clear();
+    columns.splice(columns.indexOf(column), 1);
+    show();
+    byId("compare").focus();
+  };
+  const add = () => {
+    const column = new Column(choices, remove);
+    columns.push(column);
+    show();
+    return column;
+  };
+
+  /** While there is a conversation the form stands below it. */
+  const converse = (begun) => {
+    byId("fresh").hidden = !begun;
+    byId("view-ask").classList.toggle("talking", begun);
+    if (begun === (form.previousElementSibling !== null)) return;
+    if (begun) byId("columns").after(form);
+    else byId("columns").before(form);
+    question.focus({ preventScroll: true });
+  };
+  const ask = async () => {
+    const text = question.value.trim();
+    if (!text) return question.focus();
+    const where = byId("where").value.split(",").map((each) => each.trim()).filter(Boolean);
+    const k = Number(byId("k").value);
+    const options = { ...(k ? { k } : {}), ...(where.length ? { where } : {}) };
+    if (choices.models.length) {
+      converse(true);
+      question.value = "";
+      grow(question);
+    }
+    byId("duel").replaceChildren();
+    working(true);
+    const asked = [...columns];
+    await Promise.allSettled(asked.map((column) => column.ask(text, options)));
+    working(false);
+    if (choices.models.length && !running && asked.every((column) => columns.includes(column) && column.turns.length)) finish();
+  };
+  const showDuel = () => {
+    const duel = duelOf(columns.map((column) => column.turns.at(-1)));
+    byId("duel").replaceChildren(...(duel ? [duel] : []));
+  };
+  /** Ask which of two answers is better, and keep the conversation. */
+  const finish = () => {
+    showDuel();
+    const kept = columns.map((column) => column.kept);
+    if (!kept.some((column) => column.turns.length)) return;
+    talk ??= { id: randomName(), title: columns[0].turns[0].question };
+    keepTalk({ ...talk, at: new Date().toISOString(), columns: kept });
+    if (location.hash !== talkAddress(talk.id)) history.replaceState(null, "", talkAddress(talk.id));
+  };
+  let running = 0;
+  const working = (begun) => {
+    running += begun ? 1 : -1;
+    byId("ask-button").textContent = running ? "Stop" : words.verb;
+    byId("ask-button").classList.toggle("stop", running > 0);
+  };
+
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (running) columns.forEach((column) => column.stop());
+    else ask();
+  });
+  question.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    if (running) columns.forEach((column) => column.stop());
+    ask();
+  });
+  question.addEventListener("input", () => grow(question));
+  const clear = () => {
+    for (const column of columns) column.clear();
+    byId("duel").replaceChildren();
+    talk = null;
+  };
+  const restart = () => {
+    clear();
+    if (/^#ask\/./.test(location.hash)) history.replaceState(null, "", "#ask");
+    converse(false);
+  };
+  const open = (id) => {
+    const kept = talkOf(id);
+    if (!kept || talk?.id === id) return;
+    clear();
+    while (columns.length > 1) remove(columns.at(-1));
+    while (columns.length < Math.min(kept.columns.length, MOST_COLUMNS)) add();
+    kept.columns.slice(0, MOST_COLUMNS).forEach((each, place) => columns[place].restore(each));
+    talk = { id: kept.id, title: kept.title };
+    history.replaceState(null, "", talkAddress(id));
+    converse(true);
+    showDuel();
+  };
+  const forgotten = (id) => {
+    if (talk?.id === id) restart();
+  };
+  byId("fresh").addEventListener("click", () => {
+    restart();
+    question.focus();
+  });
+  // Answers are compared after the same turns, so a column more begins anew.
+  byId("compare").addEventListener("click", () => {
+    restart();
+    add().mode.field.focus();
+  });
+  whenLooksChange(() => columns.forEach((column) => column.drawPaths()));
+  byId("question-label").textContent = words.label;
+  byId("ask-button").textContent = words.verb;
+  add();
+  byId("columns").append(el("p", { class: "hint welcome" }, words.welcome));
+  question.focus();
+  return { open, forgotten };
+}
+
+function grow(area) {
+  area.style.height = "auto";
+  area.style.height = `${area.scrollHeight + 2}px`;
+}

@@ -1,0 +1,111 @@
+// What a search found: the passages, cited ones first, and the way to each, drawn and in words.
+
+import { closest } from "../text/closest.js";
+import { count, el, nodeAddress, snippet } from "../shared/dom.js";
+import { drawTree, erase } from "../look/drawing.js";
+import { openReader } from "../look/reader.js";
+import { pathTree } from "../look/trees.js";
+
+/** The evidence of one question; `show` fills it, `fold` puts it away under a line. */
+export class EvidenceView {
+  constructor() {
+    this.element = el("div", { class: "evidence" });
+    this.drawn = null;
+    this.found = null;
+  }
+
+  /** The passages that were read, in the order of what was found. */
+  passages() {
+    return (this.found?.passages ?? []).filter((each) => each.source);
+  }
+
+  /** What can be shown again later, as JSON. */
+  get kept() {
+    if (!this.found) return null;
+    const { question, passages, trace } = this.found;
+    return { question, passages, trace };
+  }
+
+  show(evidence, citations) {
+    this.found = evidence;
+    const numbers = new Map(citations.map((citation) => [citation.id, citation.number]));
+    const listed = evidence.passages.map((passage) => ({ ...passage, number: numbers.get(passage.id) }));
+    const among = new Set(listed.map((passage) => passage.id));
+    const others = citations.filter((citation) => !among.has(citation.id));
+    const first = [...listed.filter((each) => each.number), ...others].sort((one, other) => one.number - other.number);
+    const rest = listed.filter((each) => !each.number);
+    const paths = el("div", { class: "paths" });
+    const lists = [];
+    if (first.length) lists.push(passageList("Cited", first), paths);
+    if (rest.length) lists.push(passageList(first.length ? "Also found" : "Found", rest));
+    if (!first.length) lists.push(listed.length ? paths : el("p", { class: "hint" }, "No passage was found."));
+    erase(this.element);
+    this.element.replaceChildren(...lists);
+    this.drawn = listed.length ? { evidence, numbers, paths } : null;
+    this.drawPaths();
+  }
+
+  /** Draw the paths, or draw them again, as after a change of colours. */
+  drawPaths() {
+    if (!this.drawn?.paths.checkVisibility()) return;
+    const { evidence, numbers, paths } = this.drawn;
+    const holder = el("div", { class: "graph", "aria-hidden": "true" });
+    const wordsOpen = paths.querySelector("details")?.open ?? false;
+    const inWords = el("details", { open: wordsOpen }, el("summary", {}, "In words"), wayInWords(evidence));
+    erase(paths);
+    paths.replaceChildren(el("h3", {}, "How it was found"), holder, inWords);
+    const tree = pathTree(evidence.question, evidence.passages, new Set(numbers.keys()));
+    if (drawTree(holder, tree, openReader)) return;
+    holder.replaceWith(el("p", { class: "hint" }, "The graph needs WebGL, which this browser does not give."));
+    inWords.open = true;
+  }
+
+  /** Put the passages under one line, as those of an earlier question. */
+  fold() {
+    if (!this.drawn || this.element.localName === "details") return;
+    erase(this.element);
+    const { evidence } = this.drawn;
+    const line = el("summary", {}, count(evidence.passages.length, "passage"));
+    const folded = el("details", { class: "evidence folded", ontoggle: () => folded.open && this.drawPaths() }, line);
+    folded.append(...this.element.childNodes);
+    this.element.replaceWith(folded);
+    this.element = folded;
+  }
+
+  /** Free the drawing. */
+  clear() {
+    erase(this.element);
+    this.drawn = null;
+  }
+}
+
+/** Open what a citation points at, the sentences closest to the statement marked; of a summary, its place among the communities. */
+export function openCitation(citation, statement) {
+  if (!citation.source) {
+    location.hash = nodeAddress("summary", citation.id);
+    return;
+  }
+  const spans = statement ? closest(statement, citation.text) : [];
+  const marks = spans.map(({ start, end }) => ({ start: citation.start + start, end: citation.start + end }));
+  openReader({ ...citation, statement, marks });
+}
+
+function passageList(heading, passages) {
+  const items = passages.map((passage) => el("li", {},
+    el("button", { type: "button", class: "passage", onclick: () => openCitation(passage) },
+      passage.number ? el("span", { class: "number" }, String(passage.number)) : null,
+      el("span", { class: "title" }, passage.title || passage.source || "Summary"),
+      el("span", { class: "snippet" }, snippet(passage, 220)),
+      el("span", { class: "place" }, passage.source ? shortPlace(passage)
+        : `from ${count(passage.members.length, "passage")}`))));
+  return el("div", {}, el("h3", {}, heading), el("ul", { class: "passages" }, ...items));
+}
+
+const shortPlace = ({ source, page, start, end }) => [source, page ? `p. ${page}` : "", `${start}–${end}`].filter(Boolean).join(" · ");
+
+function wayInWords(evidence) {
+  const way = ({ path, score }) => (path.length ? path.join(" → ") : `scored ${score.toFixed(3)} by itself`);
+  const lines = evidence.passages.map((each) => el("li", {}, `${each.title || each.source}: question → ${way(each)}`));
+  const steps = evidence.trace.steps.map((step) => el("li", {}, step));
+  return el("div", {}, el("ol", {}, ...lines), steps.length ? el("ul", {}, ...steps) : null);
+}

@@ -1,0 +1,109 @@
+// The page at /docs: every route of openapi.json by its tag, what it takes and gives, and a form to try it where that is safe.
+
+import { get, sentence } from "../shared/api.js";
+import { byId, count, el, withCode } from "../shared/dom.js";
+import { startKey } from "../shared/key.js";
+import { fields, kind, line } from "./schema.js";
+import { tryForm } from "./try.js";
+
+const JSON_TYPE = "application/json";
+const PLACES = [["path", "In the path"], ["query", "In the query"], ["header", "In a header"]];
+
+/** The routes as [tag, route][], in the order of the document. */
+function routesOf(described) {
+  return Object.entries(described.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ method, path, operation })));
+}
+
+function byTag(routes) {
+  const groups = new Map();
+  for (const route of routes) {
+    const tag = route.operation.tags?.[0] ?? "other";
+    groups.set(tag, [...(groups.get(tag) ?? []), route]);
+  }
+  return groups;
+}
+
+function routeDetails(route, described) {
+  const { method, path, operation } = route;
+  const address = `${method}${path}`.replace(/[^a-z0-9]+/gi, "-").replace(/-$/, "").toLowerCase();
+  const details = el("details", { class: "route", id: address, "data-path": path, "data-method": method },
+    el("summary", {},
+      el("span", { class: `method ${method}` }, method.toUpperCase()),
+      el("code", { class: "path" }, path),
+      el("span", { class: "summary" }, operation.summary ?? "")),
+    el("div", { class: "inside" },
+      ...(operation.description ?? "").split(/\n\s*\n/).filter(Boolean).map((part) => el("p", {}, ...withCode(part))),
+      ...parameters(operation, described),
+      ...body(operation, described),
+      ...answers(operation, described),
+      tryForm(route, described)));
+  details.addEventListener("toggle", () => {
+    if (details.open) history.replaceState(null, "", `#${address}`);
+  });
+  return details;
+}
+
+function parameters(operation, described) {
+  return PLACES.flatMap(([place, title]) => {
+    const given = (operation.parameters ?? []).filter((each) => each.in === place);
+    const lines = given.map((each) => line(each.name, each.schema, each.required, each.description, described));
+    return lines.length ? [el("h3", {}, title), el("ul", { class: "fields" }, ...lines)] : [];
+  });
+}
+
+function body(operation, described) {
+  const content = operation.requestBody?.content ?? {};
+  return Object.entries(content).flatMap(([type, { schema }]) => [
+    el("h3", {}, "Body ", el("span", { class: "type" }, type === JSON_TYPE ? "JSON" : type)),
+    ...shown(schema, described),
+  ]);
+}
+
+function answers(operation, described) {
+  return Object.entries(operation.responses ?? {}).flatMap(([status, answer]) => {
+    const [[type, content] = []] = Object.entries(answer.content ?? {});
+    const told = type === JSON_TYPE ? "JSON" : (type ?? "");
+    return [
+      el("h3", {}, "Answer ", el("span", { class: "type" }, [status, answer.description, told].filter(Boolean).join(" · "))),
+      ...(content?.schema ? shown(content.schema, described) : []),
+    ];
+  });
+}
+
+/** A schema's fields, or its kind where it has none. */
+function shown(schema, described) {
+  const lists = fields(schema, described);
+  const head = schema.type === "array" || !lists.length ? [el("p", { class: "kind" }, kind(schema, described))] : [];
+  return [...head, ...lists];
+}
+
+function openNamed() {
+  const named = byId(decodeURIComponent(location.hash.slice(1)));
+  if (!(named instanceof HTMLDetailsElement)) return;
+  named.open = true;
+  named.scrollIntoView();
+}
+
+async function start() {
+  startKey();
+  const place = byId("routes");
+  try {
+    const described = await get("openapi.json");
+    const routes = routesOf(described);
+    place.replaceChildren(
+      el("div", { class: "intro" },
+        el("h2", {}, "API"),
+        el("p", {}, described.info.description ?? ""),
+        el("p", { class: "place" }, `Version ${described.info.version} · `, el("a", { href: "openapi.json" }, "openapi.json"))),
+      ...[...byTag(routes)].map(([tag, group]) =>
+        el("section", { "aria-label": tag }, el("h2", {}, tag), ...group.map((route) => routeDetails(route, described)))));
+    byId("status").textContent = count(routes.length, "route");
+    addEventListener("hashchange", openNamed);
+    openNamed();
+  } catch (problem) {
+    place.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+  }
+}
+
+start();

@@ -1,0 +1,88 @@
+// A JSON schema as people read it: its kind in words, its limits, its fields as a list, what it refers to in its place.
+
+import { count, el, withCode } from "../shared/dom.js";
+
+const KINDS = { integer: "whole number", number: "number", string: "text", boolean: "true or false", null: "null", object: "object" };
+const LIMITS = [["minimum", "≥"], ["exclusiveMinimum", ">"], ["maximum", "≤"], ["exclusiveMaximum", "<"]];
+const EMPTY = ["null", '""', "[]", "{}"];
+const LENGTHS = [["minLength", "maxLength", "character"], ["minItems", "maxItems", "item"]];
+
+/** What a `$ref` names in `described` (a whole OpenAPI document); any other schema as it is. */
+export function resolved(schema, described) {
+  if (schema.$ref === undefined) return schema;
+  return schema.$ref.replace(/^#\//, "").split("/").reduce((inside, name) => inside[name], described);
+}
+
+/** "list of whole numbers" and the like. */
+export function kind(schema, described) {
+  const found = resolved(schema, described);
+  if (found.anyOf ?? found.oneOf) {
+    return [...new Set((found.anyOf ?? found.oneOf).map((each) => kind(each, described)))].join(" or ");
+  }
+  if (found.const !== undefined) return JSON.stringify(found.const);
+  if (found.enum) return found.enum.map((each) => JSON.stringify(each)).join(" | ");
+  if (found.type === "array") return found.items ? `list of ${kind(found.items, described)}` : "list";
+  if (found.contentMediaType || found.format === "binary") return "file";
+  if (found.type === "object" && found.additionalProperties?.type && !found.properties) {
+    return `object of ${kind(found.additionalProperties, described)}`;
+  }
+  if (found.properties && found.title) return found.title;
+  return KINDS[found.type] ?? "anything";
+}
+
+/** ["≥ 1", "≤ 100", "default 5"]: the limits of a schema and of what it may be a choice or a list of. */
+export function limits(schema, described) {
+  const found = resolved(schema, described);
+  const told = LIMITS.filter(([name]) => found[name] !== undefined).map(([name, sign]) => `${sign} ${amount(found[name])}`);
+  for (const [least, most, thing] of LENGTHS) {
+    if (found[most] !== undefined) told.push(`${amount(found[least] ?? 0)} to ${count(found[most], thing)}`);
+    else if (found[least] !== undefined) told.push(`at least ${count(found[least], thing)}`);
+  }
+  if (found.pattern) told.push(`pattern ${found.pattern}`);
+  for (const choice of found.anyOf ?? found.oneOf ?? []) told.push(...limits(choice, described));
+  if (found.type === "array" && found.items && !found.items.$ref) {
+    told.push(...limits(found.items, described).map((each) => `each ${each}`));
+  }
+  const usual = JSON.stringify(found.default);
+  if (usual !== undefined && !EMPTY.includes(usual)) told.push(`default ${usual}`);
+  return told;
+}
+
+/** One line of a list of parameters or fields, and below it the fields of what it holds. */
+export function line(name, schema, required, description, described, above = []) {
+  return el("li", { class: "field" },
+    el("code", { class: "name" }, name),
+    el("span", { class: "kind" }, kind(schema, described)),
+    required ? el("span", { class: "required" }, "required") : null,
+    el("span", { class: "limits" }, limits(schema, described).join(", ")),
+    description ? el("span", { class: "about" }, ...withCode(description)) : null,
+    ...fields(schema, described, above));
+}
+
+/** The lists of fields below a schema: none for a plain value, several for a choice; a type inside itself is not opened again. */
+export function fields(schema, described, above = []) {
+  const found = resolved(schema, described);
+  if (schema.$ref && above.includes(schema.$ref)) return [el("span", { class: "about" }, "(as above)")];
+  const inside = schema.$ref ? [...above, schema.$ref] : above;
+  const within = [...(found.anyOf ?? found.oneOf ?? []), ...(found.type === "array" && found.items ? [found.items] : [])];
+  if (!found.properties) return within.flatMap((each) => fields(each, described, inside));
+  const lines = Object.entries(found.properties).map(([name, each]) =>
+    line(name, each, found.required?.includes(name), each.description ?? "", described, inside));
+  return [el("ul", { class: "fields" }, ...lines)];
+}
+
+/** A body to begin with: the schema's own example, or its required fields and the first of every choice. */
+export function example(schema, described) {
+  const found = resolved(schema, described);
+  if (found.examples ?? found.default) return found.examples?.[0] ?? found.default;
+  if (found.anyOf ?? found.oneOf) return example((found.anyOf ?? found.oneOf)[0], described);
+  if (found.const !== undefined || found.enum) return found.const ?? found.enum[0];
+  if (found.type === "array") return found.items ? [example(found.items, described)] : [];
+  if (found.properties) {
+    const required = Object.entries(found.properties).filter(([name]) => found.required?.includes(name));
+    return Object.fromEntries(required.map(([name, each]) => [name, example(each, described)]));
+  }
+  return { string: "", integer: found.minimum ?? 0, number: 0, boolean: false, object: {} }[found.type] ?? null;
+}
+
+const amount = (number) => (Math.abs(number) >= 1e15 ? String(number) : number.toLocaleString("en"));

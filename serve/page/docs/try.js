@@ -1,0 +1,73 @@
+// The form below a route that asks it: a field for each parameter of GET, a box of JSON for POST. What deletes or takes files has none.
+
+import { getResponse, postResponse, sentence } from "../shared/api.js";
+import { el } from "../shared/dom.js";
+import { example, resolved } from "./schema.js";
+
+const LONGEST = 100_000;
+
+/** The form for a route, null for one that is not to be tried here. */
+export function tryForm({ method, path, operation }, described) {
+  const schema = operation.requestBody?.content?.["application/json"]?.schema;
+  if (method !== "get" && !(method === "post" && schema)) return null;
+  const box = method === "post" ? jsonBox(path, schema, described) : null;
+  const inputs = (operation.parameters ?? []).map((each) => [each, input(each, described)]);
+  const told = el("p", { class: "place", role: "status" });
+  const shown = el("pre", { class: "answered", tabindex: "0", "aria-label": "Answer", hidden: true });
+  const button = el("button", { class: "primary", type: "submit" }, "Try");
+  const form = el("form", { class: "try", autocomplete: "off" },
+    ...inputs.map(([each, field]) => el("label", {}, each.name, field)), box && el("label", {}, "Body", box), button);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    told.textContent = "Waiting for the answer…";
+    const began = performance.now();
+    try {
+      const response = await ask(path, inputs, box);
+      const text = await response.text();
+      told.textContent = `${response.status}, ${Math.round(performance.now() - began)} ms`;
+      shown.textContent = indented(text).slice(0, LONGEST);
+      shown.hidden = false;
+    } catch (problem) {
+      told.textContent = [problem.status, problem instanceof SyntaxError ? "The body is not JSON." : sentence(problem)].filter(Boolean).join(": ");
+      shown.hidden = true;
+    } finally {
+      button.disabled = false;
+    }
+  });
+  return el("div", {}, el("h3", {}, "Try"), form, told, shown);
+}
+
+/** Addresses are relative to the page, as everywhere here. */
+function ask(path, inputs, box) {
+  let address = path.slice(1);
+  const values = {};
+  for (const [parameter, field] of inputs) {
+    if (parameter.in === "path") address = address.replace(`{${parameter.name}}`, encodeURIComponent(field.value));
+    else if (parameter.in === "query") values[parameter.name] = field.value;
+  }
+  return box ? postResponse(address, JSON.parse(box.value)) : getResponse(address, values);
+}
+
+function input(parameter, described) {
+  const schema = resolved(parameter.schema, described);
+  const name = { "data-parameter": parameter.name, required: Boolean(parameter.required) };
+  if (schema.enum) return el("select", name, ...schema.enum.map((each) => el("option", {}, String(each))));
+  const numeric = schema.type === "integer" || schema.type === "number";
+  const told = schema.default === undefined ? "" : String(schema.default);
+  const limits = numeric ? { min: schema.minimum, max: schema.maximum } : { maxlength: schema.maxLength };
+  return el("input", { ...name, ...limits, type: numeric ? "number" : "text", placeholder: told, spellcheck: "false" });
+}
+
+function jsonBox(path, schema, described) {
+  const text = JSON.stringify(example(schema, described), null, 2);
+  return el("textarea", { rows: Math.min(12, text.split("\n").length + 1), spellcheck: "false", "data-body": path }, text);
+}
+
+function indented(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}

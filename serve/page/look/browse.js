@@ -1,0 +1,158 @@
+// The view that looks around: shelves of communities, documents and entities, and one node with all that stands beside it.
+
+import { get, sentence } from "../shared/api.js";
+import { byId, count, cut, el, nodeAddress, snippet } from "../shared/dom.js";
+import { draw, erase, whenLooksChange } from "./drawing.js";
+import { openReader } from "./reader.js";
+import { starOf } from "./trees.js";
+import { uploadForm } from "./upload.js";
+
+const PAGE = 50;
+const EDGES = { has: "Document and passages", next: "Before and after", states: "Statements", mentions: "Entities",
+  called: "What it is called", synonym: "Other spellings", "sums up": "Members and summaries", similar: "Alike" };
+let shown = null;
+
+const tabs = () => document.querySelectorAll("[data-shelf]");
+
+/** Wire the shelves. */
+export function startBrowse() {
+  for (const tab of tabs()) tab.addEventListener("click", () => openShelf(tab.dataset.shelf));
+  whenLooksChange(drawShown);
+}
+
+/** Show the view: a node, if the address names one, and the shelf if none is open yet. */
+export async function openBrowse(kind, id) {
+  if (!byId("shelf").hasChildNodes()) openShelf("summaries");
+  if (kind) await openNode(kind, id);
+  else if (!shown) byId("node").replaceChildren(el("p", { class: "hint" }, "Choose something to see what it is tied to."));
+}
+
+async function openShelf(name) {
+  for (const tab of tabs()) tab.setAttribute("aria-pressed", String(tab.dataset.shelf === name));
+  const shelf = byId("shelf");
+  shelf.replaceChildren(el("p", { class: "hint" }, "Loading…"));
+  let made;
+  try {
+    made = await { summaries, documents, entities }[name]();
+  } catch (problem) {
+    made = [el("p", { class: "problem" }, sentence(problem))];
+  }
+  if (document.querySelector("[data-shelf][aria-pressed=true]").dataset.shelf === name) shelf.replaceChildren(...made);
+}
+
+async function summaries() {
+  const layers = await get("v1/graph/layers");
+  if (!layers.length) return [el("p", { class: "hint" }, "This index has no summaries. Documents and entities can be browsed.")];
+  return layers.reverse().map((each, place) => {
+    const name = each.layer === 0 ? "Layer 0, chunks" : `Layer ${each.layer}, communities`;
+    const list = el("div", {});
+    const layer = el("details", { ontoggle: () => layer.open && !list.hasChildNodes() && fill() },
+      el("summary", {}, name, el("span", { class: "amount" }, String(each.summaries))), list);
+    const page = (offset) => get("v1/graph/summaries", { layer: each.layer, limit: PAGE, offset });
+    const fill = () => paged(list, each.summaries, page);
+    layer.open = place === 0;
+    return layer;
+  });
+}
+
+async function documents() {
+  const list = el("div", {});
+  const page = async (offset) => {
+    const found = await get("v1/documents", { limit: PAGE, offset });
+    return found.documents.map((each) => ({ kind: "document", id: each.source, label: each.title || each.source }));
+  };
+  const { total } = await get("v1/documents", { limit: 1 });
+  await paged(list, total, page);
+  return [uploadForm(() => openShelf("documents")), list];
+}
+
+async function entities() {
+  const list = el("div", {});
+  const search = async () => list.replaceChildren(nodeList(await get("v1/graph/entities", { q: field.value, limit: PAGE })));
+  let waiting = 0;
+  const field = el("input", { id: "entities-field", type: "search", spellcheck: "false", oninput: () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(search, 150);
+  } });
+  await search();
+  return [el("label", { for: "entities-field" }, "Find an entity"), field, list];
+}
+
+/** A list that grows by a page when asked to. */
+async function paged(holder, total, page) {
+  const found = await page(holder.querySelectorAll("li").length);
+  holder.querySelector(".more")?.remove();
+  holder.append(nodeList(found));
+  const left = total - holder.querySelectorAll("li").length;
+  if (left > 0 && found.length) {
+    const more = () => paged(holder, total, page);
+    holder.append(el("button", { type: "button", class: "quiet more", onclick: more }, `More (${left.toLocaleString("en")})`));
+  }
+}
+
+function nodeList(nodes) {
+  if (!nodes.length) return el("p", { class: "hint" }, "Nothing here.");
+  return el("ul", { class: "nodes" }, ...nodes.map((each) => el("li", {}, nodeLink(each))));
+}
+
+function nodeLink(each) {
+  const name = each.kind === "summary" || each.kind === "proposition" ? cut(each.text, 180) : each.label;
+  const text = each.kind === "passage" ? el("span", { class: "snippet" }, snippet({ title: each.label.replace(/ · \d+$/, ""), text: each.text }, 180)) : null;
+  return el("a", { href: nodeAddress(each.kind, each.id) }, el("span", { class: text ? "title" : "line" }, name || each.id), text);
+}
+
+async function openNode(kind, id) {
+  const holder = byId("node");
+  erase(holder);
+  shown = null;
+  holder.replaceChildren(el("p", { class: "hint" }, "Loading…"));
+  for (const link of document.querySelectorAll("#shelf a")) {
+    if (link.hash === nodeAddress(kind, id)) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  }
+  try {
+    const around = await get("v1/graph/neighbourhood", { kind, id, limit: 40 });
+    showNode(holder, around);
+  } catch (problem) {
+    holder.replaceChildren(el("p", { class: "problem" }, sentence(problem)));
+  }
+  holder.focus({ preventScroll: innerWidth > 760 });
+}
+
+function showNode(holder, around) {
+  const { center } = around;
+  const { kind } = center;
+  const summary = center.layer ? `Community, layer ${center.layer}` : "Chunk, layer 0";
+  const place = { document: { source: center.id, start: 0, end: 0 }, passage: center }[kind];
+  const open = () => openReader({ ...place, title: center.label });
+  const graph = el("div", { class: "graph", "aria-hidden": "true" });
+  holder.replaceChildren(
+    el("p", { class: "kind" }, kind === "summary" ? summary : kind),
+    el("h2", { class: kind === "summary" ? "long" : null }, kind === "summary" || kind === "proposition" ? center.text : center.label),
+    kind === "passage" ? el("p", { class: "node-text" }, center.text) : "",
+    place ? el("button", { type: "button", class: "quiet", onclick: open }, "Open the document") : "",
+    graph, ...neighbours(around));
+  shown = { around, graph };
+  drawShown();
+}
+
+function drawShown() {
+  if (!shown?.graph.isConnected || !shown.graph.clientWidth) return;
+  erase(shown.graph);
+  shown.graph.replaceChildren();
+  const star = starOf(shown.around, shown.graph.clientWidth);
+  const open = (node) => !node.center && (location.hash = nodeAddress(node.kind, node.id));
+  if (!draw(shown.graph, star, open)) shown.graph.replaceChildren(el("p", { class: "hint" }, "The graph needs WebGL."));
+}
+
+function neighbours({ center, nodes, edges, left_out: leftOut }) {
+  const byKey = new Map(nodes.map((each) => [each.key, each]));
+  const groups = new Map();
+  for (const edge of edges) {
+    const other = byKey.get(edge.source === center.key ? edge.target : edge.source);
+    if (other) groups.set(edge.kind, (groups.get(edge.kind) ?? new Set()).add(other));
+  }
+  const lists = [...groups].map(([kind, others]) => el("section", {}, el("h3", {}, EDGES[kind] ?? kind), nodeList([...others])));
+  if (leftOut) lists.push(el("p", { class: "hint" }, `${count(leftOut, "more neighbour")} not shown.`));
+  return lists.length ? lists : [el("p", { class: "hint" }, "It is tied to nothing.")];
+}

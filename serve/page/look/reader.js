@@ -1,0 +1,80 @@
+// The panel that shows a document's text with a place in it marked. Offsets count code points, as the index counts them.
+
+import { get, sentence } from "../shared/api.js";
+import { byId, count, cut, el } from "../shared/dom.js";
+
+/** Open `source` at characters start to end; `marks` are the sentences there that are closest to a `statement` of an answer. */
+export async function openReader({ source, title, start, end, page, statement = "", marks = [] }) {
+  const dialog = byId("reader");
+  const text = byId("reader-text");
+  byId("reader-title").textContent = title || source;
+  byId("reader-place").textContent = placeOf({ source, page, start, end });
+  byId("reader-marked").textContent = statement && markedWhat(statement, marks);
+  text.replaceChildren(el("p", { class: "hint" }, "Opening…"));
+  if (!dialog.open) dialog.showModal();
+  try {
+    const address = source.split("/").map(encodeURIComponent).join("/");
+    const found = await get(`v1/documents/${address}`);
+    text.replaceChildren(...marked(found.passages, start, end, marks, found.metadata.page_starts));
+    byId("reader-title").textContent = found.title || source;
+    byId("reader-place").textContent = `${placeOf({ source, page, start, end })} · ${count(found.passages.length, "passage")}`;
+    text.querySelector("mark")?.scrollIntoView({ block: "center" });
+  } catch (problem) {
+    text.replaceChildren(el("p", { class: "problem" }, sentence(problem)));
+  }
+  text.focus({ preventScroll: true });
+}
+
+/** A place in words. */
+const placeOf = ({ source, page, start, end }) =>
+  end ? `${source},${page ? ` p. ${page},` : ""} characters ${start.toLocaleString("en")}–${end.toLocaleString("en")}` : source;
+
+/** What is marked, in words; that a sentence shares words with a statement does not say that it supports it. */
+function markedWhat(statement, marks) {
+  const told = `“${cut(statement, 160)}”`;
+  if (!marks.length) return `The whole passage is marked: no sentence of it is close in words to ${told}`;
+  return `Marked: the ${marks.length === 1 ? "sentence" : "sentences"} of the passage closest in words to ${told}`;
+}
+
+/**
+ * The document's text from its passages, in order: plain text, and a <mark> over what lies between start and end; given `marks`,
+ * over these, and around them <span class="read">. Where a page begins, at one of `pages`, stands its number.
+ */
+export function marked(passages, start, end, marks = [], pages = []) {
+  const nodes = [];
+  const lit = marks.length ? marks : [{ start, end }];
+  const turns = Array.isArray(pages) ? pages.filter(Number.isInteger) : [];
+  const edges = [start, end, ...turns, ...lit.flatMap((each) => [each.start, each.end])].sort((one, other) => one - other);
+  const within = (at, spans) => spans.some((each) => each.start <= at && at < each.end);
+  const node = (at, text) => {
+    if (within(at, lit)) return el("mark", {}, text);
+    return within(at, [{ start, end }]) ? el("span", { class: "read" }, text) : text;
+  };
+  let at = 0;
+  let turned = 0;
+  for (const passage of [...passages].sort((one, other) => one.start - other.start)) {
+    if (passage.start > at && at > 0) nodes.push(passage.start - at > 1 ? "\n\n" : " ");
+    const from = Math.max(at, passage.start);
+    const characters = Array.from(passage.text);
+    const cuts = [from, ...edges.filter((edge) => edge > from && edge < passage.end), passage.end];
+    for (const [place, low] of cuts.slice(0, -1).entries()) {
+      const text = characters.slice(low - passage.start, cuts[place + 1] - passage.start).join("");
+      const page = turns.findLastIndex((each) => each <= low) + 1;
+      if (!text) continue;
+      if (page > turned) nodes.push(el("span", { class: "page-number" }, `p. ${page}`));
+      turned = Math.max(turned, page);
+      nodes.push(node(low, text));
+    }
+    at = Math.max(at, passage.end);
+  }
+  return nodes;
+}
+
+/** Wire the panel's own buttons. */
+export function startReader() {
+  const dialog = byId("reader");
+  byId("reader-close").addEventListener("click", () => dialog.close());
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close();
+  });
+}

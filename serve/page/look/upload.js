@@ -1,0 +1,61 @@
+// Files into the index, where the server takes them: a few at a time, since it has those that wait indexed together, with what became of each.
+
+import { sentence, upload } from "../shared/api.js";
+import { count, el } from "../shared/dom.js";
+
+const AT_ONCE = 4;
+let taken = false;
+
+/** Tell whether the server takes documents. */
+export const takeDocuments = (does) => {
+  taken = does;
+};
+
+/** The form that takes files; `done()` is called when new documents are in use. Nothing where the server takes none. */
+export function uploadForm(done) {
+  if (!taken) return el("div", {});
+  const field = el("input", { id: "upload-files", type: "file", multiple: true });
+  const bar = el("progress", { "aria-label": "Indexing", max: "1", value: "0", hidden: true });
+  const told = el("p", { class: "hint", role: "status" });
+  const failed = el("ul", { class: "problem" });
+  const send = async (files) => {
+    if (!files.length || field.disabled) return;
+    field.disabled = true;
+    failed.replaceChildren();
+    Object.assign(bar, { hidden: false, max: files.length, value: 0 });
+    const waiting = [...files];
+    let kept = 0;
+    const tell = () => {
+      told.textContent = `Indexing: ${bar.value} of ${count(files.length, "file")} done.`;
+    };
+    const work = async () => {
+      for (let file = waiting.shift(); file; file = waiting.shift()) {
+        const form = new FormData();
+        form.append("files", file, file.webkitRelativePath || file.name);
+        try {
+          await upload("v1/documents/files", form);
+          kept += 1;
+        } catch (problem) {
+          failed.append(el("li", {}, `${file.name}: ${sentence(problem)}`));
+        }
+        bar.value += 1;
+        tell();
+      }
+    };
+    tell();
+    await Promise.all(Array.from({ length: AT_ONCE }, work));
+    field.disabled = false;
+    field.value = "";
+    bar.hidden = true;
+    told.textContent = `${count(kept, "file")} indexed${failed.children.length ? `, ${failed.children.length} refused:` : "."}`;
+    if (kept && !failed.children.length) done();
+  };
+  field.addEventListener("change", () => send(field.files));
+  const form = el("form", { class: "upload" }, el("label", { for: "upload-files" }, "Add documents"), field, bar, told, failed);
+  form.addEventListener("dragover", (event) => event.preventDefault());
+  form.addEventListener("drop", (event) => {
+    event.preventDefault();
+    send(event.dataTransfer.files);
+  });
+  return form;
+}

@@ -1,0 +1,92 @@
+// Everything this page asks of its server: addresses relative to the page, the key in a header, errors as sentences.
+
+import { askForKey, key } from "./key.js";
+
+/** An answer other than 2xx. */
+export class Refused extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+/** The collection that the address of the page names, or null. */
+export const collection = () => new URLSearchParams(location.search).get("collection");
+
+/** GET, as JSON. */
+export const get = async (path, values = {}) => (await getResponse(path, values)).json();
+
+/** GET, as the answer itself. */
+export const getResponse = (path, values) => call(withValues(path, { collection: collection(), ...values }));
+
+/** POST of an object, as JSON. */
+export const post = async (path, body, signal) => (await postResponse(path, body, signal)).json();
+
+/** POST of an object, as the answer itself. */
+export const postResponse = (path, body, signal) => call(withValues(path, { collection: collection() }), body, signal);
+
+/** DELETE, as JSON. */
+export const remove = async (path) =>
+  (await call(withValues(path, { collection: collection() }), undefined, undefined, "DELETE")).json();
+
+/** POST of a form with files, as JSON. */
+export const upload = async (path, form) => (await call(withValues(path, { collection: collection() }), form)).json();
+
+/** POST whose answer is a stream of server-sent events: each one's object in turn. */
+export async function* stream(path, body, signal) {
+  const response = await postResponse(path, body, signal);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let held = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const events = (held + value).split("\n\n");
+    held = events.pop();
+    for (const event of events) {
+      const data = event.replace(/^data: /, "");
+      if (data === "[DONE]") return;
+      const told = JSON.parse(data);
+      if (told.error) throw new Refused(200, told.error.code, told.error.message);
+      yield told;
+    }
+  }
+}
+
+/** What a person should read when a call failed. */
+export function sentence(problem) {
+  if (problem.status === 429) return "The server is full just now. Try again in a moment.";
+  if (problem instanceof TypeError) return "The server cannot be reached.";
+  return problem.message.charAt(0).toUpperCase() + problem.message.slice(1);
+}
+
+function withValues(path, values) {
+  const given = Object.entries(values).filter(([, value]) => value !== "" && value !== null);
+  return given.length ? `${path}?${new URLSearchParams(given)}` : path;
+}
+
+async function call(path, body, signal, method = body === undefined ? "GET" : "POST") {
+  for (let tried = false; ; tried = true) {
+    const sent = key();
+    const headers = sent ? { Authorization: `Bearer ${sent}` } : {};
+    const options = { method, headers, signal, credentials: "omit", referrerPolicy: "no-referrer" };
+    if (body instanceof FormData) options.body = body;
+    else if (body !== undefined) {
+      options.body = JSON.stringify(body);
+      headers["Content-Type"] = "application/json";
+    }
+    const response = await fetch(path, options);
+    if (response.ok) return response;
+    if (response.status === 401 && (key() !== sent || (await askForKey(tried || sent !== "")))) continue;
+    throw await refused(response);
+  }
+}
+
+async function refused(response) {
+  try {
+    const { error } = await response.json();
+    return new Refused(response.status, error.code, error.message);
+  } catch {
+    return new Refused(response.status, "unknown", `the server answered ${response.status}`);
+  }
+}

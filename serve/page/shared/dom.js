@@ -1,0 +1,37 @@
+// Elements made in code. Text becomes text nodes, never markup: what documents and models say cannot be anything else.
+
+/** An element with attributes (`on…` are listeners, true is a bare attribute, null and false are left out) and children. */
+export function el(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === false || value === undefined) continue;
+    if (typeof value === "function") made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+/** Text with what stands between backticks as code. */
+export const withCode = (text) => text.split(/`([^`]+)`/).map((piece, place) => (place % 2 ? el("code", {}, piece) : piece));
+
+export const byId = (id) => document.getElementById(id);
+
+/** 1234 as "1,234", 1 thing or 2 things. */
+export const count = (number, thing, things = `${thing}s`) =>
+  `${number.toLocaleString("en")} ${number === 1 ? thing : things}`;
+
+/** Text cut to so many characters, whole ones. */
+export function cut(text, length) {
+  const characters = Array.from(text.replace(/\s+/g, " ").trim());
+  return characters.length > length ? `${characters.slice(0, length - 1).join("").trimEnd()}…` : characters.join("");
+}
+
+/** The beginning of a passage, without the heading that says its title again. */
+export function snippet({ title, text }, length) {
+  const body = text.replace(/^#+\s*/, "").trim();
+  return cut(title && body.startsWith(title) && body !== title ? body.slice(title.length) : body, length);
+}
+
+/** The address, inside this page, of a node of the graph. */
+export const nodeAddress = (kind, id) => `#browse/${kind}/${encodeURIComponent(id)}`;

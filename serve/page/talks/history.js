@@ -1,0 +1,58 @@
+// The panel of earlier conversations: open one, delete one, delete all.
+
+import { byId, el } from "../shared/dom.js";
+import { feedbackNote } from "../shared/feedback.js";
+import { forgetAll, forgetTalk, talks } from "./talks.js";
+
+/** The address, inside this page, of a conversation. */
+export const talkAddress = (id) => `#ask/${id}`;
+
+/** Wire the panel; `forgotten(id)` is called for a conversation that is deleted. */
+export function startHistory(forgotten) {
+  const dialog = byId("history");
+  byId("history-button").disabled = false;
+  byId("history-button").addEventListener("click", () => {
+    fill(forgotten);
+    dialog.showModal();
+  });
+  byId("history-close").addEventListener("click", () => dialog.close());
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog || event.target.closest("a")) dialog.close();
+  });
+}
+
+function fill(forgotten) {
+  const kept = talks();
+  const lines = kept.map((each) => line(each, forgotten));
+  const none = el("p", { class: "hint" }, "No conversation yet. They are kept in this browser alone.");
+  const all = () => {
+    forgetAll();
+    for (const each of kept) forgotten(each.id);
+    fill(forgotten);
+    byId("history-close").focus();
+  };
+  byId("history-list").replaceChildren(
+    lines.length ? el("ul", { class: "nodes talks" }, ...lines) : none,
+    lines.length ? el("button", { type: "button", class: "quiet", onclick: all }, "Delete all conversations") : "",
+    feedbackNote());
+}
+
+function line(talk, forgotten) {
+  const when = new Date(talk.at);
+  const told = el("time", { class: "place", datetime: talk.at }, when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }));
+  const remove = el("button", { type: "button", class: "quiet", "aria-label": `Delete ${talk.title}`, onclick: () => {
+    forgetTalk(talk.id);
+    forgotten(talk.id);
+    const next = item.nextElementSibling ?? item.previousElementSibling;
+    if (next) {
+      item.remove();
+      next.querySelector("button").focus();
+    } else {
+      fill(forgotten);
+      byId("history-close").focus();
+    }
+  } }, "Delete");
+  const link = el("a", { href: talkAddress(talk.id) }, el("span", { class: "line" }, talk.title), told);
+  const item = el("li", {}, link, remove);
+  return item;
+}

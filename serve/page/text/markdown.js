@@ -1,0 +1,105 @@
+// A model's text with the little Markdown that models write: paragraphs, headings, lists, code, emphasis. Text becomes text nodes, whatever
+// is in it: no link is live, no picture is fetched, what is no Markdown of this kind stays as it was written.
+
+import { el } from "../shared/dom.js";
+
+const FENCE = /^ {0,3}(```+|~~~+)/;
+const HEADING = /^ {0,3}(#{1,6})\s+(.+?)\s*#*$/;
+const RULE = /^ {0,3}(?:(?:\* *){3,}|(?:- *){3,}|(?:_ *){3,})$/;
+const ITEM = /^( *)(?:[-*+]|(\d{1,9})[.)])\s+(.*)$/;
+const INLINE = /(`[^`\n]+`|\*\*[^\s*](?:[^*\n]|\*(?!\*))*\*\*|(?<![\w*])\*[^\s*][^*\n]*\*(?!\w)|(?<!\w)_[^\s_][^_\n]*_(?!\w))/;
+const DEEPEST = 6;
+
+/** The nodes for a text; `plain` makes nodes of what is neither code nor emphasis. What holds a line of text has the class "said". */
+export function markdown(text, plain) {
+  const said = (name, words, options = {}) => el(name, { ...options, class: "said" }, ...inline(words, plain));
+  const nodes = [];
+  const lines = text.split("\n");
+  let paragraph = [];
+  const close = () => {
+    if (paragraph.length) nodes.push(said("p", paragraph.join("\n")));
+    paragraph = [];
+  };
+  for (let at = 0; at < lines.length; at += 1) {
+    const line = lines[at];
+    const fence = FENCE.exec(line);
+    const heading = HEADING.exec(line);
+    if (fence) {
+      close();
+      const end = endOfFence(lines, at + 1, fence[1]);
+      nodes.push(el("pre", { tabindex: "0" }, el("code", {}, lines.slice(at + 1, end).join("\n"))));
+      at = end;
+    } else if (heading) {
+      close();
+      nodes.push(said(`h${Math.min(6, heading[1].length + 2)}`, heading[2]));
+    } else if (RULE.test(line)) {
+      close();
+      nodes.push(el("hr"));
+    } else if (ITEM.test(line)) {
+      close();
+      const end = endOfList(lines, at);
+      nodes.push(...lists(lines.slice(at, end), said));
+      at = end - 1;
+    } else if (line.trim()) paragraph.push(line.trim());
+    else close();
+  }
+  close();
+  return nodes;
+}
+
+function endOfFence(lines, from, mark) {
+  const found = lines.findIndex((line, at) => at >= from && line.trim().startsWith(mark));
+  return found < 0 ? lines.length : found;
+}
+
+/** Items, and lines that go on an item: indented ones, and after an empty line another item. */
+function endOfList(lines, from) {
+  let at = from;
+  while (at < lines.length) {
+    const next = lines[at].trim() ? at : at + 1;
+    const goesOn = ITEM.test(lines[next] ?? "") || (/^\s+\S/.test(lines[next] ?? "") && !FENCE.test(lines[next]));
+    if (!goesOn || RULE.test(lines[next])) return at;
+    at = next + 1;
+  }
+  return at;
+}
+
+/** Lists within lists by how far their items are indented. */
+function lists(lines, said) {
+  const made = [];
+  const open = [];
+  let item = null;
+  const finish = () => item?.holder.append(said("span", item.words.join("\n")));
+  for (const line of lines.filter((each) => each.trim())) {
+    const [, space, number, words] = ITEM.exec(line) ?? [];
+    if (space === undefined) {
+      item.words.push(line.trim());
+      continue;
+    }
+    finish();
+    while (open.length && (open.at(-1).indent > space.length || open.length > DEEPEST)) open.pop();
+    const name = number === undefined ? "ul" : "ol";
+    const inside = !open.length || open.at(-1).indent + 1 < space.length;
+    if (inside || open.at(-1).list.localName !== name) {
+      if (!inside) open.pop();
+      const list = el(name, number > 1 ? { start: number } : {});
+      if (open.length) open.at(-1).list.lastElementChild.append(list);
+      else made.push(list);
+      open.push({ list, indent: space.length });
+    }
+    const holder = el("li");
+    open.at(-1).list.append(holder);
+    item = { holder, words: [words] };
+  }
+  finish();
+  return made;
+}
+
+function inline(text, plain) {
+  return text.split(INLINE).flatMap((piece, place) => {
+    if (place % 2 === 0) return piece ? plain(piece) : [];
+    if (piece.startsWith("`")) return [el("code", {}, piece.slice(1, -1))];
+    if (piece.startsWith("**")) return [el("strong", {}, ...inline(piece.slice(2, -2), plain))];
+    return [el("em", {}, ...inline(piece.slice(1, -1), plain))];
+  });
+}

@@ -1,0 +1,60 @@
+"""The site as `make docs` builds it, in a folder of its own, and what its pages hold."""
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+
+from tests.places import ROOT
+
+LOADED = {
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "object": "data",
+    "use": "href",
+}
+"""What a browser fetches by itself, by tag and attribute; of links, those with a `rel` below."""
+LOADED_RELS = {"stylesheet", "icon", "preload", "modulepreload", "preconnect", "dns-prefetch", "prefetch", "manifest"}
+
+
+def build(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Build a copy of the documentation below `folder`, strict; what it made lies in build/site."""
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", folder)
+    return run(folder)
+
+
+def run(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Zensical in `folder`."""
+    command = [sys.executable, "-P", "-m", "zensical", "build", "--strict"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@dataclass
+class Page(HTMLParser):
+    """A built page: its anchors, where its links lead, and what it loads."""
+
+    text: str
+    anchors: set[str] = field(default_factory=set)
+    links: list[str] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.feed(self.text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what an element is called, leads to, or loads."""
+        given = {name: value or "" for name, value in attrs}
+        self.anchors |= {given[name] for name in ("id", "name") if given.get(name)}
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        if LOADED.get(tag) in given:
+            self.loaded.append(given[LOADED[tag]])
+        if tag == "link" and LOADED_RELS & set(given.get("rel", "").split()):
+            self.loaded.append(given.get("href", ""))

@@ -1,0 +1,112 @@
+"""Every console block of the docs is run, or says why not: `<!-- not run: the reason -->` on the line before it.
+
+Blocks of a page run in order, in one folder that holds what a reader would have there: examples, documents and questions of
+their own. Encoded is by the stand-in encoder; what a command prints is compared where the block shows it.
+"""
+
+import re
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import graph.encode.encoder
+from graph.documents.questions import read_questions
+from tests.fakes import HashEncoder
+from tests.places import EXAMPLES, ROOT
+from tests.test_command_line import run
+
+PAGES = [ROOT / "README.md", EXAMPLES / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(
+    r"^(?:[ ]*<!-- not run: (?P<why>[^\n]+) -->\n)?(?P<indent>[ ]*)```console\n(?P<lines>.*?)^[ ]*```$",
+    re.MULTILINE | re.DOTALL,
+)
+OWN = (
+    "skerran-light.md",
+    "lighthouse-keepers-roll.md",
+    "blue-quince.md",
+    "saltmere.md",
+    "petra-olavson.md",
+    "ida-marrack.md",
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A console block: its commands with the output that it shows, and why it is not run ("" where it is)."""
+
+    why: str
+    commands: tuple[tuple[str, str], ...]
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The console blocks of a page in order."""
+    found = []
+    for match in BLOCK.finditer(text):
+        parts = re.split(r"^\s*\$ ", match["lines"], flags=re.MULTILINE)[1:]
+        found.append(
+            Block(
+                match["why"] or "", tuple((first, rest) for first, _, rest in (part.partition("\n") for part in parts))
+            )
+        )
+    return found
+
+
+BLOCKS = {page: blocks_of(page.read_text(encoding="utf-8")) for page in PAGES}
+RUN = [page for page, blocks in BLOCKS.items() if any(not block.why for block in blocks)]
+
+
+def test_blocks_are_read_with_their_reasons_and_output() -> None:
+    text = '<!-- not run: needs a GPU -->\n```console\n$ a b\n```\n\n1. x\n\n    ```console\n    $ c \\"d\\"  # e\n    f\n    $ g\n    ```\n'
+    assert blocks_of(text) == [
+        Block("needs a GPU", (("a b", ""),)),
+        Block("", (('c \\"d\\"  # e', "    f\n"), ("g", ""))),
+    ]
+    assert sum(len(blocks) for blocks in BLOCKS.values()) == sum(
+        page.read_text(encoding="utf-8").count("```console") for page in PAGES
+    )
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if BLOCKS[page]], ids=lambda page: page.relative_to(ROOT).as_posix()
+)
+def test_a_block_that_is_not_run_says_why(page: Path) -> None:
+    for block in BLOCKS[page]:
+        assert block.why == "" or len(block.why.split()) > 1, block
+        assert block.why or all(line.startswith("modegraph ") for line, _ in block.commands), (
+            "mark it, or let it be ours"
+        )
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_hashed: None) -> Path:
+    """The folder of a reader, who stands in a clone and has documents and questions beside it: a few of the examples, to be quick."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(graph.encode.encoder, "open_encoder", lambda spec: HashEncoder())
+    for folder in ("examples/documents", "my-documents"):
+        (tmp_path / folder).mkdir(parents=True)
+        for name in OWN:
+            shutil.copy(EXAMPLES / "documents" / name, tmp_path / folder)
+    lines = (EXAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines()
+    asked = [
+        line
+        for line, question in zip(lines, read_questions(EXAMPLES / "questions.jsonl"), strict=True)
+        if set(question.gold_sources) <= set(OWN)
+    ]
+    assert len(asked) >= 5
+    (tmp_path / "my-questions.jsonl").write_text("\n".join(asked) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_blocks_of_a_page_run(page: Path, home: Path) -> None:
+    for line, shown in (each for block in BLOCKS[page] if not block.why for each in block.commands):
+        done = run(*shlex.split(line, comments=True)[1:])
+        assert done.exit_code == 0, (line, done.output, done.exception)
+        assert shown.strip() in done.output, line
+
+
+def test_the_five_minute_start_and_your_documents_are_run() -> None:
+    assert {ROOT / "docs/start/offline.md", ROOT / "docs/start/documents.md", ROOT / "docs/guide.md"} <= set(RUN)

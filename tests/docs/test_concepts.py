@@ -1,0 +1,67 @@
+"""A page a retrieval mode: there is one for each, its constants are the code's, and its settings are settings."""
+
+import doctest
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from graph.retrieve.parts.settings import RetrieveSettings
+from graph.shared.modes import Mode
+from graph.shared.settings_page import setting_lines
+from graph.store.settings import IndexSettings
+from tests.places import ROOT
+from train.run.settings import DpoSettings, MsSettings, RewardSettings, SftSettings
+
+MODES = ROOT / "docs" / "concepts" / "modes"
+KINDS = (RetrieveSettings, IndexSettings, SftSettings, DpoSettings, MsSettings, RewardSettings)
+CONSTANT = re.compile(r"^\| `(\w+)\.([A-Z_0-9]+)` \| ([\d._]+) \|", re.MULTILINE)
+MODULES = {
+    file.stem: ".".join(file.relative_to(ROOT).with_suffix("").parts)
+    for folder in ("graph/retrieve", "graph/text")
+    for file in sorted((ROOT / folder).rglob("*.py"))
+}
+
+
+def written(mode: str) -> str:
+    return (MODES / f"{mode}.md").read_text(encoding="utf-8")
+
+
+def test_every_mode_has_a_page_and_no_page_is_of_another() -> None:
+    assert sorted(file.stem for file in MODES.iterdir()) == sorted(get_args(Mode))
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_a_page_says_what_it_returns_costs_and_reads(mode: str) -> None:
+    text = written(mode)
+    assert text.startswith(f"# `{mode}`\n")
+    glance = dict(re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", text, flags=re.MULTILINE))
+    assert list(glance) == ["returns", "asks a model", "cost", "settings", "code", "source"]
+    known = {line.key for kind in (RetrieveSettings, IndexSettings) for line in setting_lines(kind)} | {"suggestions.*"}
+    assert {name for name in re.findall(r"`([^`]+)`", glance["settings"])} <= known
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_the_constants_are_the_codes(mode: str) -> None:
+    for module, name, value in CONSTANT.findall(written(mode)):
+        assert getattr(import_module(MODULES[module]), name) == float(value.replace("_", "")), f"{module}.{name}"
+
+
+def test_constants_are_found() -> None:
+    assert sum(len(CONSTANT.findall(written(mode))) for mode in get_args(Mode)) > 45
+    assert CONSTANT.findall("| `a.B_C` | .85 | d |") == [("a", "B_C", ".85")]
+
+
+def test_the_example_of_the_objectives_holds() -> None:
+    page = str(MODES.parent / "objectives" / "index.md")
+    failed, tried = doctest.testfile(page, module_relative=False)
+    assert tried == 7 and failed == 0
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/coming-from").glob("*.md")), ids=lambda page: page.stem)
+def test_settings_that_others_are_told_of_are_ours(page: Path) -> None:
+    ours = re.findall(r"^\|[^|]+\|(.+)\|$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    named = {name for cell in ours for name in re.findall(r"`([a-z]+_[a-z_]+)`", cell)}
+    assert named <= {line.key for kind in KINDS for line in setting_lines(kind)}

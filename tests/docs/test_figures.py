@@ -1,0 +1,46 @@
+"""The figures of docs/: drawn again from the tables of docs/results.md they are those that are committed, and show what stands there."""
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.figures import modes, tables
+from benchmarks.figures.__main__ import FIGURES
+from benchmarks.figures.style import save
+from tests.places import ROOT
+
+DRAWN = ROOT / "docs" / "figures"
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_of_the_tables_as_they_are(name: str, tmp_path: Path) -> None:
+    save(FIGURES[name](), tmp_path, name)
+    assert (tmp_path / f"{name}.svg").read_text(encoding="utf-8") == (DRAWN / f"{name}.svg").read_text(
+        encoding="utf-8"
+    ), "run `make figures`"
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+def test_every_figure_is_shown_somewhere_and_drawn_by_code() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    shown = {
+        name for page in pages for name in re.findall(r"figures/([\w-]+)\.svg\)", page.read_text(encoding="utf-8"))
+    }
+    assert shown == FIGURES.keys() == {file.stem for file in DRAWN.iterdir()}
+
+
+def test_a_table_is_read_by_its_columns(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("| a | b |\n|---|---|\n| `x` | **.5** |\n| y | −1,000 |\n\n| c |\n", encoding="utf-8")
+    assert tables.table("| a |", page) == [{"a": "x", "b": ".5"}, {"a": "y", "b": "−1,000"}]
+    assert [tables.number(row["b"]) for row in tables.table("| a |", page)] == [0.5, -1000]
+    with pytest.raises(ValueError, match="0 tables"):
+        tables.table("| d |", page)
+
+
+@pytest.mark.parametrize("module", [tables, modes])
+def test_examples_hold(module: object) -> None:
+    failed, tried = doctest.testmod(module)
+    assert tried > 0 and failed == 0

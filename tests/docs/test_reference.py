@@ -1,0 +1,77 @@
+"""The pages made from the code: as committed they are what the code makes, and a message that a person sees is on its page."""
+
+import ast
+import re
+
+import pytest
+
+from graph.shared.errors import UserError
+from tests.places import ROOT
+from tests.test_command_line import run
+from tools.reference.all_pages import DOCS, all_pages
+from tools.reference.messages import GAP, messages, readings, said
+
+LINES = [
+    line.split(" | ")
+    for line in (ROOT / "docs/troubleshooting/messages.md").read_text(encoding="utf-8").splitlines()
+    if line.startswith("| ")
+]
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, str]:
+    return all_pages()
+
+
+def test_the_committed_pages_are_what_the_code_makes(made: dict[str, str]) -> None:
+    stale = [file for file, text in made.items() if (DOCS / file).read_text(encoding="utf-8") != text]
+    assert stale == [], "run `make reference`"
+
+
+def test_a_page_is_made_by_the_code_or_by_hand(made: dict[str, str]) -> None:
+    marked = {
+        file.relative_to(DOCS).as_posix()
+        for file in DOCS.rglob("*.md")
+        if "Made by `make reference`" in file.read_text(encoding="utf-8")
+    }
+    assert marked == made.keys() and len(made) >= 11
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ask", "no-such-folder", "Who?"],
+        ["index", "no-such-folder", "--out", "there"],
+        ["train", "ms", "--set", "betta=1"],
+        ["config", "check", "no-such-file.yaml"],
+        ["data", "validate", "no-such-file.jsonl"],
+        ["serve", "no-such-folder", "--host", "0.0.0.0"],
+    ],
+    ids=" ".join,
+)
+def test_a_message_is_on_its_page(words: list[str]) -> None:
+    told = run(*words).exception
+    assert isinstance(told, UserError)
+    assert [row for row in LINES if len(row) == 3 and as_pattern(row).fullmatch(str(told))] != []
+
+
+def as_pattern(row: list[str]) -> re.Pattern[str]:
+    """The line that a row of the page stands for, with anything for its gaps."""
+    cells = [re.sub(r"\\(.)", r"\1", cell.strip("| ")) for cell in row]
+    parts = (re.escape(cell.rstrip(".; ")).replace(GAP, ".*") for cell in cells if cell)
+    return re.compile("; ".join(parts), flags=re.DOTALL)
+
+
+def test_a_part_that_is_put_together_is_read_where_it_is() -> None:
+    tree = ast.parse(
+        "A = 'a file'\ndef f(x):\n    told = f'{x}: gone' if x else 'none'\n    raise UserError(told, A, x)\n"
+    )
+    function = tree.body[1]
+    call = next(node for node in ast.walk(function) if isinstance(node, ast.Call))
+    assert [readings(part, [tree, function]) for part in call.args] == [["…: gone", "none"], ["a file"], ["…"]]
+
+
+def test_most_messages_say_more_than_gaps() -> None:
+    found = [message for package in ("graph", "train", "serve") for message in messages(package)]
+    assert len(found) > 250
+    assert sum(said(message.found) == "" for message in found) < 0.15 * len(found)

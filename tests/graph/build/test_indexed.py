@@ -1,0 +1,189 @@
+"""An index with ANN indexes and float16: the invariants hold, filters and deletions are obeyed, damage is named and mended."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graph.build.build import build_index
+from graph.build.lifecycle import compact_index, delete_documents, index_status, repair_index, verify_index
+from graph.index.index import Index, open_index
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.parts import passage_scores
+from graph.retrieve.parts.passage_scores import UNSEEN, score_alone
+from graph.retrieve.parts.query import Query
+from graph.shared.errors import UserError
+from graph.shared.modes import Mode
+from graph.shared.types import Document, Evidence
+from graph.store.arrays import load_arrays, read_manifest
+from graph.store.data import VECTOR_FIELDS, IndexData
+from graph.store.settings import IndexSettings
+from graph.store.vectors import VectorType
+from tests.corpora import guild_documents
+from tests.fakes import HashEncoder
+from tests.graph.same import assert_same_index
+from tests.graph.store.test_ann import cut, flip
+
+GUILDS = guild_documents()
+QUESTION = "Who did Member Netmakers3 teach in the Saltboilers Guild in 1705?"
+FEW = 20
+"""From so many vectors a kind has ANN indexes here."""
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+def settings_of(vectors: VectorType = "float16", ann_rows: int = FEW, neighbours: int = 3) -> IndexSettings:
+    return IndexSettings(min_similarity=0.2, neighbours=neighbours, merge_factor=4, vectors=vectors, ann_rows=ann_rows)
+
+
+def put(folder: Path, documents: list[Document], settings: IndexSettings) -> Index:
+    build_index(folder, documents, settings, encoder)
+    return open_index(folder, encoder)
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return put(tmp_path_factory.mktemp("exact") / "i", GUILDS, settings_of("float32", 100_000))
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """Edited: of several segments, with vectors of deleted documents in them."""
+    folder, settings = tmp_path_factory.mktemp("indexed") / "i", settings_of("float32")
+    put(folder, [*GUILDS[:30], Document("gone", "Member Gone", QUESTION)], settings)
+    for document in GUILDS[30:]:
+        put(folder, [document], settings)
+    delete_documents(folder, ["gone"], encoder)
+    return open_index(folder, encoder)
+
+
+@pytest.mark.parametrize("vectors", ["float32", "float16"])
+def test_edits_are_a_build_from_scratch_and_compact_the_same_bytes(tmp_path: Path, vectors: VectorType) -> None:
+    settings = settings_of(vectors)
+    for part in (GUILDS[:20], GUILDS[20:21], GUILDS[21:24], GUILDS[24:]):
+        put(tmp_path / "i", part, settings)
+    delete_documents(tmp_path / "i", [document.source for document in GUILDS[3:7]], encoder)
+    put(tmp_path / "twin", [*GUILDS[:3], *GUILDS[7:]], settings)
+    assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "twin", IndexData))
+    compact_index(tmp_path / "i", encoder)
+    a, b = read_manifest(tmp_path / "i"), read_manifest(tmp_path / "twin")
+    assert (a.files, a.segments, a.ann) == (b.files, b.segments, b.ann) and len(a.ann) == 3
+    held = {file.name for file in (tmp_path / "i/vectors").iterdir()}
+    assert held == set().union(*a.segments.values()) | {facts["file"] for facts in a.ann.values()}
+    data = load_arrays(tmp_path / "i", IndexData)
+    assert {getattr(data, field).segments[0].vectors_RD.dtype for _, field in VECTOR_FIELDS.values()} == {
+        np.dtype(vectors)
+    }
+
+
+def test_halves_are_the_vectors_rounded_and_take_half(tmp_path: Path, exact: Index) -> None:
+    halves = put(tmp_path / "i", GUILDS, settings_of("float16")).data.proposition_vectors_ND
+    whole = exact.data.proposition_vectors_ND
+    assert np.array_equal(np.asarray(halves), np.asarray(whole).astype(np.float16).astype(np.float32))
+    assert halves.nbytes * 2 == whole.nbytes and halves[3].dtype == np.float32
+    with pytest.raises(UserError, match="vectors = 'float32', but this index was made with vectors = 'float16'"):
+        put(tmp_path / "i", GUILDS[:1], settings_of("float32"))
+
+
+def test_an_edit_makes_no_ann_index_again(tmp_path: Path) -> None:
+    put(tmp_path / "i", GUILDS[:30], settings_of())
+    before = read_manifest(tmp_path / "i").ann
+    put(tmp_path / "i", [GUILDS[30]], settings_of())
+    after = read_manifest(tmp_path / "i")
+    assert after.ann == before and len(after.segments["passage_vectors_PD"]) == 2
+
+
+def test_compact_brings_ann_indexes_to_the_number_of_rows_that_is_set(tmp_path: Path) -> None:
+    put(tmp_path / "i", GUILDS[:30], settings_of(ann_rows=1_000))
+    assert not read_manifest(tmp_path / "i").ann and index_status(tmp_path / "i").ann_recall == {}
+    put(tmp_path / "i", GUILDS[:30], settings_of(ann_rows=30))
+    compact_index(tmp_path / "i", encoder)
+    assert set(index_status(tmp_path / "i").ann_recall) >= {"passages", "propositions"}
+    put(tmp_path / "i", GUILDS[:30], settings_of(ann_rows=1_000))
+    compact_index(tmp_path / "i", encoder)
+    assert not read_manifest(tmp_path / "i").ann and not list((tmp_path / "i/vectors").glob("*.ann"))
+
+
+@pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
+def test_a_damaged_ann_index_is_named_and_made_again_from_its_segment(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "i"
+    put(folder, GUILDS, settings_of())
+    before = read_manifest(folder)
+    status = index_status(folder)
+    assert all(0.98 <= recall <= 1 for recall in status.ann_recall.values()) and set(status.ann_recall) == {
+        "passages",
+        "propositions",
+        "entities",
+    }
+    (file,) = (folder / "vectors").glob("proposition_vectors_ND-*.ann")
+    damage(file)
+    (found,) = verify_index(folder)
+    assert (found.file, found.repair) == (f"vectors/{file.name}", f"modegraph repair {folder}")
+    with pytest.raises(UserError, match=r"\.ann: .*run: modegraph repair"):
+        retrieve(open_index(folder, encoder), QUESTION, RetrieveSettings(mode="naive"))
+    working = HashEncoder()
+    assert repair_index(folder, lambda spec: working) == [found]
+    after = read_manifest(folder)
+    assert working.seen == [] and verify_index(folder) == []
+    assert (after.files, after.segments, after.ann) == (before.files, before.segments, before.ann)
+    assert retrieve(open_index(folder, encoder), QUESTION, RetrieveSettings(mode="naive")).passages
+
+
+def seen(found: Evidence) -> list[tuple[str, float]]:
+    return [(each.item.source, round(each.score, 4)) for each in found.passages]
+
+
+@pytest.mark.parametrize("mode", ["dense", "naive", "hybrid", "hops", "global", "local", "statements"])
+def test_a_mode_finds_what_it_finds_among_all(indexed: Index, exact: Index, mode: Mode) -> None:
+    ours, theirs = (retrieve(index, QUESTION, RetrieveSettings(mode=mode, top_k=5)) for index in (indexed, exact))
+    assert any(segment.ann for segment in indexed.data.passage_vectors_PD.segments)
+    assert len(indexed.data.passage_vectors_PD.segments) > 1
+    assert seen(ours) == seen(theirs) and len(ours.passages) == 5
+
+
+@pytest.mark.parametrize("mode", ["dense", "naive", "hybrid", "hops"])
+def test_nothing_outside_a_filter_or_deleted_is_found(indexed: Index, exact: Index, mode: Mode) -> None:
+    for where in (("source=saltboilers-*",), ("source!=netmakers-3",)):
+        settings = RetrieveSettings(mode=mode, top_k=40, where=where)
+        ours, theirs = retrieve(indexed, QUESTION, settings), retrieve(exact, QUESTION, settings)
+        allowed = set(exact.where(settings.conditions).sources())
+        assert {each.item.source for each in ours.passages} <= allowed
+        assert seen(ours) == seen(theirs) and len(ours.passages) > 4
+
+
+def test_passages_that_are_looked_at_score_as_among_all(
+    indexed: Index, exact: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query(QUESTION, indexed.encode_queries([QUESTION])[0])
+    monkeypatch.setattr(passage_scores, "WORDED_SEEN", 3)
+    monkeypatch.setattr("graph.store.segments.Vectors.candidates", lambda self, query_D, count: np.arange(4))
+    some, every = score_alone(indexed, query), score_alone(exact, query, of_all=True)
+    looked = some.own_P != UNSEEN
+    assert 4 < looked.sum() < len(looked), "those near, those with the words, those that are named; not the rest"
+    named = np.isin(exact.data.passage_document_P, [document for _, document in every.named])
+    assert named.any() and looked[named].all() and looked[:4].all()
+    assert np.allclose(some.own_P[looked], every.own_P[looked], atol=1e-5)
+    assert np.allclose(some.lift_P[looked], every.lift_P[looked], atol=1e-5)
+    rest = np.arange(len(looked))
+    passage_scores.look_at_passages(indexed, some, query.vector_D, rest)
+    assert np.allclose(some.own_P, every.own_P, atol=1e-5) and np.allclose(some.scores_N, every.scores_N, atol=1e-5)
+    all_at_once = score_alone(indexed, query, of_all=True)
+    assert np.allclose(all_at_once.own_P, every.own_P, atol=1e-5)
+
+
+def test_links_lead_to_passages_that_were_not_looked_at(
+    indexed: Index, exact: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With five passages looked at by nearness, links find others, worth what they are worth among all."""
+    settings = RetrieveSettings(mode="hops", top_k=8)
+    whole = retrieve(exact, "Whom did Member Kelpburners2 teach?", settings)
+    monkeypatch.setattr(passage_scores, "NEAREST_SEEN", 5)
+    monkeypatch.setattr(passage_scores, "WORDED_SEEN", 0)
+    part = retrieve(indexed, "Whom did Member Kelpburners2 teach?", settings)
+    linked = {each for each, path in zip(seen(whole), whole.paths, strict=True) if "mentions" in " ".join(path)}
+    assert linked and linked <= set(seen(part))

@@ -1,0 +1,219 @@
+"""Rows of the last generation with new ones among them, against the same by hand; and what an edit reads of the store."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graph.build.build import build_index
+from graph.build.lifecycle import compact_index, delete_documents, repair_index
+from graph.build.merge import Keyed, Merge, merge_by_id, moved
+from graph.build.rows import Rows
+from graph.shared.ids import content_id
+from graph.shared.types import Document
+from graph.store.arrays import MANIFEST, Strings, id_bytes, load_arrays
+from graph.store.data import IndexData
+from graph.store.settings import IndexSettings
+from graph.store.store import Store
+from tests.fakes import HashEncoder
+from tests.graph.same import assert_same_index
+
+words = st.sets(st.sampled_from([f"{letter}{digit}" for letter in "abcde" for digit in range(4)]))
+
+
+def place_in(sorted_words: list[str], word: str) -> int:
+    return sum(each < word for each in sorted_words)
+
+
+@given(last=words, gone=words, new=words)
+def test_sorted_words_merge_as_sets_do(last: set[str], gone: set[str], new: set[str]) -> None:
+    old, now = sorted(last), sorted((last - gone) | (new - last))
+    added = sorted(new - last)
+    merge = Merge.of(
+        np.array([word not in gone for word in old], bool), np.array([place_in(old, word) for word in added], np.int64)
+    )
+    assert list(Strings.of(old).splice(merge.last_N, added)) == now
+    assert [now[row] for row in merge.new_K.tolist()] == added
+    assert [now[row] if row >= 0 else None for row in merge.place_L.tolist()] == [
+        None if word in gone else word for word in old
+    ]
+    lengths = merge.numbers(np.arange(len(old)), 100 + np.arange(len(added)))
+    assert lengths.tolist() == [old.index(word) if word in last else 100 + added.index(word) for word in now]
+
+
+@given(last=words, gone=words, found=words)
+def test_what_is_found_stays_or_is_new(last: set[str], gone: set[str], found: set[str]) -> None:
+    """A found one that is known stays, also where it would be gone; merge_by_id is the same over ids."""
+    id_of = {word: content_id(word) for word in last | found}
+    old = sorted(last, key=id_of.__getitem__)
+    ids = Strings.of([id_of[word] for word in old])
+    stays = np.array([word not in gone for word in old], bool)
+    named = merge_by_id(
+        ids,
+        Strings.of(old),
+        stays,
+        id_bytes([id_of[word] for word in [*found, *found]]),
+        {identity: word for word, identity in id_of.items() if word not in last}.__getitem__,
+    )
+    now = sorted((last - gone) | found, key=id_of.__getitem__)
+    assert list(named.texts) == now and list(named.ids) == [id_of[word] for word in now]
+    looked_for = sorted(found, key=id_of.__getitem__)
+    places = np.array([sum(id_of[word] < id_of[each] for word in old) for each in looked_for], np.int64)
+    known = np.array([word in last for word in looked_for], bool)
+    merge, place_F = Merge.of_found(stays, places, known)
+    assert [now[row] for row in place_F.tolist()] == looked_for and len(merge.last_N) == len(now)
+
+
+@given(st.data())
+def test_entries_move_with_their_rows_and_columns(data: st.DataObject) -> None:
+    size = st.integers(0, 5)
+    rows, columns = data.draw(size), data.draw(size)
+    cells = data.draw(st.lists(st.integers(0, 3), min_size=rows * columns, max_size=rows * columns))
+    before = np.array(cells, np.float32).reshape(rows, columns)
+
+    def merge(count: int) -> Merge:
+        kept = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
+        return Merge.of(kept, np.array(sorted(data.draw(st.lists(st.integers(0, count), max_size=3))), np.int64))
+
+    by_row, by_column = merge(rows), merge(columns)
+    row_X, column_X, value_X = moved(sp.csr_array(before), by_row, by_column)
+    after = np.zeros((len(by_row.last_N), len(by_column.last_N)), np.float32)
+    after[row_X, column_X] = value_X
+    for row, last_row in enumerate(by_row.last_N.tolist()):
+        for column, last_column in enumerate(by_column.last_N.tolist()):
+            there = last_row >= 0 and last_column >= 0
+            assert after[row, column] == (before[last_row, last_column] if there else 0)
+
+
+def test_keys_are_looked_up_in_any_order() -> None:
+    ids = sorted(content_id(word) for word in "abc")
+    keyed = Keyed.of(np.array([30, 10, 20]), id_bytes([ids[2], ids[0], ids[1]]), Strings.of(ids))
+    assert keyed.rows(np.array([10, 30, 20, 10])).tolist() == [0, 2, 1, 0]
+
+
+def document(number: int) -> Document:
+    text = f"Keeper {number} of Port Ellery wrote of J. Marlow. The Lantern {number % 7} sails to Tarn."
+    return Document(f"d{number:03d}", "Jane Marlow" if number == 40 else "", text)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    build_index(tmp_path / "index", [document(number) for number in range(60)], IndexSettings(), encoder)
+    return tmp_path / "index"
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+class Watched:
+    """How many passages, and links of how many propositions, the store was asked for."""
+
+    def __init__(self, patched: pytest.MonkeyPatch) -> None:
+        self.passages: list[int] = []
+        self.linked: list[int] = []
+        passages, links = Rows.passages, Rows.links
+
+        def count_passages(rows: Rows) -> object:
+            read = passages(rows)
+            self.passages.append(len(read.ids))
+            return read
+
+        def count_links(rows: Rows, table: str, column: str, keys: np.ndarray) -> object:  # type: ignore[type-arg]
+            self.linked.append(len(keys))
+            return links(rows, table, column, keys)
+
+        patched.setattr(Rows, "passages", count_passages)
+        patched.setattr(Rows, "links", count_links)
+
+
+def from_scratch(tmp_path: Path, documents: list[Document]) -> IndexData:
+    build_index(tmp_path / "scratch", documents, IndexSettings(), encoder)
+    return load_arrays(tmp_path / "scratch", IndexData)
+
+
+def test_an_edit_reads_what_it_touches(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch)
+    build_index(folder, [document(60)], IndexSettings(), encoder)
+    assert watched.passages == [1] and max(watched.linked) <= 4
+    delete_documents(folder, ["d003"], encoder)
+    assert watched.passages == [1, 0] and max(watched.linked) <= 4
+    compact_index(folder, encoder)
+    build_index(folder, [document(61)], IndexSettings(), encoder)
+    assert watched.passages == [1, 0, 1], "compact keeps count of what is derived"
+    assert_same_index(
+        load_arrays(folder, IndexData), from_scratch(tmp_path, [document(n) for n in range(62) if n != 3])
+    )
+
+
+@pytest.mark.parametrize("how", ["another program wrote", "arrays are repaired", "killed before it was noted"])
+def test_all_is_read_where_changes_are_not_known(
+    how: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(monkeypatch)
+    if how == "arrays are repaired":
+        (folder / MANIFEST).unlink()
+        repair_index(folder, encoder)
+        assert watched.passages == [60]
+    elif how == "killed before it was noted":
+        with monkeypatch.context() as patched:
+            patched.setattr(Store, "note_derived", lambda self, generation: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                build_index(folder, [document(60)], IndexSettings(), encoder)
+        build_index(folder, [document(61)], IndexSettings(), encoder)
+        assert watched.passages == [1, 62]
+        assert_same_index(
+            load_arrays(folder, IndexData), from_scratch(tmp_path, [document(number) for number in range(62)])
+        )
+    else:
+        store = Store(folder)
+        with store.transaction():
+            store.next_generation()
+            store._connection.execute("DROP TABLE changed")
+            store._connection.execute("DELETE FROM meta WHERE key = 'derived'")
+        store.close()
+        (folder / "index.sqlite.seal").unlink()
+        build_index(folder, [document(60)], IndexSettings(), encoder)
+        assert watched.passages == [61]
+
+
+def links_of(index: IndexData, entity: str) -> tuple[int, int]:
+    """How many propositions mention an entity, and how many documents are called by it."""
+    row = list(index.entity_texts).index(entity)
+    return index.proposition_entity_NE[:, [row]].nnz, index.entity_document_EU[[row], :].nnz
+
+
+def test_what_one_document_changes_of_others_is_worked_out_again(tmp_path: Path) -> None:
+    """A full name gives an alias of another document its mention, and a second one that fits takes it away; a new entity is what a document was called all along."""
+    initials = Document("a", "", "In 1911 the bees of J. Marlow came to the hill.")
+    full = Document("b", "", "Later the house of Jane Marlow was sold to the town.")
+    other = Document("c", "", "Later the boat of Jonas Marlow was sold to the town.")
+    titled = Document("d", "Tarn, Port Ellery", "It rains there for most of the year.")
+    names_it = Document("e", "", "The mail comes from Tarn on every second day.")
+    there: list[Document] = []
+    seen = []
+    for added in (initials, titled, full, names_it, other):
+        there.append(added)
+        build_index(tmp_path / "grown", [added], IndexSettings(), encoder)
+        grown = load_arrays(tmp_path / "grown", IndexData)
+        build_index(tmp_path / f"scratch-{added.source}", there, IndexSettings(), encoder)
+        assert_same_index(grown, load_arrays(tmp_path / f"scratch-{added.source}", IndexData))
+        names = list(grown.entity_texts)
+        seen.append([links_of(grown, name) if name in names else None for name in ("jane marlow", "tarn")])
+    assert seen == [[None, None], [None, None], [(2, 0), None], [(2, 0), (1, 1)], [(1, 0), (1, 1)]]
+    delete_documents(tmp_path / "grown", ["c"], encoder)
+    assert links_of(load_arrays(tmp_path / "grown", IndexData), "jane marlow") == (2, 0)
+
+
+def test_summaries_of_chunks_stay_where_documents_do(tmp_path: Path) -> None:
+    settings = IndexSettings(max_passage_tokens=16, max_chunk_tokens=60, max_summary_tokens=12)
+    long = [Document(name, "", " ".join(f"The {name} of bay {n} sails to Tarn." for n in range(20))) for name in "pqr"]
+    build_index(tmp_path / "grown", long[::2], settings, encoder)
+    build_index(tmp_path / "grown", [long[1]], settings, encoder)
+    build_index(tmp_path / "scratch", long, settings, encoder)
+    grown = load_arrays(tmp_path / "grown", IndexData)
+    assert (grown.summary_layer_S == 0).sum() > 2 * len(long), "several chunks a document"
+    assert_same_index(grown, load_arrays(tmp_path / "scratch", IndexData))

@@ -1,0 +1,104 @@
+"""A part of an index for readers who may not know of the rest: nothing in it depends on what the rest says."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graph.build.build import build_index
+from graph.index.filters import parse_condition
+from graph.index.index import Index, open_index
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.shared.config import parse_settings
+from graph.shared.types import Document
+from graph.store.arrays import Strings
+from graph.store.data import IndexData
+from graph.store.settings import IndexSettings
+from tests.fakes import HashEncoder
+
+OWN = [
+    Document(
+        "a/lantern", "Lantern", "The Lantern is a ferry of Port Ellery. It was built by Ada Marlow.", {"team": "sea"}
+    ),
+    Document("a/tarn", "Tarn", "Tarn is a village of 312 people. The ferry calls at Tarn.", {"team": "sea"}),
+    Document("a/bread", "Kelp bread", "Kelp bread is baked in Tarn. It keeps for nine days.", {"team": "sea"}),
+]
+FOREIGN = [
+    Document(
+        "b/wreck", "Zanzibar Wreck", "The Zanzibar Wreck lies off Tarn. The ferry avoids Quaxley.", {"team": "hill"}
+    ),
+    Document("b/tarn", "Quaxley", "Tarn is a village of 312 people. Quaxley is ferry ferry ferry.", {"team": "hill"}),
+    Document("b/none", "Vurmond", "Vurmond has no team. The bread of Vurmond is ferry bread."),
+]
+SEA = (parse_condition("team=sea"),)
+WORDS = ("zanzibar", "quaxley", "vurmond")
+
+
+def opened(folder: Path, documents: list[Document]) -> Index:
+    settings = parse_settings(IndexSettings, {"min_similarity": 0.1}, "test")
+    build_index(folder, documents, settings, lambda spec: HashEncoder())
+    return open_index(folder, lambda spec: HashEncoder())
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
+    """The index of all documents as its readers of team=sea know it, and the index of theirs alone."""
+    folder = tmp_path_factory.mktemp("seal")
+    return opened(folder / "all", OWN + FOREIGN).only(SEA), opened(folder / "own", OWN)
+
+
+def texts_of(data: IndexData) -> Iterator[tuple[str, str]]:
+    for field in fields(data):
+        column = getattr(data, field.name)
+        if isinstance(column, Strings):
+            yield from ((field.name, text) for text in column)
+
+
+def test_no_column_has_a_word_of_the_rest(both: tuple[Index, Index]) -> None:
+    sealed, _ = both
+    found = [(name, text) for name, text in texts_of(sealed.data) if any(word in text.casefold() for word in WORDS)]
+    assert found == []
+    assert "b/" not in {source[:2] for source in sealed.sources()} and len(sealed.sources()) == 3
+
+
+def test_a_filter_alone_would_leave_some(tmp_path: Path) -> None:
+    """What the seal is for."""
+    filtered = opened(tmp_path / "all", OWN + FOREIGN).where(SEA)
+    assert any(any(word in text.casefold() for word in WORDS) for _, text in texts_of(filtered.data))
+
+
+def test_terms_and_entities_are_those_of_an_index_of_its_own(both: tuple[Index, Index]) -> None:
+    sealed, alone = both
+    assert list(sealed.data.term_texts) == list(alone.data.term_texts)
+    np.testing.assert_array_equal(sealed.data.term_idf_W, alone.data.term_idf_W)
+    np.testing.assert_allclose(sealed.data.term_norm_P, alone.data.term_norm_P, rtol=1e-12)
+    assert set(sealed.data.entity_texts) == set(alone.data.entity_texts)
+    assert list(sealed.data.passage_ids) == list(alone.data.passage_ids)
+
+
+@pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
+def test_what_is_found_and_its_scores_are_those_of_an_index_of_its_own(both: tuple[Index, Index], mode: str) -> None:
+    settings = RetrieveSettings.model_validate({"mode": mode, "top_k": 9})
+    for question in ("Where does the ferry call?", "Who built the Lantern?", "zanzibar quaxley bread"):
+        sealed, alone = (retrieve(index, question, settings) for index in both)
+        assert [(each.item, round(each.score, 5)) for each in sealed.passages] == [
+            (each.item, round(each.score, 5)) for each in alone.passages
+        ]
+
+
+def test_a_proposition_of_both_keeps_only_the_names_that_it_spells(both: tuple[Index, Index]) -> None:
+    sealed, _ = both
+    rows = [row for row, text in enumerate(sealed.data.proposition_texts) if text == "Tarn is a village of 312 people."]
+    assert len(rows) == 1
+    shared = sealed.proposition(rows[0])
+    assert {span.source for span in shared.spans} == {"a/tarn"}
+    assert "tarn" in shared.entities and all(entity in shared.text.casefold() for entity in shared.entities)
+
+
+def test_a_part_without_documents_is_empty_and_one_of_all_is_the_index(tmp_path: Path) -> None:
+    index = opened(tmp_path / "own", OWN)
+    empty = index.only((parse_condition("team=nobody"),))
+    assert (len(empty.sources()), len(empty.data.passage_ids), len(empty.data.entity_texts)) == (0, 0, 0)
+    assert index.only((parse_condition("nokey!=x"),)) is index

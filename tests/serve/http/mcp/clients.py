@@ -1,0 +1,45 @@
+"""The protocol's own client against a server that listens, by either version of the protocol."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import anyio
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.serve.http.running import Running
+
+T = TypeVar("T")
+VERSIONS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
+"""How a client is told to speak, and the version that both sides then agree on."""
+
+
+def with_client(
+    running: Running | str, mode: str, work: Callable[[Client], Awaitable[T]], headers: dict[str, str] | None = None
+) -> T:
+    """What `work` returns of a client that is connected to /mcp of a server, or of the one at an address."""
+    url = running if isinstance(running, str) else running.url
+
+    async def connected() -> T:
+        async with httpx2.AsyncClient(headers=headers or {}, timeout=60) as http:
+            transport = streamable_http_client(f"{url}/mcp", http_client=http)
+            async with Client(transport, mode=mode) as client:
+                return await work(client)
+
+    return anyio.run(connected)
+
+
+async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """What a tool returns that does not fail."""
+    made = await client.call_tool(tool, arguments)
+    assert not made.is_error and made.structured_content is not None, made.content
+    return made.structured_content
+
+
+async def refused(client: Client, tool: str, **arguments: Any) -> str:
+    """What a tool says that fails."""
+    made = await client.call_tool(tool, arguments)
+    assert made.is_error, made.structured_content
+    text: str = made.content[0].text  # type: ignore[union-attr]
+    return text

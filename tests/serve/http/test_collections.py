@@ -1,0 +1,109 @@
+"""One server, several indexes: named by the model, the vector store or the address, and never mixed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+from graph.build.build import build_index
+from graph.shared.errors import UserError
+from graph.shared.types import Document
+from serve.http.app import check_names
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, chat_server
+from tests.serve.http.conftest import SETTINGS
+from tests.serve.http.running import Running, serving
+
+QUESTION = "Who built the Lantern?"
+MOORS = [Document("lantern", "Lantern (inn)", "The Lantern is an inn on Corrow Moor. It was built by Peat & Sons.")]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The collections `isles` and `moors`; both have a document `lantern`."""
+    folder = tmp_path_factory.mktemp("two")
+    for name, documents in (("isles", ISLES), ("moors", MOORS)):
+        build_index(folder / name, documents, SETTINGS, lambda spec: HashEncoder())
+    with (
+        chat_server(lambda body, number: "###Reason: so. ###Answer: built [1]") as upstream,
+        serving([folder / "isles", folder / "moors"], f"openai:tiny@{upstream.url}", writable=True) as running,
+    ):
+        yield running
+
+
+def test_each_model_is_offered_of_each_collection(two: Running) -> None:
+    client = two.client()
+    assert [each.id for each in client.models.list().data] == ["tiny@isles", "tiny@moors"]
+    assert client.models.retrieve("tiny@moors").id == "tiny@moors"
+    for model, page in (("tiny@isles", "isles"), ("tiny@moors", "moors")):
+        asked = [{"role": "user", "content": QUESTION}]
+        made = client.chat.completions.create(
+            model=model, messages=asked, extra_body={"retrieval": {"k": 1, "mode": "dense"}}
+        )  # type: ignore[call-overload]
+        cited = made.choices[0].message.citations[0]
+        assert ("inn" in cited["text"]) == (page == "moors")
+        assert made.choices[0].message.annotations[0].url_citation.url.startswith(f"{two.url}/?collection={page}#read/")
+    for model in ("tiny@nowhere", "other@isles", "tiny@", "@isles"):
+        with pytest.raises(openai.NotFoundError, match="there are: tiny@isles, tiny@moors"):
+            client.chat.completions.create(model=model, messages=[{"role": "user", "content": QUESTION}])
+    with pytest.raises(openai.BadRequestError, match="say which collection is asked; there is: isles, moors"):
+        client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": QUESTION}])
+
+
+def test_a_vector_store_is_a_collection(two: Running) -> None:
+    client = two.client()
+    assert [(each.id, each.file_counts.total) for each in client.vector_stores.list().data] == [
+        ("isles", 5),
+        ("moors", 1),
+    ]
+    found = client.vector_stores.search("moors", query=QUESTION)
+    assert [each.filename for each in found.data] == ["lantern"] and "inn" in found.data[0].content[0].text
+    with pytest.raises(openai.NotFoundError, match="vector store 'nowhere' is not served here; there is: isles, moors"):
+        client.vector_stores.search("nowhere", query=QUESTION)
+
+    def answered(model: str, *stores: str) -> str:
+        search = {"type": "file_search", "vector_store_ids": list(stores)}
+        made = client.responses.create(
+            model=model, input=QUESTION, tools=[search], include=["file_search_call.results"]
+        )  # type: ignore[list-item, call-overload]
+        return " ".join(each.text for each in made.output[0].results)
+
+    assert "inn" in answered("tiny", "moors") and "inn" not in answered("tiny", "isles")
+    assert "inn" in answered("tiny@moors", "moors")
+    with pytest.raises(openai.BadRequestError, match="model and vector_store_id name different collections"):
+        answered("tiny@isles", "moors")
+    with pytest.raises(openai.BadRequestError, match="one store is searched at a time"):
+        answered("tiny", "isles", "moors")
+
+
+def test_every_other_route_names_its_collection(two: Running) -> None:
+    asked = {"query": QUESTION, "mode": "dense"}
+    for name, sources in (("isles", {each.source for each in ISLES}), ("moors", {"lantern"})):
+        assert {each["source"] for each in two.get(f"/v1/documents?collection={name}").json()["documents"]} == sources
+        found = two.post(f"/v1/retrieve?collection={name}", json=asked).json()["passages"]
+        assert {each["source"] for each in found} <= sources and found
+        assert two.get(f"/v1/graph/layers?collection={name}").status_code == 200
+    ready = two.get("/ready").json()
+    assert (ready["documents"], ready["collections"], ready["index"]) == (6, ["isles", "moors"], None)
+    for path in ("/v1/documents", "/v1/documents/lantern", "/v1/graph/layers", "/v1/graph/entities"):
+        assert two.get(path).json()["error"]["code"] == "which_collection", path
+        assert two.get(f"{path}?collection=nowhere").json()["error"]["code"] == "no_such_collection", path
+
+
+def test_what_is_written_goes_into_the_collection_that_is_named(two: Running) -> None:
+    new = {"documents": [{"source": "peat", "text": "Peat is cut on Corrow Moor."}]}
+    assert two.post("/v1/documents", json=new).json()["error"]["code"] == "which_collection"
+    assert two.post("/v1/documents?collection=moors", json=new).status_code == 200
+    assert two.get("/v1/documents/peat?collection=moors").status_code == 200
+    assert two.get("/v1/documents/peat?collection=isles").status_code == 404
+    numbers = [two.metric(f'modegraph_index_generation{{collection="{name}"}}') for name in ("isles", "moors")]
+    assert numbers == [1, 2]
+
+
+def test_two_indexes_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="a name for each index"):
+        check_names([tmp_path / "a" / "docs", tmp_path / "docs"])
+    with pytest.raises(UserError, match="a name for each index"):
+        check_names([tmp_path / "docs", tmp_path / "docs"])
+    check_names([tmp_path / "a", tmp_path / "b"])

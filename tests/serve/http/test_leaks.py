@@ -1,0 +1,320 @@
+"""Three keys, two collections, two labels: through no door does a key's holder learn what is not for it.
+
+Every text of a document holds a word of its own part of the house (SEA, HILL, MOOR): whatever a key gets, and whatever the model is told
+for it, is searched for the words of the others. An operator asks everything first, so that all caches are full of it.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from graph.build.build import build_index
+from graph.retrieve import MODES
+from graph.shared.types import Document
+from serve.http.guard.key_file import change_keys, make_key
+from tests.fakes import ChatServer, HashEncoder, chat_server
+from tests.serve.http.conftest import SETTINGS
+from tests.serve.http.mcp.clients import VERSIONS, called, with_client
+from tests.serve.http.running import Running, serving
+from tests.serve.http.telemetry.collector import Collector, collecting
+
+SEA, HILL, MOOR = "zanzibar", "quaxley", "vurmond"
+QUESTIONS = ("Who built the Lantern of Tarn?", f"What of {SEA.title()}, {HILL.title()} and {MOOR.title()}?")
+SAID = "###Reason: It says so [1] [2] [3]. ###Answer: so [1], so [2], so [3] and [4]"
+
+
+def documents(word: str, folder: str, **metadata: Any) -> list[Document]:
+    name = word.title()
+    texts = {
+        "lantern": f"The Lantern of {name} was built in 1911 by the {name} Yard of Tarn. Tarn is a village of 312 people.",
+        "yard": f"The {name} Yard stands in Tarn. It was founded by Ada {name} in 1880.",
+        "ada": f"Ada {name} was a shipwright. She taught Jonas {name} of Tarn.",
+    }
+    return [Document(f"{folder}/{key}", f"{key.title()} {name}", text, metadata) for key, text in texts.items()]
+
+
+HOUSE = {
+    "isles": documents(SEA, "sea", team="sea") + documents(HILL, "hill", team="hill"),
+    "moors": documents(MOOR, "moor"),
+}
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who has a key: what it must never meet, and a document of each kind."""
+
+    headers: dict[str, str]
+    collection: str
+    own: str
+    foreign: tuple[str, ...]
+    own_source: str
+    hidden: tuple[tuple[str, str], ...]
+    """Collection and source of documents that are there, and not for it."""
+
+
+@dataclass(frozen=True)
+class House:
+    running: Running
+    upstream: ChatServer
+    collector: Collector
+    holders: dict[str, Holder]
+    operator: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("house")
+    for name, held in HOUSE.items():
+        build_index(folder / name, held, SETTINGS, lambda spec: HashEncoder())
+    rights: dict[str, dict[str, Any]] = {
+        "label": {"scopes": ("read",), "collections": ("isles",), "where": ("team=sea",)},
+        "writer": {"scopes": ("read", "write"), "collections": ("isles",), "where": ("source=hill/*",)},
+        "collection": {"scopes": ("read",), "collections": ("moors",)},
+    }
+    made = {name: make_key(name, **fields) for name, fields in rights.items()}
+    change_keys(folder / "keys.json", lambda keys: [key for key, _ in made.values()])
+    headers = {name: {"Authorization": f"Bearer {text}"} for name, (_, text) in made.items()}
+    holders = {
+        "label": Holder(
+            headers["label"], "isles", SEA, (HILL, MOOR), "sea/ada", (("isles", "hill/ada"), ("moors", "moor/ada"))
+        ),
+        "writer": Holder(
+            headers["writer"], "isles", HILL, (SEA, MOOR), "hill/ada", (("isles", "sea/ada"), ("moors", "moor/ada"))
+        ),
+        "collection": Holder(
+            headers["collection"], "moors", MOOR, (SEA, HILL), "moor/ada", (("isles", "sea/ada"), ("isles", "hill/ada"))
+        ),
+    }
+    with (
+        collecting() as collector,
+        chat_server(lambda body, number: SAID) as upstream,
+        serving(
+            [folder / "isles", folder / "moors"],
+            f"openai:tiny@{upstream.url}",
+            api_key="operator",
+            keys=str(folder / "keys.json"),
+            otlp_endpoint=collector.url,
+            writable=True,
+        ) as running,
+    ):
+        yield House(running, upstream, collector, holders, {"Authorization": "Bearer operator"})
+
+
+def everything(house: House, headers: dict[str, str], collection: str, mode: str) -> Iterator[tuple[str, str]]:
+    """What one key is answered by every route that searches in a mode, as (what was asked, text)."""
+    post, name = house.running.post, f"tiny@{collection}"
+    for question in QUESTIONS:
+        turns = {"model": name, "messages": [{"role": "user", "content": question}], "max_tokens": 64}
+        search = {"type": "file_search", "vector_store_ids": [collection], "max_num_results": 20}
+        bodies: dict[str, dict[str, Any]] = {
+            f"/v1/retrieve?collection={collection}": {"query": question, "mode": mode, "k": 20},
+            "/v1/chat/completions": {**turns, "retrieval": {"mode": mode, "k": 20}},
+            "/v1/messages": {**turns, "retrieval": {"mode": mode, "k": 20}, "thinking": {"type": "adaptive"}},
+            "/v1/responses": {
+                "model": name,
+                "input": question,
+                "tools": [search],
+                "include": ["file_search_call.results"],
+            },
+            f"/v1/vector_stores/{collection}/search": {"query": question, "max_num_results": 20},
+        }
+        for path, body in bodies.items():
+            if mode != "auto" and ("responses" in path or "vector_stores" in path):
+                continue  # They have no mode of their own.
+            made = post(path, json=body, headers=headers)
+            assert made.status_code == 200, (path, made.text)
+            yield f"{path} {mode}", made.text
+        asked = {"query": question, "mode": mode, "k": 20, "use_model": True}
+        yield f"use_model {mode}", post(f"/v1/retrieve?collection={collection}", json=asked, headers=headers).text
+        streamed = {**turns, "stream": True, "retrieval": {"mode": mode, "k": 20}}
+        yield f"stream {mode}", post("/v1/chat/completions", json=streamed, headers=headers).text
+
+
+def browsed(house: House, headers: dict[str, str], collection: str) -> Iterator[tuple[str, str]]:
+    """What one key is answered by the routes that search nothing."""
+    at = f"collection={collection}"
+    paths = [
+        "/v1/models",
+        "/ready",
+        "/v1/vector_stores",
+        f"/v1/vector_stores/{collection}",
+        f"/v1/documents?{at}&limit=999",
+    ]
+    paths += [f"/v1/graph/layers?{at}", f"/v1/graph/entities?{at}&limit=500", "/openapi.json", "/metrics"]
+    paths += [f"/v1/graph/summaries?{at}&layer={layer}" for layer in range(3)]
+    for word in (SEA, HILL, MOOR):
+        paths += [
+            f"/v1/graph/entities?{at}&q={word}",
+            f"/v1/graph/neighbourhood?{at}&kind=entity&id=ada%20{word}&limit=500",
+        ]
+    listed = house.running.get(f"/v1/documents?{at}", headers=headers).json()["documents"]
+    paths += [f"/v1/graph/neighbourhood?{at}&kind=document&id={quote(each['source'])}&limit=500" for each in listed]
+    entities = house.running.get(f"/v1/graph/entities?{at}&limit=500", headers=headers).json()
+    for each in entities:
+        paths.append(f"/v1/graph/neighbourhood?{at}&kind=entity&id={quote(each['id'])}&limit=500")
+    for path in paths:
+        yield path, house.running.get(path, headers=headers).text
+
+
+def told(text: str) -> str:
+    """A text in small letters, without the questions that it repeats."""
+    plain = text.casefold()
+    for question in QUESTIONS:
+        plain = plain.replace(question.casefold(), "")
+    return plain
+
+
+def foreign_in(text: str, holder: Holder) -> list[str]:
+    """The words of others in a text."""
+    return [word for word in holder.foreign if word in told(text)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_mode_finds_what_is_not_for_the_key(house: House, mode: str) -> None:
+    for collection in HOUSE:
+        assert all(text for _, text in everything(house, house.operator, collection, mode))
+    for name, holder in house.holders.items():
+        before = len(house.upstream.asked)
+        met = 0
+        for asked, text in everything(house, holder.headers, holder.collection, mode):
+            assert foreign_in(text, holder) == [], (name, asked)
+            met += holder.own in told(text)
+        assert met > 0, "it finds what is its own"
+        for body in house.upstream.asked[before:]:
+            assert foreign_in(json.dumps(body), holder) == [], (name, "what the model was told")
+
+
+def test_nothing_that_can_be_browsed_is_of_others(house: House) -> None:
+    for name, holder in house.holders.items():
+        met = 0
+        for path, text in browsed(house, holder.headers, holder.collection):
+            named = [word for word in foreign_in(text, holder) if word not in path]
+            assert named == [], (name, path)
+            met += holder.own in told(text)
+        assert met > 3
+    listed = house.running.get("/v1/vector_stores", headers=house.holders["label"].headers).json()["data"]
+    assert [(each["id"], each["file_counts"]["total"]) for each in listed] == [("isles", 3)]
+    ready = house.running.get("/ready", headers=house.holders["label"].headers).json()
+    assert (ready["documents"], ready["collections"], ready["models"]) == (3, ["isles"], ["tiny"])
+
+
+@pytest.mark.parametrize("mode", VERSIONS)
+def test_mcp_shows_nothing_of_others(house: House, mode: str) -> None:
+    async def shown(client: Client) -> list[str]:
+        texts = [str(await client.list_tools()), str(await client.list_resources())]
+        for question in QUESTIONS:
+            for way in MODES:
+                texts.append(str(await called(client, "search", query=question, mode=way, k=20)))
+            texts.append(str(await called(client, "explain", question=question, mode="hops", k=20)))
+            texts.append(str(await called(client, "ask", question=question, k=20)))
+        return texts
+
+    for name, holder in house.holders.items():
+        texts = with_client(house.running, mode, shown, holder.headers)
+        assert [foreign_in(text, holder) for text in texts] == [[]] * len(texts), name
+        assert sum(holder.own in told(text) for text in texts) > 10
+
+
+def told_of(house: House, holder: Holder, collection: str, source: str) -> list[tuple[int, str]]:
+    """Status and text of every refusal that names a collection and a document, both names taken out."""
+    running, headers = house.running, holder.headers
+    at, here = f"?collection={collection}", f"?collection={holder.collection}"
+    turns = {"messages": [{"role": "user", "content": "Who?"}], "max_tokens": 9}
+    search = {"type": "file_search", "vector_store_ids": [collection]}
+    asked: list[Callable[[], httpx2.Response]] = [
+        lambda: running.get(f"/v1/documents/{source}{at}", headers=headers),
+        lambda: running.get(f"/v1/documents/{source}{here}", headers=headers),
+        lambda: running.get(f"/v1/graph/neighbourhood{here}&kind=document&id={source}", headers=headers),
+        lambda: running.get(f"/v1/graph/entities{at}", headers=headers),
+        lambda: running.get(f"/v1/models/tiny@{collection}", headers=headers),
+        lambda: running.get(f"/v1/vector_stores/{collection}", headers=headers),
+        lambda: running.post(f"/v1/vector_stores/{collection}/search", json={"query": "Who?"}, headers=headers),
+        lambda: running.post(f"/v1/retrieve{at}", json={"query": "Who?"}, headers=headers),
+        lambda: running.post(
+            f"/v1/retrieve{here}", json={"query": "Who?", "where": [f"source={source}"]}, headers=headers
+        ),
+        lambda: running.post("/v1/chat/completions", json={**turns, "model": f"tiny@{collection}"}, headers=headers),
+        lambda: running.post("/v1/messages", json={**turns, "model": f"tiny@{collection}"}, headers=headers),
+        lambda: running.post(
+            "/v1/responses", json={"model": "tiny", "input": "Who?", "tools": [search]}, headers=headers
+        ),
+        lambda: running.post(
+            f"/v1/documents{here}", json={"documents": [{"source": source, "text": "x"}]}, headers=headers
+        ),
+        lambda: httpx2.delete(f"{running.url}/v1/documents/{source}{here}", headers=headers),
+        lambda: httpx2.delete(f"{running.url}/v1/documents/{source}{at}", headers=headers),
+    ]
+    made = [ask() for ask in asked]
+    return [(each.status_code, each.text.replace(source, "SOURCE").replace(collection, "COLLECTION")) for each in made]
+
+
+def test_what_is_foreign_is_refused_as_what_is_absent(house: House) -> None:
+    for name, holder in house.holders.items():
+        for collection, source in holder.hidden:
+            where = (
+                collection if collection != holder.collection else "moors" if holder.collection == "isles" else "isles"
+            )
+            foreign = told_of(house, holder, where, source)
+            absent = told_of(house, holder, "zz9z", "sea/nix" if source.startswith("sea") else "nix/ada")
+            assert foreign == absent, name
+            assert all(status >= 400 for status, _ in foreign), (name, foreign)
+
+
+@pytest.mark.parametrize("mode", VERSIONS)
+def test_mcp_refuses_what_is_foreign_as_what_is_absent(house: House, mode: str) -> None:
+    async def refusals(client: Client, collection: str, source: str) -> list[str]:
+        texts = []
+        for tool, arguments in (
+            ("fetch", {"id": source}),
+            ("fetch", {"id": "x", "collection": collection}),
+            ("search", {"query": "Who?", "collection": collection}),
+            ("ask", {"question": "Who?", "collection": collection}),
+            ("ask", {"question": "Who?", "model": f"tiny@{collection}"}),
+        ):
+            made = await client.call_tool(tool, arguments)
+            assert made.is_error
+            texts.append(made.content[0].text)  # type: ignore[union-attr]
+        for uri in (f"modegraph://{collection}/{source}", f"modegraph://isles/{source}"):
+            with pytest.raises(MCPError) as refused:
+                await client.read_resource(uri)
+            texts.append(str(refused.value))
+        return [text.replace(source, "SOURCE").replace(collection, "COLLECTION") for text in texts]
+
+    label = house.holders["label"]
+    foreign = with_client(house.running, mode, lambda client: refusals(client, "moors", "hill/ada"), label.headers)
+    absent = with_client(house.running, mode, lambda client: refusals(client, "zz9z", "nix/ada"), label.headers)
+    assert foreign == absent
+
+
+def test_what_a_writer_writes_is_its_own_and_tells_of_its_own_alone(house: House) -> None:
+    writer, label = house.holders["writer"], house.holders["label"]
+    new = {"documents": [{"source": "hill/new", "text": f"{HILL.title()} has a new mill."}]}
+    made = house.running.post("/v1/documents", json=new, headers=writer.headers)
+    assert made.status_code == 200 and made.json()["report"] == {
+        "written": 1,
+        "unchanged": 0,
+        "documents": 4,
+        "passages": 4,
+    }
+    assert house.running.get("/v1/documents/hill/new", headers=label.headers).status_code == 404
+    assert house.running.get("/v1/documents/hill/new", headers=writer.headers).status_code == 200
+    gone = httpx2.delete(f"{house.running.url}/v1/documents/hill/new", headers=writer.headers)
+    assert gone.json()["report"] == {"deleted": "hill/new", "documents": 3, "passages": 3}
+    upload = {"files": ("sea-ada.txt", b"Hello.")}
+    assert house.running.post("/v1/documents/files", files=upload, headers=writer.headers).status_code == 403
+
+
+def test_traces_have_no_word_of_any_document(house: House) -> None:
+    """Batches of spans are sent every few seconds: this is the last test of the file, after many requests."""
+    house.running.get("/v1/models", headers=house.operator)
+    sent = b"".join(house.collector.bodies).lower()
+    assert sent
+    for word in (SEA, HILL, MOOR, "lantern", "isles", "moors"):
+        assert word.encode() not in sent

@@ -1,0 +1,213 @@
+"""What a reader says of answers in the page, as far as a row of training data; what can be done with an answer; files added."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from data_synth.dataset.validate import validate_file
+from data_synth.feedback.run import import_feedback
+from graph.feedback.file import read_feedback
+from graph.feedback.types import Correction, Preference, RightPassage, Vote
+from graph.index.index import open_index
+from tests.fakes import HashEncoder
+from tests.serve.http.running import Running
+from tests.serve.page.conftest import Seen, Visits
+from train.run.data import read_preferences
+
+QUESTION = "Who built the Lantern?"
+
+
+def consent(page: Any, words: str) -> None:
+    page.wait_for_selector("#consent[open]")
+    page.click(f"#consent >> text={words}")
+
+
+def said(running: Running) -> list[Any]:
+    return [each.said for each in read_feedback(running.services.collections.live["index"].folder)]
+
+
+@pytest.fixture(autouse=True)
+def nothing_said(opinionated: Running) -> None:
+    (opinionated.services.collections.live["index"].folder / "feedback.sqlite").unlink(missing_ok=True)
+
+
+def test_a_choice_between_two_models_becomes_a_row_that_training_reads(
+    opinionated: Running, visit: Visits, tmp_path: Path
+) -> None:
+    seen = visit(opinionated, viewport={"width": 1280, "height": 800})
+    page = seen.page
+    page.click("#compare")
+    page.select_option("#columns select >> nth=3", "sft")
+    seen.ask(QUESTION)
+    page.wait_for_selector(".duel")
+    page.click("text=Left is better")
+    consent(page, "Yes")
+    page.wait_for_selector(".duel [role=status]:has-text('Kept')")
+    assert page.get_attribute(".duel button >> nth=0", "aria-pressed") == "true"
+    (kept,) = read_feedback(opinionated.services.collections.live["index"].folder)
+    assert (
+        isinstance(kept.said, Preference) and kept.consent and (kept.question, kept.said.better) == (QUESTION, "first")
+    )
+    index = open_index(opinionated.services.collections.live["index"].folder, lambda spec: HashEncoder())
+    assert import_feedback(index, tmp_path / "out", ["dense", "lexical"])["preferences"].rows == 1
+    file = tmp_path / "out/preferences/train.jsonl"
+    (row,) = read_preferences(file)
+    assert row.chosen == "###Reason: The yard did [1]. ###Answer: the Marlow Yard [1]"
+    assert row.rejected == "###Reason: Quill [2]. ###Answer: Quill"
+    assert row.prompt[-1].content.endswith(f"Question: {QUESTION}") and row.prompt[-1].content.startswith(
+        "Passages:\n[1] "
+    )
+    assert validate_file(file).bad == ()
+
+
+def test_answers_from_different_passages_are_told_to_train_nothing_and_do(
+    opinionated: Running, visit: Visits, tmp_path: Path
+) -> None:
+    seen = visit(opinionated, viewport={"width": 1280, "height": 800})
+    page = seen.page
+    page.click("#compare")
+    page.select_option("#columns select >> nth=0", "dense")
+    page.select_option("#columns select >> nth=2", "lexical")
+    page.select_option("#columns select >> nth=3", "sft")
+    seen.ask(QUESTION)
+    page.wait_for_selector(".duel [role=status]:has-text('models do not learn from this choice')")
+    page.click("text=Left is better")
+    consent(page, "Yes")
+    page.wait_for_selector(".duel [role=status]:has-text('Kept')")
+    folder = opinionated.services.collections.live["index"].folder
+    (kept,) = read_feedback(folder)
+    assert isinstance(kept.said, Preference) and kept.consent
+    index = open_index(folder, lambda spec: HashEncoder())
+    assert import_feedback(index, tmp_path / "out", ["dense", "lexical"])["preferences"].rows == 0
+
+
+def test_votes_corrections_and_right_passages_are_kept_and_deleted(opinionated: Running, visit: Visits) -> None:
+    seen = visit(opinionated)
+    page = seen.page
+    seen.ask(QUESTION)
+    page.click(".actions >> text=Not good")
+    page.wait_for_selector("#consent[open]")
+    page.keyboard.press("Escape")
+    assert said(opinionated) == [] and page.get_attribute(".actions >> text=Not good", "aria-pressed") == "false"
+    page.click(".actions >> text=Not good")
+    consent(page, "Keep it, train nothing")
+    page.wait_for_selector(".actions [aria-pressed=true]")
+    page.click("text=Correct…")
+    page.click("#correct >> text=Keep")
+    page.wait_for_selector("#correct [role=alert]:has-text('Write another answer')")
+    page.check("#correct input >> nth=1")
+    page.click("#correct >> text=Keep")
+    page.wait_for_selector("#correct", state="detached")
+    page.click("text=Correct…")
+    page.fill("#right-answer", "the yard of Quill")
+    page.check("#correct input >> nth=0")
+    page.click("#correct >> text=Keep")
+    page.wait_for_selector("#correct", state="detached")
+    read = opinionated.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"]
+    ids = tuple(each["id"] for each in read)
+    vote, right, correction = said(opinionated)
+    assert isinstance(vote, Vote) and vote.rating == "down" and vote.answer.context_ids == ids
+    assert right == RightPassage(ids[1], ids)
+    assert isinstance(correction, Correction) and (correction.corrected, correction.passage_ids) == (
+        "the yard of Quill",
+        (ids[0],),
+    )
+    assert {each.consent for each in read_feedback(opinionated.services.collections.live["index"].folder)} == {False}
+    page.click("#history-button")
+    page.wait_for_selector("#history >> text=3 entries of yours are kept on the server, and does not")
+    page.click("text=Delete my feedback")
+    page.wait_for_selector("#history >> text=3 entries deleted from the server.")
+    assert said(opinionated) == []
+
+
+def test_without_feedback_nobody_is_asked(server: Running, visit: Visits) -> None:
+    seen = visit(server, viewport={"width": 1280, "height": 800})
+    seen.page.click("#compare")
+    seen.page.select_option("#columns select >> nth=3", "sft")
+    seen.ask(QUESTION)
+    seen.page.wait_for_function("() => document.querySelectorAll('.cost').length === 2")
+    assert seen.page.locator(".actions").all_inner_texts() == ["Copy\nShare"] * 2
+    assert seen.page.query_selector(".duel, .upload") is None
+
+
+def test_an_answer_is_copied_and_shared_with_its_sources(opinionated: Running, visit: Visits) -> None:
+    seen = visit(opinionated, permissions=["clipboard-read", "clipboard-write"])
+    page = seen.page
+    seen.ask(QUESTION)
+    page.click("text=Copy")
+    page.wait_for_selector(".answer ~ div [role=status]:has-text('Copied')")
+    read = opinionated.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"][0]
+    address = f"{opinionated.url}/#read/{read['source']}/{read['start']}-{read['end']}"
+    told = f"{QUESTION}\n\nthe Marlow Yard [1]\n\n[1] {read['title']}, {read['source']}, {address}"
+    assert page.evaluate("navigator.clipboard.readText()") == told
+    page.evaluate("delete Navigator.prototype.share")
+    with page.expect_download() as started:
+        page.click("text=Share")
+    assert started.value.suggested_filename == "answer.txt"
+    assert Path(started.value.path()).read_text(encoding="utf-8") == told
+
+
+def test_files_are_indexed_with_progress_and_refusals_are_named(
+    opinionated: Running, visit: Visits, tmp_path: Path
+) -> None:
+    files = {f"gull-{n}.md": f"# Gull {n}\n\nGull number {n} nests on the rock." for n in range(3)}
+    for name, text in {**files, "empty.md": " ", "tool.exe": "MZ"}.items():
+        (tmp_path / name).write_text(text)
+    seen = visit(opinionated)
+    page = seen.page
+    page.wait_for_selector("#columns select")
+    seen.open("/#browse")
+    page.click("[data-shelf=documents]")
+    before = opinionated.get("/v1/documents").json()["total"]
+    page.set_input_files("#upload-files", [tmp_path / name for name in (*files, "empty.md", "tool.exe")])
+    page.wait_for_selector(".upload [role=status]:has-text('3 files indexed, 2 refused:')")
+    refused = sorted(page.locator(".upload li").all_inner_texts())
+    assert refused[0].startswith("empty.md: Empty.md has no text") and refused[1].startswith(
+        "tool.exe: Tool.exe: its ending"
+    )
+    assert opinionated.get("/v1/documents").json()["total"] == before + 3
+    seen.problems.clear()  # Chromium notes the two refusals.
+    (tmp_path / "tern.md").write_text("Terns nest beside the gulls.")
+    page.set_input_files("#upload-files", tmp_path / "tern.md")
+    page.wait_for_selector("#shelf a >> text=tern")
+    for source in (*files, "tern.md"):
+        httpx2.delete(f"{opinionated.url}/v1/documents/{source}", timeout=60)
+
+
+def test_a_document_with_pages_opens_at_its_page(opinionated: Running, visit: Visits) -> None:
+    seen = visit(opinionated)
+    page = seen.page
+    page.wait_for_selector("#columns select")
+    seen.open("/#read/tides.pdf/65-96")
+    page.wait_for_selector("#reader mark")
+    assert page.locator(".page-number").all_inner_texts() == ["p. 1", "p. 2", "p. 3"]
+    assert page.inner_text("#reader mark") == "The ebb begins an hour later. K"[: 96 - 65]
+    assert page.evaluate("document.querySelector('#reader mark').previousElementSibling.textContent") == "p. 3"
+
+
+def test_what_is_kept_in_the_browser_cannot_become_markup(opinionated: Running, visit: Visits) -> None:
+    """Whoever could write there, or a model before it was kept."""
+    seen: Seen = visit(opinionated)
+    page = seen.page
+    page.wait_for_selector("#columns select")
+    evil = "<img src=x onerror=alert(1)>"
+    told = {"answer": f"{evil} [1]", "reason": evil, "citations": [], "removed": [], "retrieval": None, "length": False}
+    turn = {"question": evil, "model": evil, "cost": evil, "told": told, "evidence": None}
+    talk = {"id": "0" * 32, "at": "no date", "title": evil, "columns": [{"mode": evil, "model": evil, "turns": [turn]}]}
+    broken = [{"id": "1" * 32, "columns": "none"}, None, 7, "x"]
+    page.evaluate("kept => localStorage.setItem('modegraph-talks', kept)", json.dumps([talk, *broken]))
+    seen.open(f"/#ask/{'0' * 32}")
+    page.reload()
+    page.wait_for_selector(".cost")
+    assert page.inner_text(".asked") == evil and page.query_selector("main img, dialog img") is None
+    page.click("#history-button")
+    assert page.locator(".talks .line").all_inner_texts() == [evil]
+    page.keyboard.press("Escape")
+    page.evaluate("localStorage.setItem('modegraph-talks', '{')")
+    page.reload()
+    page.wait_for_selector("#columns select")
+    page.click("#history-button")
+    page.wait_for_selector("#history >> text=No conversation yet")

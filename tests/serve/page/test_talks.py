@@ -1,0 +1,158 @@
+"""Conversations that the browser keeps, and the page by keyboard alone and as axe reads it."""
+
+from typing import Any
+
+import pytest
+
+from tests.serve.http.running import Running
+from tests.serve.page.conftest import Seen, Visits
+
+FIRST, SECOND = "Who built the Lantern?", "Where is Tarn?"
+
+
+def turns(page: Any) -> list[str]:
+    return page.eval_on_selector_all(".asked", "all => all.map((each) => each.textContent)")  # type: ignore[no-any-return]
+
+
+def test_a_conversation_is_there_again_after_a_reload_and_goes_on(opinionated: Running, visit: Visits) -> None:
+    seen = visit(opinionated)
+    page = seen.page
+    seen.ask(FIRST)
+    page.wait_for_function("() => location.hash.startsWith('#ask/')")
+    shown = page.inner_text(".column-body")
+    page.reload()
+    page.wait_for_selector(".cost")
+    assert page.inner_text(".column-body") == shown and "the Marlow Yard" in shown
+    page.click(".cite >> nth=0")
+    page.wait_for_selector("#reader mark")
+    page.keyboard.press("Escape")
+    sent: list[Any] = []
+    chats = "v1/chat/completions"
+    page.on("request", lambda asked: asked.url.endswith(chats) and sent.append(asked.post_data_json["messages"]))
+    page.fill("#question", SECOND)
+    page.press("#question", "Enter")
+    page.wait_for_function("() => document.querySelectorAll('.cost').length === 2")
+    assert [turn["content"] for turn in sent[0]] == [FIRST, "the Marlow Yard [1]", SECOND]
+    page.wait_for_function("() => JSON.parse(localStorage['modegraph-talks'])[0].columns[0].turns.length === 2")
+    assert page.evaluate("JSON.parse(localStorage['modegraph-talks']).length") == 1
+
+
+def test_conversations_are_listed_opened_and_deleted_by_keyboard(opinionated: Running, visit: Visits) -> None:
+    seen = visit(opinionated)
+    page = seen.page
+    for question in (FIRST, SECOND):
+        seen.ask(question)
+        page.wait_for_function("() => location.hash.startsWith('#ask/')")
+        page.click("#fresh")
+    page.focus("#history-button")
+    page.keyboard.press("Enter")
+    assert page.locator(".talks .line").all_inner_texts() == [SECOND, FIRST]
+    page.locator(".talks a").nth(1).focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#history", state="hidden")
+    assert turns(page) == [FIRST]
+    page.click("#history-button")
+    page.keyboard.press("Tab")
+    page.locator(f"[aria-label='Delete {FIRST}']").press("Enter")
+    assert page.locator(".talks .line").all_inner_texts() == [SECOND]
+    assert page.evaluate("document.activeElement.ariaLabel") == f"Delete {SECOND}" and turns(page) == []
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#history >> text=No conversation yet")
+    assert page.evaluate("localStorage.getItem('modegraph-talks')") is None
+    assert page.evaluate("document.activeElement.id") == "history-close"
+
+
+def test_when_there_is_no_room_the_oldest_go(opinionated: Running, visit: Visits) -> None:
+    page = visit(opinionated).page
+    page.wait_for_selector("#columns select")
+    left = page.evaluate(
+        """async () => {
+          const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
+          const { keepTalk, talks } = await import(`/page/${version}/talks/talks.js`);
+          for (let n = 0; n < 12; n += 1) keepTalk({ id: String(n), at: "", title: "", columns: ["x".repeat(1_000_000)] });
+          return talks().map((each) => each.id);
+        }"""
+    )
+    assert left[0] == "11" and 2 <= len(left) < 12 and left == sorted(left, key=int, reverse=True)
+
+
+def test_everything_is_reached_by_tab_in_the_order_of_reading(opinionated: Running, visit: Visits) -> None:
+    seen = visit(opinionated)
+    page = seen.page
+    seen.ask(FIRST)
+    page.focus(".skip")
+    named: list[str] = []
+    for _ in range(60):
+        named.append(
+            page.evaluate(
+                "(() => { const at = document.activeElement; return at.ariaLabel || at.id || at.textContent.trim().slice(0, 20); })()"
+            )
+        )
+        if named[-1] == "compare":
+            break
+        page.keyboard.press("Tab")
+    wanted = [
+        "Skip to the question",
+        "Ask",
+        "Browse",
+        "API",
+        "history-button",
+        "Citation 1",
+        "Copy",
+        "Good",
+        "Correct…",
+    ]
+    wanted += ["question", "ask-button", "fresh", "compare"]
+    places = [next((n for n, each in enumerate(named) if each.startswith(want)), -1) for want in wanted]
+    assert -1 not in places and places == sorted(places), named
+
+
+def views(seen: Seen) -> Any:
+    """Each state of the page that axe reads, by name."""
+    page = seen.page
+    page.wait_for_selector("#columns select")
+    yield "empty"
+    page.click("#compare")
+    page.select_option("#columns select >> nth=3", "sft")
+    seen.ask(FIRST)
+    page.wait_for_selector(".duel")
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    yield "answers"
+    page.click("text=Left is better")
+    page.wait_for_selector("#consent[open]")
+    yield "consent"
+    page.keyboard.press("Escape")
+    page.click("text=Correct… >> nth=0")
+    page.wait_for_selector("#correct[open]")
+    yield "correct"
+    page.keyboard.press("Escape")
+    page.click("#history-button")
+    yield "history"
+    page.keyboard.press("Escape")
+    page.click(".cite >> nth=0")
+    page.wait_for_selector("#reader mark")
+    yield "reader"
+    page.keyboard.press("Escape")
+    seen.open("/#browse/entity/tarn")
+    page.click("[data-shelf=documents]")
+    page.wait_for_selector("#shelf a")
+    page.wait_for_selector("#node h3")
+    yield "browse"
+    seen.open("/docs")
+    page.wait_for_selector("details.route")
+    page.evaluate("document.querySelectorAll('details.route').forEach((each, n) => { each.open = n % 6 === 0; })")
+    yield "docs"
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_axe_finds_nothing_serious(opinionated: Running, visit: Visits, scheme: str, width: int) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    seen = visit(opinionated, color_scheme=scheme, viewport={"width": width, "height": 800})
+    found = {}
+    for name in views(seen):
+        violations = axe.run(seen.page).response["violations"]
+        for each in violations:
+            if each["impact"] in ("serious", "critical"):
+                found[name, each["id"]] = [node["html"][:200] for node in each["nodes"]][:3]
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width, name
+    assert found == {}

@@ -1,0 +1,61 @@
+"""The release: the wheel holds all that the packages need and nothing else, and the version stands in one place."""
+
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.places import ROOT
+from tools.release import PACKAGES, build, missing, tracked, version
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("release"))[1]
+
+
+def test_the_wheel_holds_prompts_templates_and_the_page(wheel: Path) -> None:
+    assert missing(wheel) == set()
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {
+        "graph/prompts/answer.txt",
+        "serve/page/index.html",
+        "serve/page/vendor/sigma.min.js",
+        "graph/py.typed",
+    } <= names
+    assert any(name.startswith("graph/") and name.endswith(".html") for name in names)
+
+
+def test_what_a_wheel_lacks_is_told(wheel: Path, tmp_path: Path) -> None:
+    poorer = tmp_path / wheel.name
+    with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(poorer, "w") as made:
+        for name in whole.namelist():
+            if name != "graph/prompts/answer.txt":
+                made.writestr(name, whole.read(name))
+    assert missing(poorer) == {"graph/prompts/answer.txt"}
+
+
+def test_the_wheel_holds_nothing_else(wheel: Path) -> None:
+    tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert tops == {*PACKAGES, f"modegraph-{version()}.dist-info"}
+
+
+def test_the_version_stands_in_one_place() -> None:
+    held = re.compile(rf"(?:version|__version__)['\"]?\s*[:=]\s*['\"]{re.escape(version())}['\"]")
+    texts = (name for name in tracked() if name.endswith((".py", ".toml", ".yaml", ".js", ".html", "Dockerfile")))
+    assert [name for name in texts if held.search((ROOT / name).read_text(encoding="utf-8"))] == ["pyproject.toml"]
+
+
+def test_the_changelog_begins_with_this_version_and_keeps_its_form() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    first = re.findall(r"^## \[(.+?)\]", text, flags=re.MULTILINE)
+    assert first[0] == "Unreleased" or first[0] == version()
+    assert set(re.findall(r"^### (.+)$", text, flags=re.MULTILINE)) <= {
+        "Added",
+        "Changed",
+        "Deprecated",
+        "Removed",
+        "Fixed",
+        "Security",
+    }

@@ -1,0 +1,15 @@
+"""All generated pages."""
+
+from pathlib import Path
+
+from tools.reference import api, commands, messages, notebooks, routes, settings
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def all_pages() -> dict[str, str]:
+    """The text of each page by its file below docs/."""
+    made: dict[str, str] = {}
+    for room in (commands, settings, routes, api, messages, notebooks):
+        made |= room.pages()
+    return made

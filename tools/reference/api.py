@@ -1,0 +1,70 @@
+"""reference/python.md: every public name of `import modegraph`, with its signature and what its docstring says."""
+
+import inspect
+import re
+from typing import Any
+
+import modegraph
+from tools.reference.markdown import page
+
+ABOUT = "`import modegraph as mg`. [Python](../python.md) shows how they go together; [decision 6](../decisions/0006-public-python-api.md) says what may change."
+
+
+def pages() -> dict[str, str]:
+    """The page by its file."""
+    return {
+        "reference/python.md": page(
+            "Python API", ABOUT, *(section(name, getattr(modegraph, name)) for name in modegraph.__all__)
+        )
+    }
+
+
+def section(name: str, thing: Any) -> str:
+    """A class with its methods, a function, or a module with its functions."""
+    inner = [entry(f"mg.{name}.{each}", made, 3) for each, made in members(thing)]
+    return "\n\n".join([entry(f"mg.{name}", thing, 2), *inner])
+
+
+def entry(title: str, thing: Any, level: int) -> str:
+    """A heading, the signature, and the docstring."""
+    lines = [f"{'#' * level} `{title}`"]
+    if callable(thing) and not (inspect.isclass(thing) and issubclass(thing, Exception)):
+        lines.append(f"```python\n{title.rpartition('.')[2]}{signature(thing)}\n```")
+    target = thing.fget if isinstance(thing, property) else thing
+    lines.append(prose(inspect.getdoc(target) or ""))
+    return "\n\n".join(line for line in lines if line)
+
+
+def members(thing: Any) -> list[tuple[str, Any]]:
+    """Public methods and properties that a class of ours defines itself, or the functions of a module."""
+    if inspect.ismodule(thing):
+        names = [
+            name for name, each in vars(thing).items() if inspect.isfunction(each) and each.__module__ == thing.__name__
+        ]
+        return [
+            (name, getattr(thing, name))
+            for name in names
+            if not name.startswith("_") and name not in ("settings_of", "laid_over")
+        ]
+    if not inspect.isclass(thing):
+        return []
+    own = [(name, each) for name, each in vars(thing).items() if not name.startswith("_")]
+    return [(name, each) for name, each in own if inspect.isfunction(each) or isinstance(each, property)]
+
+
+def signature(thing: Any) -> str:
+    """Parameters and result, one parameter a line where they are many; names without their modules."""
+    try:
+        told = inspect.signature(thing)
+    except ValueError:
+        return "(…)"
+    kept = [each for each in told.parameters.values() if each.name != "self"]
+    text = str(told.replace(parameters=kept)).replace("'", "")
+    text = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text).replace("NoneType", "None")
+    return text
+
+
+def prose(doc: str) -> str:
+    """A docstring as paragraphs; its examples as code."""
+    parts = [part for part in doc.split("\n\n") if part.strip()]
+    return "\n\n".join(f"```pycon\n{part}\n```" if part.startswith(">>> ") else part for part in parts)

@@ -1,0 +1,86 @@
+"""reference/cli/: every command with its arguments and options, as its help page tells them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from graph.shared.cli_app import ASKING, DATA, EVALUATION, INDEXING, SETTINGS, TRAINING
+from modegraph.cli import build_app
+from modegraph.cli_config import commands_with_settings
+from tools.reference.markdown import anchor, code, page, table
+
+FILES = {INDEXING: "indexing", ASKING: "ask", DATA: "data", TRAINING: "train", EVALUATION: "eval", SETTINGS: "settings"}
+"""The page of each group of commands."""
+TITLES = {
+    INDEXING: "Commands: index",
+    ASKING: "Commands: ask and serve",
+    DATA: "Commands: data",
+    TRAINING: "Commands: train",
+    EVALUATION: "Commands: evaluate",
+    SETTINGS: "Commands: settings",
+}
+
+
+def pages() -> dict[str, str]:
+    """Each page of reference/cli/ by its file."""
+    tree: Any = typer.main.get_command(build_app())
+    with_settings = dict(commands_with_settings(tree))
+    made = {}
+    for panel, name in FILES.items():
+        parts = [section(*found, with_settings) for found in sorted(in_panel(tree, panel), key=lambda each: each[0])]
+        about = (
+            "Every command has `--help`, and exits with 0 (done), 1 (something was lost or damaged) or 2 (bad input)."
+        )
+        made[f"reference/cli/{name}.md"] = page(TITLES[panel], about, *parts)
+    return made
+
+
+def in_panel(tree: Any, panel: str) -> Iterator[tuple[str, Any]]:
+    """The commands of a group, by their words; those of a sub-group belong where it does."""
+    for name, command in tree.commands.items():
+        if command.rich_help_panel == panel:
+            yield from leaves(name, command)
+
+
+def leaves(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """A command, or all commands below a group."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield words, command
+        return
+    for name, each in inner.items():
+        yield from leaves(f"{words} {name}", each)
+
+
+def section(words: str, command: Any, with_settings: dict[str, str]) -> str:
+    """One command."""
+    parts = [f"## `{words}`", command.help]
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    options = [each for each in command.get_params(_context(words, command)) if each.param_type_name == "option"]
+    if arguments:
+        parts.append(table(["argument", "meaning"], [[code(each.metavar), each.help] for each in arguments]))
+    told = [option(each) for each in options if "--help" not in each.opts]
+    if told:
+        parts.append(table(["option", "default", "meaning"], told))
+    if words in with_settings:
+        heading = with_settings[words].rpartition(":")[2]
+        parts.append(f"Settings of `--config` and `--set`: [{heading}](../settings.md#{anchor(heading)}).")
+    return "\n\n".join(parts)
+
+
+def option(param: Any) -> list[str]:
+    """The row of one option."""
+    names = ", ".join(code(f"{name} {param.metavar}".strip()) for name in (*param.opts, *param.secondary_opts))
+    if param.required:
+        return [names, "required", param.help]
+    shown = (
+        param.default
+        if not param.is_flag and param.default not in (None, "", ()) and not callable(param.default)
+        else ""
+    )
+    return [names, code(str(getattr(shown, "value", shown))), param.help]
+
+
+def _context(words: str, command: Any) -> Any:
+    return typer.Context(command, info_name=words)

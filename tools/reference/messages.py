@@ -1,0 +1,129 @@
+"""troubleshooting/messages.md: every message of a UserError, as the code has it, with … for what is filled in."""
+
+import ast
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tools.reference.markdown import page, table
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {
+    "graph": "Documents, index, retrieval",
+    "data_synth": "Training data",
+    "train": "Training",
+    "serve": "Serving",
+    "eval": "Evaluation",
+    "modegraph": "Command line and Python",
+}
+ERRORS = {"UserError", "ModelGone", "IndexBusy", "OtherFormat", "PromptTooLong"}
+"""The class and those that extend it."""
+GAP = "…"
+MOST_READINGS = 6
+"""Of a part that a function puts together in several ways."""
+ABOUT = (
+    "Bad input is told in one line: what was found; what was expected; what to do. Search this page for a piece of the line without names and numbers: "
+    f"`{GAP}` stands for what is filled in. [Troubleshooting](index.md) has what is not told in one line."
+)
+
+
+class Message(NamedTuple):
+    """The three parts of a UserError, filled-in places as GAP."""
+
+    found: str
+    expected: str
+    remedy: str
+
+
+def pages() -> dict[str, str]:
+    """The page by its file."""
+    parts = []
+    for package, title in PACKAGES.items():
+        rows = sorted({message for message in messages(package) if any(map(said, message))}, key=by_words)
+        parts += [
+            f"## {title}",
+            table(["found", "expected", "what to do"], [[_cell(cell) for cell in row] for row in rows]),
+        ]
+    return {"troubleshooting/messages.md": page("Messages", ABOUT, *parts)}
+
+
+def said(part: str) -> str:
+    """What a part says without what is filled in, to search and sort by."""
+    return part.strip(GAP + " :=").lower()
+
+
+def by_words(message: Message) -> tuple[bool, str, Message]:
+    """Messages in the order of what they say first, those that begin with nothing but gaps last."""
+    first = said(message.found)
+    return not first, first or said(message.expected), message
+
+
+def messages(package: str) -> Iterator[Message]:
+    """Every message of a package."""
+    for file in sorted((ROOT / package).rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        scopes = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))]
+        for call in (node for node in ast.walk(tree) if is_error(node)):
+            inside = [scope for scope in scopes if any(node is call for node in ast.walk(scope))]
+            parts = [readings(part, inside) for part in call.args[:3]]
+            for found, expected, remedy in itertools.product(*parts, *[[""]] * (3 - len(parts))):
+                yield Message(found, expected, remedy)
+
+
+def is_error(node: ast.AST) -> bool:
+    """Whether a call makes a UserError."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS
+
+
+def readings(part: ast.expr, scopes: list[ast.AST]) -> list[str]:
+    """The texts that an expression may have; a name is looked up where it is set, innermost function first."""
+    if isinstance(part, ast.Constant):
+        return [str(part.value)]
+    if isinstance(part, ast.JoinedStr):
+        return ["".join(piece.value if isinstance(piece, ast.Constant) else GAP for piece in part.values)]
+    if isinstance(part, ast.IfExp):
+        return [*readings(part.body, scopes), *readings(part.orelse, scopes)][:MOST_READINGS]
+    if isinstance(part, ast.BinOp):
+        return [left + right for left in readings(part.left, scopes) for right in readings(part.right, scopes)][
+            :MOST_READINGS
+        ]
+    if isinstance(part, ast.Name):
+        for depth in range(len(scopes), 0, -1):
+            set_here = [value for value in values_of(part.id, scopes[depth - 1]) if value is not part]
+            if set_here:
+                return [text for value in set_here for text in readings(value, scopes[: depth - 1] or scopes[:1])][
+                    :MOST_READINGS
+                ]
+    return [GAP]
+
+
+def values_of(name: str, scope: ast.AST) -> list[ast.expr]:
+    """What is assigned to a name in a scope, and in a module in no function."""
+    inside = scope.body if isinstance(scope, ast.Module) else ast.walk(scope)
+    found = []
+    for node in inside:
+        targets = (
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [node.target]
+            if isinstance(node, ast.AnnAssign | ast.NamedExpr)
+            else []
+        )
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets) and node.value is not None:
+            found.append(node.value)
+    return found
+
+
+def _cell(text: str) -> str:
+    """As Markdown that shows the text: what stands in backticks as code, all else as it is."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:
+        pieces = [text.replace("`", "\\`")]
+    return "`".join(piece if place % 2 else _escaped(piece) for place, piece in enumerate(pieces))
+
+
+def _escaped(text: str) -> str:
+    for special in "\\*_[]<>{}#":
+        text = text.replace(special, f"\\{special}")
+    return text

@@ -1,0 +1,25 @@
+"""tutorials/: the notebooks of examples/ as pages; `make notebooks` runs them."""
+
+import json
+from pathlib import Path
+
+from tools.reference.markdown import page
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "examples" / "notebooks"
+
+
+def pages() -> dict[str, str]:
+    """Each page by its file."""
+    return {f"tutorials/{file.stem}.md": as_page(file) for file in sorted(NOTEBOOKS.glob("*.ipynb"))}
+
+
+def as_page(file: Path) -> str:
+    """Its cells in order, the first heading as the title."""
+    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    parts = [
+        "".join(cell["source"]) if cell["cell_type"] == "markdown" else f"```python\n{''.join(cell['source'])}\n```"
+        for cell in cells
+    ]
+    title, _, first = parts[0].partition("\n")
+    about = f"The notebook `examples/notebooks/{file.name}`, cell by cell; every change of the code runs it (`make notebooks`)."
+    return page(title.removeprefix("# "), about, first.strip(), *parts[1:])

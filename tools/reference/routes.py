@@ -1,0 +1,60 @@
+"""reference/http.md: the server's routes, as its OpenAPI description tells them."""
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from serve.http.app import build_app
+from serve.http.routes.services import Services
+from serve.http.shared.settings import ServerSettings
+from serve.http.telemetry.audit import AuditLog
+from serve.http.telemetry.collector import open_tracing
+from serve.http.telemetry.metrics import Metrics
+from tools.reference.markdown import code, page, table
+
+ABOUT = (
+    "Routes of `modegraph serve`; [Serving](../serving.md) says how to use them. A running server describes each field at `/docs` and `/openapi.json`. "
+    "With a key, every route but `/health` and `/ready` wants `Authorization: Bearer KEY` or `X-Api-Key: KEY`."
+)
+
+
+def pages() -> dict[str, str]:
+    """The page by its file."""
+    parts = [section(tag, rows) for tag, rows in by_tag(described()).items()]
+    return {"reference/http.md": page("HTTP", ABOUT, *parts)}
+
+
+def described() -> dict[str, Any]:
+    """The OpenAPI description of a server that has no index and is never asked."""
+    nothing: Any = None
+    services = Services(ServerSettings(), nothing, nothing, nothing, Metrics(), open_tracing(None), AuditLog(None))
+    app: Any = build_app(services)
+    while not isinstance(app, FastAPI):
+        app = app.app
+    return app.openapi()
+
+
+def by_tag(description: dict[str, Any]) -> dict[str, list[tuple[str, str, dict[str, Any]]]]:
+    """(method, path, operation) of each tag, in the order of the routers."""
+    found: dict[str, list[tuple[str, str, dict[str, Any]]]] = {}
+    for path, operations in description["paths"].items():
+        for method, operation in operations.items():
+            found.setdefault(operation.get("tags", ["other"])[0], []).append((method.upper(), path, operation))
+    return found
+
+
+def section(tag: str, rows: list[tuple[str, str, dict[str, Any]]]) -> str:
+    """The routes of one tag."""
+    cells = [
+        [code(f"{method} {path}"), operation.get("description", ""), fields(operation)]
+        for method, path, operation in rows
+    ]
+    return "\n\n".join([f"## {tag.capitalize()}", table(["route", "what it does", "parameters or body"], cells)])
+
+
+def fields(operation: dict[str, Any]) -> str:
+    """The parameters and the name of the body."""
+    given = [code(each["name"]) for each in operation.get("parameters", [])]
+    content = operation.get("requestBody", {}).get("content", {})
+    bodies = [body.get("schema", {}).get("$ref", "").rpartition("/")[2] or kind for kind, body in content.items()]
+    return ", ".join([*given, *map(code, bodies)])

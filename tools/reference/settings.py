@@ -1,0 +1,43 @@
+"""reference/settings.md: every settings object that a command takes, key by key."""
+
+from typing import Any
+
+import typer
+
+from graph.retrieve.parts.settings import RetrieveSettings
+from graph.shared.config import Settings
+from graph.shared.settings_page import setting_lines, settings_class
+from modegraph.cli import build_app
+from modegraph.cli_config import commands_with_settings
+from tools.reference.markdown import code, page, table
+
+ABOUT = (
+    "A YAML file given with `--config` holds these keys; `--set key=value` goes over it, with dots for inner keys. "
+    "`modegraph config show COMMAND` prints a file with all of them, `modegraph config check FILE` says what is wrong in one. "
+    "In Python they are keywords."
+)
+
+
+def pages() -> dict[str, str]:
+    """The page by its file."""
+    tree: Any = typer.main.get_command(build_app())
+    taking: dict[str, list[str]] = {}
+    for words, path in commands_with_settings(tree):
+        taking.setdefault(path, []).append(words)
+    parts = [
+        section(settings_class(path), "Taken by " + ", ".join(f"`modegraph {each}`" for each in words) + ".")
+        for path, words in taking.items()
+    ]
+    retrieval = section(
+        RetrieveSettings, "Of `retrieve` and `ask` in Python, and of retrievers in configurations of `eval run`."
+    )
+    return {"reference/settings.md": page("Settings", ABOUT, retrieval, *parts)}
+
+
+def section(kind: type[Settings], taken: str) -> str:
+    """One settings object."""
+    rows = [
+        [code(each.key), code(each.default) if each.default != "required" else "required", each.meaning]
+        for each in setting_lines(kind)
+    ]
+    return "\n\n".join([f"## {kind.__name__}", taken, table(["key", "default", "meaning"], rows)])

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from data_synth.claims.cli import register as register_claims
 from data_synth.dataset.cli import register as register_data
 from data_synth.preferences.cli import register as register_preferences
 from data_synth.questions.cli import register as register_questions
@@ -27,4 +28,5 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
     register_questions(synth, open_model)
     register_relevance(synth, open_model)
     register_route(synth, open_model)
+    register_claims(synth)
     register_data(data)

@@ -20,6 +20,7 @@ from graph.shared.errors import UserError
 from graph.shared.modes import DEFAULT_MODE, Mode
 from graph.shared.types import LanguageModel
 from graph.store.own_settings import reading_settings, settings_for
+from graph.verify.verifier import Verifier, open_verifier
 from modegraph.answers import Answer, Evidence, public_answer, public_evidence
 from modegraph.arguments.documents import Documents, documents_of, skips
 from modegraph.arguments.progress import showing
@@ -97,16 +98,23 @@ class Index:
         top_k: int = 5,
         where: str | Sequence[str] = (),
         max_answer_tokens: int = MAX_ANSWER_TOKENS,
+        verifier: str | None = "",
         **settings: Any,
     ) -> Answer:
         """A cited answer from what `retrieve` finds with the same settings; every citation is checked.
 
+        `verifier` tells sentences that the passages do not support (`unsupported`): a folder or hub name, "" for the one that comes
+        with modegraph, None for none.
+
         UserError as `retrieve` raises it, for a model that cannot be opened or refuses, and when it goes away half-way.
         """
         chosen = _chosen("ask", mode, top_k, where, settings)
+        judged_by = open_verifier(verifier) if verifier is not None else None
         asked = model_of(model)
         evidence = self._evidence(question, chosen, asked)
-        return public_answer(answer_from(evidence, top_k, chosen.max_context_tokens, asked, max_answer_tokens))
+        return public_answer(
+            answer_from(evidence, top_k, chosen.max_context_tokens, asked, max_answer_tokens, judged_by)
+        )
 
     def ask_stream(self, question: str, *, model: Model, **settings: Any) -> AnswerStream:
         """As `ask`, piece by piece: iterate over it, then read its `answer`. Needs the extra `serve`."""
@@ -123,16 +131,23 @@ class Index:
         top_k: int = 5,
         where: str | Sequence[str] = (),
         max_answer_tokens: int = MAX_ANSWER_TOKENS,
+        verifier: str | None = "",
         **settings: Any,
     ) -> AsyncAnswerStream:
         """As `ask_stream`, for an event loop: `async for piece in index.astream(…)`."""
         from modegraph.streams import AsyncAnswerStream
 
         chosen = _chosen("astream", mode, top_k, where, settings)
-        return AsyncAnswerStream(partial(self._stream, question, model, chosen, max_answer_tokens))
+        judged_by = open_verifier(verifier) if verifier is not None else None
+        return AsyncAnswerStream(partial(self._stream, question, model, chosen, max_answer_tokens, judged_by))
 
     async def _stream(
-        self, question: str, model: Model, chosen: RetrieveSettings, max_answer_tokens: int
+        self,
+        question: str,
+        model: Model,
+        chosen: RetrieveSettings,
+        max_answer_tokens: int,
+        judged_by: Verifier | None,
     ) -> AsyncGenerator[Written | serve.answering.Answer, None]:
         from modegraph.arguments.backends import streaming_backend
         from serve.streamed import stream_answer
@@ -140,7 +155,7 @@ class Index:
         async with streaming_backend(model) as backend:
             asked = backend.language_model(backend.models[0])
             evidence = await asyncio.to_thread(self._evidence, question, chosen, asked)
-            limits = (chosen.top_k, chosen.max_context_tokens, backend, max_answer_tokens)
+            limits = (chosen.top_k, chosen.max_context_tokens, backend, max_answer_tokens, judged_by)
             async with aclosing(stream_answer(evidence, *limits)) as parts:  # type: ignore[type-var]
                 async for part in parts:
                     yield part

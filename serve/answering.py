@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graph.prompt.answer import NOT_FOUND, parse_answer
 from graph.prompt.citations import check_citations
@@ -12,6 +12,8 @@ from graph.prompt.context import rank_excerpts, token_budget
 from graph.retrieve.parts.caller import spent_on
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Evidence, Excerpt, FinishReason, LanguageModel, Trace
+from graph.verify.support import Unsupported, unsupported_sentences, without_unsupported
+from graph.verify.verifier import Verifier
 from serve.talk.prompt import Prompt, fitted, prompt_of
 from serve.too_long import is_too_long
 from serve.types import Cost
@@ -21,7 +23,8 @@ from serve.types import Cost
 class Answer:
     """One answer and what it rests on. `citations` maps each number that the text cites to its excerpt.
 
-    `removed` are cited numbers that no excerpt had; their brackets are gone from the text. `left_out` excerpts did not fit the model's
+    `removed` are cited numbers that no excerpt had; their brackets are gone from the text. `unsupported` are sentences of the reason and
+    the answer that the excerpts do not seem to say; none without a verifier. `left_out` excerpts did not fit the model's
     window. `finish_reason` is "length"
     when the model was cut at the token limit. `retrieval` is what finding the evidence cost, `writing` the answer from it.
     """
@@ -33,6 +36,7 @@ class Answer:
     finish_reason: FinishReason
     citations: Mapping[int, Excerpt]
     removed: tuple[int, ...]
+    unsupported: tuple[Unsupported, ...]
     left_out: int
     evidence: Evidence
     model: str
@@ -41,14 +45,19 @@ class Answer:
 
 
 def answer_from(
-    evidence: Evidence, top_k: int, max_context_tokens: int | None, model: LanguageModel, max_answer_tokens: int
+    evidence: Evidence,
+    top_k: int,
+    max_context_tokens: int | None,
+    model: LanguageModel,
+    max_answer_tokens: int,
+    verifier: Verifier | None = None,
 ) -> Answer:
     """Answer the query of `evidence` from its best `top_k` excerpts, together at most `max_context_tokens` of the model long."""
     started = time.perf_counter()
     ranked = rank_excerpts(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
     prompt, answer_tokens = fitted(prompt_of(evidence, ranked), model, max_answer_tokens)
     prompt, made = ask_model(model, prompt, answer_tokens)
-    return cite(evidence, prompt.excerpts, made, model.name, time.perf_counter() - started, prompt.left_out)
+    return cite(evidence, prompt.excerpts, made, model.name, time.perf_counter() - started, prompt.left_out, verifier)
 
 
 def ask_model(model: LanguageModel, prompt: Prompt, max_answer_tokens: int) -> tuple[Prompt, Completion]:
@@ -70,7 +79,13 @@ def ask_model(model: LanguageModel, prompt: Prompt, max_answer_tokens: int) -> t
 
 
 def cite(
-    evidence: Evidence, excerpts: Sequence[Excerpt], made: Completion, model: str, seconds: float, left_out: int
+    evidence: Evidence,
+    excerpts: Sequence[Excerpt],
+    made: Completion,
+    model: str,
+    seconds: float,
+    left_out: int,
+    verifier: Verifier | None = None,
 ) -> Answer:
     """Take a completion, made in `seconds`, apart; in either part a citation survives only if its number is an excerpt's."""
     parsed = parse_answer(made.text)
@@ -83,12 +98,23 @@ def cite(
         finish_reason=made.finish_reason,
         citations={number: excerpts[number - 1] for number in (*reason.cited, *answer.cited)},
         removed=tuple(dict.fromkeys((*reason.removed, *answer.removed))),
+        unsupported=(
+            *unsupported_sentences("reason", reason.text, excerpts, verifier),
+            *unsupported_sentences("answer", answer.text, excerpts, verifier),
+        ),
         left_out=left_out,
         evidence=evidence,
         model=model,
         retrieval=retrieval_cost(evidence.trace),
         writing=writing_cost(made if excerpts else None, seconds),
     )
+
+
+def without_unsupported_parts(answer: Answer) -> Answer:
+    """The answer without its unsupported sentences, which `unsupported` still tells."""
+    of = {part: [each for each in answer.unsupported if each.part == part] for part in ("reason", "answer")}
+    reason, text = (without_unsupported(getattr(answer, part), sentences) for part, sentences in of.items())
+    return replace(answer, reason=reason, answer=text)
 
 
 def retrieval_cost(trace: Trace) -> Cost:

@@ -19,6 +19,8 @@ from graph.shared.cli_options import (
     SomeModel,
     TopK,
     Unit,
+    UnsupportedAs,
+    Verifier,
     Where,
 )
 from graph.shared.console import print_json, say
@@ -61,6 +63,8 @@ def register_ask(app: typer.Typer, open_model: "OpenModel") -> None:
         router: Router = "",
         reranker: Reranker = "",
         model: SomeModel = None,
+        verifier: Verifier = "",
+        unsupported: UnsupportedAs = "mark",
         retrieve_only: RetrieveOnly = False,
         explain: Explain = False,
         trace: TraceFile = None,
@@ -75,7 +79,8 @@ def register_ask(app: typer.Typer, open_model: "OpenModel") -> None:
         from graph.retrieve import RetrieveSettings, retrieve
         from graph.shared.config import parse_settings
         from graph.shared.jsonl import write_json
-        from serve.answering import answer_from
+        from graph.verify.support import verifier_for
+        from serve.answering import answer_from, without_unsupported_parts
         from serve.show import show_answer, show_evidence, show_paths
 
         values = {
@@ -90,6 +95,7 @@ def register_ask(app: typer.Typer, open_model: "OpenModel") -> None:
         }
         settings = parse_settings(RetrieveSettings, values, "ask")
         check_trace(trace)
+        checked_by = verifier_for(unsupported, verifier)
         opened = open_index(index)
         if model is not None:
             say(f"opening {model}")
@@ -101,7 +107,8 @@ def register_ask(app: typer.Typer, open_model: "OpenModel") -> None:
         if asked is None or retrieve_only or stopped:
             result, shown = asdict(evidence), show_evidence(evidence)
         else:
-            answer = answer_from(evidence, top_k, max_context_tokens, asked, max_answer_tokens)
+            answer = answer_from(evidence, top_k, max_context_tokens, asked, max_answer_tokens, checked_by)
+            answer = without_unsupported_parts(answer) if unsupported == "drop" else answer
             result, shown = asdict(answer), show_answer(answer)
         print_json(result) if as_json else print(shown)
         if explain and not as_json:

@@ -18,6 +18,7 @@ from graph.shared.cli_options import (
     SomeRouter,
     SomeSelector,
     SomeTopK,
+    SomeVerifier,
 )
 from graph.shared.console import say
 
@@ -123,6 +124,7 @@ def serve_command(
     selector: SomeSelector = None,
     router: SomeRouter = None,
     reranker: SomeReranker = None,
+    verifier: SomeVerifier = None,
     model: SomeModel = None,
     adapter: Adapters = None,
     vllm_python: VllmPython = "",
@@ -170,6 +172,7 @@ def serve_command(
         "selector": selector,
         "router": router,
         "reranker": reranker,
+        "verifier": verifier,
         "otlp_endpoint": otlp_endpoint,
     }
     values = read_yaml(config) if config is not None else {}

@@ -16,6 +16,7 @@ from graph.prompt.answer import NOT_FOUND
 from graph.prompt.context import rank_excerpts, token_budget
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, Evidence, LanguageModel
+from graph.verify.verifier import Verifier
 from serve.answering import Answer, cite
 from serve.http.backends.backend import TOO_LONG, ChatBackend
 from serve.http.routes.parts import MessageParts, Shown
@@ -31,7 +32,12 @@ class Written(NamedTuple):
 
 
 async def stream_answer(
-    evidence: Evidence, top_k: int, max_context_tokens: int | None, backend: ChatBackend, max_answer_tokens: int
+    evidence: Evidence,
+    top_k: int,
+    max_context_tokens: int | None,
+    backend: ChatBackend,
+    max_answer_tokens: int,
+    verifier: Verifier | None = None,
 ) -> AsyncIterator[Written | Answer]:
     """The text over the best `top_k` excerpts as it comes, then the answer. Closing this ends the generation.
 
@@ -62,7 +68,7 @@ async def stream_answer(
         for written in _written(parts.finish()):
             yield written
     seconds = time.perf_counter() - started
-    yield cite(evidence, prompt.excerpts, said.completion(), name, seconds, prompt.left_out)
+    yield cite(evidence, prompt.excerpts, said.completion(), name, seconds, prompt.left_out, verifier)
 
 
 class Said:

@@ -15,7 +15,14 @@ FOLDERS = ("graph", "data_synth", "train", "serve", "eval", "modegraph")
 MAY_IMPORT = {
     "graph": {"graph"},
     "data_synth": {"data_synth", "graph"},
-    "train": {"train", "data_synth.types", "data_synth.relevance.types", "data_synth.route.types", "graph"},
+    "train": {
+        "train",
+        "data_synth.types",
+        "data_synth.claims.types",
+        "data_synth.relevance.types",
+        "data_synth.route.types",
+        "graph",
+    },
     "serve": {"serve", "graph"},
     "eval": {
         "eval",

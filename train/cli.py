@@ -15,6 +15,7 @@ from train.reward.cli import register as register_score
 from train.router.cli import register as register_router
 from train.selector.cli import register as register_selector
 from train.shared.cli_options import print_record, settings_of
+from train.verifier.cli import register as register_verifier
 
 if TYPE_CHECKING:
     from graph.shared.types import OpenModel
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add `modegraph train` and its commands. Training opens its own models, so `open_model` stays unused."""
     commands = typer.Typer(
-        help="Train a language model, a reward model, a selector or a router.", no_args_is_help=True, cls=Group
+        help="Train a language model, a reward model, a selector, a router or a verifier.",
+        no_args_is_help=True,
+        cls=Group,
     )
     for train in (tiny, sft, ms, dpo, reward):
         settings = f"train.run.settings:{train.__name__.capitalize()}Settings"
@@ -33,6 +36,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
     register_export(commands)
     register_selector(commands)
     register_router(commands)
+    register_verifier(commands)
     app.add_typer(commands, name="train", rich_help_panel=TRAINING)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from data_synth.claims.types import FORM as CLAIMS
 from data_synth.forms import Form
 from data_synth.preferences.preference_form import PREFERENCES
 from data_synth.questions.types import FORM as QUESTIONS
@@ -11,13 +12,16 @@ from data_synth.responses.response_form import RESPONSES
 from data_synth.route.types import FORM as ROUTE
 from graph.shared.errors import UserError
 
-FORMS: dict[str, Form[Any]] = {form.name: form for form in (PREFERENCES, RESPONSES, QUESTIONS, RELEVANCE, ROUTE)}
+FORMS: dict[str, Form[Any]] = {
+    form.name: form for form in (PREFERENCES, RESPONSES, QUESTIONS, RELEVANCE, ROUTE, CLAIMS)
+}
 TELLING: dict[str, Form[Any]] = {
     "chosen": PREFERENCES,
     "responses": RESPONSES,
     "bridges": QUESTIONS,
     "proposition_id": RELEVANCE,
     "best_mode": ROUTE,
+    "claim": CLAIMS,
 }
 
 

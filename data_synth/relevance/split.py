@@ -114,7 +114,7 @@ def split_documents(
             gold[source][split] += 1
         for source in set(each.own_sources):
             own[source][split] += 1
-    return {source: _most(gold.get(source) or own.get(source)) or _by_hash(seed, source) for source in sources}
+    return {source: _most(gold.get(source) or own.get(source)) or split_by_hash(seed, source) for source in sources}
 
 
 def split_propositions(index: Index, split_U: Ints) -> Ints:
@@ -135,7 +135,8 @@ def _most(counts: Counter[str] | None) -> str | None:
     return max(counts, key=lambda split: (counts[split], SPLITS.index(split)))
 
 
-def _by_hash(seed: int, source: str) -> str:
+def split_by_hash(seed: int, source: str) -> str:
+    """The split of a document by itself."""
     return _split_at(int(content_id(str(seed), source)[:8], 16) / 2**32)
 
 

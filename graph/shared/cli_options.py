@@ -166,6 +166,31 @@ _RERANKER = typer.Option(
     help="Cross-encoder that reranks what was found, as a folder or hub name.",
 )
 Reranker = Annotated[str, _RERANKER]
+Verifier = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=MODEL,
+        help="Trained verifier, as a folder or hub name; without one, that which comes with modegraph.",
+    ),
+]
+UnsupportedAs = Annotated[
+    str,
+    typer.Option(
+        "--unsupported",
+        metavar="WHAT",
+        rich_help_panel=OUTPUT,
+        help="What to do with sentences of the answer that the passages do not support: mark, drop or ignore.",
+    ),
+]
+SomeVerifier = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=MODEL,
+        help="Trained verifier, as a folder or hub name; without one, that which comes with modegraph.",
+    ),
+]
 SomeReranker = Annotated[str | None, _RERANKER]
 _TOLERANCE = typer.Option(
     metavar="SHARE", min=0, max=1, rich_help_panel=RETRIEVAL, help="Recall@5 that a cheaper mode may lose."

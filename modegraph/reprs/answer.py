@@ -21,6 +21,7 @@ def answer_html(answer: Answer) -> str:
         *([tag("p", text(answer.reason, "text"))] if answer.reason and answer.answer else []),
         *([table(("", "title", "passage"), rows)] if rows else []),
         *([tag("p", text(f"Removed: {removed}, cited but not among the passages.", "soft"))] if removed else []),
+        *(tag("p", text(f"Not supported by the passages: {each.text}", "soft")) for each in answer.unsupported),
         *([tag("p", text("Cut at the token limit.", "soft"))] if answer.finish_reason == "length" else []),
         cost(answer.evidence),
         text(f" · {answer.model} · {answer.writing.seconds:.2f} s", "soft"),

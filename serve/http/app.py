@@ -13,6 +13,7 @@ from fastapi.telemetry import TelemetryConfig
 from graph.encode.encoder import open_encoder
 from graph.shared.errors import UserError
 from graph.shared.types import OpenEncoder
+from graph.verify.support import verifier_for
 from serve.http.answers.messages import messages_router
 from serve.http.answers.responses import responses_router
 from serve.http.backends.backend import ChatBackend
@@ -72,7 +73,8 @@ def make_services(
     live = {name_of(folder): LiveIndex(folder, settings.mode if warm else None, opener, metrics) for folder in indexes}
     collections = Collections(live, settings.write_wait_s)
     retriever, audit = Retriever(settings, metrics, tracing), AuditLog(settings.audit_log)
-    return Services(settings, collections, retriever, backend, metrics, tracing, audit)
+    verifier = verifier_for(settings.unsupported, settings.verifier)
+    return Services(settings, collections, retriever, backend, metrics, tracing, audit, verifier)
 
 
 def check_names(indexes: Sequence[Path]) -> None:

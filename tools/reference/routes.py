@@ -27,7 +27,9 @@ def pages() -> dict[str, str]:
 def described() -> dict[str, Any]:
     """The OpenAPI description of a server that has no index and is never asked."""
     nothing: Any = None
-    services = Services(ServerSettings(), nothing, nothing, nothing, Metrics(), open_tracing(None), AuditLog(None))
+    services = Services(
+        ServerSettings(), nothing, nothing, nothing, Metrics(), open_tracing(None), AuditLog(None), None
+    )
     app: Any = build_app(services)
     while not isinstance(app, FastAPI):
         app = app.app

@@ -12,7 +12,7 @@ from graph.retrieve.learned.forest import Forest, forest_logits
 from graph.shared.types import Floats
 from train.router.settings import RouterSettings
 from train.router.types import Doubles
-from train.selector.trees import to_forest
+from train.shared.trees import to_forest
 
 
 def fit_forest(features_QF: Floats, recall_Q: Doubles, settings: RouterSettings) -> Forest:

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from graph.retrieve.learned.cross import Blend
 from graph.shared.types import Ints
-from train.selector.calibrate import TEMPERATURES, log_loss
+from train.shared.calibrate import TEMPERATURES, log_loss
 
 Doubles = NDArray[np.float64]
 WEIGHTS, BASES = (0.0, 10.0), (-20.0, 20.0)

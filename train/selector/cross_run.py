@@ -21,13 +21,13 @@ from graph.retrieve.learned.maxsim import save_model
 from graph.shared.console import say
 from graph.shared.types import Ints
 from train.selector.blend import fit_blend
-from train.selector.calibrate import threshold_for
 from train.selector.cross import Pairs, PairSet, read_pairs, train_cross
 from train.selector.data import Dataset
 from train.selector.pairs import read_rows_of, texts_of, training_rows
 from train.selector.ranking import average_precisions
 from train.selector.settings import SelectorSettings
 from train.selector.types import HELD_OUT, CrossRecord, Doubles, Examples, Ranked, Verdicts
+from train.shared.calibrate import threshold_for
 
 
 def fit_cross(

@@ -20,7 +20,12 @@ from graph.retrieve.learned.forest import forest_logits
 from graph.shared.console import say
 from graph.shared.jsonl import write_json
 from train.run.save import fresh_folder
-from train.selector.calibrate import (
+from train.selector.card import selector_card
+from train.selector.data import Dataset, examples_of, read_datasets, shares_passages
+from train.selector.ranking import rank_datasets
+from train.selector.settings import SelectorSettings
+from train.selector.types import HELD_OUT, Examples, Ranked, SelectorRecord, Verdicts
+from train.shared.calibrate import (
     calibration_error,
     fit_temperature,
     kept_figures,
@@ -28,13 +33,8 @@ from train.selector.calibrate import (
     reliability,
     threshold_for,
 )
-from train.selector.card import selector_card
-from train.selector.data import Dataset, examples_of, read_datasets, shares_passages
-from train.selector.figure import draw_reliability
-from train.selector.ranking import rank_datasets
-from train.selector.settings import SelectorSettings
-from train.selector.trees import best_count, fit_trees, to_forest
-from train.selector.types import HELD_OUT, Examples, Ranked, SelectorRecord, Verdicts
+from train.shared.reliability_figure import draw_reliability
+from train.shared.trees import best_count, fit_trees, to_forest
 
 RECORD, PLOT, CARD = "selector.json", "reliability.png", "README.md"
 LIBRARIES = {
@@ -80,7 +80,7 @@ def train_selector(settings: SelectorSettings) -> SelectorRecord:
             versions={name: version(name) for name in LIBRARIES[settings.size]},
             cross=cross,
         )
-        draw_reliability(bins, folder / PLOT)
+        draw_reliability(bins, folder / PLOT, "propositions", "relevant")
         (folder / CARD).write_text(selector_card(record), encoding="utf-8")
         write_json(folder / RECORD, asdict(record))
     return record
@@ -88,7 +88,7 @@ def train_selector(settings: SelectorSettings) -> SelectorRecord:
 
 def fit_classifier(train: Examples, dev: Examples, settings: SelectorSettings, encoder: str) -> tuple[Classifier, int]:
     """The calibrated light selector, and how many trees it has."""
-    grown = fit_trees(train, dev, settings)
+    grown = fit_trees(train, dev, settings, settings.positive_weight)
     count = best_count(grown)
     forest = to_forest(grown, count, settings.positive_weight)
     logits_n = forest_logits(forest, dev.features_nF)

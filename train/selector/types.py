@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from graph.retrieve.learned.classifier import probabilities
 from graph.shared.types import Floats, Ints
+from train.shared.calibrate import Bin
 
 Doubles = NDArray[np.float64]
 
@@ -58,17 +59,6 @@ class Ranked:
     selector: float
     cosine: float
     standard_error: float
-
-
-@dataclass(frozen=True)
-class Bin:
-    """A row of the reliability table: the examples whose probability lies between `low` and `high`."""
-
-    low: float
-    high: float
-    examples: int
-    mean_probability: float
-    share_relevant: float
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ def chat_router(services: Services) -> APIRouter:
 
         The message has extra fields: `reasoning_content` (what the model wrote on the way to the answer), `citations` (number, title,
         source, start, end, text of each passage that it cites), `annotations` (OpenAI's url_citation for each citation in the content)
-        and `removed` (cited numbers that no passage had); the completion has `retrieval`. In a stream, reasoning and answer come as they are written, the citations in the delta of a last chunk.
+        `removed` (cited numbers that no passage had) and `unsupported` (sentences that the passages do not seem to say: part, text, start,
+        end, probability, cited, missing); the completion has `retrieval`. In a stream, reasoning and answer come as they are written, the citations in the delta of a last chunk.
         """
         arrived_s = time.perf_counter()
         prepared = await prepare(services, request, access_of(http))
@@ -40,7 +41,10 @@ def chat_router(services: Services) -> APIRouter:
             usage = request.stream_options is not None and bool(request.stream_options.include_usage)
             prepared, chunks = await open_stream(services, prepared)
             form = takes_form(prepared.body)
-            stream = CitedStream(services.metrics, prepared.excerpts, prepared.retrieval, form, usage, arrived_s, base)
+            stream = CitedStream(
+                *(services.metrics, prepared.excerpts, prepared.retrieval, form, usage, arrived_s, base),
+                services.verifier,
+            )
             return StreamingResponse(stream.events(chunks, request.model), media_type=SSE)
         return AsciiJSONResponse(await checked_completion(services, prepared, base))
 
@@ -59,7 +63,7 @@ async def checked_completion(services: Services, prepared: PreparedRequest, base
 def _checked(services: Services, choice: Body, prepared: PreparedRequest, base: str) -> dict[str, Any]:
     """A choice with answer and reasoning apart; where the model calls a tool and says nothing, its content stays null."""
     said: Mapping[str, Any] = choice.get("message") or {}
-    parts = MessageParts(prepared.excerpts, takes_form(prepared.body))
+    parts = MessageParts(prepared.excerpts, takes_form(prepared.body), services.verifier)
     shown = parts.feed(said).then(parts.finish())
     services.metrics.removed.inc(len(parts.removed))
     message = {name: value for name, value in said.items() if name not in THOUGHTS}

@@ -23,12 +23,13 @@ Chunks = AsyncIterator[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a text ended: why, as OpenAI names it, its tokens, and the numbers that it cited and no passage had."""
+    """How a text ended: why, as OpenAI names it, its tokens, the numbers that it cited and no passage had, and what the passages do not support."""
 
     finish_reason: str
     prompt_tokens: int
     completion_tokens: int
     removed: tuple[int, ...]
+    unsupported: list[dict[str, Any]]
 
 
 async def complete(services: Services, prepared: PreparedRequest) -> tuple[PreparedRequest, dict[str, Any]]:
@@ -60,7 +61,8 @@ async def written(
 ) -> AsyncIterator[Shown | Ended]:
     """The text of the one choice of `chunks` as far as it is certain, its citations checked, and at last how it ended."""
     searched = prepared.prompt is not None
-    parts = MessageParts(prepared.excerpts, takes_form(prepared.body)) if searched else PlainParts()
+    form = takes_form(prepared.body)
+    parts = MessageParts(prepared.excerpts, form, services.verifier) if searched else PlainParts()
     model, began, reason, usage = prepared.body["model"], False, "stop", dict[str, int]()
     async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
         async for chunk in open_chunks:
@@ -75,7 +77,7 @@ async def written(
     yield parts.finish()
     services.metrics.removed.inc(len(parts.removed))
     tokens = (usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
-    yield Ended(reason, *tokens, parts.removed)
+    yield Ended(reason, *tokens, parts.removed, parts.unsupported())
 
 
 async def _asked(prepared: PreparedRequest, ask: Callable[[Body], Awaitable[T]]) -> tuple[PreparedRequest, T]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from graph.prompt.citations import CitationGate, Mark
 from graph.prompt.form import FormSplitter, Part
 from graph.shared.types import Excerpt
+from graph.verify.support import unsupported_sentences
+from graph.verify.verifier import Verifier
 from serve.views.citations import citation, url_citation
 
 REASONING = "reasoning_content"
@@ -32,8 +35,8 @@ class Shown(NamedTuple):
 class MessageParts:
     """Takes the text of one choice piece by piece. Without `form` all of it is content: a client's own format."""
 
-    def __init__(self, excerpts: Sequence[Excerpt], form: bool) -> None:
-        self._excerpts = excerpts
+    def __init__(self, excerpts: Sequence[Excerpt], form: bool, verifier: Verifier | None = None) -> None:
+        self._excerpts, self._verifier = excerpts, verifier
         self._splitter = FormSplitter() if form else None
         self._reasoning, self._content = _Field(len(excerpts)), _Field(len(excerpts))
         self._told = 0
@@ -43,8 +46,19 @@ class MessageParts:
         """The numbers that the text cited and no passage has, in order of first use."""
         return _union(self._reasoning.gate.removed, self._content.gate.removed)
 
+    def unsupported(self) -> list[dict[str, Any]]:
+        """The sentences that the passages do not seem to say, once the text has ended: `part` is the field of the message."""
+        texts = {REASONING: self._reasoning.gate.shown, "content": self._content.gate.shown}
+        return [
+            asdict(sentence)
+            for part, text in texts.items()
+            for sentence in unsupported_sentences(part, text, self._excerpts, self._verifier)
+        ]
+
     def fields(self, base: str) -> dict[str, Any]:
-        """The extra fields of a message: its citations with their places, those of the content as annotations, and what was removed."""
+        """The extra fields of a message: its citations with their places, those of the content as annotations, what was removed, and
+        the sentences that the passages do not support.
+        """
         cited = _union(self._reasoning.gate.cited, self._content.gate.cited)
         return {
             "citations": [citation(number, self._excerpts[number - 1]) for number in cited],
@@ -52,6 +66,7 @@ class MessageParts:
                 url_citation(mark, self._excerpts[mark.number - 1], base) for mark in self._content.gate.marks
             ],
             "removed": list(self.removed),
+            "unsupported": self.unsupported(),
         }
 
     def feed(self, said: Mapping[str, Any]) -> Shown:
@@ -89,6 +104,10 @@ class PlainParts:
     """As MessageParts for a text that was not written from passages: it is shown as it comes."""
 
     removed: tuple[int, ...] = ()
+
+    def unsupported(self) -> list[dict[str, Any]]:
+        """There is nothing to hold it to."""
+        return []
 
     def feed(self, said: Mapping[str, Any]) -> Shown:
         """The next piece."""

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from fastapi import Depends, Query
 from starlette.requests import Request
 
+from graph.verify.verifier import Verifier
 from serve.http.backends.backend import ChatBackend
 from serve.http.routes.collections import Collections, Seen
 from serve.http.routes.retriever import Retriever
@@ -34,6 +35,7 @@ class Services:
     metrics: Metrics
     tracing: Tracing
     audit: AuditLog
+    verifier: Verifier | None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

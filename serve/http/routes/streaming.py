@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from graph.shared.types import Excerpt
+from graph.verify.verifier import Verifier
 from serve.http.routes.parts import REASONING, THOUGHTS, MessageParts
 from serve.http.shared.encoding import DONE, event
 from serve.http.shared.errors import ApiError
@@ -29,9 +30,11 @@ class CitedStream:
         include_usage: bool,
         arrived_s: float,
         base: str,
+        verifier: Verifier | None,
     ) -> None:
         self._metrics, self._excerpts, self._retrieval = metrics, excerpts, retrieval
         self._form, self._include_usage, self._arrived_s, self._base = form, include_usage, arrived_s, base
+        self._verifier = verifier
         self._parts: dict[int, MessageParts] = {}
         self._began = False
 
@@ -69,7 +72,7 @@ class CitedStream:
         said = choice.get("delta") or {}
         index = choice.get("index", 0)
         if index not in self._parts:
-            self._parts[index] = MessageParts(self._excerpts, self._form)
+            self._parts[index] = MessageParts(self._excerpts, self._form, self._verifier)
         parts = self._parts[index]
         shown = parts.feed(said)
         ended = choice.get("finish_reason") is not None

@@ -2,6 +2,7 @@
 
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -62,6 +63,12 @@ class ServerSettings(Settings):
     selector: str = Field("", description="folder or hub name of the trained selector behind `selector: trained`")
     router: str = Field("", description="folder of the trained router that chooses the mode of `mode: auto`")
     reranker: str = Field("", description="folder or hub name of the cross-encoder behind `reranker: true`")
+    verifier: str = Field(
+        "", description="folder or hub name of the trained verifier; that of modegraph when not given"
+    )
+    unsupported: Literal["mark", "ignore"] = Field(
+        "mark", description="what to do with sentences that the passages do not support"
+    )
     otlp_endpoint: str | None = Field(None, description="base address of the OpenTelemetry collector that gets spans")
 
     @field_validator("otlp_endpoint")

@@ -19,13 +19,13 @@ from tests.train.labelled import write_rows
 from tests.train.selector.encoders import tiny_encoder
 from tests.train.selector.rows import small_world
 from train.selector.blend import fit_blend
-from train.selector.calibrate import log_loss
 from train.selector.cross import LengthGroupedBatchSampler, residual_loss
 from train.selector.data import examples_of, read_datasets
 from train.selector.pairs import read_rows_of, rows_by_question, texts_of, training_rows
 from train.selector.settings import CrossSettings, SelectorSettings
 from train.selector.train import train_selector
 from train.selector.types import Examples, SelectorRecord
+from train.shared.calibrate import log_loss
 
 
 def examples(label: str, question: str) -> Examples:

@@ -9,11 +9,11 @@ from graph.documents.questions import SPLITS
 from graph.retrieve.learned.forest import forest_logits
 from tests.train.labelled import write_rows
 from tests.train.selector.rows import small_world
-from train.selector.calibrate import log_loss
 from train.selector.data import examples_of, read_datasets
 from train.selector.settings import SelectorSettings
-from train.selector.trees import best_count, fit_trees, to_forest
 from train.selector.types import Examples
+from train.shared.calibrate import log_loss
+from train.shared.trees import best_count, fit_trees, to_forest
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_the_number_of_trees_is_the_one_with_the_lowest_loss_on_dev(world: dict[
 def test_a_weight_on_the_relevant_is_taken_back(world: dict[str, Examples]) -> None:
     plain, weighted = (
         forest_logits(
-            to_forest(fit_trees(world["train"], world["dev"], settings(positive_weight=weight)), 40, weight),
+            to_forest(fit_trees(world["train"], world["dev"], settings(), weight), 40, weight),
             world["test"].features_nF,
         )
         for weight in (1.0, 4.0)

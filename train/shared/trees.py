@@ -5,18 +5,47 @@ Legend: n examples, F features, T trees, V nodes of all trees end to end.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from graph.retrieve.learned.forest import Forest
-from train.selector.settings import SelectorSettings
-from train.selector.types import Examples
+from graph.shared.types import Floats, Ints
 
 
-def fit_trees(train: Examples, dev: Examples, settings: SelectorSettings) -> HistGradientBoostingClassifier:
+class TreeSettings(Protocol):
+    """What decides how trees grow; read-only."""
+
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def max_trees(self) -> int: ...
+    @property
+    def patience_trees(self) -> int: ...
+    @property
+    def max_leaves(self) -> int: ...
+    @property
+    def min_examples_per_leaf(self) -> int: ...
+    @property
+    def l2(self) -> float: ...
+    @property
+    def seed(self) -> int: ...
+
+
+class Examples(Protocol):
+    """What trees learn from: float32[n, F] and int64[n] of zeros and ones."""
+
+    @property
+    def features_nF(self) -> Floats: ...
+    @property
+    def label_n(self) -> Ints: ...
+
+
+def fit_trees(
+    train: Examples, dev: Examples, settings: TreeSettings, positive_weight: float = 1.0
+) -> HistGradientBoostingClassifier:
     """Trees on `train` by log loss, until dev's has not fallen for `patience_trees` trees; both weighted alike."""
     trees = HistGradientBoostingClassifier(
         learning_rate=settings.learning_rate,
@@ -33,10 +62,10 @@ def fit_trees(train: Examples, dev: Examples, settings: SelectorSettings) -> His
     return trees.fit(
         train.features_nF,
         train.label_n,
-        sample_weight=weights(train, settings.positive_weight),
+        sample_weight=weights(train, positive_weight),
         X_val=dev.features_nF,
         y_val=dev.label_n,
-        sample_weight_val=weights(dev, settings.positive_weight),
+        sample_weight_val=weights(dev, positive_weight),
     )
 
 
@@ -50,7 +79,7 @@ def best_count(trees: HistGradientBoostingClassifier) -> int:
     return max(1, int(np.argmax(trees.validation_score_)))
 
 
-def to_forest(trees: HistGradientBoostingClassifier, count: int, positive_weight: float) -> Forest:
+def to_forest(trees: HistGradientBoostingClassifier, count: int, positive_weight: float = 1.0) -> Forest:
     """The first `count` trees. A weight w of the relevant multiplies the odds by w; the base gives it back: −ln w."""
     grown = [each[0].nodes for each in trees._predictors[:count]]
     starts_T = np.cumsum([0, *(len(nodes) for nodes in grown[:-1])]).astype(np.int64)

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from graph.retrieve.learned.classifier import probabilities
 from graph.retrieve.learned.features import FEATURES
-from train.selector.calibrate import (
+from train.selector.ranking import average_precisions, rank_datasets
+from train.selector.types import Examples
+from train.shared.calibrate import (
     calibration_error,
     fit_temperature,
     kept_figures,
@@ -15,8 +17,6 @@ from train.selector.calibrate import (
     reliability,
     threshold_for,
 )
-from train.selector.ranking import average_precisions, rank_datasets
-from train.selector.types import Examples
 
 
 def test_log_loss_by_hand() -> None:

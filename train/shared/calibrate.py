@@ -5,17 +5,29 @@ Legend: n examples, B bins.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from graph.shared.types import Ints
-from train.selector.types import Bin
 
 Doubles = NDArray[np.float64]
 TEMPERATURES = (0.05, 20.0)
 EDGES_B = np.array([0.0, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 """Narrow where most examples lie: one in forty is relevant."""
+
+
+@dataclass(frozen=True)
+class Bin:
+    """A row of the reliability table: the examples whose probability lies between `low` and `high`."""
+
+    low: float
+    high: float
+    examples: int
+    mean_probability: float
+    share_relevant: float
 
 
 def log_loss(logits_n: Doubles, label_n: Ints, temperature: float) -> float:

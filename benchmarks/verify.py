@@ -1,0 +1,224 @@
+"""How well a verifier tells supported sentences from broken ones, on sets that it has not seen, beside the rule of cosines and numbers.
+
+Claims are made of the passages as `modegraph synth claims` makes them; of PubMedQA also of the abstracts' conclusions, which say in
+other words what the abstract says, or more than it says. The rule: a sentence of the passage has a cosine of .45 or more, and every
+number of the claim stands in the passage (eval/metrics/grounding.py). Milliseconds are processor time of one thread.
+Run: python -P benchmarks/verify.py FOLDER_OF_SETS [--verifier FOLDER] [--claims 2000] [--json]
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+
+from benchmarks.report import Check, print_report
+from data_synth.claims.falsify import Surroundings, falsify, names_in
+from data_synth.claims.restate import Place, restate
+from data_synth.claims.rows import Told, claim_rows
+from data_synth.claims.types import ClaimRow
+from data_synth.types import Dropped
+from eval.metrics.grounding import claims_of, supported_by_encoder
+from graph.encode.encoder import open_encoder
+from graph.shared.jsonl import read_jsonl
+from graph.shared.types import Encoder, Excerpt
+from graph.verify.features import Ground
+from graph.verify.support import unsupported_sentences
+from graph.verify.verifier import Verifier, judge, open_verifier
+
+RULED = 100
+"""Claims of a set that the rule is measured on: it has to encode every sentence of their passages."""
+WANTED, MOST_MS = 0.85, 10.0
+ANSWERS = 100
+
+
+@dataclass(frozen=True)
+class Item:
+    """A claim, its passage, whether the passage supports it, and how it was made."""
+
+    title: str
+    passage: str
+    claim: str
+    supported: bool
+    kind: str
+
+
+def corpus_items(folder: Path, most: int) -> list[Item]:
+    """Pairs of claims over passages drawn from a corpus."""
+    rows = [row for _, row in read_jsonl(folder / "corpus.jsonl")]
+    random.Random(0).shuffle(rows)
+    return items_of([Told(row["id"], row["title"], row["text"]) for row in rows[:most]], most)
+
+
+def abstract_items(folder: Path, most: int) -> list[Item]:
+    """Pairs of claims over PubMedQA's abstracts without their conclusions."""
+    rows = [row for _, row in read_jsonl(folder / "items.jsonl")]
+    return items_of([Told(row["id"], "", " ".join(row["context"])) for row in rows], most)
+
+
+def conclusion_items(folder: Path, most: int) -> list[Item]:
+    """Sentences of conclusions against the abstract before them, and the same broken."""
+    items: list[Item] = []
+    for _, row in read_jsonl(folder / "items.jsonl"):
+        abstract, draw = " ".join(row["context"]), random.Random(row["id"])
+        for claim in claims_of(row["reasoning"]):
+            broken = falsify(claim, Surroundings(abstract, names_in(abstract), ()), draw)
+            if broken is not None:
+                items += [
+                    Item("", abstract, claim, True, "conclusion"),
+                    Item("", abstract, broken[0], False, broken[1]),
+                ]
+    return items[:most]
+
+
+def items_of(passages: Sequence[Told], most: int) -> list[Item]:
+    """What `synth claims` makes of the passages in one round."""
+    made: Iterator[ClaimRow | Dropped] = claim_rows(passages, rounds=1, seed=0)
+    rows = [row for row in made if isinstance(row, ClaimRow)][:most]
+    return [Item(row.title, row.passage, row.claim, row.supported, row.kind) for row in rows]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """An answer over excerpts: its text, and which of its sentences is not supported."""
+
+    excerpts: tuple[Excerpt, ...]
+    sentences: tuple[str, ...]
+    wrong: str
+
+
+def planted_answers(folder: Path, most: int) -> Iterator[Planted]:
+    """Answers to multi-hop questions: their supporting sentences restated and cited, and a broken one of another passage that was shown."""
+    corpus = {row["id"]: row for _, row in read_jsonl(folder / "corpus.jsonl")}
+    rows = [row for _, row in read_jsonl(folder / "questions.jsonl")]
+    made = (planted_answer(row, corpus) for row in rows)
+    yield from islice((answer for answer in made if answer is not None), most)
+
+
+def planted_answer(row: Mapping[str, Any], corpus: Mapping[str, Mapping[str, Any]]) -> Planted | None:
+    """The answer to one question; None where no sentence could be broken."""
+    draw, shown = random.Random(row["id"]), [corpus[each] for each in row["context_ids"]]
+    excerpts = tuple(
+        Excerpt(each["id"], each["title"], each["text"], each["id"], 0, len(each["text"])) for each in shown
+    )
+    number_of = {each["id"]: number for number, each in enumerate(shown, start=1)}
+    told = [
+        cited(
+            restate(Place(claims_of(corpus[source]["text"]), at, corpus[source]["title"]), draw)[0], number_of[source]
+        )
+        for source, at in row["supporting_sentences"]
+        if at < len(claims_of(corpus[source]["text"]))
+    ]
+    others = [each for each in shown if each["id"] not in row["gold_ids"]]
+    for other in draw.sample(others, len(others)):
+        claim = draw.choice(claims_of(other["text"]) or [""])
+        broken = falsify(claim, Surroundings(other["text"], names_in(other["text"]), ()), draw)
+        if broken is not None and told:
+            wrong = cited(broken[0], number_of[other["id"]])
+            return Planted(excerpts, (*told, wrong), wrong)
+    return None
+
+
+def cited(claim: str, number: int) -> str:
+    """A sentence with its citation."""
+    return f"{claim.rstrip('. ')} [{number}]."
+
+
+def measure_planted(answers: Sequence[Planted], verifier: Verifier) -> dict[str, float]:
+    """Which planted sentences are marked in whole answers, and which of the others; processor time a sentence."""
+    started = time.process_time()
+    marked = [
+        {each.text for each in unsupported_sentences("reason", " ".join(answer.sentences), answer.excerpts, verifier)}
+        for answer in answers
+    ]
+    spent = time.process_time() - started
+    right = [
+        sentence in marks
+        for answer, marks in zip(answers, marked, strict=True)
+        for sentence in answer.sentences
+        if sentence != answer.wrong
+    ]
+    return {
+        "answers": len(answers),
+        "planted marked": float(
+            np.mean([answer.wrong in marks for answer, marks in zip(answers, marked, strict=True)])
+        ),
+        "supported marked": float(np.mean(right)),
+        "milliseconds a sentence": 1000 * spent / sum(len(answer.sentences) for answer in answers),
+    }
+
+
+def measure(items: Sequence[Item], verifier: Verifier, encoder: Encoder) -> dict[str, float]:
+    """Figures of the verifier on all items, and of the rule on the first RULED of them."""
+    started = time.process_time()
+    probability_n = np.array(
+        [judge(verifier, [item.claim], Ground.of([(item.title, item.passage)]))[0] for item in items]
+    )
+    milliseconds = 1000 * (time.process_time() - started) / len(items)
+    broken_n = np.array([not item.supported for item in items])
+    marked_n = probability_n >= verifier.threshold
+    ruled_n = np.array([not ruled_supported(item, encoder) for item in items[:RULED]])
+    kind_n = [f"{'supported' if item.supported else 'broken'}, {item.kind}" for item in items]
+    kinds = sorted(set(kind_n))
+    return {
+        "claims": len(items),
+        "balanced accuracy": balanced_accuracy_score(broken_n, marked_n),
+        "AUROC": roc_auc_score(broken_n, probability_n),
+        "broken marked": marked_n[broken_n].mean(),
+        "supported marked": marked_n[~broken_n].mean(),
+        "rule, balanced accuracy": balanced_accuracy_score(broken_n[:RULED], ruled_n),
+        "rule, broken marked": ruled_n[broken_n[:RULED]].mean(),
+        "rule, supported marked": ruled_n[~broken_n[:RULED]].mean(),
+        "milliseconds": milliseconds,
+        **{f"marked, {kind}": float(marked_n[np.array([named == kind for named in kind_n])].mean()) for kind in kinds},
+    }
+
+
+def ruled_supported(item: Item, encoder: Encoder) -> bool:
+    """Whether the rule takes the claim for supported."""
+    sentences = claims_of(item.passage)
+    vectors = encoder.encode([item.claim, *sentences])
+    return bool(supported_by_encoder([item.claim], vectors[:1], sentences, vectors[1:])[0])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--verifier", default="")
+    parser.add_argument("--claims", type=int, default=2000)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    verifier, encoder = open_verifier(arguments.verifier), open_encoder("minilm")
+    pubmed = arguments.folder / "pubmedqa_l"
+    sets = {
+        "hotpotqa_train": corpus_items(arguments.folder / "hotpotqa_train", arguments.claims),
+        "locomo_dev": corpus_items(arguments.folder / "locomo_dev", arguments.claims),
+        "pubmedqa_l": abstract_items(pubmed, arguments.claims),
+        "pubmedqa_l, conclusions": conclusion_items(pubmed, arguments.claims),
+    }
+    measured = {name: measure(items, verifier, encoder) for name, items in sets.items()}
+    figures = {f"{name}: {figure}": float(value) for name, of in measured.items() for figure, value in of.items()}
+    checks = [
+        Check(f"balanced accuracy on {name}", measured[name]["balanced accuracy"], WANTED, True)
+        for name in ("hotpotqa_train", "pubmedqa_l")
+    ]
+    planted = measure_planted(list(planted_answers(arguments.folder / "hotpotqa_train", ANSWERS)), verifier)
+    figures |= {f"answers, hotpotqa_train: {name}": value for name, value in planted.items()}
+    checks.append(Check("planted sentences marked", planted["planted marked"], 0.8, True))
+    checks.append(Check("supported sentences marked", planted["supported marked"], 0.05, False))
+    slowest = max(of["milliseconds"] for of in measured.values())
+    checks.append(Check("milliseconds a claim", slowest, MOST_MS, False))
+    return print_report("verify", figures, checks, arguments.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

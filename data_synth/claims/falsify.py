@@ -1,0 +1,139 @@
+"""One thing in a sentence changed so that its passage no longer says it: a name, a number, a negation, who did what to whom, an opposite."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from graph.extract.entities import find_entities
+from graph.verify.vocabulary import OPPOSITES
+
+_NUMBER = re.compile(r"\d[\d,.]*\d|\d")
+_DENIED = re.compile(r"\b(?:not|never|no) ")
+_AUXILIARY = re.compile(r"\b(?:is|was|were|are|has|have|had|can|could|will|would|may|did|does|do|should)\b(?! not)")
+_FROM_PASSAGE = 0.5
+"""How often what takes the place of a name or number stands in the same passage: the harder kind to see."""
+_FOREIGN = 40
+"""Names of other passages that are looked at for one of the same shape."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a sentence stands: the text of its passage, the names in it, and names of other passages."""
+
+    passage: str
+    names: Sequence[str]
+    foreign: Sequence[str]
+
+
+def other_name(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
+    """A name of the passage, or of another, in place of one."""
+    named = [name for name in names_in(sentence) if not _NUMBER.fullmatch(name)]
+    if not named:
+        return None
+    name = draw.choice(named)
+    apart = [each for each in around.names if each not in sentence and each not in name and name not in each]
+    near = [each for each in apart if shape(each)[:2] == shape(name)[:2]]
+    far = [each for each in _sample(around.foreign, draw) if each not in around.passage and shape(each) == shape(name)]
+    chosen = near if near and draw.random() < _FROM_PASSAGE else far or near
+    return sentence.replace(name, draw.choice(chosen)) if chosen else None
+
+
+def other_number(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
+    """Another number of the passage, or one of the last two digits changed."""
+    numbers = list(_NUMBER.finditer(sentence))
+    if not numbers:
+        return None
+    found = draw.choice(numbers)
+    near = [each for each in _NUMBER.findall(around.passage) if len(each) == len(found[0]) and each not in sentence]
+    new = draw.choice(near) if near and draw.random() < _FROM_PASSAGE else _other_digit(found[0], draw)
+    return sentence[: found.start()] + new + sentence[found.end() :]
+
+
+def turned_negation(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
+    """Denied what was said, or said what was denied."""
+    del around
+    if _DENIED.search(sentence):
+        return _DENIED.sub("", sentence, count=1)
+    verbs = list(_AUXILIARY.finditer(sentence))[:2]
+    if not verbs:
+        return None
+    end = draw.choice(verbs).end()
+    return sentence[:end] + draw.choice((" not", " not", " never")) + sentence[end:]
+
+
+def swapped_roles(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
+    """Two names in each other's places."""
+    del around
+    names = [name for name in names_in(sentence) if sentence.count(name) == 1]
+    pairs = [
+        (a, b)
+        for a, b in permutations(names, 2)
+        if sentence.index(a) < sentence.index(b) and a not in b and b not in a and shape(a)[0] == shape(b)[0]
+    ]
+    if not pairs:
+        return None
+    first, second = draw.choice(pairs)
+    return re.sub(
+        f"{re.escape(first)}|{re.escape(second)}", lambda found: second if found[0] == first else first, sentence
+    )
+
+
+def opposite_word(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
+    """A word's opposite in its place."""
+    del around
+    words = [word for word in re.findall(r"\b[a-z]+\b", sentence) if word in OPPOSITES]
+    if not words:
+        return None
+    word = draw.choice(words)
+    return re.sub(rf"\b{word}\b", draw.choice(sorted(OPPOSITES[word])), sentence, count=1)
+
+
+Break = Callable[[str, Surroundings, random.Random], str | None]
+BREAKS: Mapping[str, Break] = {
+    "name": other_name,
+    "number": other_number,
+    "negation": turned_negation,
+    "roles": swapped_roles,
+    "opposite": opposite_word,
+}
+
+
+def falsify(sentence: str, around: Surroundings, draw: random.Random) -> tuple[str, str] | None:
+    """The sentence broken, and how; None where no break applies or what comes out stands in the passage.
+
+    >>> falsify("It burned in 1911.", Surroundings("It burned in 1911.", (), ()), random.Random(0))
+    ('It burned in 1919.', 'number')
+    """
+    for kind in draw.sample(sorted(BREAKS), len(BREAKS)):
+        broken = BREAKS[kind](sentence, around, draw)
+        if broken is not None and broken != sentence and broken not in around.passage:
+            return broken, kind
+    return None
+
+
+def names_in(text: str) -> list[str]:
+    """Names, dates and quantities as they stand in the text, also a single first word."""
+    return [name for name in find_entities(f"x {text}") if name in text]
+
+
+def shape(name: str) -> tuple[bool, bool, int]:
+    """What names have in common that can stand for each other: digits, a capital, how many words.
+
+    >>> shape("Ada Marlow") == shape("Port Ellery"), shape("14 May 1911") == shape("Ada")
+    (True, False)
+    """
+    return bool(_NUMBER.search(name)), name[:1].isupper(), min(len(name.split()), 3)
+
+
+def _sample(names: Sequence[str], draw: random.Random) -> list[str]:
+    return draw.sample(names, min(_FOREIGN, len(names)))
+
+
+def _other_digit(number: str, draw: random.Random) -> str:
+    place = draw.choice([at for at, character in enumerate(number) if character.isdigit()][-2:])
+    digits = [digit for digit in "123456789" if digit != number[place]]
+    return number[:place] + draw.choice(digits) + number[place + 1 :]

@@ -1,0 +1,136 @@
+"""What a sentence says, said otherwise, as answers do: shortened, turned round, framed, joined to the next, in other words, loosely."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from graph.verify.vocabulary import FUNCTION_WORDS, NEGATORS, OPPOSITES
+
+FRAMES = ("According to the passage, ", "The passage says that ", "It is stated that ", "As described there, ")
+JOINTS = (", and ", "; ", ", while ")
+OTHER_WORDS = (
+    *(
+        ("located", "situated"),
+        ("known as", "called"),
+        ("began", "started"),
+        ("film", "movie"),
+        ("founded", "established"),
+    ),
+    *(("because", "since"), ("showed", "demonstrated"), ("found that", "observed that"), ("used", "employed")),
+    *(("about", "approximately"), ("wrote", "authored"), ("children", "kids"), ("results", "findings"), ("also ", "")),
+    *(("associated with", "linked to"), ("compared with", "relative to"), ("large", "big"), ("build", "construct")),
+    *(
+        ("built", "constructed"),
+        ("house", "home"),
+        ("near", "close to"),
+        ("between", "from among"),
+        ("made", "produced"),
+    ),
+    *(
+        ("was born", "came into the world"),
+        ("begins", "starts"),
+        ("ship", "vessel"),
+        ("every", "each"),
+        ("took", "needed"),
+    ),
+)
+_OTHER_WORDS_SHARE = 0.7
+COMMON_WORDS = """
+ability account action amount animal appear area around aspect became become behind bring broad called care carry case cause certain
+chance change choice clear close come concern consider contain continue course cover create deal describe detail develop difference
+direction discover effect effort enough event example exist expect explain fact feature figure follow form found front general give
+goal great group grow happen have held hold idea important include indeed involve issue item keep kind know lead learn level likely
+line live local look main make manner matter mean meet method mind move name nature need note number object occur offer often order
+part people person place plan point position possible practice present problem process produce provide purpose quality question range
+reach reason receive relate remain report require result role rule seem sense serve several show side simple situation size source
+specific stage stand start state step strong study subject suggest support system take task term thing think time total toward turn
+type unit usually value various view visit wide word work world year
+""".split()
+_LOOSEST = 0.6
+_BRACKETS = re.compile(r"\s*\([^()]*\)")
+_CLAUSE = re.compile(r"(.{30,}?),\s+(?:which|who|where|and|but|when|while|with|although|after|before)\b")
+_OPENING = re.compile(r"((?:In|On|At|During|By|From) [^,]{3,30}), (.*)\.$", re.DOTALL)
+_PRONOUN = re.compile(r"(?:He|She|It|They)\b(?!')")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A sentence among those of its passage, and the title that the passage is known by."""
+
+    sentences: Sequence[str]
+    at: int
+    title: str
+
+    @property
+    def sentence(self) -> str:
+        """The sentence itself."""
+        return self.sentences[self.at]
+
+
+def verbatim(place: Place, draw: random.Random) -> str:
+    """As it stands."""
+    del draw
+    return place.sentence
+
+
+def shortened(place: Place, draw: random.Random) -> str:
+    """Without brackets and without what follows its first clause."""
+    del draw
+    text = _BRACKETS.sub("", place.sentence)
+    clause = _CLAUSE.match(text)
+    return f"{clause[1]}." if clause is not None else text
+
+
+def turned(place: Place, draw: random.Random) -> str:
+    """With its title for its pronoun, or its opening phrase last; else within a frame."""
+    title = _BRACKETS.sub("", place.title)
+    if title and (pronoun := _PRONOUN.match(place.sentence)) is not None:
+        return title + place.sentence[pronoun.end() :]
+    if (opening := _OPENING.match(place.sentence)) is not None:
+        return f"{opening[2][:1].upper()}{opening[2][1:]} {opening[1][:1].lower()}{opening[1][1:]}."
+    return draw.choice(FRAMES) + place.sentence
+
+
+def joined(place: Place, draw: random.Random) -> str:
+    """With the next sentence as one."""
+    if place.at + 1 == len(place.sentences):
+        return place.sentence
+    return place.sentence.rstrip(".") + draw.choice(JOINTS) + place.sentences[place.at + 1]
+
+
+def reworded(place: Place, draw: random.Random) -> str:
+    """With some of its words replaced by others of the same meaning."""
+    text = place.sentence
+    for word, other in OTHER_WORDS:
+        if draw.random() < _OTHER_WORDS_SHARE:
+            text = re.sub(rf"\b{word}(?!\w)", other, text, count=1)
+    return text
+
+
+def loosened(place: Place, draw: random.Random) -> str:
+    """With some of the words that name, count and deny nothing left out or replaced by any: how far a paraphrase may stray."""
+    share = _LOOSEST * draw.random()
+
+    def stray(found: re.Match[str]) -> str:
+        word = found[0]
+        if word in FUNCTION_WORDS or word in NEGATORS or word in OPPOSITES or draw.random() > share:
+            return word
+        return draw.choice((*draw.sample(COMMON_WORDS, 2), ""))
+
+    return re.sub(r"  +", " ", re.sub(r"(?<![\w'’-])[a-z]{4,}(?![\w'’-])", stray, turned(place, draw)))
+
+
+WAYS: tuple[Callable[[Place, random.Random], str], ...] = (verbatim, shortened, turned, joined, reworded, loosened, loosened)
+
+
+def restate(place: Place, draw: random.Random) -> tuple[str, str]:
+    """The sentence in one of the WAYS, and the name of the way.
+
+    >>> restate(Place(["In May 1911, it burned."], 0, "Lantern"), random.Random(7))
+    ('It burned in May 1911.', 'turned')
+    """
+    way = draw.choice(WAYS)
+    return way(place, draw), way.__name__

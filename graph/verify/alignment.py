@@ -1,0 +1,82 @@
+"""Which words of a passage a sentence repeats: the one or two of its sentences that say most of it, and the words matched in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from graph.verify.words import Words, alike
+
+_BRACKETS = re.compile(r"\([^()]*\)")
+NAME_WEIGHT, TITLE_WEIGHT = 2.0, 0.25
+"""A name or number that a source sentence shares counts as much as two other words, a word of a title as a quarter of one."""
+MIN_GAIN = 2
+"""Words that a second sentence must add to be read together with the first."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What of the passages a sentence is read against: the words of their best sentence or two. `added` are those that the second adds,
+    `aside` the stems of what stands in brackets.
+    """
+
+    words: Words
+    added: int
+    aside: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str, added: int) -> Source:
+        """The source that is this text."""
+        aside = (stem for found in _BRACKETS.finditer(text) for stem in Words.of(found[0]).stems)
+        return cls(Words.of(text), added, frozenset(aside))
+
+
+def best_source(
+    claim: Words, sentences: Sequence[str], words_N: Sequence[Words], titled: Collection[str] = ()
+) -> Source:
+    """The sentence that shares most of a claim's words, with the one that adds most to it where that is MIN_GAIN or more.
+
+    Words of titles (stems) tell little: a passage speaks of its title in all of its sentences, and may not name it.
+    """
+    if not sentences:
+        return Source.of("", 0)
+    stems_N = [frozenset(words.stems) for words in words_N]
+
+    def worth(at: int) -> float:
+        if claim.stems[at] in titled:
+            return TITLE_WEIGHT
+        return NAME_WEIGHT if claim.is_number(at) or claim.is_name(at) else 1
+
+    def weight(stems: frozenset[str]) -> float:
+        return sum(worth(at) for at in claim.content if claim.stems[at] in stems)
+
+    first = max(range(len(sentences)), key=lambda place: (weight(stems_N[place]), -place))
+    gains = [
+        sum(claim.stems[at] in stems and claim.stems[at] not in stems_N[first] for at in claim.content)
+        for stems in stems_N
+    ]
+    second = max(range(len(sentences)), key=lambda place: (gains[place], -place))
+    if gains[second] < MIN_GAIN:
+        return Source.of(sentences[first], 0)
+    low, high = sorted((first, second))
+    return Source.of(f"{sentences[low]} {sentences[high]}", gains[second])
+
+
+def align(claim: Words, source: Words) -> dict[int, int]:
+    """Places of the claim's content words to places of the same words in the source; of several, the one that goes on from the last.
+
+    >>> align(Words.of("Ada built Lantern"), Words.of("The Lantern was built by Ada"))
+    {0: 5, 1: 3, 2: 1}
+    """
+    places: dict[str, list[int]] = {}
+    for place, stem in enumerate(source.stems):
+        places.setdefault(stem, []).append(place)
+    found: dict[int, int] = {}
+    last = -1
+    for at in claim.content:
+        stem = claim.stems[at]
+        known = places.get(stem) or [place for place, other in enumerate(source.stems) if alike(stem, other)]
+        if known:
+            last = found[at] = min(known, key=lambda place: abs(place - last - 1))
+    return found

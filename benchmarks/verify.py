@@ -201,6 +201,8 @@ def main() -> int:
     pubmed = arguments.folder / "pubmedqa_l"
     sets = {
         "hotpotqa_train": corpus_items(arguments.folder / "hotpotqa_train", arguments.claims),
+        "musique_train100": corpus_items(arguments.folder / "musique_train100", arguments.claims),
+        "2wiki_train500": corpus_items(arguments.folder / "2wiki_train500", arguments.claims),
         "locomo_dev": corpus_items(arguments.folder / "locomo_dev", arguments.claims),
         "pubmedqa_l": abstract_items(pubmed, arguments.claims),
         "pubmedqa_l, conclusions": conclusion_items(pubmed, arguments.claims),

@@ -38,21 +38,190 @@ OTHER_WORDS = (
     ),
 )
 _OTHER_WORDS_SHARE = 0.7
-COMMON_WORDS = """
-ability account action amount animal appear area around aspect became become behind bring broad called care carry case cause certain
-chance change choice clear close come concern consider contain continue course cover create deal describe detail develop difference
-direction discover effect effort enough event example exist expect explain fact feature figure follow form found front general give
-goal great group grow happen have held hold idea important include indeed involve issue item keep kind know lead learn level likely
-line live local look main make manner matter mean meet method mind move name nature need note number object occur offer often order
-part people person place plan point position possible practice present problem process produce provide purpose quality question range
-reach reason receive relate remain report require result role rule seem sense serve several show side simple situation size source
-specific stage stand start state step strong study subject suggest support system take task term thing think time total toward turn
-type unit usually value various view visit wide word work world year
-""".split()
+COMMON_WORDS = [
+    "ability",
+    "account",
+    "action",
+    "amount",
+    "animal",
+    "appear",
+    "area",
+    "around",
+    "aspect",
+    "became",
+    "become",
+    "behind",
+    "bring",
+    "broad",
+    "called",
+    "care",
+    "carry",
+    "case",
+    "cause",
+    "certain",
+    "chance",
+    "change",
+    "choice",
+    "clear",
+    "close",
+    "come",
+    "concern",
+    "consider",
+    "contain",
+    "continue",
+    "course",
+    "cover",
+    "create",
+    "deal",
+    "describe",
+    "detail",
+    "develop",
+    "difference",
+    "direction",
+    "discover",
+    "effect",
+    "effort",
+    "enough",
+    "event",
+    "example",
+    "exist",
+    "expect",
+    "explain",
+    "fact",
+    "feature",
+    "figure",
+    "follow",
+    "form",
+    "found",
+    "front",
+    "general",
+    "give",
+    "goal",
+    "great",
+    "group",
+    "grow",
+    "happen",
+    "have",
+    "held",
+    "hold",
+    "idea",
+    "important",
+    "include",
+    "indeed",
+    "involve",
+    "issue",
+    "item",
+    "keep",
+    "kind",
+    "know",
+    "lead",
+    "learn",
+    "level",
+    "likely",
+    "line",
+    "live",
+    "local",
+    "look",
+    "main",
+    "make",
+    "manner",
+    "matter",
+    "mean",
+    "meet",
+    "method",
+    "mind",
+    "move",
+    "name",
+    "nature",
+    "need",
+    "note",
+    "number",
+    "object",
+    "occur",
+    "offer",
+    "often",
+    "order",
+    "part",
+    "people",
+    "person",
+    "place",
+    "plan",
+    "point",
+    "position",
+    "possible",
+    "practice",
+    "present",
+    "problem",
+    "process",
+    "produce",
+    "provide",
+    "purpose",
+    "quality",
+    "question",
+    "range",
+    "reach",
+    "reason",
+    "receive",
+    "relate",
+    "remain",
+    "report",
+    "require",
+    "result",
+    "role",
+    "rule",
+    "seem",
+    "sense",
+    "serve",
+    "several",
+    "show",
+    "side",
+    "simple",
+    "situation",
+    "size",
+    "source",
+    "specific",
+    "stage",
+    "stand",
+    "start",
+    "state",
+    "step",
+    "strong",
+    "study",
+    "subject",
+    "suggest",
+    "support",
+    "system",
+    "take",
+    "task",
+    "term",
+    "thing",
+    "think",
+    "time",
+    "total",
+    "toward",
+    "turn",
+    "type",
+    "unit",
+    "usually",
+    "value",
+    "various",
+    "view",
+    "visit",
+    "wide",
+    "word",
+    "work",
+    "world",
+    "year",
+]
 _LOOSEST = 0.6
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
 _CLAUSE = re.compile(r"(.{30,}?),\s+(?:which|who|where|and|but|when|while|with|although|after|before)\b")
 _OPENING = re.compile(r"((?:In|On|At|During|By|From) [^,]{3,30}), (.*)\.$", re.DOTALL)
+_PREPOSITION = "(?:in|at|on|near|by|from|to|for|with|during|until)"
+_PHRASES = re.compile(rf"\b({_PREPOSITION} [^,.;()]{{3,40}}?) ({_PREPOSITION} [^,.;()]{{3,40}}?)(?=[,.;]|$)")
+_OBJECT = re.compile(r" (?:her|him|it|them)(?= (?:in|at|on|by|from|to|for|with|until|and)\b|[.,;])")
+_PERSON = re.compile(r"\b[A-Z][a-z]+ ([A-Z][a-z]{2,})\b(?! [A-Z])")
+"""Two words that may be a first and a last name; also of places, of which the last word alone says less, but is not wrong."""
 _PRONOUN = re.compile(r"(?:He|She|It|They)\b(?!')")
 
 
@@ -94,6 +263,25 @@ def turned(place: Place, draw: random.Random) -> str:
     return draw.choice(FRAMES) + place.sentence
 
 
+def reordered(place: Place, draw: random.Random) -> str:
+    """With two phrases of where, when or by whom in each other's places, or the last of them in front."""
+    phrases = _PHRASES.search(place.sentence)
+    if phrases is None:
+        return turned(place, draw)
+    start, first, second = place.sentence[: phrases.start()], phrases[1], phrases[2]
+    rest = place.sentence[phrases.end() :]
+    if draw.random() < 0.5:
+        return f"{start}{second} {first}{rest}"
+    return f"{second[:1].upper()}{second[1:]}, {start}{first}{rest}"
+
+
+def renamed(place: Place, draw: random.Random) -> str:
+    """With its title for a pronoun within, and people by their last names."""
+    title = _BRACKETS.sub("", place.title)
+    text = _OBJECT.sub(f" {title}", place.sentence, count=1) if title else place.sentence
+    return _PERSON.sub(lambda found: found[1] if draw.random() < 0.5 else found[0], text)
+
+
 def joined(place: Place, draw: random.Random) -> str:
     """With the next sentence as one."""
     if place.at + 1 == len(place.sentences):
@@ -123,7 +311,17 @@ def loosened(place: Place, draw: random.Random) -> str:
     return re.sub(r"  +", " ", re.sub(r"(?<![\w'’-])[a-z]{4,}(?![\w'’-])", stray, turned(place, draw)))
 
 
-WAYS: tuple[Callable[[Place, random.Random], str], ...] = (verbatim, shortened, turned, joined, reworded, loosened, loosened)
+WAYS: tuple[Callable[[Place, random.Random], str], ...] = (
+    verbatim,
+    shortened,
+    turned,
+    reordered,
+    renamed,
+    joined,
+    reworded,
+    loosened,
+    loosened,
+)
 
 
 def restate(place: Place, draw: random.Random) -> tuple[str, str]:

@@ -29,7 +29,17 @@ class Source:
     def of(cls, text: str, added: int) -> Source:
         """The source that is this text."""
         aside = (stem for found in _BRACKETS.finditer(text) for stem in Words.of(found[0]).stems)
-        return cls(Words.of(text), added, frozenset(aside))
+        return cls(Words.of(asides_last(text)), added, frozenset(aside))
+
+
+def asides_last(text: str) -> str:
+    """The text with what stands in brackets behind all else, so that it parts no neighbours.
+
+    >>> asides_last("Ada (born 1850) built it.")
+    'Ada built it. (born 1850)'
+    """
+    asides = [found[0] for found in _BRACKETS.finditer(text)]
+    return " ".join([re.sub(r" +([.,;])", r"\1", " ".join(_BRACKETS.sub(" ", text).split())), *asides])
 
 
 def best_source(
@@ -52,10 +62,8 @@ def best_source(
         return sum(worth(at) for at in claim.content if claim.stems[at] in stems)
 
     first = max(range(len(sentences)), key=lambda place: (weight(stems_N[place]), -place))
-    gains = [
-        sum(claim.stems[at] in stems and claim.stems[at] not in stems_N[first] for at in claim.content)
-        for stems in stems_N
-    ]
+    left = [stem for at in claim.content if (stem := claim.stems[at]) not in stems_N[first] and stem not in titled]
+    gains = [sum(stem in stems for stem in left) for stems in stems_N]
     second = max(range(len(sentences)), key=lambda place: (gains[place], -place))
     if gains[second] < MIN_GAIN:
         return Source.of(sentences[first], 0)

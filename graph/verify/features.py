@@ -17,7 +17,7 @@ import numpy as np
 
 from graph.extract.units import split_units
 from graph.shared.types import Floats
-from graph.verify.alignment import Source, align, best_source
+from graph.verify.alignment import Source, align, asides_last, best_source
 from graph.verify.vocabulary import OPPOSITES
 from graph.verify.words import Words, stands_in
 
@@ -76,7 +76,7 @@ def missing_words(claim: str, ground: Ground) -> tuple[str, ...]:
 
 
 def _values(claim: str, ground: Ground) -> Mapping[str, float]:
-    words = Words.of(claim)
+    words = Words.of(asides_last(claim))
     known, titled = ground.stems, set().union(*ground.titles)
     source = best_source(words, ground.sentences, ground.words_N, titled)
     # A title that the source does not name in full stands for its pronoun, and has no place there.

@@ -34,8 +34,7 @@ from train.verifier.types import VerifierRecord
 
 RECORD, PLOT, CARD = "verifier.json", "reliability.png", "README.md"
 LIBRARIES = ("scikit-learn", "numpy")
-SURE = 0.9
-"""A sentence that is marked for nothing costs more trust than one that is passed over."""
+EVEN_ODDS = 0.5
 
 
 def train_verifier(settings: VerifierSettings) -> VerifierRecord:
@@ -84,13 +83,13 @@ def fit_verifier(train: Claims, dev: Claims, settings: VerifierSettings) -> tupl
 
 
 def threshold_of(supported_n: NDArray[np.float64], false_marks: float) -> float:
-    """The lowest threshold that at most a share `false_marks` of the supported claims reach, but no less than SURE.
+    """The lowest threshold that at most a share `false_marks` of the supported claims reach, but no less than EVEN_ODDS.
 
     >>> round(threshold_of(np.array([0.1, 0.2, 0.95, 0.99]), 0.25), 6), threshold_of(np.array([0.1, 0.2]), 0.5)
-    (0.950001, 0.9)
+    (0.950001, 0.5)
     """
     below = np.sort(supported_n)[: int(np.ceil((1 - false_marks) * len(supported_n)))]
-    return float(np.clip(below[-1] + 1e-6, SURE, 1.0))
+    return float(np.clip(below[-1] + 1e-6, EVEN_ODDS, 1.0))
 
 
 def rule_marks(rows: Sequence[ClaimRow]) -> NDArray[np.bool_]:

@@ -14,7 +14,7 @@ export class AnswerView {
     this.reason = el("details", { class: "reason", hidden: true, open: true }, el("summary", {}, "Reasoning"), this.reasoning);
     this.notes = el("div", {});
     this.element = el("div", { class: "answer", "aria-live": "polite" }, this.text, this.reason, this.notes);
-    this.told = { answer: "", reason: "", citations: [], removed: [], usage: null, retrieval: null, length: false };
+    this.told = { answer: "", reason: "", citations: [], removed: [], unsupported: [], usage: null, retrieval: null, length: false };
   }
 
   /** Take the events of a completion; what they told in the end. */
@@ -30,6 +30,7 @@ export class AnswerView {
       told.length ||= choice?.finish_reason === "length";
       told.citations = choice?.delta?.citations ?? told.citations;
       told.removed = choice?.delta?.removed ?? told.removed;
+      told.unsupported = choice?.delta?.unsupported ?? told.unsupported;
       if (told.answer || told.reason) tell("Writing…");
       if (performance.now() - shown < SHOWN_MS) continue;
       this.show();
@@ -69,13 +70,17 @@ export class AnswerView {
   }
 }
 
-function notes({ answer, reason, length, removed }) {
+function notes({ answer, reason, length, removed, unsupported }) {
   const lines = [];
   if (!answer && !reason) lines.push("The model wrote nothing.");
   if (length) lines.push("Cut: the model reached the longest answer.");
   if (removed.length) {
     const what = removed.length === 1 ? "A citation was" : `${removed.length} citations were`;
     lines.push(`${what} removed: no such passage was read.`);
+  }
+  for (const { text, cited, missing } of unsupported) {
+    const where = cited.map((number) => `[${number}]`).join(" ") || "the passages";
+    lines.push(`Not supported by ${where}${missing.length ? `, without ${missing.join(", ")}` : ""}: “${text}”`);
   }
   return lines;
 }

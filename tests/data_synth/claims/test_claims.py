@@ -1,0 +1,127 @@
+"""Claims: ways to say a sentence otherwise, ways to break it, and rows over passages."""
+
+import random
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from data_synth.claims.falsify import BREAKS, Surroundings, falsify
+from data_synth.claims.restate import (
+    WAYS,
+    Place,
+    joined,
+    loosened,
+    renamed,
+    reordered,
+    reworded,
+    shortened,
+    turned,
+    verbatim,
+)
+from data_synth.claims.rows import NO_SENTENCE, Told, claim_rows
+from data_synth.claims.types import ClaimRow, claim_from_json, claim_problems
+from data_synth.types import Dropped
+from graph.verify.words import Words
+from modegraph.cli import build_app
+
+SENTENCES = (
+    "She was built (at great cost) by Ada Marlow for the Ferry Office, which sold her in 1931.",
+    "In May 1911, the Lantern burned near Port Ellery.",
+)
+PASSAGE = " ".join(SENTENCES)
+AROUND = Surroundings(PASSAGE, ("Ada Marlow", "Ferry Office", "Port Ellery"), ("Anneke Roux", "Casimir Thole"))
+
+
+def at(place: int, title: str = "Lantern (ferry)") -> Place:
+    return Place(SENTENCES, place, title)
+
+
+def test_ways_to_say_it_otherwise() -> None:
+    draw = random.Random(0)
+    assert verbatim(at(0), draw) == SENTENCES[0]
+    assert shortened(at(0), draw) == "She was built by Ada Marlow for the Ferry Office."
+    assert turned(at(0), draw).startswith("Lantern was built (at great cost)")
+    assert turned(at(1), draw) == "The Lantern burned near Port Ellery in May 1911."
+    by_date = Place(["Ada built her in Tarn in 1911."], 0, "Lantern (ferry)")
+    assert {reordered(by_date, random.Random(seed)) for seed in range(9)} == {
+        "Ada built her in 1911 in Tarn.",
+        "In 1911, Ada built her in Tarn.",
+    }
+    assert renamed(by_date, draw) == "Ada built Lantern in Tarn in 1911."
+    assert joined(at(0), draw).endswith(SENTENCES[1]) and joined(at(1), draw) == SENTENCES[1]
+    assert reworded(at(1), random.Random(1)) == "In May 1911, the Lantern burned close to Port Ellery."
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_no_way_changes_names_numbers_or_negations(way: object, seed: int) -> None:
+    place = Place(["It did not sink in 1911 near Port Ellery because Ada Marlow was early."], 0, "Lantern")
+    said = Words.of(way(place, random.Random(seed)))  # type: ignore[operator]
+    assert {"1911", "ellery", "marlow", "not", "early"} <= set(said.lower)
+
+
+def test_a_loose_way_strays_only_in_words_that_name_nothing() -> None:
+    kept = {word for seed in range(30) for word in Words.of(loosened(at(1), random.Random(seed))).words}
+    assert {"May", "1911", "Lantern", "Port", "Ellery"} <= kept and len(kept) > 12
+
+
+@pytest.mark.parametrize("kind", sorted(BREAKS))
+def test_a_break_changes_one_thing(kind: str) -> None:
+    sentence = "The first Lantern was sold by Ada Marlow to Anneke Roux in 1911."
+    broken = BREAKS[kind](sentence, AROUND, random.Random(3))
+    assert broken is not None and broken != sentence
+    before, after = Words.of(sentence), Words.of(broken)
+    if kind == "roles":
+        assert sorted(before.words) == sorted(after.words)
+    if kind == "negation":
+        assert len(after.negators) == len(before.negators) + 1
+    if kind == "number":
+        assert [a for a, b in zip(after.words, before.words, strict=True) if a != b] != ["1911"]
+    if kind == "opposite":
+        assert "last" in after.lower or "second" in after.lower or "bought" in after.lower
+
+
+def test_a_denial_is_taken_back() -> None:
+    assert BREAKS["negation"]("It did not sink.", AROUND, random.Random(0)) == "It did sink."
+
+
+def test_what_cannot_be_broken_is_not() -> None:
+    assert falsify("Rain, again.", Surroundings("Rain, again.", (), ()), random.Random(0)) is None
+    assert falsify("It did not sink.", Surroundings("It did sink. It did not sink.", (), ()), random.Random(0)) is None
+
+
+def test_rows_come_in_pairs_of_one_split_and_the_same_each_time() -> None:
+    passages = [Told(f"{number}.md", "Lantern", f"{PASSAGE} It was day {number}.") for number in range(40)]
+    passages.append(Told("short.md", "Short", "No."))
+    rows = list(claim_rows(passages, rounds=3, seed=0))
+    assert rows == list(claim_rows(passages, rounds=3, seed=0)) != list(claim_rows(passages, rounds=3, seed=1))
+    assert rows[-1] == Dropped(NO_SENTENCE)
+    kept = [row for row in rows if isinstance(row, ClaimRow)]
+    for good, broken in zip(kept[::2], kept[1::2], strict=True):
+        assert good.supported and not broken.supported and good.claim != broken.claim
+        assert good.passage == broken.passage and good.split == broken.split
+    by_passage = {row.passage: row.split for row in kept}
+    assert all(by_passage[row.passage] == row.split for row in kept) and set(by_passage.values()) > {"train"}
+    assert [claim_problems(row) for row in kept] == [[]] * len(kept)
+
+
+def test_rows_that_are_none() -> None:
+    row = {"id": "1", "title": "", "passage": "p", "claim": " ", "supported": True, "kind": "verbatim", "split": "late"}
+    assert claim_problems(claim_from_json(row)) == [
+        "the claim is empty",
+        "split is 'late', expected one of train, dev, test",
+    ]
+    with pytest.raises(TypeError, match="true or false"):
+        claim_from_json({**row, "supported": 1})
+
+
+@pytest.mark.usefixtures("open_hashed")
+def test_from_the_command_line_to_the_check(tmp_path: Path, hashed_isles: Path) -> None:
+    run = CliRunner()
+    made = run.invoke(
+        build_app(), ["synth", "claims", str(hashed_isles), "--rounds", "30", "--out", str(tmp_path / "c")]
+    )
+    assert made.exit_code == 0, made.output
+    checked = run.invoke(build_app(), ["data", "validate", str(tmp_path / "c" / "train.jsonl")])
+    assert checked.exit_code == 0, checked.output

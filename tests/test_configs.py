@@ -13,6 +13,7 @@ from serve.http.shared.settings import ServerSettings
 from tests.places import ROOT
 from train.run.settings import DpoSettings, MsSettings, PreferenceSettings, RewardSettings, SftSettings, TinySettings
 from train.selector.settings import SelectorSettings
+from train.verifier.settings import VerifierSettings
 
 FOLDERS = ("graph", "data_synth", "train", "serve", "eval")
 KINDS: dict[str, type[Settings]] = {
@@ -22,6 +23,7 @@ KINDS: dict[str, type[Settings]] = {
     "dpo": DpoSettings,
     "reward": RewardSettings,
     "selector": SelectorSettings,
+    "verifier": VerifierSettings,
     "serve": ServerSettings,
 }
 LAUNCHERS = sorted((ROOT / "configs" / "accelerate").glob("*.yaml"))
@@ -124,7 +126,7 @@ def test_the_papers_recipes_are_shipped(file: Path) -> None:
     Those of smollm2 are the study's own: adapters of a small model on a CPU, a few dozen updates.
     """
     values = load_settings(kind_of(file), file).model_dump()
-    if file.stem.startswith(("reward", "selector")) or file.stem.endswith("smollm2"):
+    if file.stem.startswith(("reward", "selector", "verifier")) or file.stem.endswith("smollm2"):
         return
     recipe = (values["learning_rate"], values["epochs"], values["batch_size"] * values["gradient_accumulation"])
     assert recipe == ((1e-6, 1, 4) if "exo" in file.stem else (1e-5, 2, 4))

@@ -66,13 +66,10 @@ def claim_features(claim: str, ground: Ground) -> Floats:
 
 
 def missing_words(claim: str, ground: Ground) -> tuple[str, ...]:
-    """The names and numbers of a sentence that stand nowhere in the passages or their titles, as written."""
+    """The names and numbers of a sentence that stand nowhere in the passages or their titles, as written, each once."""
     words, known = Words.of(claim), ground.stems
-    return tuple(
-        words.words[at]
-        for at in words.content
-        if (words.is_name(at) or words.is_number(at)) and not stands_in(words.stems[at], known)
-    )
+    named = (at for at in words.content if words.is_name(at) or words.is_number(at))
+    return tuple(dict.fromkeys(words.words[at] for at in named if not stands_in(words.stems[at], known)))
 
 
 def _values(claim: str, ground: Ground) -> Mapping[str, float]:

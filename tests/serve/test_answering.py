@@ -6,7 +6,8 @@ import pytest
 from graph.prompt.answer import NOT_FOUND
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
-from serve.answering import answer_from
+from graph.verify.verifier import open_verifier
+from serve.answering import answer_from, without_unsupported_parts
 from serve.ledger import Ledger
 from serve.types import Cost
 from tests.fakes import ScriptedModel
@@ -36,6 +37,21 @@ def test_citations_resolve_to_their_excerpts_and_others_are_removed() -> None:
     assert (
         "[1] Lantern: The Lantern" in asked[0].messages[1].content and "<|im_end|>" not in asked[0].messages[1].content
     )
+
+
+def test_sentences_that_the_passages_do_not_say_are_told_and_can_be_dropped() -> None:
+    text = (
+        "###Reason: The Lantern was launched in May 1958 [1]. The yard opened in 1962 [2]. ###Answer: In May 1958 [1]."
+    )
+    model = ScriptedModel(lambda request: text)
+    made = answer_from(FOUND, 5, None, model, 64, open_verifier(""))
+    (wrong,) = made.unsupported
+    assert (wrong.part, wrong.text) == ("reason", "The yard opened in 1962 [2].")
+    assert (wrong.cited, wrong.missing) == ((2,), ("1962",)) and made.reason[wrong.start : wrong.end] == wrong.text
+    less = without_unsupported_parts(made)
+    assert (less.reason, less.answer) == ("The Lantern was launched in May 1958 [1].", "In May 1958 [1].")
+    assert less.unsupported == made.unsupported
+    assert answer_from(FOUND, 5, None, model, 64).unsupported == ()
 
 
 def test_only_the_best_excerpts_are_shown_to_the_model() -> None:

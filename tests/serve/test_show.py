@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 from graph.shared.types import Evidence, Excerpt, Passage, Scored, Summary, Trace
+from graph.verify.support import Unsupported
 from serve.answering import Answer
 from serve.show import show_answer, show_evidence, show_paths
 from serve.types import Cost
@@ -14,6 +15,7 @@ ANSWER = Answer(
     finish_reason="stop",
     citations={1: Excerpt("p1", "Tides", PASSAGE.text, "a.md", 12, 40)},
     removed=(),
+    unsupported=(),
     left_out=0,
     evidence=Evidence("When?"),
     model="m",
@@ -45,6 +47,14 @@ def test_an_answer_shows_its_reason_and_what_each_citation_quotes() -> None:
     assert (
         lines[-1] == "Retrieval: 2 model calls, 1,200 + 30 tokens, 0.50 s · Answer: 1 model call, 9 + 5 tokens, 0.12 s"
     )
+
+
+def test_what_no_passage_says_is_told_with_what_is_missing() -> None:
+    cited = Unsupported("reason", "It closed in 1962 [1] [2].", 0, 26, 0.9, (1, 2), ("1962",))
+    uncited = Unsupported("answer", "It is a good yard.", 0, 18, 0.8, (), ())
+    shown = " ".join(show_answer(replace(ANSWER, unsupported=(cited, uncited))).split())
+    assert "Not supported by [1] [2], without 1962: “It closed in 1962 [1] [2].”" in shown
+    assert "Not supported by the passages: “It is a good yard.”" in shown
 
 
 def test_what_was_wrong_is_said() -> None:

@@ -72,6 +72,24 @@ def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stac
     assert upstream.asked[0]["stream_options"] == {"include_usage": True}
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_the_passages_do_not_say_is_told_in_its_field(stack: Stack, stream: bool) -> None:
+    reply = "###Reason: Casimir Thole never built ships in 1742 [1]. ###Answer: Nobody built anything in 1742."
+    running, _ = stack(reply)
+    asked = {"model": "tiny", "messages": ASK, "stream": stream}
+    answered = running.post("/v1/chat/completions", json=asked)
+    if stream:
+        events = [json.loads(line[6:]) for line in answered.text.splitlines() if line.startswith("data: {")]
+        found = events[-1]["choices"][0]["delta"]["unsupported"]
+    else:
+        found = answered.json()["choices"][0]["message"]["unsupported"]
+    assert [(each["part"], each["cited"]) for each in found] == [("reasoning_content", [1]), ("content", [])]
+    assert "1742" in found[0]["missing"] and found[0]["text"].startswith("Casimir") and found[0]["probability"] >= 0.5
+    quiet, _ = stack(reply, unsupported="ignore")
+    message = quiet.post("/v1/chat/completions", json={**asked, "stream": False}).json()["choices"][0]["message"]
+    assert message["unsupported"] == []
+
+
 def test_annotations_are_those_of_the_sdk_and_stand_where_the_text_has_them(stack: Stack) -> None:
     text = "###Reason: so [1]. ###Answer: 😀 The yard [2, 9] did, in `a[1]` [1][2]."
     running, _ = stack(text, public_url="https://isles.example/ask/")

@@ -4,7 +4,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -216,11 +216,18 @@ def _only_ledger(folder: Path) -> bool:
     return all(file.name.startswith((LEDGER, "writer")) for file in folder.iterdir())
 
 
+def _without_nul(document: Document) -> Document:
+    """NUL characters, which end a text in SQLite and cannot be in one in PostgreSQL, as U+FFFD: offsets stay."""
+    if "\0" not in document.title + document.text:
+        return document
+    return replace(document, title=document.title.replace("\0", "\ufffd"), text=document.text.replace("\0", "\ufffd"))
+
+
 def put_documents(store: Store, documents: Iterable[Document], read_from: Mapping[str, str]) -> tuple[int, int]:
     """Put all documents; (written, unchanged). The caller's transaction undoes all of it when one cannot be read."""
     written = unchanged = 0
     for document in documents:
-        if store.put_document(document, read_from.get(document.source, "")):
+        if store.put_document(_without_nul(document), read_from.get(document.source, "")):
             written += 1
         else:
             unchanged += 1

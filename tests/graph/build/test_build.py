@@ -129,6 +129,14 @@ def test_offsets_of_passages_slice_the_files_themselves(tmp_path: Path, minilm: 
     assert "<|endoftext|>" in " ".join(p.text for p in index.passages_of("pomfret-code.md"))
 
 
+def test_nothing_behind_a_nul_is_lost(tmp_path: Path) -> None:
+    text = "Ada sailed.\0 The Lantern burned in 1911."
+    build_index(tmp_path, [Document("a", "T\0", text)], IndexSettings(), lambda spec: HashEncoder())
+    data = open_index(tmp_path, lambda spec: HashEncoder()).data
+    assert list(data.passage_texts) == [text.replace("\0", "\ufffd")] and list(data.document_titles) == ["T\ufffd"]
+    assert any("1911" in each for each in data.proposition_texts)
+
+
 def test_bad_input_leaves_nothing_behind_and_an_index_as_it_was(tmp_path: Path) -> None:
     file = tmp_path / "c.jsonl"
     file.write_text('{"id": "a", "text": "x y."}\n{"id": "b"}\n')

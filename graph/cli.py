@@ -1,5 +1,8 @@
 """The commands on an index: make it, add to it, look at it, fix it."""
 
+import json
+import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,6 +31,8 @@ from graph.shared.errors import UserError
 
 if TYPE_CHECKING:
     from graph.build.estimate import BuildPlan
+    from graph.build.watch import Watched
+    from graph.documents.parse.types import Limits
     from graph.documents.read import Skipped
     from graph.shared.types import OpenModel
     from graph.store.settings import IndexSettings
@@ -64,6 +69,17 @@ PriceOut = Annotated[
 Failed = Annotated[
     bool, typer.Option("--failed", metavar="", rich_help_panel=INPUT, help="Ask again for the passages in quarantine.")
 ]
+Watch = Annotated[
+    bool,
+    typer.Option(
+        "--watch",
+        metavar="",
+        rich_help_panel=INPUT,
+        help="Go on: what comes, changes or goes in the folder does so in the index, until Ctrl-C.",
+    ),
+]
+LOOK_S = 2.0
+"""Between two looks at a folder that is watched."""
 PRICES = {"--price-per-million-tokens-in": "--price-in", "--price-per-million-tokens-out": "--price-out"}
 INDEX_SETTINGS = "graph.store.settings:IndexSettings"
 
@@ -93,6 +109,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         file_seconds: FileSeconds = 4.5,
         file_memory_mb: FileMemory = 512,
         strict: Strict = False,
+        watch: Watch = False,
         config: Config = None,
         settings: Set = None,
         as_json: AsJson = False,
@@ -105,12 +122,14 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         max_failed_share allows.
         """
         from graph.build.build import build_index
+        from graph.build.watch import watched_for
         from graph.documents.parse.types import Limits
         from graph.documents.read import Skipped, read_documents
         from graph.encode.encoder import open_encoder, prepare_for_questions
         from graph.store.own_settings import reading_settings, settings_for
 
         limits, skipped = Limits(file_seconds, file_memory_mb), Skipped(say)
+        watched = watched_for(documents, out) if watch else None
         chosen = settings_for(
             out, config, settings or [], reading_settings(extractor_model, import_file, summary_model)
         )
@@ -128,6 +147,37 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
             print(f'Next: modegraph ask {out} "your question"')
         _exit_if_lost(out)
         _exit_if_skipped(skipped, strict)
+        if watched is not None:
+            with suppress(KeyboardInterrupt):
+                _follow(out, watched, limits, open_model, strict, as_json)
+
+
+def _follow(
+    out: Path, watched: "Watched", limits: "Limits", open_model: "OpenModel", strict: bool, as_json: bool
+) -> None:
+    """Keep the index as the folder is, and tell what was done."""
+    from functools import cache
+
+    from graph.build.watch import follow
+    from graph.documents.read import Skipped
+    from graph.encode.encoder import open_encoder
+
+    def wait() -> bool:
+        time.sleep(LOOK_S)
+        return True
+
+    say(f"watching {watched.folder} (stop with Ctrl-C)")
+    skipped = Skipped(say)
+    for done in follow(out, watched, limits, skipped, wait, cache(open_encoder), open_model):
+        held = f"{done.report.documents:,} documents, {done.report.passages:,} passages"
+        if as_json:
+            told = {"read": done.read, "deleted": done.deleted, "skipped": skipped.lines}
+            print(json.dumps({"index": str(out), **told, **asdict(done.report)}, ensure_ascii=False), flush=True)
+        else:
+            print(f"{out}: {len(done.read):,} read, {len(done.deleted):,} deleted; {held}", flush=True)
+        _exit_if_lost(out)
+        _exit_if_skipped(skipped, strict)
+        skipped.lines.clear()
 
 
 def plan_command(

@@ -159,8 +159,8 @@ def words_of(body: dict[str, Any]) -> int:
 
 
 def _chat_completion(body: dict[str, Any], text: str) -> str:
-    limit = body.get("max_tokens") or body["max_completion_tokens"]
-    cut = len(text.split()) > limit
+    limit = body.get("max_tokens") or body.get("max_completion_tokens")
+    cut = limit is not None and len(text.split()) > limit
     words = text.split()[:limit] if cut else [text]
     message = {"role": "assistant", "content": " ".join(words)}
     return json.dumps(

@@ -43,11 +43,21 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
         yield from _read_documents(source, note, worker)
 
 
+def read_some(folder: Path, names: Iterable[str], note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008
+    """Those documents of a folder that files of these names hold; `note` gets a line for each one skipped."""
+    with ParseWorker(limits) as worker:
+        for document in _read_files(folder, (folder / name for name in names), note, worker):
+            if document.text.strip():
+                yield document
+            else:
+                note(f"{document.source}: empty, skipped")
+
+
 def _read_documents(source: Path, note: Note, worker: ParseWorker) -> Iterator[Document]:
     if not source.exists():
         raise UserError(f"{source}: no such file or folder", "documents to index", "check the path")
     if source.is_dir():
-        documents = _read_folder(source, note, worker)
+        documents = _read_files(source, files_in(source), note, worker)
     elif source.suffix == ".jsonl":
         documents = _documents_of_rows((f"{source} line {line}", row) for line, row in read_jsonl(source))
     else:
@@ -72,9 +82,9 @@ def _with_text(documents: Iterable[Document], note: Note, told_as: str, expected
         raise UserError(f"{told_as}: no documents", expected, "add some")
 
 
-def _read_folder(folder: Path, note: Note, worker: ParseWorker) -> Iterator[Document]:
+def _read_files(folder: Path, files: Iterable[Path], note: Note, worker: ParseWorker) -> Iterator[Document]:
     root = folder.resolve()
-    for file in files_in(folder):
+    for file in files:
         name = file.relative_to(folder).as_posix()
         if reason := _no_document(file, name, root):
             note(f"{_printable(name)}: skipped, {reason}")

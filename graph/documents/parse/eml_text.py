@@ -27,10 +27,7 @@ def read(data: bytes, file: str) -> Parsed:
 
 def _blocks(message: EmailMessage) -> Iterator[str]:
     yield "\n".join(f"{key}: {value}" for key in HEADERS if (value := _header(message, key)))
-    body = message.get_body(("plain", "html"))
-    if isinstance(body, EmailMessage):
-        text = _content(body)
-        yield html_text(text).text if body.get_content_type() == "text/html" else text
+    yield _body(message)
     names = []
     for part in message.iter_attachments() if message.is_multipart() else ():
         if part.get_content_type() == "message/rfc822":
@@ -40,6 +37,16 @@ def _blocks(message: EmailMessage) -> Iterator[str]:
             names.append(part.get_filename() or part.get_content_type())
     if names:
         yield f"Attached: {', '.join(names)}"
+
+
+def _body(message: EmailMessage) -> str:
+    """The plain text of a message, else that of its HTML: some mailers leave the plain part empty."""
+    for kind in ("plain", "html"):
+        part = message.get_body((kind,))
+        text = _content(part) if isinstance(part, EmailMessage) else ""
+        if text.strip():
+            return html_text(text).text if kind == "html" else text
+    return ""
 
 
 def _content(part: EmailMessage) -> str:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from pydantic import BaseModel
 
 from graph.feedback.file import FeedbackFile, FeedbackFull
 from graph.feedback.types import Feedback, kind_of, said_to_json
-from serve.http.feedback.feedback_request import FeedbackRequest, Name
+from serve.http.feedback.feedback_request import NAME, FeedbackRequest
 from serve.http.routes.collections import Seen
 from serve.http.routes.services import SeenCollection, Services
+from serve.http.shared.access import Access
 from serve.http.shared.errors import ApiError
+
+OwnerName = Annotated[
+    str, Path(pattern=rf"^([\w.@+-]{{1,80}}/)?{NAME}$", description="`user`; KEY/USER for what the key KEY brought")
+]
 
 
 class Entry(BaseModel):
@@ -57,7 +62,8 @@ def feedback_router(services: Services) -> APIRouter:
         _check_taken(services)
         question = services.retriever.check_question(request.question)
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = Feedback(uuid4().hex, request.user, at, request.consent, question, request.said())
+        owner = owner_of(seen.access, request.user)
+        entry = Feedback(uuid4().hex, owner, at, request.consent, question, request.said())
         try:
             kept(seen).add(entry)
         except FeedbackFull:
@@ -65,19 +71,31 @@ def feedback_router(services: Services) -> APIRouter:
             raise ApiError(403, "feedback_full", told) from None
         return _shown(entry)
 
-    @router.get("/{user}")
-    def of_user(user: Name, seen: SeenCollection) -> Entries:
+    @router.get("/{user:path}")
+    def of_user(user: OwnerName, seen: SeenCollection) -> Entries:
         """Everything that a user said."""
         _check_taken(services)
-        return Entries(entries=[_shown(each) for each in kept(seen).of_user(user)])
+        return Entries(entries=[_shown(each) for each in kept(seen).of_user(owner_of(seen.access, user))])
 
-    @router.delete("/{user}")
-    def delete(user: Name, seen: SeenCollection) -> Deleted:
+    @router.delete("/{user:path}")
+    def delete(user: OwnerName, seen: SeenCollection) -> Deleted:
         """Delete everything that a user said; what was trained on it stays trained."""
         _check_taken(services)
-        return Deleted(deleted=kept(seen).delete_user(user))
+        return Deleted(deleted=kept(seen).delete_user(owner_of(seen.access, user)))
 
     return router
+
+
+def owner_of(access: Access, user: str) -> str:
+    """The name under which entries are kept: that of the user, and of the key before it where the key sees a part of the documents.
+
+    What one such key brought can quote what another may not see, so that knowing a user's name must not be enough.
+
+    >>> from graph.index.filters import parse_condition
+    >>> owner_of(Access("ada"), "reader-1"), owner_of(Access("ada", where=(parse_condition("team=sea"),)), "reader-1")
+    ('reader-1', 'ada/reader-1')
+    """
+    return f"{access.key}/{user}" if access.where else user
 
 
 def _shown(entry: Feedback) -> Entry:

@@ -11,7 +11,9 @@ from serve.http.routes.retriever import MAX_K
 from serve.http.shared.encoding import Text
 
 MAX_TEXT = 20_000
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{8,64}$")]
+NAME = "[A-Za-z0-9_.-]{8,64}"
+"""What a user may be called, as a pattern."""
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 Id = Annotated[str, StringConstraints(pattern="^[0-9a-f]{32}$")]
 Words = Annotated[Text, StringConstraints(max_length=MAX_TEXT)]
 SomeWords = Annotated[Text, StringConstraints(max_length=MAX_TEXT, pattern=r"\S")]

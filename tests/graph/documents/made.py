@@ -134,13 +134,15 @@ def with_parts(
     return out.getvalue()
 
 
-def macros(data: bytes, plain: str, enabled: str, folder: str) -> bytes:
-    """An Office file whose content type lets it run macros, with some that would."""
+def macros(data: bytes, plain: str, enabled: str, folder: str, program: str = "ran") -> bytes:
+    """An Office file whose content type lets it run macros, with some that would make the file `program`."""
 
     def changed(name: str, content: bytes) -> bytes:
         return content.replace(plain.encode(), enabled.encode()) if name == "[Content_Types].xml" else content
 
-    return with_parts(data, {f"{folder}/vbaProject.bin": b'Sub AutoOpen()\nShell "touch /tmp/ran"\nEnd Sub'}, changed)
+    return with_parts(
+        data, {f"{folder}/vbaProject.bin": f'Sub AutoOpen()\nShell "touch {program}"\nEnd Sub'.encode()}, changed
+    )
 
 
 DOCX_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
@@ -199,6 +201,12 @@ def deep_message(depth: int) -> bytes:
     return b"Subject: deep\n" + text + b"\nEnd."
 
 
+def many_messages(count: int) -> bytes:
+    """A message of so many parts."""
+    parts = b"".join(b"--b\nContent-Type: text/plain\n\nx\n" for _ in range(count))
+    return b'Subject: many\nContent-Type: multipart/mixed; boundary="b"\n\n' + parts + b"--b--\n"
+
+
 def notebook() -> bytes:
     made = nbformat.v4.new_notebook(
         metadata={"kernelspec": {"name": "python3", "language": "python", "display_name": "P"}}
@@ -222,6 +230,26 @@ def old_notebook() -> bytes:
 
 def pdf_pages(texts: Sequence[str]) -> bytes:
     return pages([stream(f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode() if text else b"") for text in texts])
+
+
+def outlined_pdf(texts: Sequence[str], outline: Sequence[tuple[int, str, int | None]]) -> bytes:
+    """A PDF whose outline has these entries: how deep each lies, its title, its page (None: it leads nowhere)."""
+    writer = PdfWriter()
+    writer.append(PdfReader(BytesIO(pdf_pages(texts))))
+    above: list[Any] = [None]
+    for level, title, page in outline:
+        above[level:] = [writer.add_outline_item(title, page, above[level - 1])]
+    out = BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+def circular_outline() -> bytes:
+    """A PDF whose only entry of the outline is its own next one, its own child, and without a title."""
+    entry = b"<< /Parent 6 0 R /Next 7 0 R /First 7 0 R /Dest [0 0 R /Fit] >>"
+    return pages(
+        [stream(b"BT /F1 12 Tf 72 720 Td (One.) Tj ET")], more=[b"<< /First 7 0 R /Last 7 0 R >>", entry]
+    ).replace(b"/Type /Catalog", b"/Type /Catalog /Outlines 6 0 R")
 
 
 def locked_pdf() -> bytes:

@@ -19,6 +19,7 @@ from graph.shared.errors import UserError
 from graph.shared.pages import page_at
 from graph.shared.types import Document
 from tests.graph.documents import made
+from tests.graph.documents.remote import REMOTE, SAID
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +136,17 @@ SOUND = [
         "One.\n\nThree.",
         {"page_starts": [0, 6, 6]},
     ),
+    Sound(
+        "outline.pdf",
+        made.outlined_pdf(
+            ["TIDE MILLS", "", "They turn.) Tj 14 TL T* (2.1 Wheels) Tj T* (Oak."],
+            [(1, "1 Tide  mills", 0), (1, "Parts", 2), (2, "Wheels", 2), (1, "Nowhere", None)],
+        ),
+        "1 Tide mills",
+        "# 1 Tide mills\n\n# Parts\n\nThey turn.\n\n## Wheels\n\nOak.",
+        {"page_starts": [0, 16, 16]},
+    ),
+    Sound("circle.pdf", made.circular_outline(), "circle", "One.", {"page_starts": [0]}),
 ]
 FILE, LAUGHS = "file", "laughs"
 SHEET = "xl/worksheets/sheet1.xml"
@@ -167,6 +179,12 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "deep.eml": (lambda: made.deep_message(1_200), "nested too deep"),
     "deep.md": (lambda: b"---\na: " + b"[" * 20_000 + b"\n---\n", "nested too deep"),
     "long.pdf": (lambda: made.pdf_pages([""] * (MAX_PAGES + 1)), "10,001 pages; at most 10,000"),
+    "long.epub": (lambda: made.epub(["x"] * (MAX_PAGES + 1)), "10,001 chapters; at most 10,000"),
+    "long.ipynb": (
+        lambda: b'{"cells": [' + b",".join([b'{"cell_type": "raw", "source": ""}'] * (MAX_PAGES + 1)) + b"]}",
+        "10,001 cells; at most 10,000",
+    ),
+    "long.eml": (lambda: made.many_messages(MAX_PAGES + 1), r"10,00\d parts; at most 10,000|not read in 2 s"),
     "scan.pdf": (lambda: made.pdf_pages(["", ""]), r"2 pages without text \(a scan\?\); .*OCR"),
     "locked.pdf": (lambda: made.locked_pdf(), "not a readable PDF"),
     "locked.docx": (lambda: bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512), "encrypted, or of an Office before 2007"),
@@ -223,14 +241,18 @@ def test_a_cell_at_the_far_corner_costs_a_row(worker: ParseWorker) -> None:
     assert read("far.xlsx", made.workbook(fill), worker).text == "# Sheet\n\n| near |\n|  | far |"
 
 
-def test_nothing_is_fetched(worker: ParseWorker) -> None:
-    """A server that a document's template and picture lie on hears nothing."""
+@pytest.mark.parametrize("name", REMOTE)
+def test_nothing_is_fetched_and_nothing_is_run(name: str, worker: ParseWorker, tmp_path: Path) -> None:
+    """A server that the file's pictures, templates, links and scripts lie on hears nothing, and no program makes its file."""
+    ran = tmp_path / "ran"
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(0.5)
-        data = made.remote_docx(f"http://127.0.0.1:{server.getsockname()[1]}")
-        assert read("remote.docx", data, worker).text == "Remote things stay remote."
+        server.settimeout(0.3)
+        data = REMOTE[name](f"http://127.0.0.1:{server.getsockname()[1]}", str(ran))
+        document = read(name, data, worker)
+        assert SAID in document.text
         with pytest.raises(TimeoutError):
             server.accept()
+    assert not ran.exists() and worker.last.peak_mb <= 512
 
 
 def test_what_reads_a_file_may_open_no_file_and_no_connection_and_start_nothing() -> None:

@@ -5,8 +5,7 @@ for it, is searched for the words of the others. An operator asks everything fir
 """
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -15,96 +14,16 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from graph.build.build import build_index
+from graph.feedback.file import read_feedback
 from graph.retrieve import MODES
-from graph.shared.types import Document
-from serve.http.guard.key_file import change_keys, make_key
-from tests.fakes import ChatServer, HashEncoder, chat_server
-from tests.serve.http.conftest import SETTINGS
+from tests.serve.http.house import HILL, HOUSE, MOOR, QUESTIONS, SEA, Holder, House, living_in, refusals
 from tests.serve.http.mcp.clients import VERSIONS, called, with_client
-from tests.serve.http.running import Running, serving
-from tests.serve.http.telemetry.collector import Collector, collecting
-
-SEA, HILL, MOOR = "zanzibar", "quaxley", "vurmond"
-QUESTIONS = ("Who built the Lantern of Tarn?", f"What of {SEA.title()}, {HILL.title()} and {MOOR.title()}?")
-SAID = "###Reason: It says so [1] [2] [3]. ###Answer: so [1], so [2], so [3] and [4]"
-
-
-def documents(word: str, folder: str, **metadata: Any) -> list[Document]:
-    name = word.title()
-    texts = {
-        "lantern": f"The Lantern of {name} was built in 1911 by the {name} Yard of Tarn. Tarn is a village of 312 people.",
-        "yard": f"The {name} Yard stands in Tarn. It was founded by Ada {name} in 1880.",
-        "ada": f"Ada {name} was a shipwright. She taught Jonas {name} of Tarn.",
-    }
-    return [Document(f"{folder}/{key}", f"{key.title()} {name}", text, metadata) for key, text in texts.items()]
-
-
-HOUSE = {
-    "isles": documents(SEA, "sea", team="sea") + documents(HILL, "hill", team="hill"),
-    "moors": documents(MOOR, "moor"),
-}
-
-
-@dataclass(frozen=True)
-class Holder:
-    """Who has a key: what it must never meet, and a document of each kind."""
-
-    headers: dict[str, str]
-    collection: str
-    own: str
-    foreign: tuple[str, ...]
-    own_source: str
-    hidden: tuple[tuple[str, str], ...]
-    """Collection and source of documents that are there, and not for it."""
-
-
-@dataclass(frozen=True)
-class House:
-    running: Running
-    upstream: ChatServer
-    collector: Collector
-    holders: dict[str, Holder]
-    operator: dict[str, str]
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    folder = tmp_path_factory.mktemp("house")
-    for name, held in HOUSE.items():
-        build_index(folder / name, held, SETTINGS, lambda spec: HashEncoder())
-    rights: dict[str, dict[str, Any]] = {
-        "label": {"scopes": ("read",), "collections": ("isles",), "where": ("team=sea",)},
-        "writer": {"scopes": ("read", "write"), "collections": ("isles",), "where": ("source=hill/*",)},
-        "collection": {"scopes": ("read",), "collections": ("moors",)},
-    }
-    made = {name: make_key(name, **fields) for name, fields in rights.items()}
-    change_keys(folder / "keys.json", lambda keys: [key for key, _ in made.values()])
-    headers = {name: {"Authorization": f"Bearer {text}"} for name, (_, text) in made.items()}
-    holders = {
-        "label": Holder(
-            headers["label"], "isles", SEA, (HILL, MOOR), "sea/ada", (("isles", "hill/ada"), ("moors", "moor/ada"))
-        ),
-        "writer": Holder(
-            headers["writer"], "isles", HILL, (SEA, MOOR), "hill/ada", (("isles", "sea/ada"), ("moors", "moor/ada"))
-        ),
-        "collection": Holder(
-            headers["collection"], "moors", MOOR, (SEA, HILL), "moor/ada", (("isles", "sea/ada"), ("isles", "hill/ada"))
-        ),
-    }
-    with (
-        collecting() as collector,
-        chat_server(lambda body, number: SAID) as upstream,
-        serving(
-            [folder / "isles", folder / "moors"],
-            f"openai:tiny@{upstream.url}",
-            api_key="operator",
-            keys=str(folder / "keys.json"),
-            otlp_endpoint=collector.url,
-            writable=True,
-        ) as running,
-    ):
-        yield House(running, upstream, collector, holders, {"Authorization": "Bearer operator"})
+    with living_in(tmp_path_factory.mktemp("house")) as house:
+        yield house
 
 
 def everything(house: House, headers: dict[str, str], collection: str, mode: str) -> Iterator[tuple[str, str]]:
@@ -224,34 +143,7 @@ def test_mcp_shows_nothing_of_others(house: House, mode: str) -> None:
 
 def told_of(house: House, holder: Holder, collection: str, source: str) -> list[tuple[int, str]]:
     """Status and text of every refusal that names a collection and a document, both names taken out."""
-    running, headers = house.running, holder.headers
-    at, here = f"?collection={collection}", f"?collection={holder.collection}"
-    turns = {"messages": [{"role": "user", "content": "Who?"}], "max_tokens": 9}
-    search = {"type": "file_search", "vector_store_ids": [collection]}
-    asked: list[Callable[[], httpx2.Response]] = [
-        lambda: running.get(f"/v1/documents/{source}{at}", headers=headers),
-        lambda: running.get(f"/v1/documents/{source}{here}", headers=headers),
-        lambda: running.get(f"/v1/graph/neighbourhood{here}&kind=document&id={source}", headers=headers),
-        lambda: running.get(f"/v1/graph/entities{at}", headers=headers),
-        lambda: running.get(f"/v1/models/tiny@{collection}", headers=headers),
-        lambda: running.get(f"/v1/vector_stores/{collection}", headers=headers),
-        lambda: running.post(f"/v1/vector_stores/{collection}/search", json={"query": "Who?"}, headers=headers),
-        lambda: running.post(f"/v1/retrieve{at}", json={"query": "Who?"}, headers=headers),
-        lambda: running.post(
-            f"/v1/retrieve{here}", json={"query": "Who?", "where": [f"source={source}"]}, headers=headers
-        ),
-        lambda: running.post("/v1/chat/completions", json={**turns, "model": f"tiny@{collection}"}, headers=headers),
-        lambda: running.post("/v1/messages", json={**turns, "model": f"tiny@{collection}"}, headers=headers),
-        lambda: running.post(
-            "/v1/responses", json={"model": "tiny", "input": "Who?", "tools": [search]}, headers=headers
-        ),
-        lambda: running.post(
-            f"/v1/documents{here}", json={"documents": [{"source": source, "text": "x"}]}, headers=headers
-        ),
-        lambda: httpx2.delete(f"{running.url}/v1/documents/{source}{here}", headers=headers),
-        lambda: httpx2.delete(f"{running.url}/v1/documents/{source}{at}", headers=headers),
-    ]
-    made = [ask() for ask in asked]
+    made = [ask() for ask in refusals(house, holder, collection, source)]
     return [(each.status_code, each.text.replace(source, "SOURCE").replace(collection, "COLLECTION")) for each in made]
 
 
@@ -311,10 +203,47 @@ def test_what_a_writer_writes_is_its_own_and_tells_of_its_own_alone(house: House
     assert house.running.post("/v1/documents/files", files=upload, headers=writer.headers).status_code == 403
 
 
+def test_feedback_of_one_key_is_not_for_another(house: House) -> None:
+    """All use one user's name, and name answers and passages of their own in it."""
+    url = house.running.url
+    users = {name: house.holders[name] for name in ("label", "writer", "collection")}
+    for holder in users.values():
+        asked = {"query": f"Who taught {holder.own.title()}?", "k": 1}
+        at = f"?collection={holder.collection}"
+        found = house.running.post(f"/v1/retrieve{at}", json=asked, headers=holder.headers).json()["passages"][0]
+        said = {"user": "reader-0001", "consent": True, "question": asked["query"], "kind": "passage"}
+        said |= {"passage_id": found["id"], "shown_ids": [found["id"]]}
+        made = house.running.post(f"/v1/feedback{at}", json=said, headers=holder.headers)
+        assert made.status_code == 200, made.text
+        answer = {"model": "tiny", "text": f"so says {found['text']}"}
+        vote = {**said, "kind": "vote", "answer": answer, "rating": "up"}
+        del vote["passage_id"], vote["shown_ids"]
+        assert house.running.post(f"/v1/feedback{at}", json=vote, headers=holder.headers).status_code == 200
+    for name, holder in users.items():
+        for other in HOUSE:
+            for user in ("reader-0001", *(f"{key}/reader-0001" for key in users)):
+                text = house.running.get(f"/v1/feedback/{user}?collection={other}", headers=holder.headers).text
+                assert foreign_in(text, holder) == [], (name, other, user)
+        own = house.running.get(f"/v1/feedback/reader-0001?collection={holder.collection}", headers=holder.headers)
+        assert [each["kind"] for each in own.json()["entries"]] == ["passage", "vote"] and holder.own in told(own.text)
+        others = [key for key in users if key != name]
+        for user in (f"{key}/reader-0001" for key in others):
+            gone = httpx2.delete(f"{url}/v1/feedback/{user}?collection={holder.collection}", headers=holder.headers)
+            assert gone.json() == {"deleted": 0}
+    at = "?collection=isles"
+    assert house.running.get(f"/v1/feedback/reader-0001{at}", headers=house.operator).json() == {"entries": []}
+    told_all = house.running.get(f"/v1/feedback/label/reader-0001{at}", headers=house.operator).json()["entries"]
+    assert len(told_all) == 2, "who sees all documents sees what was said of them"
+    gone = httpx2.delete(f"{url}/v1/feedback/reader-0001{at}", headers=users["label"].headers)
+    assert gone.json() == {"deleted": 2}
+    kept = read_feedback(house.running.services.collections.live["isles"].folder)
+    assert [each.user for each in kept] == ["writer/reader-0001"] * 2
+
+
 def test_traces_have_no_word_of_any_document(house: House) -> None:
     """Batches of spans are sent every few seconds: this is the last test of the file, after many requests."""
     house.running.get("/v1/models", headers=house.operator)
     sent = b"".join(house.collector.bodies).lower()
     assert sent
-    for word in (SEA, HILL, MOOR, "lantern", "isles", "moors"):
+    for word in (SEA, HILL, MOOR, "lantern", "isles", "moors", "reader-0001"):
         assert word.encode() not in sent

@@ -238,6 +238,19 @@ def test_a_body_without_a_length_is_cut_at_the_limit(stack: Stack) -> None:
     assert lying.recv(4096).decode().startswith(("HTTP/1.1 413", "HTTP/1.1 400"))
 
 
+def test_who_sends_too_much_can_read_so(stack: Stack) -> None:
+    """It would be cut off while it sends, without the answer, if the connection ended with the answer."""
+    running, _ = stack(max_body_bytes=2048)
+    for framing in ("Content-Length: 3145728\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"):
+        sender = raw(running, "POST /v1/retrieve")
+        sender.sendall(framing.encode())
+        for _ in range(3):
+            sender.sendall(b"100000\r\n" * framing.startswith("T") + b" " * 1048576 + b"\r\n" * framing.startswith("T"))
+            time.sleep(0.05)
+        assert whole(sender).startswith("HTTP/1.1 413")
+    assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("version", "headers"),
     [("1.1", "Content-Length: 5\r\nTransfer-Encoding: chunked"), ("1.0", "Transfer-Encoding: chunked")],

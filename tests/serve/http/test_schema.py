@@ -1,23 +1,41 @@
-"""Requests made from the OpenAPI page by schemathesis, sound and unsound: none ends in a 5xx.
+"""Requests made from the OpenAPI page by schemathesis, sound and unsound, with keys of three scopes.
 
-CASES a test in the usual run; MODEGRAPH_SCHEMA_CASES raises it: 200 give more than 2,000 requests.
+None ends in a 5xx, and every answer is one that the page describes: its status, its type, its form. CASES for each route and key in the
+usual run; with MODEGRAPH_ALL_CASES set, 45, which are more than 3,000 requests.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import httpx2
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
-from tests.fakes import chat_server
-from tests.serve.http.conftest import Stack
+from graph.build.build import build_index
+from serve.http.guard.key_file import change_keys, make_key
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, chat_server
+from tests.serve.http.conftest import SETTINGS, Stack
 from tests.serve.http.running import Running, serving
 
-CASES = int(os.environ.get("MODEGRAPH_SCHEMA_CASES", "4"))
-COUNTED: dict[str, int] = {}
+CASES = 45 if os.environ.get("MODEGRAPH_ALL_CASES") else 2
+RIGHTS = {
+    "read": {"scopes": ("read",), "where": ("source!=bread",)},
+    "write": {"scopes": ("read", "write")},
+    "metrics": {"scopes": ("metrics",)},
+}
+"""A key of each scope; the first one sees a part of the documents."""
+CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     "GET /health",
     "GET /ready",
@@ -48,13 +66,17 @@ OPERATIONS = [
 ]
 
 
+@dataclass(frozen=True)
+class Guarded:
+    """A server that wants keys, what it says of its routes, and the headers of a key of each scope."""
+
+    running: Running
+    schema: Any
+    headers: dict[str, dict[str, str]]
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    from graph.build.build import build_index
-    from tests.corpora import ISLES
-    from tests.fakes import HashEncoder
-    from tests.serve.http.conftest import SETTINGS
-
     folder = tmp_path_factory.mktemp("schema") / "index"
     build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
     with (
@@ -62,24 +84,87 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         serving(folder, f"openai:tiny@{upstream.url}", writable=True, feedback=True, capacity=4) as on,
     ):
         yield on
-    print(f"schemathesis: {sum(COUNTED.values())} cases, by status {dict(sorted(COUNTED.items()))}")
 
 
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """A server that wants keys."""
+    folder = tmp_path_factory.mktemp("guarded")
+    build_index(folder / "index", ISLES, SETTINGS, lambda spec: HashEncoder())
+    made = {name: make_key(name, **rights) for name, rights in RIGHTS.items()}
+    change_keys(folder / "keys.json", lambda keys: [key for key, _ in made.values()])
+    with (
+        chat_server(lambda body, number: "So [1] [9].") as upstream,
+        serving(
+            folder / "index",
+            f"openai:tiny@{upstream.url}",
+            keys=str(folder / "keys.json"),
+            writable=True,
+            feedback=True,
+            capacity=4,
+        ) as on,
+    ):
+        keys = {name: text for name, (_, text) in made.items()}
+        headers = {name: {"Authorization": f"Bearer {text}"} for name, text in keys.items()}
+        described = on.get("/openapi.json", headers=headers["read"]).json()
+        yield Guarded(on, schemathesis.openapi.from_dict(described), headers)
+
+
+@pytest.fixture(scope="module")
+def counted() -> Iterator[Counter[tuple[str, int]]]:
+    """How often each key got each status; printed at the end."""
+    statuses: Counter[tuple[str, int]] = Counter()
+    yield statuses
+    print(f"schemathesis: {statuses.total():,} cases")
+    for key in RIGHTS:
+        print(f"  {key}: {dict(sorted((status, n) for (name, status), n in statuses.items() if name == key))}")
+
+
+@pytest.mark.parametrize("key", RIGHTS)
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_no_request_ends_in_a_5xx(running: Running, label: str) -> None:
-    schema = schemathesis.openapi.from_url(f"{running.url}/openapi.json")
-    (operation,) = [found.ok() for found in schema.get_all_operations() if found.ok().label == label]
+def test_every_answer_is_one_that_is_described(
+    guarded: Guarded, counted: Counter[tuple[str, int]], label: str, key: str
+) -> None:
+    url, headers = guarded.running.url, guarded.headers[key]
+    (operation,) = [found.ok() for found in guarded.schema.get_all_operations() if found.ok().label == label]
     sound, unsound = (operation.as_strategy(generation_mode=mode) for mode in GenerationMode)
 
     @given(case=sound | unsound)
     @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     def ask(case: schemathesis.Case) -> None:
-        answer = case.call(timeout=30)
-        COUNTED[str(answer.status_code)] = COUNTED.get(str(answer.status_code), 0) + 1
+        answer = case.call(base_url=url, headers=headers, timeout=30)
+        counted[key, answer.status_code] += 1
         assert answer.status_code < 500, (case.as_curl_command(), answer.text[:500])
-        assert answer.status_code != 200 or answer.content, case.as_curl_command()
+        assert answer.status_code != 401, "its key is known"
+        case.validate_response(answer, checks=CHECKS, headers=headers)
 
     ask()
+
+
+def test_the_keys_open_what_their_scopes_say(guarded: Guarded) -> None:
+    """Else the cases of a scope would all be refusals."""
+    running = guarded.running
+
+    def statuses(name: str) -> list[int]:
+        headers = guarded.headers[name]
+        new = {"documents": [{"source": "new", "text": "A new mill."}]}
+        return [
+            running.get("/metrics", headers=headers).status_code,
+            running.post("/v1/retrieve", json={"query": "Lantern"}, headers=headers).status_code,
+            running.post("/v1/documents", json=new, headers=headers).status_code,
+        ]
+
+    assert {name: statuses(name) for name in RIGHTS} == {
+        "read": [403, 200, 403],
+        "write": [403, 200, 200],
+        "metrics": [200, 403, 403],
+    }
+
+
+def test_no_route_is_left_out(running: Running) -> None:
+    paths = running.get("/openapi.json").json()["paths"]
+    described = {f"{method.upper()} {path}" for path, each in paths.items() for method in each}
+    assert described == set(OPERATIONS)
 
 
 def test_every_route_is_described(running: Running) -> None:

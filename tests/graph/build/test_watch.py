@@ -1,0 +1,152 @@
+"""A folder that is watched: what comes, changes and goes in it does so in the index, and a disk that is away empties none."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import modegraph as mg
+from graph.build.build import build_index
+from graph.build.lifecycle import compact_index
+from graph.build.watch import Changes, Followed, Watched, follow, watched_for
+from graph.documents.parse.types import Limits
+from graph.documents.read import read_documents
+from graph.shared.errors import UserError
+from graph.store.arrays import load_arrays
+from graph.store.data import IndexData
+from modegraph.cli import build_app
+from tests.graph.build.test_lifecycle import SETTINGS, encoder
+from tests.graph.same import assert_same_index
+from tests.places import ROOT
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.md").write_text("# Lantern\n\nThe Lantern was built in 1911 by the Marlow Yard.")
+    (folder / "sub/b.md").write_text("# Tarn\n\nTarn is a village of 312 people.")
+    return folder
+
+
+def rewrite(file: Path, text: str) -> None:
+    """Write a file, so that its time differs whatever the clock of the file system."""
+    before = file.stat().st_mtime_ns if file.exists() else 0
+    file.write_text(text)
+    os.utime(file, ns=(before + 10**9, before + 10**9) if before else None)
+
+
+def test_changes_are_told_once_and_only_when_two_looks_agree(docs: Path) -> None:
+    watched = Watched(docs)
+    assert watched.changes() == Changes()
+    (docs / "c.md").write_text("half a file")
+    assert watched.changes() == Changes(), "it may still be written"
+    rewrite(docs / "c.md", "half a file and the rest")
+    assert watched.changes() == Changes()
+    assert watched.changes() == Changes(("c.md",)) and watched.changes() == Changes()
+    rewrite(docs / "a.md", "other")
+    (docs / "sub/b.md").rename(docs / "sub/d.md")
+    assert watched.changes() == Changes()
+    assert watched.changes() == Changes(("a.md", "sub/d.md"), ("sub/b.md",))
+    (docs / ".modegraphignore").write_text("c.md\n")
+    (docs / ".hidden.md").write_text("x")
+    assert (watched.changes(), watched.changes()) == (Changes(), Changes((), ("c.md",)))
+
+
+def test_a_disk_that_is_away_and_a_folder_that_is_locked_are_no_deletions(docs: Path, tmp_path: Path) -> None:
+    watched = Watched(docs)
+    docs.rename(tmp_path / "away")
+    assert [watched.changes() for _ in range(3)] == [Changes()] * 3
+    docs.mkdir()
+    assert [watched.changes() for _ in range(3)] == [Changes()] * 3
+    docs.rmdir()
+    (tmp_path / "away").rename(docs)
+    (docs / "a.md").unlink()
+    assert [watched.changes() for _ in range(2)][1] == Changes((), ("a.md",))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read every folder")
+def test_what_lies_in_a_folder_that_cannot_be_read_stays(docs: Path) -> None:
+    watched = Watched(docs)
+    (docs / "sub").chmod(0)
+    try:
+        assert [watched.changes() for _ in range(3)] == [Changes()] * 3
+    finally:
+        (docs / "sub").chmod(0o700)
+
+
+def test_an_index_that_followed_its_folder_is_that_of_the_folder(docs: Path, tmp_path: Path) -> None:
+    index, notes = tmp_path / "index", list[str]()
+    watched = Watched(docs)
+    build_index(index, read_documents(docs, print), SETTINGS, encoder)
+
+    waiting: list[Callable[[], object]] = [
+        lambda: (docs / "c.md").write_text("# Quill\n\nThe Marlow Yard stands in Quill."),
+        lambda: None,
+        lambda: rewrite(docs / "a.md", "# Lantern\n\nThe Lantern was built in 1912 by Ada Marlow."),
+        (docs / "sub/b.md").unlink,
+        lambda: None,
+        lambda: None,
+    ]
+
+    def wait() -> bool:
+        if waiting:
+            waiting.pop(0)()
+        return bool(waiting)
+
+    done: list[Followed] = list(follow(index, watched, Limits(), notes.append, wait, encoder))
+    assert [(each.read, each.deleted) for each in done] == [(("c.md",), ()), (("a.md",), ("sub/b.md",))]
+    assert done[-1].report.documents == 2
+    build_index(tmp_path / "anew", read_documents(docs, print), SETTINGS, encoder)
+    compact_index(index, encoder)
+    compact_index(tmp_path / "anew", encoder)
+    assert_same_index(load_arrays(index, IndexData), load_arrays(tmp_path / "anew", IndexData))
+
+
+def test_what_is_skipped_is_told_and_stays_as_it_was(docs: Path, tmp_path: Path) -> None:
+    index, notes = tmp_path / "index", list[str]()
+    watched = Watched(docs)
+    build_index(index, read_documents(docs, print), SETTINGS, encoder)
+    rewrite(docs / "a.md", " ")
+    (docs / "bad.pdf").write_bytes(b"no pdf")
+    looks = iter([True, True, False])
+    (done,) = follow(index, watched, Limits(), notes.append, lambda: next(looks), encoder)
+    assert (done.read, done.deleted, done.report.documents) == ((), (), 2)
+    assert [note.split(",")[0] for note in sorted(notes)] == ["a.md: empty", "bad.pdf: skipped"]
+
+
+def test_no_folder_and_an_index_inside_it_are_refused(docs: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="a folder to watch"):
+        watched_for(docs / "a.md", tmp_path / "index")
+    with pytest.raises(UserError, match="beside the folder"):
+        watched_for(docs, docs / "sub/index")
+    told = CliRunner().invoke(build_app(), ["index", str(docs / "a.md"), "--out", str(tmp_path / "i"), "--watch"])
+    assert told.exit_code != 0 and not (tmp_path / "i").exists()
+
+
+@pytest.mark.slow
+def test_the_command_follows_until_it_is_interrupted(docs: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "modegraph", "index", docs, "--out", tmp_path / "i", "--watch", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        while "watching" not in process.stderr.readline():
+            assert process.poll() is None
+        (docs / "c.md").write_text("# Quill\n\nThe Marlow Yard stands in Quill.")
+        first = ""
+        while not first.endswith("}\n"):
+            first += process.stdout.readline()
+        second = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    assert json.loads(first)["documents"] == 2
+    assert (second["read"], second["deleted"], second["documents"]) == (["c.md"], [], 3)
+    assert mg.open(tmp_path / "i").sources == ("a.md", "c.md", "sub/b.md")

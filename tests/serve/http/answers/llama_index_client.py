@@ -1,0 +1,65 @@
+"""What LlamaIndex's own classes read of a server: run by a Python that has them, with its address and a question, prints JSON."""
+
+import json
+import sys
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage, ThinkingBlock
+from llama_index.embeddings.openai_like import OpenAILikeEmbedding
+from llama_index.llms.openai import OpenAIResponses
+from llama_index.llms.openai_like import OpenAILike
+from openai.types.responses.response_output_text import AnnotationFileCitation
+
+SEARCH = {"type": "file_search", "vector_store_ids": ["index"], "max_num_results": 3}
+SERVER = {"api_key": "none", "max_retries": 0}
+
+
+def cited(text: str, notes: list[Any]) -> list[tuple[str, str, str, str]]:
+    """The type, the file, the address and the cited letters of every annotation."""
+    read = [
+        AnnotationFileCitation.model_validate(each if isinstance(each, dict) else each.model_dump()) for each in notes
+    ]
+    return [(each.type, each.filename, each.url, text[each.index : each.end_index]) for each in read]  # type: ignore[attr-defined]
+
+
+def responses(url: str, asked: list[ChatMessage]) -> dict[str, Any]:
+    """The Responses class: whole and streamed, with the items that it knows."""
+    model = OpenAIResponses(model="tiny", api_base=url, context_window=8192, built_in_tools=[SEARCH], **SERVER)
+    whole = model.chat(asked)
+    thought = [block.content for block in whole.message.blocks if isinstance(block, ThinkingBlock)]
+    pieces = list(model.stream_chat(asked))
+    streamed = "".join(each.delta or "" for each in pieces)
+    return {
+        "text": whole.message.content,
+        "thought": thought,
+        "cited": cited(whole.message.content or "", whole.additional_kwargs["annotations"]),
+        "calls": [each.type for each in whole.additional_kwargs["built_in_tool_calls"]],
+        "streamed": streamed,
+        "streamed_cited": cited(streamed, pieces[-1].additional_kwargs.get("annotations", [])),
+    }
+
+
+def chat(url: str, asked: list[ChatMessage]) -> dict[str, Any]:
+    """The class for OpenAI-compatible servers: what it knows, and our fields in `raw`."""
+    model = OpenAILike(model="tiny", api_base=url, is_chat_model=True, context_window=8192, **SERVER)
+    whole = model.chat(asked)
+    message = whole.raw.choices[0].message
+    return {
+        "text": whole.message.content,
+        "citations": [each["number"] for each in message.citations],
+        "streamed": "".join(each.delta or "" for each in model.stream_chat(asked)),
+    }
+
+
+def main() -> None:
+    """Ask in every way, print what came."""
+    url, question = f"{sys.argv[1]}/v1", sys.argv[2]
+    asked = [ChatMessage(role="user", content=question)]
+    encoder = OpenAILikeEmbedding(model_name="minilm", api_base=url, **SERVER)
+    vectors = encoder.get_text_embedding_batch(["Tarn", "Kelp bread"])
+    made = {"responses": responses(url, asked), "chat": chat(url, asked), "vectors": [len(each) for each in vectors]}
+    print(json.dumps(made))
+
+
+if __name__ == "__main__":
+    main()

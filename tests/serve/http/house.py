@@ -1,0 +1,135 @@
+"""Two collections, two labels and three keys in one server: who may see what, for the tests that look for leaks."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from graph.build.build import build_index
+from graph.shared.types import Document
+from serve.http.guard.key_file import change_keys, make_key
+from tests.fakes import ChatServer, HashEncoder, chat_server
+from tests.serve.http.conftest import SETTINGS
+from tests.serve.http.running import Running, serving
+from tests.serve.http.telemetry.collector import Collector, collecting
+
+SEA, HILL, MOOR = "zanzibar", "quaxley", "vurmond"
+QUESTIONS = ("Who built the Lantern of Tarn?", f"What of {SEA.title()}, {HILL.title()} and {MOOR.title()}?")
+SAID = "###Reason: It says so [1] [2] [3]. ###Answer: so [1], so [2], so [3] and [4]"
+
+
+def documents(word: str, folder: str, **metadata: Any) -> list[Document]:
+    name = word.title()
+    texts = {
+        "lantern": f"The Lantern of {name} was built in 1911 by the {name} Yard of Tarn. Tarn is a village of 312 people.",
+        "yard": f"The {name} Yard stands in Tarn. It was founded by Ada {name} in 1880.",
+        "ada": f"Ada {name} was a shipwright. She taught Jonas {name} of Tarn.",
+    }
+    return [Document(f"{folder}/{key}", f"{key.title()} {name}", text, metadata) for key, text in texts.items()]
+
+
+HOUSE = {
+    "isles": documents(SEA, "sea", team="sea") + documents(HILL, "hill", team="hill"),
+    "moors": documents(MOOR, "moor"),
+}
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who has a key: what it must never meet, and a document of each kind."""
+
+    headers: dict[str, str]
+    collection: str
+    own: str
+    foreign: tuple[str, ...]
+    own_source: str
+    hidden: tuple[tuple[str, str], ...]
+    """Collection and source of documents that are there, and not for it."""
+
+
+@dataclass(frozen=True)
+class House:
+    running: Running
+    upstream: ChatServer
+    collector: Collector
+    holders: dict[str, Holder]
+    operator: dict[str, str]
+
+
+@contextmanager
+def living_in(folder: Path) -> Iterator[House]:
+    """The house, served from a folder until the block ends."""
+    for name, held in HOUSE.items():
+        build_index(folder / name, held, SETTINGS, lambda spec: HashEncoder())
+    rights: dict[str, dict[str, Any]] = {
+        "label": {"scopes": ("read",), "collections": ("isles",), "where": ("team=sea",)},
+        "writer": {"scopes": ("read", "write"), "collections": ("isles",), "where": ("source=hill/*",)},
+        "collection": {"scopes": ("read",), "collections": ("moors",)},
+    }
+    made = {name: make_key(name, **fields) for name, fields in rights.items()}
+    change_keys(folder / "keys.json", lambda keys: [key for key, _ in made.values()])
+    headers = {name: {"Authorization": f"Bearer {text}"} for name, (_, text) in made.items()}
+    holders = {
+        "label": Holder(
+            headers["label"], "isles", SEA, (HILL, MOOR), "sea/ada", (("isles", "hill/ada"), ("moors", "moor/ada"))
+        ),
+        "writer": Holder(
+            headers["writer"], "isles", HILL, (SEA, MOOR), "hill/ada", (("isles", "sea/ada"), ("moors", "moor/ada"))
+        ),
+        "collection": Holder(
+            headers["collection"], "moors", MOOR, (SEA, HILL), "moor/ada", (("isles", "sea/ada"), ("isles", "hill/ada"))
+        ),
+    }
+    with (
+        collecting() as collector,
+        chat_server(lambda body, number: SAID) as upstream,
+        serving(
+            [folder / "isles", folder / "moors"],
+            f"openai:tiny@{upstream.url}",
+            api_key="operator",
+            keys=str(folder / "keys.json"),
+            otlp_endpoint=collector.url,
+            writable=True,
+            feedback=True,
+        ) as running,
+    ):
+        yield House(running, upstream, collector, holders, {"Authorization": "Bearer operator"})
+
+
+def refusals(house: House, holder: Holder, collection: str, source: str) -> list[Callable[[], httpx2.Response]]:
+    """Every request that names a collection and a document, none of which is for the holder."""
+    running, headers = house.running, holder.headers
+    at, here = f"?collection={collection}", f"?collection={holder.collection}"
+    turns = {"messages": [{"role": "user", "content": "Who?"}], "max_tokens": 9}
+    search = {"type": "file_search", "vector_store_ids": [collection]}
+    vote = {"kind": "vote", "user": "reader-0001", "consent": True, "question": "Who?", "rating": "up"}
+    vote["answer"] = {"model": "tiny", "text": "so"}
+    return [
+        lambda: running.get(f"/v1/documents/{source}{at}", headers=headers),
+        lambda: running.get(f"/v1/documents/{source}{here}", headers=headers),
+        lambda: running.get(f"/v1/graph/neighbourhood{here}&kind=document&id={source}", headers=headers),
+        lambda: running.get(f"/v1/graph/entities{at}", headers=headers),
+        lambda: running.get(f"/v1/models/tiny@{collection}", headers=headers),
+        lambda: running.get(f"/v1/vector_stores/{collection}", headers=headers),
+        lambda: running.post(f"/v1/vector_stores/{collection}/search", json={"query": "Who?"}, headers=headers),
+        lambda: running.post(f"/v1/retrieve{at}", json={"query": "Who?"}, headers=headers),
+        lambda: running.post(
+            f"/v1/retrieve{here}", json={"query": "Who?", "where": [f"source={source}"]}, headers=headers
+        ),
+        lambda: running.post("/v1/chat/completions", json={**turns, "model": f"tiny@{collection}"}, headers=headers),
+        lambda: running.post("/v1/messages", json={**turns, "model": f"tiny@{collection}"}, headers=headers),
+        lambda: running.post(
+            "/v1/responses", json={"model": "tiny", "input": "Who?", "tools": [search]}, headers=headers
+        ),
+        lambda: running.post(
+            f"/v1/documents{here}", json={"documents": [{"source": source, "text": "x"}]}, headers=headers
+        ),
+        lambda: httpx2.delete(f"{running.url}/v1/documents/{source}{here}", headers=headers),
+        lambda: httpx2.delete(f"{running.url}/v1/documents/{source}{at}", headers=headers),
+        lambda: running.post(f"/v1/feedback{at}", json=vote, headers=headers),
+        lambda: running.get(f"/v1/feedback/reader-0001{at}", headers=headers),
+        lambda: httpx2.delete(f"{running.url}/v1/feedback/reader-0001{at}", headers=headers),
+    ]

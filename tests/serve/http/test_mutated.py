@@ -1,0 +1,189 @@
+"""Bodies that are nearly right: every JSON route is sent mutated ones over one connection that must stay open, and none ends in a 5xx.
+
+Half of the mutations change the value (a field gone, of another type, nested, twice), half the bytes. CASES in the usual run; with
+MODEGRAPH_ALL_CASES set, 5,000.
+"""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from random import Random
+from typing import Any
+
+import httpx2
+import pytest
+
+from graph.build.build import build_index
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, chat_server
+from tests.serve.http.conftest import SETTINGS
+from tests.serve.http.running import Running, serving
+
+CASES = 5_000 if os.environ.get("MODEGRAPH_ALL_CASES") else 240
+QUESTION = "Who built the Lantern?"
+TURNS = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}], "max_tokens": 16, "stream": False}
+SEARCH = {"type": "file_search", "vector_store_ids": ["index"], "max_num_results": 3}
+FILTER = {"type": "and", "filters": [{"type": "ne", "key": "source", "value": "bread"}]}
+ANSWER = {"model": "tiny", "text": "The yard [1]", "reasoning": "", "context_ids": ["0" * 32], "mode": "hops"}
+ID = "0" * 32
+CALL = {"name": "search", "arguments": {"query": QUESTION, "k": 3}}
+BODIES: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/chat/completions", {**TURNS, "stop": ["\n"], "temperature": 0.5, "retrieval": {"mode": "hops", "k": 3}}),
+    ("/v1/messages", {**TURNS, "system": "Be brief.", "thinking": {"type": "adaptive"}, "metadata": {"user_id": "u"}}),
+    ("/v1/responses", {"model": "tiny", "input": QUESTION, "tools": [SEARCH], "text": {"format": {"type": "text"}}}),
+    ("/v1/retrieve", {"query": QUESTION, "mode": "dense", "k": 3, "where": ["source!=bread"], "use_model": False}),
+    ("/v1/vector_stores/index/search", {"query": [QUESTION], "max_num_results": 3, "filters": FILTER}),
+    ("/v1/embeddings", {"model": "minilm", "input": [QUESTION, "Tarn"], "encoding_format": "float"}),
+    ("/v1/rerank", {"query": QUESTION, "documents": ["a ferry", {"text": "a yard"}], "top_n": 1}),
+    ("/v1/documents", {"documents": [{"source": "x", "title": "X", "text": " ", "metadata": {"year": 1911}}]}),
+    (
+        "/v1/feedback",
+        {"kind": "vote", "user": "reader-0001", "consent": True, "question": "Who?", "answer": ANSWER, "rating": "up"},
+    ),
+    (
+        "/v1/feedback",
+        {"kind": "passage", "user": "reader-1", "consent": False, "question": "Who?", "passage_id": ID},
+    ),
+    ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}),
+    ("/mcp", {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {"_meta": {}}}),
+]
+"""A sound body of every kind; that of documents is refused last of all, so that no index is written."""
+ODD: list[Any] = [
+    *(
+        None,
+        True,
+        0,
+        -1,
+        10**400,
+        1e308,
+        "",
+        " ",
+        "\0",
+        "\ud800",
+        "😀" * 50,
+        "x" * 10_000,
+        [],
+        {},
+        [[]],
+        [None],
+        {"": {}},
+    ),
+    *("\u202e", "../../etc/passwd", "tiny@index", "%s%n", "index", "-0", "1e9", {"type": "x"}, [{}] * 200),
+]
+DEEP = 2_000
+
+
+def parts_of(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every place in a body, as what holds it and its key or number there."""
+    keys = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+    for key in keys:
+        yield value, key
+        yield from parts_of(value[key])
+
+
+def other_value(chance: Random, body: dict[str, Any]) -> bytes:
+    """The body with one to three of its values gone, odd, deep, swapped or under another name."""
+    made = json.loads(json.dumps(body))
+    for _ in range(chance.randint(1, 3)):
+        places = list(parts_of(made))
+        if not places:
+            break
+        held, key = chance.choice(places)
+        way = chance.randrange(6)
+        if way == 0:
+            del held[key]
+        elif way == 1:
+            held[key] = [deepcopy(held[key]) for _ in range(chance.choice([1, 2, 300]))]
+        elif way == 2 and isinstance(held, dict):
+            held[chance.choice(["", key.upper(), f"{key}s", "retrieval", "__proto__", "\ud800"])] = held.pop(key)
+        elif way == 3:
+            other, where = chance.choice(places)
+            if where in other if isinstance(other, dict) else where < len(other):
+                held[key] = json.loads(json.dumps(other[where]))
+        elif way == 4 and chance.random() < 0.2:
+            text = json.dumps(made)
+            deep = "[" * DEEP + "]" * DEEP
+            return text.replace(json.dumps(held[key]), deep, 1).encode()
+        else:
+            held[key] = deepcopy(chance.choice(ODD))
+    return json.dumps(made).encode()
+
+
+def other_bytes(chance: Random, body: dict[str, Any]) -> bytes:
+    """The body's bytes changed, cut, repeated or put in a row."""
+    made = bytearray(json.dumps(body).encode())
+    for _ in range(chance.randint(1, 4)):
+        place = chance.randrange(len(made) + 1)
+        way = chance.randrange(5)
+        if way == 0:
+            made[place:place] = chance.choice(
+                [b'"', b"{", b"}", b"[", b",", b":", b"\\", b"\\ud800", b"\xff", b"\0", b"NaN"]
+            )
+        elif way == 1:
+            del made[place : place + chance.choice([1, 1, 1, 5, 50])]
+        elif way == 2 and place < len(made):
+            made[place] = chance.randrange(256)
+        elif way == 3:
+            end = chance.randrange(len(made) + 1)
+            made[place:place] = made[min(place, end) : max(place, end)]
+        else:
+            made += chance.choice([b"", bytes(made[:place]), b" " * 1000, b"\n{}"])
+    return bytes(made)
+
+
+MUTATIONS: list[Callable[[Random, dict[str, Any]], bytes]] = [other_value, other_bytes]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("mutated") / "index"
+    build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
+    with (
+        chat_server(lambda body, number: "So [1] [9].") as upstream,
+        serving(folder, f"openai:tiny@{upstream.url}", writable=True, feedback=True) as on,
+    ):
+        yield on
+
+
+def headers_for(path: str) -> dict[str, str]:
+    """What a client of the route sends besides."""
+    more = (
+        {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+        if path == "/mcp"
+        else {}
+    )
+    return {"Content-Type": "application/json", **more}
+
+
+@pytest.mark.parametrize(("path", "body"), BODIES)
+def test_the_bodies_are_sound_before_they_are_mutated(running: Running, path: str, body: dict[str, Any]) -> None:
+    told = running.post(path, json=body, headers=headers_for(path))
+    if path == "/v1/documents":
+        assert told.json()["error"]["code"] == "empty_document"
+    else:
+        assert told.status_code == 200 and '"error"' not in told.text[:100], told.text
+
+
+def test_no_mutated_body_ends_in_a_5xx_or_drops_the_connection(running: Running) -> None:
+    chance = Random(0)
+    statuses: Counter[int] = Counter()
+    events: Counter[str] = Counter()
+    trace = {"trace": lambda name, info: events.update([name])}
+    closed = 0
+    with httpx2.Client(base_url=running.url, timeout=30, trust_env=False) as client:
+        for number in range(CASES):
+            path, body = BODIES[number % len(BODIES)]
+            data = MUTATIONS[number // len(BODIES) % 2](chance, body)
+            told = client.post(path, content=data, headers=headers_for(path), extensions=trace)
+            closed += told.headers.get("connection") == "close"
+            assert told.status_code < 500, (path, data[:2000], told.text[:500])
+            assert told.status_code != 200 or told.content
+            statuses[told.status_code] += 1
+    opened = events["connection.connect_tcp.complete"]
+    told_of = f"{opened} connections, {closed} closed as announced"
+    print(f"{statuses.total():,} mutated bodies, by status {dict(sorted(statuses.items()))}; {told_of}")
+    assert opened - closed in (0, 1), "a connection was dropped"
+    assert running.get("/health").status_code == 200
+    assert statuses[200] > CASES // 50 and statuses[422] > CASES // 10 and statuses[400] > CASES // 10

@@ -217,7 +217,7 @@ def test_a_run_never_overwrites_what_is_there(base: Path, data: Path, sft_run: P
         ({"model": "./nowhere"}, "model './nowhere': no such folder"),
         ({"data": "nowhere"}, r"nowhere/train\.jsonl: no such file"),
         ({"max_length_tokens": 100}, r"train\.jsonl: \d+ of 12 rows are longer than max_length_tokens = 100"),
-        ({"report_to": "trackio"}, "report_to = 'trackio' is not installed"),
+        ({"report_to": "trackio"}, "report_to = 'trackio', and trackio is not installed; .*pip install trackio"),
     ],
 )
 def test_bad_input_is_refused_before_the_first_step(

@@ -22,4 +22,13 @@ def as_page(file: Path) -> str:
     ]
     title, _, first = parts[0].partition("\n")
     about = f"The notebook `examples/notebooks/{file.name}`, cell by cell; every change of the code runs it (`make notebooks`)."
-    return page(title.removeprefix("# "), about, first.strip(), *parts[1:])
+    return page(title.removeprefix("# "), about, *(led_on(part) for part in (first.strip(), *parts[1:])))
+
+
+def led_on(text: str) -> str:
+    """A cell's links as they lead from the page: to the pages of other notebooks, and to docs/ from within.
+
+    >>> led_on("[a](pairs.ipynb), [b](../../docs/results.md)")
+    '[a](pairs.md), [b](../results.md)'
+    """
+    return text.replace(".ipynb)", ".md)").replace("](../../docs/", "](../")

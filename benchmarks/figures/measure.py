@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 import modegraph as mg
+from benchmarks.figures.tables import DATA
 from graph.shared.jsonl import read_jsonl, write_json, write_jsonl
 from train.model.logps import completion_logps, pad_rows, tokenize_row
 from train.model.models import load_policy
@@ -25,9 +26,8 @@ from train.run.data import read_responses
 from train.run.settings import MsSettings
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = Path(__file__).parent / "data"
 EXAMPLES = ROOT / "examples"
-WALKED = "In which town was the designer of the steamer that was lost in November 1931 born?"
+WALKED = "Who was the engineer of the structure drawn on the jars of the firm that buys nearly the whole quince crop?"
 SAMPLED = "q001"
 MODEL, K, STEPS = "smollm2", 12, 8
 TRAINING: dict[str, Any] = {

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from benchmarks.figures.tables import DATA
 from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, dress
+from benchmarks.figures.tables import DATA
 
 SERIES = {"untuned": (GREY, "o", -0.22), "MS": (BLUE, "s", 0.0), "DPO": (ORANGE, "D", 0.22)}
 """Colour, marker and place in its row."""
@@ -27,7 +27,9 @@ def draw() -> Figure:
     left, right = figure.subplots(1, 2, sharey=True)
     for name, (colour, marker, offset) in SERIES.items():
         rows = [row + offset for row in range(len(order))]
-        left.plot([found["logps"][name][place] for place in order], rows, marker, color=colour, ms=6, label=f"log π, {name}")
+        left.plot(
+            [found["logps"][name][place] for place in order], rows, marker, color=colour, ms=6, label=f"log π, {name}"
+        )
     shares = shares_of(found)
     right.barh(range(len(order)), [shares["rewards"][place] for place in order], 0.75, color=GREEN, alpha=0.3)
     for name in ("MS", "DPO"):

@@ -9,8 +9,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.figures.tables import DATA
 from benchmarks.figures.style import BLUE, GREY, ORANGE
+from benchmarks.figures.tables import DATA
 
 STEP = "mentions "
 QUESTION_X, PASSAGE_X, LINK_X = 0.0, 3.4, 7.0
@@ -30,7 +30,9 @@ def draw() -> Figure:
     sources = {passage["title"]: place for place, passage in enumerate(passages)}
     for place, passage in enumerate(passages):
         colour = ORANGE if is_linked(passage) else BLUE
-        text = f"{place + 1}. {passage['title']}\n{passage['score']:.2f} · dense: {passage['dense rank'] or 'below 100'}"
+        text = (
+            f"{place + 1}. {passage['title']}\n{passage['score']:.2f} · dense: {passage['dense rank'] or 'below 100'}"
+        )
         box(axes, PASSAGE_X, -place, PASSAGE_WIDE, HIGH, text + ("  ★" if passage["gold"] else ""), colour)
         if is_linked(passage):
             draw_link(axes, place, passage, sources)
@@ -61,7 +63,13 @@ def is_linked(passage: dict[str, Any]) -> bool:
 
 def box(axes: Axes, x: float, y: float, wide: float, high: float, text: str, colour: str, style: str = "-") -> None:
     """A frame about a text, its left side at x, its middle at y."""
-    frame = [(x, y - high / 2), (x, y + high / 2), (x + wide, y + high / 2), (x + wide, y - high / 2), (x, y - high / 2)]
+    frame = [
+        (x, y - high / 2),
+        (x, y + high / 2),
+        (x + wide, y + high / 2),
+        (x + wide, y - high / 2),
+        (x, y - high / 2),
+    ]
     axes.plot(*zip(*frame, strict=True), color=colour, lw=1.5, ls=style)
     axes.text(x + 0.1, y, text, color=GREY, fontsize=9, va="center", linespacing=1.35)
 

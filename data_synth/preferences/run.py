@@ -17,7 +17,6 @@ from graph.shared.console import track
 from graph.shared.errors import UserError
 from graph.shared.types import OpenModel
 
-
 MOST_HARD_NEGATIVES = 0.5
 """Of all rows."""
 

@@ -24,7 +24,9 @@ def runs_table(runs: Sequence[FoundRun]) -> Table:
     rows = []
     for run in runs:
         alike = [other for other in runs if other.stage == run.stage]
-        rows.append((run.name, run.stage, told_state(run), told_when(run), told_figures(run), told_settings(run, alike)))
+        rows.append(
+            (run.name, run.stage, told_state(run), told_when(run), told_figures(run), told_settings(run, alike))
+        )
     note = "Settings are those in which runs of one stage differ; --json has all settings and figures. Times are UTC."
     return Table(f"{len(runs):,} runs", ("run", "stage", "state", "written", "figures", "settings"), tuple(rows), note)
 

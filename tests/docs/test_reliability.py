@@ -23,7 +23,9 @@ def names_in(file: str) -> set[str]:
 def test_every_test_that_is_named_is_there() -> None:
     named = NAMED.findall(PAGE)
     assert len(named) > 45
-    assert [f"{file}::{name}" for file, name in named if not (ROOT / file).is_file() or name not in names_in(file)] == []
+    assert [
+        f"{file}::{name}" for file, name in named if not (ROOT / file).is_file() or name not in names_in(file)
+    ] == []
 
 
 def test_every_row_names_one() -> None:

@@ -192,7 +192,9 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc]
             raise UserError(found, "a finite loss", "lower learning_rate, or use precision=float32; nothing was saved")
         if "loss" in row:
             shown = "".join(f", {name} {row[name]:.3f}" for name in SHOWN if name in row)
-            say(f"{self.what}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}{shown}{self.left(state)}")
+            say(
+                f"{self.what}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}{shown}{self.left(state)}"
+            )
         if "loss" in row and state.is_world_process_zero:
             figures = {name: value for name, value in (logs or {}).items() if name != COUNTED_ANEW}
             note_progress(Path(args.output_dir).parent, state.global_step, state.max_steps, figures)

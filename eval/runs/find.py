@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,11 @@ def run_in(here: Path, files: set[str], folder: Path) -> FoundRun | None:
     name = here.relative_to(folder).as_posix()
     if PROGRESS in files and (under_way := read_watched(here)) is not None:
         return unfinished(name.removesuffix(PARTIAL), under_way, here / PROGRESS)
-    for record in TRAINED.keys() & files:
-        return read_as(here / record, lambda value: trained(name, TRAINED[record], value, here / record))
+    for record, stage in TRAINED.items():
+        if record in files:
+            return read_as(here / record, partial(trained, name, stage, here / record))
     if REPORT in files:
-        return read_as(here / REPORT, lambda value: measured(name, value, here))
+        return read_as(here / REPORT, partial(measured, name, here))
     return None
 
 
@@ -79,9 +81,9 @@ def unfinished(name: str, under_way: Watched, file: Path) -> FoundRun:
     )
 
 
-def trained(name: str, stage: str, record: Mapping[str, Any], file: Path) -> FoundRun:
+def trained(name: str, stage: str, file: Path, record: Mapping[str, Any]) -> FoundRun:
     """A finished training run, by its record."""
-    figures = next((record[key] for key in FIGURES if key in record), {})
+    figures: Mapping[str, Any] = next((record[key] for key in FIGURES if key in record), {})
     reached = {f"test Recall@5, {point['name']}": point["recall"] for point in record.get("test", ())}
     return FoundRun(
         name=name,
@@ -94,7 +96,7 @@ def trained(name: str, stage: str, record: Mapping[str, Any], file: Path) -> Fou
     )
 
 
-def measured(name: str, report: Mapping[str, Any], here: Path) -> FoundRun | None:
+def measured(name: str, here: Path, report: Mapping[str, Any]) -> FoundRun | None:
     """A finished run of `eval run` or a report of `compare`; None for a report of something else."""
     ended = (here / REPORT).stat().st_mtime
     if "leads" in report:

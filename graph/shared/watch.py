@@ -61,7 +61,7 @@ def read_watched(folder: Path) -> Watched | None:
     begun = max((place for place, row in enumerate(rows) if ABOUT in row), default=-1)
     since = rows[begun + 1 :]
     about = rows[begun][ABOUT] if begun >= 0 else {}
-    last = next((row for row in reversed(rows) if "step" in row), {})
+    last: Mapping[str, Any] = next((row for row in reversed(rows) if "step" in row), {})
     return Watched(about, last, _is_held(folder / PROGRESS), seconds_left(since))
 
 

@@ -47,9 +47,9 @@ figures: $(READY)
 release-check: $(READY)
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -P -m tools.release --keep dist
 
-# Each notebook is run from its first cell to its last; outputs are not kept.
+# Each notebook is run from its first cell to its last, in a minute or less; outputs are not kept.
 notebooks: $(READY)
-	@for notebook in examples/notebooks/*.ipynb; do OMP_NUM_THREADS=1 $(BIN)/jupyter-execute --timeout 600 $$notebook || exit 1; done
+	@for notebook in examples/notebooks/*.ipynb; do echo "$$notebook"; OMP_NUM_THREADS=1 $(BIN)/jupyter-execute --timeout 600 $$notebook || exit 1; done
 
 bench: $(READY)
 	@for script in benchmarks/*.py; do echo "$$script"; $(BIN)/python -P $$script --json || exit 1; done

@@ -1,4 +1,4 @@
-"""The commands of evaluation: `modegraph compare`, `eval …`, `lab …` and `demo`; each stands in a cli_*.py of its own."""
+"""The commands of evaluation: `modegraph compare`, `eval …`, `lab …`, `runs` and `demo`; each stands in a cli_*.py of its own."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add the commands to the command line."""
     from eval.compare.cli import register as add_compare
     from eval.lab.cli import register as add_lab
+    from eval.runs.cli import register as add_runs
     from eval.served.cli import register as add_check
 
     add_compare(app, open_model)
     add_eval(app, open_model)
     add_demo(app)
     add_lab(app, open_model)
+    add_runs(app)
     add_check(app)
 
 

@@ -20,7 +20,7 @@ class ChosenTrainer(CastingOnce, SFTTrainer):  # type: ignore[misc]
 def train_sft(settings: SftSettings) -> RunRecord:
     """From settings to a finished run at `settings.output`; UserError before the first step for bad input."""
     start = prepare(settings, chosen_side)
-    with run_folder(settings) as folder:
+    with run_folder(settings, "sft") as folder:
         return run_and_save(sft_trainer(settings, start, folder), "sft", settings, folder)
 
 

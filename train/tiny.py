@@ -29,9 +29,10 @@ from graph.prompt.answer import answer_messages
 from graph.prompt.form import ANSWER, REASON
 from graph.shared.console import say, track
 from graph.shared.errors import UserError
+from graph.shared.watch import note_progress
 from train.run.data import read_preferences
 from train.run.loop import quiet_libraries
-from train.run.save import Outcome, fresh_folder, run_record, save_run
+from train.run.save import Outcome, about_run, fresh_folder, run_record, save_run
 from train.run.settings import TinySettings
 from train.shared.types import RunRecord
 
@@ -42,11 +43,11 @@ STEPS_PER_ROW = 10
 def train_tiny(settings: TinySettings) -> RunRecord:
     """From texts to a finished run at `settings.output`; UserError for missing or too few texts."""
     quiet_libraries()
-    with fresh_folder(Path(settings.output)) as folder:
+    with fresh_folder(Path(settings.output), about=about_run("tiny", settings)) as folder:
         texts = read_texts(Path(settings.texts))
         tokenizer = train_tokenizer(texts, settings.vocabulary, settings.context_tokens)
         model = new_llama(settings, tokenizer)
-        outcome = pretrain(model, token_stream(texts, tokenizer), settings)
+        outcome = pretrain(model, token_stream(texts, tokenizer), settings, folder)
         record = run_record("tiny", "none (trained from random weights)", settings.texts, settings, outcome)
         save_run(folder, model, tokenizer, record, outcome.log)
     return record
@@ -123,8 +124,8 @@ def random_blocks(stream: Tensor, batch_size: int, block_tokens: int, steps: int
         yield stream[starts_B[:, None] + offsets_T]
 
 
-def pretrain(model: Any, stream: Tensor, settings: TinySettings) -> Outcome:
-    """Next-token prediction with AdamW, the rate rising for a tenth of the steps and then falling to 0, in place."""
+def pretrain(model: Any, stream: Tensor, settings: TinySettings, folder: Path) -> Outcome:
+    """Next-token prediction with AdamW, the rate rising for a tenth of the steps and then falling to 0, in place; progress is noted in `folder`."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.1)
     schedule = get_linear_schedule_with_warmup(optimizer, settings.steps // 10, settings.steps)
     batches = random_blocks(stream, settings.batch_size, settings.block_tokens, settings.steps, settings.seed)
@@ -138,7 +139,9 @@ def pretrain(model: Any, stream: Tensor, settings: TinySettings) -> Outcome:
         schedule.step()
         optimizer.zero_grad()
         if step % STEPS_PER_ROW == 0 or step == settings.steps:
-            log.append({"step": step, "loss": loss.item(), "learning_rate": schedule.get_last_lr()[0]})
+            figures = {"loss": loss.item(), "learning_rate": schedule.get_last_lr()[0]}
+            log.append({"step": step, **figures})
+            note_progress(folder, step, settings.steps, figures)
     metrics = {
         "train_loss": log[-1]["loss"],
         "train_steps": float(settings.steps),

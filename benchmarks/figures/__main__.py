@@ -1,4 +1,4 @@
-"""`make figures`: draw the figures of docs/figures from the tables of docs/results.md.
+"""`make figures`: draw the figures of docs/figures from the tables of docs/results.md and what measure.py has measured.
 
 PYTHONPATH=. python -P -m benchmarks.figures [--out docs/figures]
 """
@@ -6,11 +6,17 @@ PYTHONPATH=. python -P -m benchmarks.figures [--out docs/figures]
 import argparse
 from pathlib import Path
 
-from benchmarks.figures import modes, study
+from benchmarks.figures import batch, modes, study, walk
 from benchmarks.figures.style import save
 from benchmarks.figures.tables import RESULTS
 
-FIGURES = {"modes": modes.draw, "study": study.draw_runs, "study-equal-kl": study.draw_equal}
+FIGURES = {
+    "modes": modes.draw,
+    "study": study.draw_runs,
+    "study-equal-kl": study.draw_equal,
+    "walk": walk.draw,
+    "batch": batch.draw,
+}
 
 
 def main() -> None:

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results.md"
+DATA = Path(__file__).parent / "data"
+"""What measure.py has measured."""
 Row = dict[str, str]
 
 

@@ -17,6 +17,9 @@ from graph.shared.console import track
 from graph.shared.errors import UserError
 from graph.shared.types import OpenModel
 
+MOST_HARD_NEGATIVES = 0.5
+"""Of all rows."""
+
 
 @dataclass(frozen=True)
 class Models:
@@ -59,8 +62,12 @@ def preference_run(
 ) -> PreferenceRun:
     """Rows of the questions asked, of the `first` only if given, with contexts of up to `settings.top_k` excerpts.
 
-    UserError for questions whose gold documents the index does not have, and for `cited_only` with models that write.
+    UserError for questions whose gold documents the index does not have, for `cited_only` with models that write, and for a share
+    of hard negatives that cannot be reached.
     """
+    if not 0 <= hard_negatives <= MOST_HARD_NEGATIVES:
+        expected = f"a share of 0 to {MOST_HARD_NEGATIVES:g}: each stands beside the pair that it is matched with"
+        raise UserError(f"hard negatives: {hard_negatives:g} of all rows", expected, "lower it")
     if cited_only and models.reasoners:
         found = f"--cited-only with --writer {models.reasoners[0]}"
         raise UserError(found, "reasonings by rules, which quote", "drop one of the two")

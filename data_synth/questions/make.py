@@ -11,7 +11,7 @@ from data_synth.types import Dropped
 from graph.index.index import Index
 from graph.prompt.context import build_context
 from graph.retrieve import RetrieveSettings, retrieve_many
-from graph.shared.console import say
+from graph.shared.console import say, track
 from graph.shared.errors import UserError
 from graph.shared.types import LanguageModel
 
@@ -43,7 +43,8 @@ def question_rows(
         rows = template_questions(index, spec.count, spec.hops, spec.seed)
     else:
         groups = article_groups(index, spec.seed)
-        rows = model_questions(groups, Writers(writer, critic, find_snippets), spec.count, spec.hops)
+        written = model_questions(groups, Writers(writer, critic, find_snippets), spec.count, spec.hops)
+        rows = track(written, "questions", spec.count, lambda row: isinstance(row, QuestionRow))
     made = lost = 0
     for row in rows:
         made += isinstance(row, QuestionRow)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from eval.matrix.fill.cells import cell_file, read_cell
 from eval.matrix.fill.figures import Figures, figures_of
 from eval.matrix.fill.fill import RunContext
@@ -20,9 +22,13 @@ from eval.shared.tables import as_text
 from graph.encode.encoder import open_encoder
 from graph.shared.config import load_settings
 from graph.shared.console import say
+from graph.shared.jsonl import write_text
 from graph.shared.types import OpenEncoder, OpenModel
+from graph.shared.watch import watched
 
 DATA = "data="
+SETTINGS = "settings.yaml"
+"""The configuration as it was run, in the run's folder."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +51,24 @@ def run_matrix(
     """Fill the cells that `config` asks for into `out` and write the report; UserError for settings or data that are wrong."""
     settings = read_config(config, overrides)
     out.mkdir(parents=True, exist_ok=True)
+    write_text(out / SETTINGS, yaml.safe_dump(settings.recorded(), sort_keys=False, allow_unicode=True))
+    with watched(out, {"stage": "eval", "settings": settings.recorded()}):
+        return _run(settings, config, out, open_model, run, encoder)
+
+
+def _run(
+    settings: MatrixSettings, config: Path, out: Path, open_model: OpenModel, run: Run, encoder: OpenEncoder
+) -> RunReport:
     run_steps(expand_steps(settings.prepare, settings.variables), run, out, settings.workers)
     matrix = list_cells(settings, config.parent, out, encoder)
     context = RunContext(
-        out, encoder, open_model, settings.helper, settings.max_answer_tokens, settings.empty_answers == "wrong"
+        out,
+        encoder,
+        open_model,
+        settings.helper,
+        settings.max_answer_tokens,
+        settings.empty_answers == "wrong",
+        tuple(cell_file(out, cell) for cell in matrix.cells),
     )
     outcome = fill_cells(matrix, context, settings.workers)
     for failure in outcome.failures:

@@ -44,6 +44,20 @@ def print_json(result: Any) -> None:
     print(json.dumps(result, ensure_ascii=False, indent=2))
 
 
+def duration(seconds: float) -> str:
+    """Seconds for people, in two units at most.
+
+    >>> duration(0.4), duration(59.6), duration(3599), duration(7320)
+    ('1 s', '1 min', '1 h', '2 h 2 min')
+    """
+    whole = max(1, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes = round(whole / 60)
+    hours, minutes = divmod(minutes, 60)
+    return " ".join([f"{hours} h"] * (hours > 0) + [f"{minutes} min"] * (minutes > 0))
+
+
 def one(item: object) -> int:
     """The size of an item that counts as one."""
     del item
@@ -84,11 +98,12 @@ def _track_bar(items: Iterable[T], what: str, total: int, size: Callable[[T], in
 
 
 def _track_lines(items: Iterable[T], what: str, total: int, size: Callable[[T], int]) -> Iterator[T]:
-    done, last = 0, time.monotonic()
+    done, started = 0, time.monotonic()
+    last = started
     for item in items:
         yield item
         done += size(item)
-        if time.monotonic() - last > SECONDS_BETWEEN_LINES and done < total:
-            say(f"{what}: {done:,} of {total:,}")
+        if time.monotonic() - last > SECONDS_BETWEEN_LINES and 0 < done < total:
             last = time.monotonic()
+            say(f"{what}: {done:,} of {total:,}, about {duration((last - started) * (total - done) / done)} left")
     say(f"{what}: {done:,} done")

@@ -44,3 +44,12 @@ def test_a_table_is_read_by_its_columns(tmp_path: Path) -> None:
 def test_examples_hold(module: object) -> None:
     failed, tried = doctest.testmod(module)
     assert tried > 0 and failed == 0
+
+
+def test_every_section_of_results_with_a_table_says_since_when_it_is_there() -> None:
+    sections = re.split(r"^## ", tables.RESULTS.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    dated = re.compile(
+        r"^\*(On this page since \d+ [A-Z]\w+ 20\d\d \(.*[0-9a-f]{7}.*\)|Nothing of it was run here)\.\*$"
+    )
+    bare = [part.splitlines()[0] for part in sections if "\n|---" in part and not dated.match(part.splitlines()[2])]
+    assert bare == []

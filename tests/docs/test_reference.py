@@ -1,6 +1,7 @@
 """The pages made from the code: as committed they are what the code makes, and a message that a person sees is on its page."""
 
 import ast
+import doctest
 import re
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from graph.shared.errors import UserError
 from tests.places import ROOT
 from tests.test_command_line import run
+from tools.reference import notebooks
 from tools.reference.all_pages import DOCS, all_pages
 from tools.reference.messages import GAP, messages, readings, said
 
@@ -69,6 +71,11 @@ def test_a_part_that_is_put_together_is_read_where_it_is() -> None:
     function = tree.body[1]
     call = next(node for node in ast.walk(function) if isinstance(node, ast.Call))
     assert [readings(part, [tree, function]) for part in call.args] == [["…: gone", "none"], ["a file"], ["…"]]
+
+
+def test_a_notebooks_links_lead_on_from_its_page() -> None:
+    failed, tried = doctest.testmod(notebooks)
+    assert tried > 0 and failed == 0
 
 
 def test_most_messages_say_more_than_gaps() -> None:

@@ -10,6 +10,7 @@ import yaml
 
 from graph.checkpoints.adapter import is_adapter
 from graph.shared.errors import UserError
+from graph.shared.watch import PROGRESS, Watched, read_watched
 from tests.train.world import preference
 from train.model.logps import completion_logps, pad_rows, tokenize_row
 from train.model.models import load_model, load_policy
@@ -17,7 +18,7 @@ from train.preference.losses import pair_dpo_loss, pair_mode_seeking_loss
 from train.preference.pairs import Loss, pair_trainer
 from train.preference.train import train_dpo, train_ms
 from train.run.data import both_sides, read_preferences
-from train.run.loop import prepare, run_trainer
+from train.run.loop import ProgressCallback, prepare, run_trainer
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, SftSettings
 from train.sft import train_sft
 from train.shared.types import read_run
@@ -217,7 +218,7 @@ def test_a_run_never_overwrites_what_is_there(base: Path, data: Path, sft_run: P
         ({"model": "./nowhere"}, "model './nowhere': no such folder"),
         ({"data": "nowhere"}, r"nowhere/train\.jsonl: no such file"),
         ({"max_length_tokens": 100}, r"train\.jsonl: \d+ of 12 rows are longer than max_length_tokens = 100"),
-        ({"report_to": "trackio"}, "report_to = 'trackio' is not installed"),
+        ({"report_to": "trackio"}, "report_to = 'trackio', and trackio is not installed; .*pip install trackio"),
     ],
 )
 def test_bad_input_is_refused_before_the_first_step(
@@ -226,6 +227,33 @@ def test_bad_input_is_refused_before_the_first_step(
     with pytest.raises(UserError, match=message):
         train_dpo(DpoSettings(**common(base, data, tmp_path / "run", **change)))
     assert not list(tmp_path.iterdir())
+
+
+def test_tensorboards_files_stay_with_the_run(base: Path, data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX", reason="written by tensorboardX, which is not installed")
+    train_sft(SftSettings(**common(base, data, tmp_path / "run", report_to="tensorboard", save_steps=2)))
+    written = b"".join(file.read_bytes() for file in (tmp_path / "run" / "tensorboard").iterdir())
+    assert b"train/loss" in written and b"eval/loss" in written and not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_a_run_under_way_is_watched_and_tells_the_time_left(
+    base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[Watched] = []
+    logged = ProgressCallback.on_log
+
+    def on_log(self: ProgressCallback, args: Any, *rest: Any, **named: Any) -> None:
+        logged(self, args, *rest, **named)
+        seen.append(read_watched(tmp_path / "run.partial"))
+
+    monkeypatch.setattr(ProgressCallback, "on_log", on_log)
+    train_dpo(DpoSettings(**common(base, data, tmp_path / "run")))
+    steps = [each.last["step"] for each in seen]
+    assert steps[:STEPS] == list(range(1, STEPS + 1)) and all(each.alive for each in seen)
+    assert seen[0].about["stage"] == "dpo" and seen[0].last["loss"] == log_of(tmp_path / "run")[0]["loss"]
+    assert not (tmp_path / "run" / PROGRESS).exists()
+    told = capfd.readouterr().err
+    assert f"step 1 of {STEPS}" in told and "left" in told and f"step {STEPS} of {STEPS}" in told
 
 
 def test_bfloat16_and_checkpointing_run_and_stay_near_float32(

@@ -17,9 +17,27 @@ def as_page(file: Path) -> str:
     """Its cells in order, the first heading as the title."""
     cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
     parts = [
-        "".join(cell["source"]) if cell["cell_type"] == "markdown" else f"```python\n{''.join(cell['source'])}\n```"
+        "".join(cell["source"]) if cell["cell_type"] == "markdown" else as_block("".join(cell["source"]))
         for cell in cells
     ]
     title, _, first = parts[0].partition("\n")
     about = f"The notebook `examples/notebooks/{file.name}`, cell by cell; every change of the code runs it (`make notebooks`)."
-    return page(title.removeprefix("# "), about, first.strip(), *parts[1:])
+    return page(title.removeprefix("# "), about, *(led_on(part) for part in (first.strip(), *parts[1:])))
+
+
+def as_block(code: str) -> str:
+    """A cell of code; the semicolon by which a notebook keeps quiet means nothing on a page.
+
+    >>> as_block("draw();")
+    '```python\\ndraw()\\n```'
+    """
+    return f"```python\n{code.removesuffix(';')}\n```"
+
+
+def led_on(text: str) -> str:
+    """A cell's links as they lead from the page: to the pages of other notebooks, and to docs/ from within.
+
+    >>> led_on("[a](pairs.ipynb), [b](../../docs/results.md)")
+    '[a](pairs.md), [b](../results.md)'
+    """
+    return text.replace(".ipynb)", ".md)").replace("](../../docs/", "](../")

@@ -71,7 +71,7 @@ def _train(settings: PreferenceSettings, method: Method, loss: Loss, label_smoot
     check_start(settings)
     tokenizer = load_tokenizer(settings.model)
     data = read_preference_data(settings, tokenizer, label_smoothing)
-    with run_folder(settings) as folder:
+    with run_folder(settings, method) as folder:
         trainer = response_group_trainer(settings, method, data, tokenizer, folder)
         return run_and_save(trainer, method, settings, folder, alignment_of(settings, data, label_smoothing))
 
@@ -197,7 +197,7 @@ def _train_by_trl(settings: PreferenceSettings, method: Method, loss: Loss, labe
             "trainer: trl with sample_steps", "no sampling", "set trainer to modegraph, or unset sample_steps"
         )
     start = prepare(settings, both_sides)
-    with run_folder(settings) as folder:
+    with run_folder(settings, method) as folder:
         trainer = pair_trainer(settings, start, folder, loss, label_smoothing or None)
         return run_and_save(
             trainer, method, settings, folder, Alignment(settings.beta, 2, None, label_smoothing or None)

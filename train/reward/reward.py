@@ -54,7 +54,7 @@ def train_reward(settings: RewardSettings) -> RunRecord:
         raise UserError(found, "a whole model", "start from its base, or merge it first (`train export --merge`)")
     set_seed(settings.seed)
     start = prepare(settings, both_sides, head="score")
-    with run_folder(settings) as folder:
+    with run_folder(settings, "reward") as folder:
         return run_and_save(reward_trainer(settings, start, folder), "reward", settings, folder)
 
 

@@ -35,7 +35,7 @@ from train.router.policy import (
 from train.router.settings import RouterSettings
 from train.router.trees import fit_forest, unseen_recall
 from train.router.types import Point, Questions, RouterRecord
-from train.run.save import fresh_folder
+from train.run.save import about_run, fresh_folder
 
 RECORD, CARD = "router.json", "README.md"
 LEARNED = ("train", "dev")
@@ -44,7 +44,7 @@ LIBRARIES = ("scikit-learn", "numpy")
 
 def train_router(settings: RouterSettings) -> RouterRecord:
     """Read, train, measure and save; UserError, before training, for data that no router can be learned from."""
-    with fresh_folder(Path(settings.output)) as folder:
+    with fresh_folder(Path(settings.output), about=about_run("router", settings)) as folder:
         datasets = read_datasets([Path(each) for each in settings.data])
         check_learnable(datasets)
         modes = shared_modes(datasets)

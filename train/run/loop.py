@@ -16,13 +16,15 @@ from typing import Any
 import trl.trainer.utils
 from peft import LoraConfig
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+from transformers.integrations import TensorBoardCallback
 
 from data_synth.types import PreferenceRow
 from graph.checkpoints.adapter import is_adapter
 from graph.checkpoints.vocabulary import check_vocabulary
 from graph.encode.weights import model_name
-from graph.shared.console import say
+from graph.shared.console import duration, say
 from graph.shared.errors import UserError
+from graph.shared.watch import note_progress
 from train.model.models import Head, device, load_model, load_tokenizer, quiet_transformers
 from train.model.rotation import check_rotation
 from train.model.trial import check_model
@@ -31,6 +33,7 @@ from train.run.save import (
     CHECKPOINTS,
     NOT_ALIGNED,
     Outcome,
+    about_run,
     check_output,
     fresh_folder,
     is_main_process,
@@ -45,6 +48,10 @@ COUNTED_ANEW = "num_tokens"
 """TRL's count of tokens, which starts again from 0 where a run goes on: left out of the log and of the figures."""
 SHOWN = ("rewards/accuracies", "rewards/margins")
 """What the progress of preference training tells beside the loss."""
+TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX")}
+"""The packages of a tracker, any of which will do, where they are not called as it is."""
+TENSORBOARD = "tensorboard"
+"""The folder of a run that TensorBoard reads."""
 CLOCKWORK = ("runtime", "per_second", "epoch", COUNTED_ANEW)
 
 
@@ -100,8 +107,10 @@ def load_start(settings: TrainSettings, tokenizer: PreTrainedTokenizerBase, head
 
 def check_tracker(report_to: str) -> None:
     """UserError when the experiment tracker asked for is not installed."""
-    if report_to != "none" and importlib.util.find_spec(report_to) is None:
-        raise UserError(f"report_to = {report_to!r} is not installed", "none or an installed tracker", "pip install it")
+    packages = TRACKERS.get(report_to, (report_to,))
+    if report_to != "none" and not any(importlib.util.find_spec(package) for package in packages):
+        found = f"report_to = {report_to!r}, and {' or '.join(packages)} is not installed"
+        raise UserError(found, "an installed tracker, or none", f"run: pip install {packages[-1]}")
 
 
 def lora_config(lora: LoraSettings | None, head: Head = "tokens") -> LoraConfig | None:
@@ -153,6 +162,8 @@ def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
         "bf16": settings.precision == "bfloat16",
         "gradient_checkpointing": settings.gradient_checkpointing,
         "report_to": settings.report_to,
+        "run_name": Path(settings.output).name,
+        "project": "modegraph",
         "logging_steps": settings.logging_steps,
         "logging_nan_inf_filter": False,
         "disable_tqdm": True,
@@ -166,6 +177,11 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self, what: str) -> None:
         self.what = what
+        self.begun = (time.monotonic(), 0)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Steps that an earlier run took count for nothing in the time that is left."""
+        self.begun = (time.monotonic(), state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
         """One logged row; UserError at a loss that is NaN or infinite."""
@@ -176,12 +192,24 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc]
             raise UserError(found, "a finite loss", "lower learning_rate, or use precision=float32; nothing was saved")
         if "loss" in row:
             shown = "".join(f", {name} {row[name]:.3f}" for name in SHOWN if name in row)
-            say(f"{self.what}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}{shown}")
+            say(
+                f"{self.what}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}{shown}{self.left(state)}"
+            )
+        if "loss" in row and state.is_world_process_zero:
+            figures = {name: value for name, value in (logs or {}).items() if name != COUNTED_ANEW}
+            note_progress(Path(args.output_dir).parent, state.global_step, state.max_steps, figures)
+
+    def left(self, state: Any) -> str:
+        """How long the rest will take, at the pace since this process began; "" at the end."""
+        started, first = self.begun
+        done, rest = state.global_step - first, state.max_steps - state.global_step
+        return f", about {duration((time.monotonic() - started) * rest / done)} left" if done > 0 < rest else ""
 
 
-def run_folder(settings: TrainSettings) -> AbstractContextManager[Path]:
+def run_folder(settings: TrainSettings, stage: Stage) -> AbstractContextManager[Path]:
     """The folder that a run is written into, kept after a failure if the run saves checkpoints to go on from (train/run/save.py)."""
-    return fresh_folder(Path(settings.output), resumable=settings.save_steps is not None)
+    resumable = settings.save_steps is not None
+    return fresh_folder(Path(settings.output), resumable, about_run(stage, settings))
 
 
 def run_and_save(
@@ -207,6 +235,7 @@ def run_trainer(trainer: Any, what: str, checkpoint: str | None = None) -> Outco
     """Train, then measure on the dev rows if the trainer has any; UserError when the loss stops being a number."""
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(ProgressCallback(what))
+    keep_tensorboard(trainer)
     start = time.perf_counter()
     with completion_logits_only():
         result = trainer.train(resume_from_checkpoint=checkpoint)
@@ -220,6 +249,13 @@ def run_trainer(trainer: Any, what: str, checkpoint: str | None = None) -> Outco
         if "loss" in row
     ]
     return Outcome(rows, kept, seconds)
+
+
+def keep_tensorboard(trainer: Any) -> None:
+    """Have TensorBoard's files written into the run's folder: beside checkpoints, where they are by default, they would go with these."""
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
+            callback.logging_dir = str(Path(trainer.args.output_dir).parent / TENSORBOARD)
 
 
 @contextmanager

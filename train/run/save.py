@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +25,7 @@ from graph.pretrained.cache import name_of
 from graph.shared.config import Settings
 from graph.shared.errors import UserError
 from graph.shared.jsonl import write_jsonl
+from graph.shared.watch import watched
 from train.model.models import device
 from train.run.card import model_card
 from train.run.data import rows_fingerprint
@@ -50,9 +51,16 @@ def check_output(output: Path) -> None:
         raise UserError(f"{output}: already there", "a new folder for the run", "remove it, or set another output")
 
 
+def about_run(stage: str, settings: Settings) -> dict[str, Any]:
+    """What is told of a run while it is under way."""
+    return {"stage": stage, "settings": settings.recorded()}
+
+
 @contextmanager
-def fresh_folder(output: Path, resumable: bool = False) -> Iterator[Path]:
+def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any] | None = None) -> Iterator[Path]:
     """A folder to fill, renamed to `output` on success and removed on failure. Raises as `check_output`.
+
+    Meanwhile it can be watched (graph/shared/watch.py) if it is said what it is `about`.
 
     A resumable one is kept on failure, and what an interrupted run left in it is there again; one that is not resumable
     never removes such a run's checkpoints. Of several processes only the first touches the disk.
@@ -68,7 +76,8 @@ def fresh_folder(output: Path, resumable: bool = False) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True, exist_ok=True)
     try:
-        yield partial
+        with nullcontext() if about is None else watched(partial, about):
+            yield partial
         shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
         partial.replace(output)
     except BaseException:

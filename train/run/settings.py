@@ -66,8 +66,8 @@ class TrainSettings(Settings):
     quantise: Literal["none", "nf4"] = Field(
         "none", description="how to load the frozen base model: nf4 is 4 bits (QLoRA)"
     )
-    report_to: Literal["none", "tensorboard", "wandb", "trackio"] = Field(
-        "none", description="where to log besides log.jsonl"
+    report_to: Literal["none", "tensorboard", "trackio", "wandb", "mlflow"] = Field(
+        "none", description="tracker to log to besides log.jsonl, which must be installed"
     )
     logging_steps: int = Field(default=10, ge=1, description="steps between two lines of the log")
     save_steps: int | None = Field(

@@ -19,7 +19,7 @@ from graph.retrieve.learned.features import FEATURES
 from graph.retrieve.learned.forest import forest_logits
 from graph.shared.console import say
 from graph.shared.jsonl import write_json
-from train.run.save import fresh_folder
+from train.run.save import about_run, fresh_folder
 from train.selector.card import selector_card
 from train.selector.data import Dataset, examples_of, read_datasets, shares_passages
 from train.selector.ranking import rank_datasets
@@ -45,7 +45,8 @@ LIBRARIES = {
 
 def train_selector(settings: SelectorSettings) -> SelectorRecord:
     """Read, train, measure and save; UserError, before training, for data that cannot be learned from or a place that is taken."""
-    with fresh_folder(Path(settings.output), resumable=settings.size == "cross") as folder:
+    about = about_run("selector", settings)
+    with fresh_folder(Path(settings.output), resumable=settings.size == "cross", about=about) as folder:
         datasets = read_datasets([Path(each) for each in settings.data])
         splits = {split: examples_of(datasets, split) for split in SPLITS}
         for split, examples in splits.items():

@@ -23,7 +23,7 @@ from graph.shared.jsonl import write_json
 from graph.shared.types import Ints
 from graph.verify.features import FEATURES, Ground, missing_words
 from graph.verify.verifier import Verifier, save_verifier, unsupported
-from train.run.save import fresh_folder
+from train.run.save import about_run, fresh_folder
 from train.shared.calibrate import calibration_error, fit_temperature, reliability
 from train.shared.reliability_figure import draw_reliability
 from train.shared.trees import best_count, fit_trees, to_forest
@@ -39,7 +39,7 @@ EVEN_ODDS = 0.5
 
 def train_verifier(settings: VerifierSettings) -> VerifierRecord:
     """Read, train, measure and save; UserError, before training, for data that cannot be learned from or a place that is taken."""
-    with fresh_folder(Path(settings.output)) as folder:
+    with fresh_folder(Path(settings.output), about=about_run("verifier", settings)) as folder:
         rows, fingerprints = read_claims([Path(each) for each in settings.data])
         started = time.process_time()
         splits = {split: claims_of(of) for split, of in rows.items()}

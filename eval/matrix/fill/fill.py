@@ -21,16 +21,17 @@ from graph.index.index import Index
 from graph.prompt.answer import answer_messages
 from graph.prompt.context import build_context, token_budget
 from graph.retrieve import RetrieveSettings, retrieve_many
-from graph.shared.console import say
+from graph.shared.console import duration, say
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Evidence, Excerpt, LanguageModel, OpenEncoder, OpenModel
+from graph.shared.watch import note_progress, read_watched
 
 QUERIES_AT_ONCE, PROMPTS_AT_ONCE = 32, 64
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """What filling works with: how encoders and models are opened, and the settings that are the same for all cells."""
+    """What filling works with: how encoders and models are opened, the settings that are the same for all cells, and the files of all."""
 
     out: Path
     open_encoder: OpenEncoder
@@ -38,6 +39,7 @@ class RunContext:
     helper: str
     max_answer_tokens: int
     empty_is_wrong: bool
+    files: tuple[Path, ...]
 
 
 def fill_group(group: Group, run: RunContext) -> list[Failure]:
@@ -70,8 +72,17 @@ def _fill_cells(index: Index, cells: Sequence[Cell], helper: LanguageModel | Non
             failures.append(Failure(cell.system.name, cell.task.name, str(problem)))
             continue
         write_cell(run.out, cell, results, time.perf_counter() - started)
-        say(f"{cell.task.name}: {cell.system.name} done ({time.perf_counter() - started:.1f} s)")
+        say(f"{cell.task.name}: {cell.system.name} done ({time.perf_counter() - started:.1f} s{_note_filled(run)})")
     return failures
+
+
+def _note_filled(run: RunContext) -> str:
+    """Note how many of all cells there are, other workers' among them, and say so, with the time that the rest will take."""
+    filled = sum(file.is_file() for file in run.files)
+    note_progress(run.out, filled, len(run.files))
+    under_way = read_watched(run.out)
+    left = under_way.seconds_left if under_way else None
+    return f"; {filled:,} of {len(run.files):,} cells" + (f", about {duration(left)} left" if left else "")
 
 
 def ask_all(

@@ -1,5 +1,6 @@
 """What a command says goes to standard error; within `quiet` it is logged instead, and other threads go on talking."""
 
+import itertools
 import logging
 import threading
 
@@ -23,6 +24,16 @@ def test_within_quiet_lines_are_logged_and_nothing_is_shown(
     assert [record.getMessage() for record in caplog.records] == ["a line", "items: 2 done"]
     assert talk() == [1, 2]
     assert capfd.readouterr() == ("", "a line\nitems: 2 done\n")
+
+
+def test_long_work_tells_how_long_the_rest_will_take(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = itertools.count(0, 10.0)
+    monkeypatch.setattr("graph.shared.console.time.monotonic", lambda: next(now))
+    assert list(track("abc", "items", 3)) == ["a", "b", "c"]
+    told = capfd.readouterr().err.splitlines()
+    assert told[0].startswith("items: 1 of 3, about ") and told[0].endswith(" left") and told[-1] == "items: 3 done"
 
 
 def test_quiet_is_of_one_thread(capfd: pytest.CaptureFixture[str]) -> None:

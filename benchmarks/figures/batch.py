@@ -1,0 +1,86 @@
+"""docs/figures/batch: one prompt's responses before and after MS and DPO, from benchmarks/figures/data/batch.json (benchmarks/figures/measure.py)."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, dress
+from benchmarks.figures.tables import DATA
+
+SERIES = {"untuned": (GREY, "o", -0.22), "MS": (BLUE, "s", 0.0), "DPO": (ORANGE, "D", 0.22)}
+"""Colour, marker and place in its row."""
+REFERENCE = "untuned"
+
+
+def draw() -> Figure:
+    """A row a response, best rewarded first: log π at the left; what policy and rewards make of the K responses at the right."""
+    found = json.loads((DATA / "batch.json").read_text(encoding="utf-8"))
+    order = sorted(range(len(found["rewards"])), key=lambda place: -found["rewards"][place])
+    figure = Figure(figsize=(10, 0.42 * len(order) + 1.6), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    for name, (colour, marker, offset) in SERIES.items():
+        rows = [row + offset for row in range(len(order))]
+        left.plot(
+            [found["logps"][name][place] for place in order], rows, marker, color=colour, ms=6, label=f"log π, {name}"
+        )
+    shares = shares_of(found)
+    right.barh(range(len(order)), [shares["rewards"][place] for place in order], 0.75, color=GREEN, alpha=0.3)
+    for name in ("MS", "DPO"):
+        colour, marker, offset = SERIES[name]
+        rows = [row + offset for row in range(len(order))]
+        right.plot([shares[name][place] for place in order], rows, marker, color=colour, ms=6)
+    right.axvline(1 / len(order), color=GREY, lw=1, ls=":")
+    label(left, right, found, order)
+    figure.legend(*legend(left), loc="outside lower center", ncols=5, frameon=False, labelcolor=GREY, fontsize=9)
+    return figure
+
+
+def shares_of(found: dict[str, Any]) -> dict[str, list[float]]:
+    """softmax(r / β_r) of the rewards, and softmax(β_π Δ) of each tuned model."""
+    settings, logps = found["settings"], found["logps"]
+    shares = {"rewards": softmax([reward / settings["beta_reward"] for reward in found["rewards"]])}
+    for name in ("MS", "DPO"):
+        moved = [now - then for now, then in zip(logps[name], logps[REFERENCE], strict=True)]
+        shares[name] = softmax([settings["beta"] * each for each in moved])
+    return shares
+
+
+def softmax(values: list[float]) -> list[float]:
+    """Shares of 1.
+
+    >>> softmax([0.0, 0.0])
+    [0.5, 0.5]
+    """
+    highest = max(values)
+    weights = [math.exp(value - highest) for value in values]
+    return [weight / sum(weights) for weight in weights]
+
+
+def label(left: Axes, right: Axes, found: dict[str, Any], order: list[int]) -> None:
+    """Each response's begin and its reward; what the axes are."""
+    texts = [" ".join(found["responses"][place].split()) for place in order]
+    names = [
+        f"{text[:44]}{'…' if len(text) > 44 else ''}  r {found['rewards'][place]:.2f}"
+        for text, place in zip(texts, order, strict=True)
+    ]
+    left.set_yticks(range(len(order)), names, fontsize=8)
+    left.invert_yaxis()
+    left.set_xlabel("log π(y|x), nats")
+    right.set_xlabel("share of the K responses")
+    for axes in (left, right):
+        dress(axes)
+
+
+def legend(left: Axes) -> tuple[list[Any], list[str]]:
+    """The series of both panels."""
+    handles, labels = left.get_legend_handles_labels()
+    rewards = Patch(color=GREEN, alpha=0.3)
+    even = Line2D([], [], color=GREY, ls=":", lw=1)
+    return [*handles, rewards, even], [*labels, "p_r, the rewards' share", "1 / K, where p_f begins"]

@@ -1,0 +1,121 @@
+"""What the figures of concepts show, measured: one question's walk through the graph, and one prompt's responses under MS and DPO.
+
+Run: PYTHONPATH=. python -P -m benchmarks.figures.measure [walk | batch] [--index FOLDER] [--json]. Writes benchmarks/figures/data/*.json, which
+`make figures` draws. `batch` needs smollm2 (modegraph models get smollm2) and takes minutes; both index examples/ unless --index has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+import modegraph as mg
+from benchmarks.figures.tables import DATA
+from graph.shared.jsonl import read_jsonl, write_json, write_jsonl
+from train.model.logps import completion_logps, pad_rows, tokenize_row
+from train.model.models import load_policy
+from train.preference.response_groups import combine_rewards
+from train.run.data import read_responses
+from train.run.settings import MsSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+WALKED = "Who was the engineer of the structure drawn on the jars of the firm that buys nearly the whole quince crop?"
+SAMPLED = "q001"
+MODEL, K, STEPS = "smollm2", 12, 8
+TRAINING: dict[str, Any] = {
+    "learning_rate": 1e-4,
+    "batch_size": 1,
+    "max_steps": STEPS,
+    "beta": 0.1,
+    "beta_reward": 0.25,
+    "lora": {"rank": 16, "alpha": 32},
+    "rewards": {"correct": 1.0, "grounded": 0.5},
+    "logging_steps": 1,
+}
+"""Those of the demo (configs/demo/ms-smollm2.yaml), with sharper rewards; no response of the untuned model has the form."""
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("what", nargs="*", default=["walk", "batch"], choices=["walk", "batch"])
+    parser.add_argument("--index", type=Path, help="an index of examples/documents")
+    parser.add_argument("--json", action="store_true", help="print what was measured")
+    options = parser.parse_args()
+    DATA.mkdir(exist_ok=True)
+    with TemporaryDirectory() as name:
+        work = Path(name)
+        index = mg.open(options.index) if options.index else mg.index(EXAMPLES / "documents", out=work / "index")
+        measured = {"walk": walk, "batch": lambda index: batch(index, work)}
+        for what in options.what:
+            found = measured[what](index)
+            write_json(DATA / f"{what}.json", found)
+            print(json.dumps(found) if options.json else f"{DATA / what}.json")
+
+
+def walk(index: mg.Index) -> dict[str, Any]:
+    """The five best passages of `hops` with the paths to them, and where `dense` has each."""
+    found = index.retrieve(WALKED, mode="hops", top_k=5)
+    dense = [scored.item.id for scored in index.retrieve(WALKED, mode="dense", top_k=100).passages]
+    gold = next(row["gold_ids"] for row in questions() if row["question"] == WALKED)
+    return {
+        "question": WALKED,
+        "passages": [
+            {
+                "title": scored.item.title,
+                "score": round(scored.score, 3),
+                "gold": scored.item.source in gold,
+                "dense rank": dense.index(scored.item.id) + 1 if scored.item.id in dense else None,
+                "path": list(path),
+            }
+            for scored, path in zip(found.passages, found.paths, strict=True)
+        ],
+    }
+
+
+def batch(index: mg.Index, work: Path) -> dict[str, Any]:
+    """K responses of the untuned model to one prompt, their rewards, and log π of each before and after a few steps of MS and of DPO on them."""
+    write_jsonl(work / "questions.jsonl", ({**row, "split": "train"} for row in questions() if row["id"] == SAMPLED))
+    draw = ["synth", "responses", index.folder, "--questions", work / "questions.jsonl", "--policy", MODEL]
+    draw += ["--samples", K, "--top-k", 1, "--context-size", 1, "--max-answer-tokens", 40, "--out", work / "responses"]
+    subprocess.run([sys.executable, "-P", "-m", "modegraph", *map(str, draw)], check=True)
+    (row,) = read_responses(work / "responses" / "train.jsonl")
+    runs = {
+        stage: train(model=MODEL, data=work / "responses", out=work / stage, **TRAINING)
+        for stage, train in (("MS", mg.train.ms), ("DPO", mg.train.dpo))
+    }
+    settings = MsSettings(model=MODEL, data="", output="", **TRAINING)
+    return {
+        "question": row.question,
+        "model": MODEL,
+        "settings": {key: TRAINING[key] for key in ("learning_rate", "max_steps", "beta", "beta_reward", "rewards")},
+        "responses": list(row.responses),
+        "rewards": [round(each, 3) for each in combine_rewards(row, settings.rewards)],
+        "logps": {name: logps(str(run), row) for name, run in {"untuned": MODEL, **runs}.items()},
+    }
+
+
+@torch.no_grad()
+def logps(source: str, row: Any) -> list[float]:
+    """log π of each response, summed over its tokens, in nats."""
+    model, tokenizer = load_policy(source)
+    rows = [tokenize_row(tokenizer, row.prompt, response) for response in row.responses]
+    found = [completion_logps(model, *pad_rows([each], tokenizer.pad_token_id)) for each in rows]
+    return [round(each.item(), 2) for each in found]
+
+
+def questions() -> list[dict[str, Any]]:
+    """Those of examples/."""
+    return [row for _, row in read_jsonl(EXAMPLES / "questions.jsonl")]
+
+
+if __name__ == "__main__":
+    main()

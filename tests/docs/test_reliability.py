@@ -1,0 +1,39 @@
+"""The page on reliability: every row names a test, every test that is named is there, and every kind of fault has one."""
+
+import ast
+import re
+
+from tests.places import ROOT
+
+PAGE = (ROOT / "docs/developers/reliability.md").read_text(encoding="utf-8")
+NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+ROWS = [
+    line
+    for line in PAGE.splitlines()
+    if line.startswith("| ") and not line.startswith(("| while |", "| fault |", "|---"))
+]
+
+
+def names_in(file: str) -> set[str]:
+    """The names of a file's tests."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    named = NAMED.findall(PAGE)
+    assert len(named) > 45
+    assert [
+        f"{file}::{name}" for file, name in named if not (ROOT / file).is_file() or name not in names_in(file)
+    ] == []
+
+
+def test_every_row_names_one() -> None:
+    assert [row for row in ROWS if not NAMED.search(row.split(" | ")[-1])] == []
+    assert PAGE.count("`tests/") == len(NAMED.findall(PAGE))
+
+
+def test_every_kind_of_fault_has_a_section() -> None:
+    headings = re.findall(r"^## (.+)$", PAGE, flags=re.MULTILINE)
+    for fault in ("SIGKILL", "disk", "Bytes", "writers", "Servers", "Hostile"):
+        assert any(fault in heading for heading in headings), fault

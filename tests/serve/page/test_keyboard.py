@@ -1,0 +1,133 @@
+"""The whole page without a mouse: every view is reached, used and left by keys alone, and the focus is always seen."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.serve.http.running import Running
+from tests.serve.page.conftest import Visits
+
+MOST_TABS = 150
+HERE = """(() => {
+  const at = document.activeElement;
+  const style = getComputedStyle(at);
+  const seen = at === document.body || style.outlineStyle !== "none" || style.boxShadow !== "none";
+  return [at.ariaLabel || at.id || at.textContent.trim().slice(0, 60), seen];
+})()"""
+
+
+@dataclass
+class Keys:
+    """The keyboard of a page. What had the focus without showing it is noted."""
+
+    page: Any
+    unseen: list[str] = field(default_factory=list)
+
+    def focused(self) -> str:
+        """What has the focus, by its name."""
+        name, seen = self.page.evaluate(HERE)
+        if not seen:
+            self.unseen.append(name)
+        return str(name)
+
+    def go(self, to: str) -> None:
+        """Tab on until what has the focus begins with `to`."""
+        for _ in range(MOST_TABS):
+            if self.focused().startswith(to):
+                return
+            self.page.keyboard.press("Tab")
+        raise AssertionError(f"no way by Tab to {to!r}")
+
+    def press(self, to: str) -> None:
+        """Go there and press Enter."""
+        self.go(to)
+        self.page.keyboard.press("Enter")
+
+    def ask(self) -> None:
+        """Type a question where questions are typed, and send it."""
+        self.go("question")
+        self.page.keyboard.type("Who built the Lantern?")
+        self.page.keyboard.press("Enter")
+        self.page.wait_for_selector(".cost")
+
+
+@pytest.fixture
+def keys(opinionated: Running, visit: Visits) -> Iterator[Keys]:
+    """A page that is ready, on a screen with room for two columns; at the end the focus must always have been seen."""
+    page = visit(opinionated, viewport={"width": 1280, "height": 800}).page
+    page.wait_for_selector("#columns select")
+    held = Keys(page)
+    yield held
+    assert held.unseen == []
+
+
+def test_ask_read_judge_and_come_back_by_keys_alone(keys: Keys) -> None:
+    page = keys.page
+    keys.press("Skip to the question")
+    keys.ask()
+
+    keys.press("Citation 1")
+    page.wait_for_selector("#reader[open] mark")
+    for _ in range(6):
+        assert page.evaluate(
+            "document.querySelector('#reader').contains(document.activeElement) || document.activeElement === document.body"
+        )
+        keys.focused()
+        page.keyboard.press("Tab")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#reader", state="hidden")
+    assert keys.focused().startswith("Citation 1")
+
+    keys.press("Good")
+    page.wait_for_selector("#consent[open]")
+    page.keyboard.press("Escape")
+    keys.press("Correct…")
+    page.wait_for_selector("#correct[open]")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#correct", state="hidden")
+    assert keys.focused().startswith("Correct")
+
+    keys.press("fresh")
+    page.wait_for_selector(".turn", state="detached")
+    keys.press("history-button")
+    page.wait_for_selector("#history[open]")
+    keys.press("Who built the Lantern?")
+    page.wait_for_selector("#history", state="hidden")
+    page.wait_for_selector(".asked")
+
+
+def test_two_models_are_compared_by_keys_alone(keys: Keys) -> None:
+    page = keys.page
+    keys.press("compare")
+    page.wait_for_function("() => document.querySelectorAll('.column').length === 2")
+    selects = page.locator("#columns select")
+    selects.nth(3).focus()
+    page.keyboard.type("sft")
+    assert selects.nth(3).input_value() == "sft"
+    keys.ask()
+    page.wait_for_function("() => document.querySelectorAll('.cost').length === 2")
+    keys.press("Left is better")
+    page.wait_for_selector("#consent[open]")
+
+
+def test_browsing_and_the_routes_by_keys_alone(keys: Keys) -> None:
+    page = keys.page
+    keys.press("Browse")
+    page.wait_for_selector("#view-browse:not([hidden])")
+    keys.press("Documents")
+    page.wait_for_selector("#shelf a")
+    keys.go("upload-files")
+    keys.press("Ada Marlow")
+    page.wait_for_selector("#node h3")
+    keys.press("Entities")
+    page.wait_for_selector("#entities-field")
+    keys.go("entities-field")
+    page.keyboard.type("marlow yard")
+    page.wait_for_function("() => document.querySelectorAll('#shelf a').length === 1")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('#node .kind')?.textContent.toLowerCase() === 'entity'")
+    keys.press("API")
+    page.wait_for_selector("details.route")

@@ -14,8 +14,9 @@ from train.shared.types import RunRecord, read_run
 if TYPE_CHECKING:
     from train.router.types import RouterRecord
     from train.selector.types import SelectorRecord
+    from train.verifier.types import VerifierRecord
 
-Record: TypeAlias = "RunRecord | SelectorRecord | RouterRecord"
+Record: TypeAlias = "RunRecord | SelectorRecord | RouterRecord | VerifierRecord"
 LOG = "log.jsonl"
 
 

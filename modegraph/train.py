@@ -20,10 +20,11 @@ from modegraph.runs import Record, Run
 if TYPE_CHECKING:
     from train.router.settings import RouterSettings
     from train.selector.settings import SelectorSettings
+    from train.verifier.settings import VerifierSettings
 
 Config: TypeAlias = "str | Path | Mapping[str, Any] | None"
 S = TypeVar("S", bound=Settings)
-__all__ = ["dpo", "ms", "reward", "router", "selector", "sft", "tiny"]
+__all__ = ["dpo", "ms", "reward", "router", "selector", "sft", "tiny", "verifier"]
 
 
 def tiny(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
@@ -94,6 +95,16 @@ def router(config: Config = None, *, out: str | Path | None = None, progress: bo
     from train.router.train import train_router
 
     return _run(train_router, chosen, chosen.output, "router", progress)
+
+
+def verifier(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
+    """What marks sentences that passages do not support (`ask(…, verifier=str(run))`), from folders of claims `data`."""
+    from train.verifier.settings import VerifierSettings
+
+    chosen: VerifierSettings = settings_of(VerifierSettings, "train.verifier", config, out, settings)
+    from train.verifier.train import train_verifier
+
+    return _run(train_verifier, chosen, chosen.output, "verifier", progress)
 
 
 def settings_of(kind: type[S], call: str, config: Config, out: str | Path | None, given: Mapping[str, Any]) -> S:

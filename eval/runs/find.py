@@ -24,7 +24,7 @@ from graph.shared.errors import UserError
 from graph.shared.watch import PROGRESS, Watched, read_watched
 
 PARTIAL = ".partial"
-TRAINED = {"run.json": "", "selector.json": "selector", "router.json": "router"}
+TRAINED = {"run.json": "", "selector.json": "selector", "router.json": "router", "verifier.json": "verifier"}
 REPORT, SETTINGS = "report.json", "settings.yaml"
 FIGURES = ("metrics", "figures")
 """Where records keep them: those of models, of selectors."""

@@ -41,7 +41,7 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
     """Read, train, measure and save; UserError, before training, for data that cannot be learned from or a place that is taken."""
     with fresh_folder(Path(settings.output), about=about_run("verifier", settings)) as folder:
         rows, fingerprints = read_claims([Path(each) for each in settings.data])
-        started = time.process_time()
+        began, started = time.perf_counter(), time.process_time()
         splits = {split: claims_of(of) for split, of in rows.items()}
         milliseconds = 1000 * (time.process_time() - started) / sum(map(len, rows.values()))
         say(", ".join(f"{split}: {len(of):,} claims" for split, of in rows.items()))
@@ -63,6 +63,7 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
             kinds=by_kind(test, (probability_n >= verifier.threshold).tolist()),
             reliability=bins,
             milliseconds=milliseconds,
+            train_seconds=time.perf_counter() - began,
             versions={name: version(name) for name in LIBRARIES},
         )
         draw_reliability(bins, folder / PLOT, "claims", "unsupported")

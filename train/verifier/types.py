@@ -29,4 +29,5 @@ class VerifierRecord:
     kinds: Mapping[str, tuple[int, float]]
     reliability: tuple[Bin, ...]
     milliseconds: float
+    train_seconds: float
     versions: Mapping[str, str]

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import modegraph as mg
 from data_synth.claims.rows import Told, claim_rows
 from data_synth.claims.types import FORM, ClaimRow
+from eval.runs.find import find_runs
 from graph.documents.questions import SPLITS
 from graph.shared.errors import UserError
 from graph.verify.features import FEATURES, Ground
@@ -112,3 +114,10 @@ def test_the_command_says_what_it_measured(tmp_path: Path, data: Path) -> None:
     made = CliRunner().invoke(build_app(), ["train", "verifier", "--data", str(data), "--out", str(tmp_path / "v")])
     assert made.exit_code == 0, made.output
     assert "balanced accuracy" in made.stdout and "broken, number" in made.stdout
+    [found] = find_runs(tmp_path)
+    assert (found.name, found.stage, found.state) == ("v", "verifier", "finished")
+
+
+def test_python_trains_one_that_answers_are_read_by(tmp_path: Path, data: Path) -> None:
+    run = mg.train.verifier(data=[str(data)], out=tmp_path / "v", max_trees=20)
+    assert run.stage == "verifier" and run.metrics["AUROC"] > 0.8 and open_verifier(str(run)).threshold >= 0.5

@@ -126,7 +126,7 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
         ),
     )
     folder, manifest = Path("invented"), Manifest("invented", 1, {}, "", "", {}, {}, {})
-    return Index(folder, manifest, IndexSettings(), data, EncoderSource("minilm", "", folder, open_encoder))
+    return Index(folder, manifest, IndexSettings(), data, EncoderSource("minilm", manifest, folder, open_encoder))
 
 
 def column(prefix: str, count: int) -> Strings:

@@ -33,6 +33,7 @@ from graph.store.data import (
     TopicColumns,
     block,
 )
+from graph.store.quantiles import cosine_quantiles
 from graph.store.segments import Vectors
 from graph.store.settings import IndexSettings
 
@@ -102,6 +103,7 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
             occurrence_start_M=np.zeros(propositions, np.int64),
             occurrence_end_M=np.ones(propositions, np.int64),
             passage_proposition_PN=block(standing, np.arange(propositions), (passages, propositions)),
+            cosine_quantiles_Z=cosine_quantiles(np.zeros((0, DIMENSIONS), np.float32)),
         ),
         EntityColumns(
             entity_ids=column("e", entities),

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from graph.index.index import Index
 from graph.retrieve.parts.gather import expand_rows
-from graph.retrieve.parts.nearness import nearness, square_of_sum
+from graph.retrieve.parts.nearness import nearness, square_of_sum, usual_cosine
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings
@@ -80,7 +80,7 @@ def explore(index: Index, scores_N: Floats, prior_P: Floats, keep: int) -> Ints:
 def beam_search(index: Index, propositions_k: Ints, scores_N: Floats) -> list[Path]:
     """All paths of up to MAX_PATH propositions that the beam kept on its way, best first, ties by rows."""
     vectors_kD = index.data.proposition_vectors_ND[propositions_k]
-    scores_k = scores_N[propositions_k]
+    scores_k, usual = scores_N[propositions_k], usual_cosine(index)
     near_kk = neighbours(index, propositions_k)
     starts = top_rows(scores_k, BEAM_WIDTH).tolist()
     beam = [Path((place,), float(scores_k[place])) for place in starts]
@@ -95,7 +95,7 @@ def beam_search(index: Index, propositions_k: Ints, scores_N: Floats) -> list[Pa
             }
             for place in sorted((ways | set(starts[:RESTARTS])) - set(path.propositions)):
                 longer = (*path.propositions, place)
-                grown[longer] = Path(longer, path_score(index, vectors_kD[list(longer)], scores_k[list(longer)]))
+                grown[longer] = Path(longer, path_score(vectors_kD[list(longer)], scores_k[list(longer)], usual))
         beam = sorted(grown.values(), key=lambda path: (-path.score, path.propositions))[:BEAM_WIDTH]
         kept += beam
     kept.sort(key=lambda path: (-path.score, path.propositions))
@@ -112,11 +112,10 @@ def tell_path(index: Index, passage: int, paths: list[Path]) -> tuple[str, ...]:
     return ("near the entities that the best paths lead to",)
 
 
-def path_score(index: Index, vectors_LD: Floats, near_L: Floats) -> float:
-    """Nearness of the question to the mean of a path's unit vectors (L propositions); 0 where they cancel out."""
+def path_score(vectors_LD: Floats, near_L: Floats, usual: float) -> float:
+    """Nearness of the question to the mean of a path's unit vectors (L propositions)."""
     square = np.square(vectors_LD.sum(axis=0)).sum()
-    length = float(np.sqrt(max(square_of_sum(index, square, np.float32(len(near_L))), 0)))
-    return float(near_L.sum()) / length if length > 0 else 0.0
+    return float(near_L.sum() / np.sqrt(square_of_sum(square, np.float32(len(near_L)), usual)))
 
 
 def neighbours(index: Index, propositions_k: Ints) -> sp.csr_array:

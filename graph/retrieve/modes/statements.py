@@ -16,13 +16,14 @@ from graph.retrieve.parts.beam import Judge, best_paths, search_paths
 from graph.retrieve.parts.diversity import diverse_rows
 from graph.retrieve.parts.gather import expand_rows, worth_of_propositions
 from graph.retrieve.parts.keywords import keyword_propositions, keywords_of
-from graph.retrieve.parts.nearness import nearness, square_of_sum
+from graph.retrieve.parts.nearness import nearness, square_of_sum, usual_cosine
 from graph.retrieve.parts.passage_scores import own_scores, score_passages
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings
 from graph.retrieve.parts.titles import named_documents
 from graph.shared.types import Evidence, Floats, Ints, Scored, Trace
+from graph.store.segments import Rows
 
 INITIAL = 100
 """Propositions by keywords, and as many by nearness, that paths start from."""
@@ -37,7 +38,7 @@ def retrieve_statements(index: Index, query: Query, settings: RetrieveSettings) 
     keywords = keywords_of(index, query.text)
     by_keyword = keyword_propositions(index, keywords, near_N, INITIAL)
     starts = np.union1d(by_keyword, top_rows(near_N, max(INITIAL, settings.top_k)))
-    judge = partial(judge_by_meaning, index, near_N, worth_N)
+    judge = partial(judge_by_meaning, index.data.proposition_vectors_ND, near_N, worth_N, usual_cosine(index))
     first = f"{len(keywords)} keywords, {len(starts)} propositions to start from"
     return rank_statements(index, query, settings, starts, worth_N, judge, ("statements", first))
 
@@ -50,20 +51,21 @@ def worth_of_statements(index: Index, query: Query, near_N: Floats) -> Floats:
 
 
 def judge_by_meaning(
-    index: Index, near_N: Floats, worth_N: Floats, steps_FL: Ints, path_X: Ints, next_X: Ints
+    vectors_ND: Rows, near_N: Floats, worth_N: Floats, usual: float, steps_FL: Ints, path_X: Ints, next_X: Ints
 ) -> Floats:
     """Mean of a longer path's score (Eq. 7) and what its first proposition is worth, less STEP_LOSS a step (a Judge): [X]."""
-    scores_X = longer_path_scores(index, near_N, steps_FL, path_X, next_X)
+    scores_X = longer_path_scores(vectors_ND, near_N, usual, steps_FL, path_X, next_X)
     worth_X = (scores_X + worth_N[steps_FL[path_X, 0]]) / 2 - STEP_LOSS * steps_FL.shape[1]
     return np.asarray(worth_X, np.float32)
 
 
-def longer_path_scores(index: Index, near_N: Floats, steps_FL: Ints, path_X: Ints, next_X: Ints) -> Floats:
+def longer_path_scores(
+    vectors_ND: Rows, near_N: Floats, usual: float, steps_FL: Ints, path_X: Ints, next_X: Ints
+) -> Floats:
     """Nearness of the question to Σ α_i e_i, α = softmax of nearness, of each path with its next proposition (Eq. 6–7): [X].
 
     It does not see the softmax's denominator, so the sums stay unscaled and one term is added to each.
     """
-    vectors_ND = index.data.proposition_vectors_ND
     weights_FL = np.exp(near_N[steps_FL])
     sum_FD = np.einsum("fl,fld->fd", weights_FL, vectors_ND[steps_FL])
     weighted_F, total_F = (weights_FL * near_N[steps_FL]).sum(axis=1), weights_FL.sum(axis=1)
@@ -71,8 +73,8 @@ def longer_path_scores(index: Index, near_N: Floats, steps_FL: Ints, path_X: Int
     overlap_X = (vectors_ND[next_R] @ sum_FD.T)[place_X, path_X]
     weight_X = np.exp(near_N[next_X])
     square_X = np.square(sum_FD).sum(axis=1)[path_X] + 2 * weight_X * overlap_X + weight_X**2
-    square_X = square_of_sum(index, square_X, total_F[path_X] + weight_X)
-    scores_X = (weighted_F[path_X] + weight_X * near_N[next_X]) / np.sqrt(np.maximum(square_X, 1e-12))
+    square_X = square_of_sum(square_X, total_F[path_X] + weight_X, usual)
+    scores_X = (weighted_F[path_X] + weight_X * near_N[next_X]) / np.sqrt(square_X)
     return np.asarray(scores_X, np.float32)
 
 

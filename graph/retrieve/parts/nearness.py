@@ -1,8 +1,8 @@
 """Nearness: cosines on one scale for every encoder. All constants of retrieval that are compared with how near two texts are, are on it.
 
-The cosines of one encoder lie around 0, those of another between .7 and 1. What two texts of the index that have nothing to do with each
-other have is 0 here, and what a text has with itself is 1: (c − u) / (1 − u), u being a quantile of the cosines of the index. If every
-vector shares a part of length √u, this is the cosine of what is left of them, so sums of vectors can be measured in it too (`square_of_sum`).
+The cosines of one encoder lie around 0, those of another between .7 and 1. What texts of the index that have nothing to do with each other
+have is 0 here, and what a text has with itself is 1: (c − u) / (1 − u), u being a quantile of the cosines of the index. If all vectors
+share a part of length √u, this is the cosine of what is left of them, so it can be had of sums of vectors too (`square_of_sum`).
 
 Legend: Z quantiles.
 """
@@ -15,11 +15,14 @@ from graph.index.index import Index
 from graph.shared.types import Floats
 from graph.store.quantiles import LEVELS_Z
 
-USUAL = 0.5
-"""The share of pairs that are no nearer than texts which have nothing to do with each other."""
+USUAL = 0.1
+"""The share of pairs of propositions that are farther from each other than u. Not half of them: in documents about one thing half of all
+pairs have something to do with each other, and with u their median Recall@5 on examples/ is .006 lower (docs/log.md)."""
 MOST_USUAL = 0.99
 """Where all texts are the same text, any other is as far as it can be."""
 FARTHEST = -1.0
+LEAST_SQUARE = 0.05
+"""As of two vectors of nearness −.9 (links.py)."""
 
 
 def usual_cosine(index: Index) -> float:
@@ -30,16 +33,18 @@ def usual_cosine(index: Index) -> float:
 def nearness(index: Index, cosines: Floats) -> Floats:
     """(c − u) / (1 − u) of cosines of any shape, from FARTHEST to 1."""
     usual = usual_cosine(index)
-    return np.maximum((cosines - np.float32(usual)) / np.float32(1 - usual), np.float32(FARTHEST))
+    near: Floats = (cosines - np.float32(usual)) * np.float32(1 / (1 - usual))
+    return np.maximum(near, np.float32(FARTHEST))
 
 
-def cosine_at(index: Index, near: float) -> float:
-    """The inverse: the cosine that has this nearness."""
-    usual = usual_cosine(index)
-    return usual + (1 - usual) * near
+def square_of_sum(squares: Floats, weights: Floats, usual: float) -> Floats:
+    """|Σ w e|² of what unit vectors e have apart from the part that they share, given |Σ w e|² and Σ w of the vectors themselves.
 
+    At least LEAST_SQUARE (Σ w)²: the sum of opposites points nowhere.
 
-def square_of_sum(index: Index, squares: Floats, weights: Floats) -> Floats:
-    """|Σ w e|² of unit vectors e and weights w, given with their sum Σ w, of what is left of them without the shared part."""
-    usual = np.float32(usual_cosine(index))
-    return np.asarray((squares - usual * np.square(weights)) / (1 - usual), np.float32)
+    >>> vectors = np.array([[0.6, 0.8, 0], [0.6, 0, 0.8]])
+    >>> float(square_of_sum(np.square(vectors.sum(axis=0)).sum(), np.float64(2), 0.36).round(6))
+    2.0
+    """
+    most = np.square(weights)
+    return np.maximum((squares - usual * most) / (1 - usual), LEAST_SQUARE * most)

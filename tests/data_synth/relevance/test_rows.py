@@ -138,7 +138,7 @@ def test_a_model_labels_instead_of_the_gold_and_needs_none(index: Index) -> None
     rows, dropped = split_rows(made)
     assert dropped == [] and {row.labelled_by for row in rows} == {"model"}
     [relevant] = [row for row in rows if row.label]
-    assert relevant.features[FEATURES.index("cosine")] == max(row.features[0] for row in rows)
+    assert relevant.features[FEATURES.index("nearness")] == max(row.features[0] for row in rows)
 
 
 def test_a_model_that_goes_away_ends_the_run(index: Index) -> None:

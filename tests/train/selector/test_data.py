@@ -55,11 +55,11 @@ def other_feature(rows: list[Row]) -> None:
 
 
 def word_for_a_number(rows: list[Row]) -> None:
-    rows[2]["features"]["cosine"] = "near"
+    rows[2]["features"]["nearness"] = "near"
 
 
 def not_a_number(rows: list[Row]) -> None:
-    rows[3]["features"]["cosine"] = float("nan")
+    rows[3]["features"]["nearness"] = float("nan")
 
 
 def other_label(rows: list[Row]) -> None:

@@ -156,7 +156,10 @@ def _tokenizer(reader: _Reader, positions: int) -> PreTrainedTokenizerFast:
     tokenizer.post_processor = processors.TemplateProcessing(f"{pieces[start]} $A {pieces[end]}", None, around)
     named = {"cls_token": start, "bos_token": start, "sep_token": end, "eos_token": end, "pad_token": pad}
     tokens = {name: pieces[row] for name, row in {**named, "unk_token": unknown, "mask_token": count - 1}.items()}
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=positions, **tokens)
+    inputs = ["input_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=positions, model_input_names=inputs, **tokens
+    )
 
 
 def _tensors(reader: _Reader) -> dict[str, NDArray[np.float32]]:

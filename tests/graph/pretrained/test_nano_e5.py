@@ -63,10 +63,16 @@ def test_what_is_in_the_file_is_in_the_folder(tmp_path: Path) -> None:
     tensors = small_file(tmp_path / "e5.bin")
     convert(tmp_path / "e5.bin", tmp_path / "made")
     state = load_file(tmp_path / "made" / "model.safetensors")
-    for name, place in {"q.w": "attention.self.query.weight", "aln.b": "attention.output.LayerNorm.bias", "fi.w": "intermediate.dense.weight"}.items():
+    for name, place in {
+        "q.w": "attention.self.query.weight",
+        "aln.b": "attention.output.LayerNorm.bias",
+        "fi.w": "intermediate.dense.weight",
+    }.items():
         expected = np.clip(tensors[f"l0.{name}"], -1, 7 / 8) if name.endswith(".w") else tensors[f"l0.{name}"]
         np.testing.assert_array_equal(state[f"encoder.layer.0.{place}"].numpy(), expected.astype(np.float32))
-    np.testing.assert_array_equal(state["embeddings.position_embeddings.weight"].numpy(), tensors["emb.pos"].astype(np.float32))
+    np.testing.assert_array_equal(
+        state["embeddings.position_embeddings.weight"].numpy(), tensors["emb.pos"].astype(np.float32)
+    )
     assert not state["pooler.dense.weight"].any(), "what is no part of the encoder would be random"
     assert not (tmp_path / "made" / "bare").exists()
     encoder = open_encoder(str(tmp_path / "made"))
@@ -85,6 +91,7 @@ def test_the_vector_is_the_mean_of_the_words(tmp_path: Path) -> None:
     model = AutoModel.from_pretrained(tmp_path / "made")
     ids = AutoTokenizer.from_pretrained(tmp_path / "made")(["query: the ferry"], return_tensors="pt")
     assert ids["input_ids"].tolist() == [[0, 5, 6, 8, 7, 2]]
+    assert set(ids) == {"input_ids", "attention_mask"}, "it knows no second text, so no cross-encoder starts from it"
     with torch.no_grad():
         mean = model(**ids).last_hidden_state[0].mean(dim=0).numpy()
     found = open_encoder(str(tmp_path / "made")).encode_queries(["the ferry"])[0]

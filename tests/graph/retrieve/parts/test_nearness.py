@@ -42,7 +42,9 @@ def indexes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
     """The same documents by an encoder and by one whose vectors are crowded; both without synonyms, which are set in cosines."""
     folder = tmp_path_factory.mktemp("nearness")
     settings = {"min_synonym_similarity": 1.0}
-    return build(folder / "plain", ISLES, **settings), build(folder / "crowded", ISLES, CrowdedEncoder("crowded"), **settings)
+    return build(folder / "plain", ISLES, **settings), build(
+        folder / "crowded", ISLES, CrowdedEncoder("crowded"), **settings
+    )
 
 
 def test_what_is_usual_is_0_and_the_same_text_1(indexes: tuple[Index, Index]) -> None:

@@ -30,4 +30,4 @@ def cosine_quantiles(vectors_ND: Rows) -> Floats:
     rows_R, place_B = np.unique(np.concatenate([first_B, second_B]), return_inverse=True)
     vectors_RD = np.asarray(vectors_ND[rows_R], np.float64)
     cosines_B = np.einsum("bd,bd->b", vectors_RD[place_B[:PAIRS]], vectors_RD[place_B[PAIRS:]])
-    return np.quantile(cosines_B, LEVELS_Z).round(DIGITS).astype(np.float32)
+    return np.asarray(np.quantile(cosines_B, LEVELS_Z).round(DIGITS), np.float32)

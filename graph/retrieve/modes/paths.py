@@ -115,7 +115,7 @@ def tell_path(index: Index, passage: int, paths: list[Path]) -> tuple[str, ...]:
 def path_score(vectors_LD: Floats, near_L: Floats, usual: float) -> float:
     """Nearness of the question to the mean of a path's unit vectors (L propositions)."""
     square = np.square(vectors_LD.sum(axis=0)).sum()
-    return float(near_L.sum() / np.sqrt(square_of_sum(square, np.float32(len(near_L)), usual)))
+    return float(near_L.sum() / np.sqrt(square_of_sum(square, float(len(near_L)), usual)))
 
 
 def neighbours(index: Index, propositions_k: Ints) -> sp.csr_array:

@@ -15,9 +15,9 @@ from graph.index.index import Index
 from graph.shared.types import Floats
 from graph.store.quantiles import LEVELS_Z
 
-USUAL = 0.1
-"""The share of pairs of propositions that are farther from each other than u. Not half of them: in documents about one thing half of all
-pairs have something to do with each other, and with u their median Recall@5 on examples/ is .006 lower (docs/log.md)."""
+USUAL = 0.05
+"""The share of pairs of propositions that are farther from each other than u. Not half of them: in documents about one thing most pairs
+have something to do with each other, and with u their median Recall@5 is lower (docs/log.md)."""
 MOST_USUAL = 0.99
 """Where all texts are the same text, any other is as far as it can be."""
 FARTHEST = -1.0
@@ -37,7 +37,7 @@ def nearness(index: Index, cosines: Floats) -> Floats:
     return np.maximum(near, np.float32(FARTHEST))
 
 
-def square_of_sum(squares: Floats, weights: Floats, usual: float) -> Floats:
+def square_of_sum(squares: Floats, weights: Floats | float, usual: float) -> Floats:
     """|Σ w e|² of what unit vectors e have apart from the part that they share, given |Σ w e|² and Σ w of the vectors themselves.
 
     At least LEAST_SQUARE (Σ w)²: the sum of opposites points nowhere.

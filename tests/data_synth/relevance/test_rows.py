@@ -185,7 +185,7 @@ def test_a_row_survives_json_and_parquet(row: RelevanceRow, tmp_path: Path) -> N
         ({"passage_ids": ()}, "passage_ids is empty"),
         ({"labelled_by": "guess"}, "labelled_by is 'guess'"),
         ({"found_by": "luck"}, "found_by is 'luck'"),
-        ({"features": (float("nan"),) * len(FEATURES)}, "feature cosine is nan"),
+        ({"features": (float("nan"),) * len(FEATURES)}, "feature nearness is nan"),
     ],
 )
 def test_what_is_wrong_with_a_row_is_told(row: RelevanceRow, change: dict[str, Any], told: str) -> None:

@@ -16,9 +16,9 @@ from data_synth.types import Draft
 from graph.extract.entities import find_entities
 from graph.extract.support import words_of
 from graph.extract.units import split_units
+from graph.index.nearness import nearness
 from graph.prompt.citations import check_citations
 from graph.retrieve.parts.gather import expand_rows
-from graph.retrieve.parts.nearness import nearness
 from graph.shared.types import Excerpt, Floats
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How cosines of an index are spread: what retrieval measures nearness by (graph/retrieve/parts/nearness.py), so that no constant is an encoder's.
+"""How cosines of an index are spread: what retrieval measures nearness by (graph/index/nearness.py), so that no constant is an encoder's.
 
 Legend: N propositions, B pairs, D dimensions, Z quantiles.
 """

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve.learned.seed_ties import (
     called_by_seeds,
     entity_counts,
@@ -24,7 +25,6 @@ from graph.retrieve.learned.seed_ties import (
 from graph.retrieve.parts.gather import expand_rows, worth_of_propositions
 from graph.retrieve.parts.keywords import keywords_of
 from graph.retrieve.parts.links import find_links
-from graph.retrieve.parts.nearness import nearness
 from graph.retrieve.parts.passage_scores import UNSEEN, own_scores, score_passages, score_propositions
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows

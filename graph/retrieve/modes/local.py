@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve.learned.cross import open_trained
 from graph.retrieve.learned.judged import retrieve_judged
 from graph.retrieve.parts.gather import expand_rows, worth_in_passages, worth_of_propositions
-from graph.retrieve.parts.nearness import nearness
 from graph.retrieve.parts.passage_scores import own_scores, score_passages
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows

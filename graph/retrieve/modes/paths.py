@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
+from graph.index.nearness import nearness, square_of_sum, usual_cosine
 from graph.retrieve.parts.gather import expand_rows
-from graph.retrieve.parts.nearness import nearness, square_of_sum, usual_cosine
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings

@@ -12,11 +12,11 @@ from functools import partial
 import numpy as np
 
 from graph.index.index import Index
+from graph.index.nearness import nearness, square_of_sum, usual_cosine
 from graph.retrieve.parts.beam import Judge, best_paths, search_paths
 from graph.retrieve.parts.diversity import diverse_rows
 from graph.retrieve.parts.gather import expand_rows, worth_of_propositions
 from graph.retrieve.parts.keywords import keyword_propositions, keywords_of
-from graph.retrieve.parts.nearness import nearness, square_of_sum, usual_cosine
 from graph.retrieve.parts.passage_scores import own_scores, score_passages
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows

@@ -13,10 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve.modes.statements import INITIAL, rank_statements, worth_of_statements
 from graph.retrieve.parts.gather import expand_rows
 from graph.retrieve.parts.keywords import keyword_propositions, keywords_of
-from graph.retrieve.parts.nearness import nearness
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings

@@ -2,7 +2,7 @@
 
 From each proposition of a seed, links lead on: to documents called by an entity in it, and to propositions elsewhere that share a rare
 entity with it (judged as a pair: the nearness of the question to both together, as in PropRAG's paths). A link is worth the mean of its
-seed and its proposition, less a loss for the step. All scores are on the scale of nearness (nearness.py).
+seed and its proposition, less a loss for the step. All scores are on the scale of nearness (graph/index/nearness.py).
 
 Legend: P passages, N propositions, E entities, U documents, S seeds, X links, R distinct rows.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve.parts.gather import expand_rows
-from graph.retrieve.parts.nearness import nearness
 from graph.retrieve.parts.passage_scores import look_at, passages_in, passages_of
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats, Ints

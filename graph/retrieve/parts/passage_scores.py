@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve.parts.gather import best_in_passage, expand_rows
-from graph.retrieve.parts.nearness import nearness
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.titles import named_documents

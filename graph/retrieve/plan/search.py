@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve.modes.hierarchy import node_scores, nodes_in
 from graph.retrieve.modes.hops import retrieve_hops
 from graph.retrieve.modes.paths import min_max
-from graph.retrieve.parts.nearness import nearness
 from graph.retrieve.parts.passage_scores import passages_of
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows

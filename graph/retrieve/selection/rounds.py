@@ -14,9 +14,9 @@ import numpy as np
 from pydantic import Field
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.prompt.answer import is_no_answer
 from graph.retrieve.parts.caller import ModelGone
-from graph.retrieve.parts.nearness import nearness
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import SuggestSettings

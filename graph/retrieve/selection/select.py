@@ -6,9 +6,9 @@ from typing import Annotated
 import numpy as np
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve.learned.cross import Trained, judge, open_trained, threshold_of
 from graph.retrieve.learned.features import View, look
-from graph.retrieve.parts.nearness import nearness
 from graph.retrieve.parts.query import Query
 from graph.shared.errors import UserError
 from graph.shared.types import Ints

@@ -6,8 +6,8 @@ import pytest
 from data_synth.preferences.support import MIN_NAMED, MIN_NEARNESS, Support, SupportScorer, sentences_of, share_named
 from graph.build.build import build_index
 from graph.index.index import Index, open_index
+from graph.index.nearness import nearness
 from graph.prompt.context import of_passage
-from graph.retrieve.parts.nearness import nearness
 from graph.shared.types import Excerpt
 from graph.store.settings import IndexSettings
 from tests.corpora import ISLES

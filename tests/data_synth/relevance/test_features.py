@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve.learned.features import (
     FEATURES,
     SEEDS,
@@ -30,7 +31,6 @@ from graph.retrieve.learned.seed_ties import (
     tied,
 )
 from graph.retrieve.modes.paths import path_score
-from graph.retrieve.parts.nearness import nearness
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.suggest import suggest
 from graph.shared.types import Document, Floats

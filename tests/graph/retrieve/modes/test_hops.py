@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.parts import passage_scores
 from graph.retrieve.parts.gather import best_in_passage, expand_rows
-from graph.retrieve.parts.nearness import nearness
 from graph.retrieve.parts.titles import named_documents
 
 HOPS = RetrieveSettings(mode="hops", top_k=5)

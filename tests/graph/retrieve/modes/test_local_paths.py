@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.modes.paths import beam_search, min_max, neighbours, path_score
-from graph.retrieve.parts.nearness import nearness
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import SuggestSettings

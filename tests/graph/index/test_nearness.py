@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from graph.index.index import Index
+from graph.index.nearness import FARTHEST, nearness, usual_cosine
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.parts.nearness import FARTHEST, nearness, usual_cosine
 from graph.shared.modes import Mode
 from graph.shared.types import Floats
 from tests.corpora import ISLES
@@ -82,7 +82,7 @@ def constants(file: Path) -> Iterator[str]:
 @pytest.mark.parametrize("file", SETTINGS, ids=lambda file: file.name)
 def test_no_constant_of_retrieval_is_named_in_cosines(file: Path) -> None:
     named = [name for name in constants(file) if "COSINE" in name or "SIMILARITY" in name]
-    assert not named, "measure nearness (graph/retrieve/parts/nearness.py)"
+    assert not named, "measure nearness (graph/index/nearness.py)"
 
 
 def test_no_setting_of_a_query_is_in_cosines() -> None:

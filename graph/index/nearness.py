@@ -20,7 +20,6 @@ USUAL = 0.05
 have something to do with each other, and with u their median Recall@5 is lower (docs/log.md)."""
 MOST_USUAL = 0.99
 """Where all texts are the same text, any other is as far as it can be."""
-FARTHEST = -1.0
 LEAST_SQUARE = 0.05
 """As of two vectors of nearness −.9 (links.py)."""
 
@@ -31,10 +30,9 @@ def usual_cosine(index: Index) -> float:
 
 
 def nearness(index: Index, cosines: Floats) -> Floats:
-    """(c − u) / (1 − u) of cosines of any shape, from FARTHEST to 1."""
+    """(c − u) / (1 − u) of cosines of any shape: 1 at most, and the same order."""
     usual = usual_cosine(index)
-    near: Floats = (cosines - np.float32(usual)) * np.float32(1 / (1 - usual))
-    return np.maximum(near, np.float32(FARTHEST))
+    return np.asarray((cosines - np.float32(usual)) * np.float32(1 / (1 - usual)))
 
 
 def square_of_sum(squares: Floats, weights: Floats | float, usual: float) -> Floats:

@@ -35,7 +35,7 @@ def best_in_passage(scores_N: Floats, passage_proposition_PN: sp.csr_array, othe
 def worth_of_propositions(index: Index, near_N: Floats, own_P: Floats) -> Floats:
     """Mean of each proposition's nearness and the best score of a passage that it stands in: float32[N]."""
     data = index.data
-    best_N = np.full(len(near_N), -1, np.float32)
+    best_N = np.full(len(near_N), -np.inf, np.float32)
     np.maximum.at(best_N, data.occurrence_proposition_M, own_P[data.occurrence_passage_M])
     return np.asarray((near_N + best_N) / 2, np.float32)
 

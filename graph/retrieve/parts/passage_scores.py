@@ -25,8 +25,8 @@ SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
 """Up to so many propositions all are scored; in larger indexes those of so many passages, the nearest to the question."""
 NEAREST_SEEN, WORDED_SEEN, SAMPLED = 2_000, 1_000, 1_000
 """Passages of an index with ANN indexes that are looked at: the nearest, those with most of the question's words, and a sample of all."""
-UNSEEN = np.float32(-2)
-"""The score of a proposition or a passage that was not looked at."""
+UNSEEN = np.float32(-1_000)
+"""The score of a proposition or a passage that was not looked at; no nearness is so low (graph/index/nearness.py)."""
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,19 @@
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from graph.index.index import Index
-from graph.index.nearness import FARTHEST, nearness, usual_cosine
+from graph.index.nearness import nearness, usual_cosine
 from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.parts.passage_scores import UNSEEN
 from graph.shared.modes import Mode
 from graph.shared.types import Floats
+from graph.store.quantiles import LEVELS_Z
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.hashed import build
@@ -51,12 +54,16 @@ def test_what_is_usual_is_0_and_the_same_text_1(indexes: tuple[Index, Index]) ->
     for index in indexes:
         usual = usual_cosine(index)
         found = nearness(index, np.array([usual, 1, (1 + usual) / 2, -1], np.float32))
-        assert found.tolist() == pytest.approx([0, 1, 0.5, max(FARTHEST, (-1 - usual) / (1 - usual))], abs=1e-5)
+        assert found.tolist() == pytest.approx([0, 1, 0.5, (-1 - usual) / (1 - usual)], abs=1e-5)
     assert usual_cosine(indexes[1]) == pytest.approx(SHARED + (1 - SHARED) * usual_cosine(indexes[0]), abs=1e-4)
 
 
-def test_nothing_is_farther_than_the_farthest(indexes: tuple[Index, Index]) -> None:
-    assert nearness(indexes[1], np.array([[0.1], [-1.0]], np.float32)).tolist() == [[FARTHEST], [FARTHEST]]
+def test_order_is_kept_and_nothing_is_as_low_as_what_was_not_looked_at(indexes: tuple[Index, Index]) -> None:
+    """Questions may lie farther from all propositions than these do from each other, as in chats."""
+    alike = replace(indexes[1], data=replace(indexes[1].data, cosine_quantiles_Z=np.ones(len(LEVELS_Z), np.float32)))
+    for index in (*indexes, alike):
+        found = nearness(index, np.array([[-1.0], [0.1], [0.2]], np.float32))
+        assert UNSEEN < found[0, 0] < found[1, 0] < found[2, 0]
 
 
 @pytest.mark.parametrize("mode", ["hops", "local", "statements", "topics", "paths", "global"])

@@ -29,7 +29,7 @@ from graph.build.lifecycle import delete_documents
 from graph.encode.encoder import unit_rows
 from graph.index.index import open_index
 from graph.shared.ids import content_id
-from graph.shared.types import Document, Floats
+from graph.shared.types import Document, Floats, Prompts
 from graph.store.settings import IndexSettings
 
 DIMENSIONS, VOCABULARY = 384, 20_000
@@ -91,7 +91,7 @@ class Stopwatch:
 class StubEncoder:
     """Texts that share words are near; the words' vectors are drawn from their hashes. Its time is the step "encoder"."""
 
-    fingerprint = "stub"
+    fingerprint, prompts = "stub", Prompts()
 
     def __init__(self, watch: Stopwatch) -> None:
         self._watch = watch
@@ -100,6 +100,9 @@ class StubEncoder:
         with self._watch.step("encoder"):
             vectors = [np.sum([_word_vector(word) for word in text.split()], axis=0) for text in texts]
             return unit_rows(np.array(vectors, np.float32).reshape(-1, DIMENSIONS))
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        return self.encode(texts)
 
     def count_tokens(self, text: str) -> int:
         return len(text.split())

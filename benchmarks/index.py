@@ -74,7 +74,8 @@ class CountingEncoder:
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
-        self.fingerprint, self.count_tokens = encoder.fingerprint, encoder.count_tokens
+        self.fingerprint, self.prompts, self.count_tokens = encoder.fingerprint, encoder.prompts, encoder.count_tokens
+        self.encode_queries = encoder.encode_queries
         self.texts, self.seconds = 0, 0.0
 
     def encode(self, texts: Sequence[str]) -> Floats:

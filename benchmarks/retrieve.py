@@ -33,6 +33,7 @@ from graph.store.data import (
     TopicColumns,
     block,
 )
+from graph.store.quantiles import cosine_quantiles
 from graph.store.segments import Vectors
 from graph.store.settings import IndexSettings
 
@@ -102,6 +103,7 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
             occurrence_start_M=np.zeros(propositions, np.int64),
             occurrence_end_M=np.ones(propositions, np.int64),
             passage_proposition_PN=block(standing, np.arange(propositions), (passages, propositions)),
+            cosine_quantiles_Z=cosine_quantiles(np.zeros((0, DIMENSIONS), np.float32)),
         ),
         EntityColumns(
             entity_ids=column("e", entities),
@@ -126,7 +128,7 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
         ),
     )
     folder, manifest = Path("invented"), Manifest("invented", 1, {}, "", "", {}, {}, {})
-    return Index(folder, manifest, IndexSettings(), data, EncoderSource("minilm", "", folder, open_encoder))
+    return Index(folder, manifest, IndexSettings(), data, EncoderSource("minilm", manifest, folder, open_encoder))
 
 
 def column(prefix: str, count: int) -> Strings:

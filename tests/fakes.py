@@ -16,13 +16,14 @@ from graph.encode.encoder import unit_rows
 from graph.extract.entities import find_entities
 from graph.extract.units import split_units
 from graph.shared.ids import content_id
-from graph.shared.types import Completion, CompletionRequest, Floats, Message
+from graph.shared.types import Completion, CompletionRequest, Floats, Message, Prompts
 
 
 class HashEncoder:
     """An encoder whose vectors come from hashes of words: texts that share words are near. `seen` lists what it encoded."""
 
     dimensions = 16
+    prompts = Prompts()
 
     def __init__(self, fingerprint: str = "hash-encoder") -> None:
         self.fingerprint = fingerprint
@@ -33,6 +34,9 @@ class HashEncoder:
         if not texts:
             return np.zeros((0, self.dimensions), np.float32)
         return unit_rows(np.stack([sum((self._word(word) for word in text.split()), self._word("")) for text in texts]))
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        return self.encode(texts)
 
     def count_tokens(self, text: str) -> int:
         return len(text.split())

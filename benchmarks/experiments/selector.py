@@ -46,7 +46,7 @@ def scores_of(
     view = look(index, query)
     light = selector if isinstance(selector, Classifier) else selector.light
     found = {
-        COSINE: measure(index, query, view, rows_n)[:, FEATURES.index(COSINE)].astype(np.float64),
+        COSINE: measure(index, query, view, rows_n)[:, FEATURES.index("nearness")].astype(np.float64),
         "light": judge(light, index, query, view, rows_n),
     }
     if isinstance(selector, Cross):

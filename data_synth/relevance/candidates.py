@@ -36,7 +36,7 @@ def find_candidates(
     free_N[gold_rows] = free_N[own_rows] = False
     walked = best_allowed(view.mass_N, free_N & (view.mass_N > 0), negatives // 2)
     free_N[walked] = False
-    nearest = best_allowed(view.cosines_N, free_N, negatives - len(walked))
+    nearest = best_allowed(view.near_N, free_N, negatives - len(walked))
     own = np.setdiff1d(own_rows, gold_rows)
     groups: list[tuple[FoundBy, Ints]] = [("gold", gold_rows), ("own", own), ("walk", walked), ("cosine", nearest)]
     return Candidates(

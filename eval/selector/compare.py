@@ -20,7 +20,7 @@ from graph.documents.questions import Question
 from graph.index.index import Index
 from graph.retrieve.parts.caller import Caller
 from graph.retrieve.parts.gather import worth_of_propositions
-from graph.retrieve.parts.passage_scores import own_scores, score_propositions
+from graph.retrieve.parts.passage_scores import own_scores, score_passages, score_propositions
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.selection.select import find_selector
@@ -105,9 +105,9 @@ def measure_selection(
 
 def offered(index: Index, query: Query) -> Ints:
     """The candidates: the propositions that are nearest to the question and stand in a passage that is, as in `local`; best first."""
-    cosines_P = index.data.passage_vectors_PD @ query.vector_D
-    cosines_N = score_propositions(index, cosines_P, query.vector_D)
-    return top_rows(worth_of_propositions(index, cosines_N, own_scores(index, cosines_P, cosines_N, [])), OFFERED)
+    near_P = score_passages(index, query.vector_D)
+    near_N = score_propositions(index, near_P, query.vector_D)
+    return top_rows(worth_of_propositions(index, near_N, own_scores(index, near_P, near_N, [])), OFFERED)
 
 
 def average_precision(relevant: Sequence[bool], wanted: int) -> float:

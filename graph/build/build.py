@@ -4,7 +4,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +23,6 @@ from graph.build.reading import (
 )
 from graph.build.rows import Rows
 from graph.documents.split import split_passages
-from graph.encode.encoder import check_encoder
 from graph.layers.model_summaries import WriteSummaries, write_summaries
 from graph.shared.console import say
 from graph.shared.errors import UserError
@@ -31,7 +30,7 @@ from graph.shared.types import Document, Encoder, OpenEncoder, OpenModel
 from graph.store.arrays import MANIFEST, id_bytes, load_arrays, read_manifest, save_arrays
 from graph.store.data import IndexData
 from graph.store.lock import GiveUp, writer_lock
-from graph.store.own_settings import keep_settings
+from graph.store.own_settings import check_own_encoder, keep_settings
 from graph.store.pending import PendingVectors
 from graph.store.seal import LEDGER, unsealed
 from graph.store.settings import IndexSettings
@@ -146,7 +145,7 @@ def open_tools(
 ) -> Tools:
     """The encoder, extractor and summariser that the settings name, checked to be those of the index; `again` if quarantine is to be read."""
     encoder = open_encoder(settings.encoder)
-    check_encoder(store.get_meta("encoder"), encoder, folder)
+    check_own_encoder(store, encoder, folder)
     split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)
     needed = store.sources_to_extract() or (again and store.count("quarantine"))
     extractor = open_extractor(folder, store, settings, split, open_model) if needed else None
@@ -183,11 +182,13 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     facts = {
         "settings": settings.model_dump(),
         "encoder": {"fingerprint": encoder.fingerprint},
+        "prompts": asdict(encoder.prompts),
         "changed_passages": stale if carry else 0,
     }
     save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact)
     with store.transaction():
         store.set_meta("encoder", encoder.fingerprint)
+        store.set_meta("prompts", asdict(encoder.prompts))
         store.note_derived(generation)
     pending.drop()
     return data

@@ -30,6 +30,7 @@ from graph.store.data import (
     block,
     no_data,
 )
+from graph.store.quantiles import cosine_quantiles
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
 from graph.store.vectors import EmbeddingCache
@@ -231,15 +232,17 @@ def _propositions(
     changed_N[read_M4[:, 0]] = True
     less = named.merge.place_L[last_proposition_M[~kept_M]]
     changed_N[less[less >= 0]] = True
+    vectors_ND = cache.encode("propositions", named.ids, named.texts)
     columns = PropositionColumns(
         proposition_ids=named.ids,
         proposition_texts=named.texts,
-        proposition_vectors_ND=cache.encode("propositions", named.ids, named.texts),
+        proposition_vectors_ND=vectors_ND,
         occurrence_proposition_M=proposition_M,
         occurrence_passage_M=passage_M,
         occurrence_start_M=start_M,
         occurrence_end_M=end_M,
         passage_proposition_PN=block(passage_M, proposition_M, (count, len(named.ids))),
+        cosine_quantiles_Z=cosine_quantiles(vectors_ND),
     )
     return Propositions(named.merge, named.ids, named.texts, changed_N), columns
 

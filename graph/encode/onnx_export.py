@@ -45,7 +45,7 @@ class OfOneText(torch.nn.Module):
         return vector
 
 
-def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint: str) -> None:
+def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint: str, prompt: str) -> None:
     """Write the export of `model`; where it cannot be used, a note that says so, so that nobody tries again.
 
     Nothing where the cache cannot be written.
@@ -58,7 +58,7 @@ def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint
         return
     say("preparing the encoder for questions (once, ten seconds)")
     try:
-        usable = can_be_used(model, tokenizer_file, scratch)
+        usable = can_be_used(model, tokenizer_file, scratch, prompt)
         size = (scratch / MODEL).stat().st_size if usable else 0
         write_json(scratch / ABOUT, {"format": FORMAT, "usable": usable, "model_bytes": size})
         if not usable:
@@ -72,11 +72,11 @@ def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint
         rmtree(scratch, ignore_errors=True)
 
 
-def can_be_used(model: SentenceTransformer, tokenizer_file: Path, folder: Path) -> bool:
+def can_be_used(model: SentenceTransformer, tokenizer_file: Path, folder: Path, prompt: str) -> bool:
     """Write the export into `folder`; whether that went well, and it gives the vectors that the model's own `encode` does."""
     try:
         write_export(model, tokenizer_file, folder)
-        return same_vectors(model, folder)
+        return same_vectors(model, folder, prompt)
     except OSError:
         raise
     # What torch's exporter, the tokenizer and ONNX Runtime raise has no other base; without the export all goes on as before.
@@ -107,8 +107,8 @@ def write_export(model: SentenceTransformer, tokenizer_file: Path, folder: Path)
         )
 
 
-def same_vectors(model: SentenceTransformer, folder: Path) -> bool:
-    """Whether the export gives the vectors that the model's own `encode` does."""
-    exported: Any = OnnxEncoder(folder).encode(PROBES)
-    own = model.encode(list(PROBES), show_progress_bar=False)
+def same_vectors(model: SentenceTransformer, folder: Path, prompt: str) -> bool:
+    """Whether the export gives the vectors that the model's own `encode` does with that prompt, which its pooling may leave out."""
+    exported: Any = OnnxEncoder(folder).encode([prompt + probe for probe in PROBES])
+    own = model.encode(list(PROBES), prompt=prompt, show_progress_bar=False)
     return exported.shape == own.shape and bool(np.abs(exported - own).max() < MOST_DIFFERENCE)

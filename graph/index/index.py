@@ -48,6 +48,10 @@ class Index:
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """The unit vectors [Q, D] of queries, by the index's own encoder (loaded at the first call)."""
+        return unit_rows(self.encoder_source.get().encode_queries(texts))
+
+    def encode_texts(self, texts: Sequence[str]) -> Floats:
+        """The unit vectors [N, D] of texts, as those of the index are made."""
         return unit_rows(self.encoder_source.get().encode(texts))
 
     def count_tokens(self, text: str) -> int:
@@ -216,17 +220,18 @@ class Index:
 class EncoderSource:
     """Loads the encoder once, when it is first needed, and refuses one whose fingerprint is not the index's."""
 
-    def __init__(self, spec: str, fingerprint: str, folder: Path, open_by_spec: OpenEncoder) -> None:
-        self._spec, self.fingerprint, self._folder, self._open = spec, fingerprint, folder, open_by_spec
+    def __init__(self, spec: str, manifest: Manifest, folder: Path, open_by_spec: OpenEncoder) -> None:
+        self._spec, self._manifest, self._folder, self._open = spec, manifest, folder, open_by_spec
+        self.fingerprint = manifest.encoder
         self._lock = Lock()
         self._encoder: Encoder | None = None
 
     def get(self) -> Encoder:
-        """The encoder; UserError when the one that the index names now has other weights."""
+        """The encoder; UserError when the one that the index names now has other weights or prompts."""
         with self._lock:
             if self._encoder is None:
                 encoder = self._open(self._spec)
-                check_encoder(self.fingerprint, encoder, self._folder)
+                check_encoder(self.fingerprint, encoder, self._folder, self._manifest.prompts)
                 self._encoder = encoder
             return self._encoder
 
@@ -236,5 +241,5 @@ def open_index(folder: Path | str, open_by_spec: OpenEncoder = open_encoder) -> 
     folder = Path(folder)
     manifest = read_manifest(folder)
     settings = parse_settings(IndexSettings, manifest.settings, str(folder / MANIFEST))
-    encoder_source = EncoderSource(settings.encoder, manifest.encoder, folder, open_by_spec)
+    encoder_source = EncoderSource(settings.encoder, manifest, folder, open_by_spec)
     return Index(folder, manifest, settings, load_arrays(folder, IndexData, manifest), encoder_source)

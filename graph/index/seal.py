@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from graph.shared.types import Ints
 from graph.store.arrays import rows_among
 from graph.store.data import IndexData
+from graph.store.quantiles import cosine_quantiles
 from graph.text.bm25 import term_weights
 
 
 def seal(whole: IndexData, part: IndexData) -> IndexData:
-    """`part` without the entities, topics and terms that nothing in it has; terms weigh what they weigh in it alone.
+    """`part` without the entities, topics and terms that nothing in it has; terms weigh what they weigh in it alone, and nearness is measured by it alone.
 
     A proposition that stands outside too keeps the entities that its own words name, and no topic: others may have been read there.
     """
@@ -34,6 +35,7 @@ def seal(whole: IndexData, part: IndexData) -> IndexData:
     idf_W, norm_P = term_weights(count_WP)
     return replace(
         part,
+        cosine_quantiles_Z=cosine_quantiles(part.proposition_vectors_ND),
         term_texts=part.term_texts.take(kept_W),
         term_count_WP=count_WP,
         term_idf_W=idf_W,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from graph.pretrained.catalogue import CATALOGUE, Pretrained
+from graph.pretrained.catalogue import CATALOGUE, MODELS, Pretrained
 from graph.shared.errors import UserError
 from graph.shared.home import user_cache
 from graph.shared.ids import checksum
@@ -17,12 +18,12 @@ RECORD = "pretrained.json"
 """Beside the weights: which file they came from, and the checksum of every file. Written last."""
 
 
-def resolve(model: str) -> str:
-    """The folder of a model of the catalogue; any other name or path as it stands.
+def resolve(model: str, among: Mapping[str, Pretrained] = MODELS) -> str:
+    """The folder of a language model of the catalogue, or of what is `among` others; any other name or path as it stands.
 
     A folder of that name in the working directory goes first. UserError for a model that was not fetched yet, or is damaged.
     """
-    known = CATALOGUE.get(model)
+    known = among.get(model)
     if known is None or Path(model).is_dir():
         return model
     folder = folder_of(known)
@@ -54,7 +55,9 @@ def read_record(model: Pretrained) -> dict[str, Any]:
 
 def write_record(folder: Path, model: Pretrained) -> None:
     """Note the origin and the checksum of every file in `folder`."""
-    files = {file.name: checksum(file) for file in sorted(folder.iterdir())}
+    files = {
+        file.relative_to(folder).as_posix(): checksum(file) for file in sorted(folder.rglob("*")) if file.is_file()
+    }
     record = {"name": model.name, "sha256": model.sha256, "licence": model.licence, "files": files}
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 

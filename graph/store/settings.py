@@ -12,7 +12,7 @@ VectorType = Literal["float32", "float16"]
 class IndexSettings(Settings):
     """How documents become an index."""
 
-    encoder: str = Field("minilm", description="sentence encoder: 'minilm', a folder, or a hub name")
+    encoder: str = Field("minilm", description="sentence encoder: 'minilm', 'e5-small', a folder, or a hub name")
     max_passage_tokens: int = Field(200, ge=16, le=8192, description="longest passage, in the encoder's tokens")
     max_chunk_tokens: int = Field(1000, ge=16, description="large chunk that gets a summary of its own (GraphMPA §3.1)")
     max_summary_tokens: int = Field(120, ge=8, description="longest summary of a chunk or community")

@@ -132,7 +132,7 @@ class Store:
         yield from self._connection.execute(query, parameters)
 
     def get_meta(self, key: str) -> str | None:
-        """A value of the index itself ("settings", "encoder", "generation"), or None."""
+        """A value of the index itself ("settings", "encoder", "prompts", "generation"), or None."""
         row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 

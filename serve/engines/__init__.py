@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from graph.pretrained.catalogue import CATALOGUE
+from graph.pretrained.catalogue import MODELS
 from graph.shared.errors import UserError
 from graph.shared.types import LanguageModel
 from serve.types import Engine
 
-FORMS = f"hf:PATH_OR_NAME, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join(CATALOGUE)}"
+FORMS = f"hf:PATH_OR_NAME, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join(MODELS)}"
 
 
 def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
@@ -25,7 +25,7 @@ def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
 
 def open_engine(spec: str) -> Engine:
     """The engine that `spec` names; its libraries are imported only here."""
-    kind, _, target = ("hf", "", spec) if spec in CATALOGUE else spec.partition(":")
+    kind, _, target = ("hf", "", spec) if spec in MODELS else spec.partition(":")
     if kind == "hf" and target:
         from serve.engines.hf_open import open_hf
 

@@ -20,7 +20,7 @@ KINDS = (RetrieveSettings, IndexSettings, SftSettings, DpoSettings, MsSettings, 
 CONSTANT = re.compile(r"^\| `(\w+)\.([A-Z_0-9]+)` \| ([\d._]+) \|", re.MULTILINE)
 MODULES = {
     file.stem: ".".join(file.relative_to(ROOT).with_suffix("").parts)
-    for folder in ("graph/retrieve", "graph/text")
+    for folder in ("graph/retrieve", "graph/index", "graph/text")
     for file in sorted((ROOT / folder).rglob("*.py"))
 }
 

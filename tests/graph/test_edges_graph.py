@@ -170,7 +170,7 @@ def test_paths_of_one_proposition_are_the_nearest_ones(tmp_path: Path, monkeypat
     monkeypatch.setattr(paths, "MAX_PATH", 1)
     query_D = hashed.encode_queries(["Who founded the yard that built the Lantern?"])[0]
     cosines_N = hashed.data.proposition_vectors_ND @ query_D
-    found = paths.beam_search(hashed, np.arange(len(cosines_N)), query_D)
+    found = paths.beam_search(hashed, np.arange(len(cosines_N)), cosines_N)
     nearest = top_rows(cosines_N, paths.BEAM_WIDTH)
     assert [path.propositions for path in found] == [(row,) for row in nearest.tolist()]
     assert [path.score for path in found] == pytest.approx(cosines_N[nearest].tolist())

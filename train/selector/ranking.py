@@ -15,7 +15,7 @@ from graph.retrieve.learned.features import FEATURES
 from train.selector.types import Examples, Ranked
 
 Doubles = NDArray[np.float64]
-COSINE = FEATURES.index("cosine")
+COSINE = FEATURES.index("nearness")
 
 
 def average_precisions(examples: Examples, scores_n: Doubles) -> Doubles:

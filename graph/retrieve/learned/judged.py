@@ -34,7 +34,7 @@ def retrieve_judged(index: Index, query: Query, selector: Trained, top_k: int) -
     relevance_n = judge(selector, index, query, view, rows_n)
     judged_P = worth_in_passages(index, rows_n, relevance_n.astype(np.float32))
     own_P = view.own_P + STEER * judged_P
-    links = find_links(index, own_P, view.cosines_N, query.vector_D)
+    links = find_links(index, own_P, view.near_N, query.vector_D)
     reached_P, led = reach(own_P, links)
     scores_P = reached_P + GAIN * judged_P
     rows = [int(row) for row in top_rows(scores_P, top_k)]

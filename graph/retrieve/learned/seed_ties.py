@@ -21,18 +21,18 @@ def tied(index: Index, rows_n: Ints, seeds_S: Ints) -> NDArray[np.bool_]:
     return np.asarray((block_NE[rows_n, :] @ block_NE[seeds_S, :].T).toarray() > 0)
 
 
-def pair_scores(cosines_n: Floats, cosines_S: Floats, likeness_nS: Floats, tied_nS: NDArray[np.bool_]) -> Floats:
-    """PropRAG's path score of each candidate with the best tied seed, or its own cosine where that is higher: [n].
+def pair_scores(near_n: Floats, near_S: Floats, likeness_nS: Floats, tied_nS: NDArray[np.bool_]) -> Floats:
+    """PropRAG's path score of each candidate with the best tied seed, or its own nearness where that is higher: [n].
 
-    cos(q, a + b) = (cos(q, a) + cos(q, b)) / √(2 + 2 cos(a, b)) for unit vectors a, b.
+    cos(q, a + b) = (cos(q, a) + cos(q, b)) / √(2 + 2 cos(a, b)) for unit vectors a, b, with nearness for the cosine.
     """
     lengths_nS = np.sqrt(2 + 2 * np.maximum(likeness_nS, OPPOSITE))
-    scores_nS = (cosines_n[:, None] + cosines_S[None, :]) / lengths_nS
-    return np.asarray(np.maximum(cosines_n, np.where(tied_nS, scores_nS, -np.inf).max(axis=1, initial=-np.inf)))
+    scores_nS = (near_n[:, None] + near_S[None, :]) / lengths_nS
+    return np.asarray(np.maximum(near_n, np.where(tied_nS, scores_nS, -np.inf).max(axis=1, initial=-np.inf)))
 
 
-def called_by_seeds(index: Index, seeds_S: Ints, cosines_S: Floats) -> Floats:
-    """The best cosine of a seed that names each passage's document and stands in another one; 0 where none does: [P]."""
+def called_by_seeds(index: Index, seeds_S: Ints, near_S: Floats) -> Floats:
+    """The best nearness of a seed that names each passage's document and stands in another one; 0 where none does: [P]."""
     data, documents = index.data, len(index.data.document_sources)
     from_X, entity_X = expand_rows(data.proposition_entity_NE, seeds_S)
     pair_X, document_X = expand_rows(data.entity_document_EU, entity_X)
@@ -41,7 +41,7 @@ def called_by_seeds(index: Index, seeds_S: Ints, cosines_S: Floats) -> Floats:
     own = stands_X * documents + data.passage_document_P[passage_X]
     elsewhere_X = ~np.isin(from_X * documents + document_X, own)
     best_U = np.zeros(documents, np.float32)
-    np.maximum.at(best_U, document_X[elsewhere_X], cosines_S[from_X[elsewhere_X]])
+    np.maximum.at(best_U, document_X[elsewhere_X], near_S[from_X[elsewhere_X]])
     return best_U[data.passage_document_P]
 
 

@@ -1,10 +1,10 @@
 """`hops`: multi-hop retrieval without a model, our own; made for small encoders.
 
 A question about Port Ellery's ferry's builder names the ferry; the builder is named only in the ferry's passage. So:
-1. Every passage is scored by its own cosine and its best proposition's, and higher if it has the question's words (words.py) or the question
+1. Every passage is scored by its own nearness (graph/index/nearness.py) and its best proposition's, and higher if it has the question's words (words.py) or the question
    calls its document by name. A word counts once: those of a name that calls a document are the name's.
 2. The best of them are seeds, from which links lead on (links.py).
-3. A passage is ranked by the better of what it is worth itself and the best link to it. All scores are on the cosine's scale.
+3. A passage is ranked by the better of what it is worth itself and the best link to it. All scores are on the scale of nearness.
 
 Legend: P passages, N propositions.
 """

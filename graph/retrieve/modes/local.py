@@ -12,10 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve.learned.cross import open_trained
 from graph.retrieve.learned.judged import retrieve_judged
 from graph.retrieve.parts.gather import expand_rows, worth_in_passages, worth_of_propositions
-from graph.retrieve.parts.passage_scores import own_scores
+from graph.retrieve.parts.passage_scores import own_scores, score_passages
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings
@@ -36,22 +37,22 @@ def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Ev
         return retrieve_judged(index, query, open_trained(settings.selector), settings.top_k)
     data = index.data
     select = find_selector(settings.selector, query)
-    cosines_N = data.proposition_vectors_ND @ query.vector_D
+    near_N = nearness(index, data.proposition_vectors_ND @ query.vector_D)
     named = [document for _, document in named_documents(index, query.text)]
-    own_P = own_scores(index, data.passage_vectors_PD @ query.vector_D, cosines_N, named)
-    worth_N = worth_of_propositions(index, cosines_N, own_P)
+    own_P = own_scores(index, score_passages(index, query.vector_D), near_N, named)
+    worth_N = worth_of_propositions(index, near_N, own_P)
     seeds = top_rows(worth_N, SEEDS if settings.selector == "threshold" else SUGGESTED)
     if query.model is None:
-        return _by_walk(index, query, own_P, cosines_N, select(index, query, seeds), settings)
-    rounds = run_rounds(index, query, seeds, cosines_N, select, SUGGESTED, settings.suggestions)
+        return _by_walk(index, query, own_P, near_N, select(index, query, seeds), settings)
+    rounds = run_rounds(index, query, seeds, near_N, select, SUGGESTED, settings.suggestions)
     return _by_rounds(index, query, own_P, rounds, settings.top_k)
 
 
 def _by_walk(
-    index: Index, query: Query, own_P: Floats, cosines_N: Floats, seeds: Ints, settings: RetrieveSettings
+    index: Index, query: Query, own_P: Floats, near_N: Floats, seeds: Ints, settings: RetrieveSettings
 ) -> Evidence:
     """One round of suggestions, none of them judged."""
-    found = suggest(index, cosines_N, seeds, SUGGESTED, settings.suggestions)
+    found = suggest(index, near_N, seeds, SUGGESTED, settings.suggestions)
     steps = (f"{len(seeds)} propositions to start from", f"{len(found.rows)} suggested by the walk")
     share = np.sqrt(found.mass / found.mass[0]) if len(found.rows) else found.mass
     return _ranked(

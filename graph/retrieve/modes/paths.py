@@ -1,7 +1,7 @@
 """`paths` (PropRAG): explore widely by PageRank, search proposition paths with a beam, exploit what they name by PageRank again.
 
-No model is called. Where the published method embeds each candidate path's joined text anew, a path is scored here by the cosine
-of the question with the mean of its propositions' unit vectors, which needs no encoder and puts all lengths on one scale.
+No model is called. Where the published method embeds each candidate path's joined text anew, a path is scored here by the nearness
+of the question to the mean of its propositions' unit vectors, which needs no encoder and puts all lengths on one scale.
 
 Legend: P passages, N propositions, E entities, V vertices (entities, then passages), k a subset chosen for this query, B beam.
 """
@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
+from graph.index.nearness import nearness, square_of_sum, usual_cosine
 from graph.retrieve.parts.gather import expand_rows
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
@@ -39,12 +40,12 @@ class Path:
 def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, and the paths that they were ranked by."""
     data = index.data
-    scores_N = data.proposition_vectors_ND @ query.vector_D
+    scores_N = nearness(index, data.proposition_vectors_ND @ query.vector_D)
     prior_P = min_max(data.passage_vectors_PD @ query.vector_D)
     passages_k = explore(index, scores_N, prior_P, max(EXPLORE_PASSAGES, settings.top_k))
     _, propositions_k = expand_rows(data.passage_proposition_PN, passages_k)
     propositions_k = np.unique(propositions_k)
-    paths = beam_search(index, propositions_k, query.vector_D)
+    paths = beam_search(index, propositions_k, scores_N)
     mass_k = exploit(index, passages_k, paths, scores_N, propositions_k, prior_P)
     order = top_rows(mass_k, settings.top_k)
     rows = [int(passages_k[place]) for place in order]
@@ -76,13 +77,13 @@ def explore(index: Index, scores_N: Floats, prior_P: Floats, keep: int) -> Ints:
     return np.sort(top_rows(mass_V[entities:], keep))
 
 
-def beam_search(index: Index, propositions_k: Ints, query_D: Floats) -> list[Path]:
+def beam_search(index: Index, propositions_k: Ints, scores_N: Floats) -> list[Path]:
     """All paths of up to MAX_PATH propositions that the beam kept on its way, best first, ties by rows."""
     vectors_kD = index.data.proposition_vectors_ND[propositions_k]
-    cosines_k = vectors_kD @ query_D
+    scores_k, usual = scores_N[propositions_k], usual_cosine(index)
     near_kk = neighbours(index, propositions_k)
-    starts = top_rows(cosines_k, BEAM_WIDTH).tolist()
-    beam = [Path((place,), float(cosines_k[place])) for place in starts]
+    starts = top_rows(scores_k, BEAM_WIDTH).tolist()
+    beam = [Path((place,), float(scores_k[place])) for place in starts]
     kept = list(beam)
     for _ in range(MAX_PATH - 1):
         grown: dict[tuple[int, ...], Path] = {}
@@ -94,7 +95,7 @@ def beam_search(index: Index, propositions_k: Ints, query_D: Floats) -> list[Pat
             }
             for place in sorted((ways | set(starts[:RESTARTS])) - set(path.propositions)):
                 longer = (*path.propositions, place)
-                grown[longer] = Path(longer, path_score(vectors_kD[list(longer)], cosines_k[list(longer)]))
+                grown[longer] = Path(longer, path_score(vectors_kD[list(longer)], scores_k[list(longer)], usual))
         beam = sorted(grown.values(), key=lambda path: (-path.score, path.propositions))[:BEAM_WIDTH]
         kept += beam
     kept.sort(key=lambda path: (-path.score, path.propositions))
@@ -111,10 +112,10 @@ def tell_path(index: Index, passage: int, paths: list[Path]) -> tuple[str, ...]:
     return ("near the entities that the best paths lead to",)
 
 
-def path_score(vectors_LD: Floats, cosines_L: Floats) -> float:
-    """Cosine of the question with the mean of a path's unit vectors (L propositions); 0 where they cancel out."""
-    length = float(np.linalg.norm(vectors_LD.sum(axis=0)))
-    return float(cosines_L.sum()) / length if length > 0 else 0.0
+def path_score(vectors_LD: Floats, near_L: Floats, usual: float) -> float:
+    """Nearness of the question to the mean of a path's unit vectors (L propositions)."""
+    square = np.square(vectors_LD.sum(axis=0)).sum()
+    return float(near_L.sum() / np.sqrt(square_of_sum(square, float(len(near_L)), usual)))
 
 
 def neighbours(index: Index, propositions_k: Ints) -> sp.csr_array:

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve.modes.statements import INITIAL, rank_statements, worth_of_statements
 from graph.retrieve.parts.gather import expand_rows
 from graph.retrieve.parts.keywords import keyword_propositions, keywords_of
@@ -28,17 +29,17 @@ PER_TOPIC = 8
 
 def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages (or propositions), as `statements` ranks them, from other starts."""
-    cosines_N = index.data.proposition_vectors_ND @ query.vector_D
+    near_N = nearness(index, index.data.proposition_vectors_ND @ query.vector_D)
     proposition_KN = topic_blocks(index)
     sizes_K = np.maximum(np.diff(proposition_KN.indptr), 1)
-    chosen = top_rows((proposition_KN @ cosines_N) / sizes_K, TOPICS)
+    chosen = top_rows((proposition_KN @ near_N) / sizes_K, TOPICS)
     place, rows = expand_rows(proposition_KN, chosen)
-    order = np.lexsort((rows, -cosines_N[rows], place))
+    order = np.lexsort((rows, -near_N[rows], place))
     rank_in_topic = np.arange(len(order)) - np.searchsorted(place[order], place[order])
     of_topics = np.unique(rows[order][rank_in_topic < PER_TOPIC])
-    by_keyword = keyword_propositions(index, keywords_of(index, query.text), cosines_N, INITIAL)
+    by_keyword = keyword_propositions(index, keywords_of(index, query.text), near_N, INITIAL)
     starts = np.union1d(by_keyword, of_topics)
-    worth_N = worth_of_statements(index, query, cosines_N)
+    worth_N = worth_of_statements(index, query, near_N)
     first = f"{len(chosen)} topics, {len(starts)} propositions to start from"
     return rank_statements(index, query, settings, starts, worth_N, partial(judge_by_worth, worth_N), ("topics", first))
 

@@ -32,12 +32,12 @@ def best_in_passage(scores_N: Floats, passage_proposition_PN: sp.csr_array, othe
     return best_P
 
 
-def worth_of_propositions(index: Index, cosines_N: Floats, own_P: Floats) -> Floats:
-    """Mean of each proposition's cosine and the best score of a passage that it stands in: float32[N]."""
+def worth_of_propositions(index: Index, near_N: Floats, own_P: Floats) -> Floats:
+    """Mean of each proposition's nearness and the best score of a passage that it stands in: float32[N]."""
     data = index.data
-    best_N = np.full(len(cosines_N), -1, np.float32)
+    best_N = np.full(len(near_N), -np.inf, np.float32)
     np.maximum.at(best_N, data.occurrence_proposition_M, own_P[data.occurrence_passage_M])
-    return np.asarray((cosines_N + best_N) / 2, np.float32)
+    return np.asarray((near_N + best_N) / 2, np.float32)
 
 
 def worth_in_passages(index: Index, rows_R: Ints, worth_R: Floats) -> Floats:

@@ -1,8 +1,8 @@
 """Links from the propositions of the best passages, the seeds, to passages that the question itself does not lead to.
 
 From each proposition of a seed, links lead on: to documents called by an entity in it, and to propositions elsewhere that share a rare
-entity with it (judged as a pair: the cosine of the question with both together, as in PropRAG's paths). A link is worth the mean of its
-seed and its proposition, less a loss for the step. All scores are on the cosine's scale.
+entity with it (judged as a pair: the nearness of the question to both together, as in PropRAG's paths). A link is worth the mean of its
+seed and its proposition, less a loss for the step. All scores are on the scale of nearness (graph/index/nearness.py).
 
 Legend: P passages, N propositions, E entities, U documents, S seeds, X links, R distinct rows.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve.parts.gather import expand_rows
 from graph.retrieve.parts.passage_scores import look_at, passages_in, passages_of
 from graph.retrieve.parts.rank import top_rows
@@ -148,7 +149,7 @@ def _mention_links(
     look_at(index, other_X, scores_N, query_D)
     near_R, near_X = np.unique(other_X, return_inverse=True)
     seeds_R, seeds_X = np.unique(proposition_X[from_X], return_inverse=True)
-    likeness_RR = data.proposition_vectors_ND[near_R] @ data.proposition_vectors_ND[seeds_R].T
+    likeness_RR = nearness(index, data.proposition_vectors_ND[near_R] @ data.proposition_vectors_ND[seeds_R].T)
     likeness_X = np.maximum(likeness_RR[near_X, seeds_X], -0.9)
     together_X = (scores_N[proposition_X[from_X]] + scores_N[other_X]) / np.sqrt(2 + 2 * likeness_X)
     loss_X = MENTION_LOSS + RARITY_LOSS * np.log(mentions_X[from_X])

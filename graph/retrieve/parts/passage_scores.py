@@ -1,4 +1,4 @@
-"""What a passage is worth by itself: its own cosine and its best proposition's, and more where it has the question's words (words.py)
+"""What a passage is worth by itself: its own nearness and its best proposition's, and more where it has the question's words (words.py)
 or the question calls its document by name.
 
 Legend: P passages, N propositions, D dimensions.
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve.parts.gather import best_in_passage, expand_rows
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
@@ -24,8 +25,8 @@ SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
 """Up to so many propositions all are scored; in larger indexes those of so many passages, the nearest to the question."""
 NEAREST_SEEN, WORDED_SEEN, SAMPLED = 2_000, 1_000, 1_000
 """Passages of an index with ANN indexes that are looked at: the nearest, those with most of the question's words, and a sample of all."""
-UNSEEN = np.float32(-2)
-"""The score of a proposition or a passage that was not looked at."""
+UNSEEN = np.float32(-1_000)
+"""The score of a proposition or a passage that was not looked at; no nearness is so low (graph/index/nearness.py)."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ def score_alone(index: Index, query: Query, of_all: bool = False) -> ByItself:
     if near is not None:
         alone = _score_some(index, query.vector_D, near, words_P, terms, named)
         return replace(alone, own_P=add_names(index, alone.own_P, documents))
-    cosines_P = index.data.passage_vectors_PD @ query.vector_D
-    scores_N = score_propositions(index, cosines_P, query.vector_D)
-    near_P = near_scores(index, cosines_P, scores_N)
+    passages_P = score_passages(index, query.vector_D)
+    scores_N = score_propositions(index, passages_P, query.vector_D)
+    near_P = near_scores(index, passages_P, scores_N)
     scale = scale_of(near_P, words_P)
     raised_P = with_words(near_P, words_P, scale)
     return ByItself(scores_N, add_names(index, raised_P, documents), raised_P - near_P, terms, named, words_P, scale)
@@ -91,44 +92,48 @@ def look_at_passages(index: Index, alone: ByItself, query_D: Floats, rows: Ints)
 
 def near_of(index: Index, rows_R: Ints, scores_N: Floats, query_D: Floats) -> Floats:
     """`near_scores` of some passages: float32[R]. Scores of their propositions are filled in."""
-    cosines_R = index.data.passage_vectors_PD[rows_R] @ query_D
+    near_R = nearness(index, index.data.passage_vectors_PD[rows_R] @ query_D)
     place_X, proposition_X = expand_rows(index.data.passage_proposition_PN, rows_R)
     look_at(index, proposition_X, scores_N, query_D)
     best_R = np.full(len(rows_R), UNSEEN, np.float32)
     np.maximum.at(best_R, place_X, scores_N[proposition_X])
-    return np.asarray((cosines_R + np.where(best_R == UNSEEN, cosines_R, best_R)) / 2, np.float32)
+    return np.asarray((near_R + np.where(best_R == UNSEEN, near_R, best_R)) / 2, np.float32)
 
 
-def score_propositions(index: Index, cosines_P: Floats, query_D: Floats) -> Floats:
-    """The question's cosine to every proposition: float32[N].
+def score_passages(index: Index, query_D: Floats) -> Floats:
+    """The question's nearness to every passage: float32[P]."""
+    return nearness(index, index.data.passage_vectors_PD @ query_D)
+
+
+def score_propositions(index: Index, near_P: Floats, query_D: Floats) -> Floats:
+    """The question's nearness to every proposition, given that to every passage: float32[N].
 
     In an index of more than SCAN_ALL only those of the nearest SCANNED_PASSAGES are looked at; others are UNSEEN.
     """
     data = index.data
     if len(data.proposition_ids) <= SCAN_ALL:
-        return np.asarray(data.proposition_vectors_ND @ query_D, np.float32)
+        return nearness(index, data.proposition_vectors_ND @ query_D)
     scores_N = np.full(len(data.proposition_ids), UNSEEN, np.float32)
-    look_at(
-        index, expand_rows(data.passage_proposition_PN, top_rows(cosines_P, SCANNED_PASSAGES))[1], scores_N, query_D
-    )
+    scanned = expand_rows(data.passage_proposition_PN, top_rows(near_P, SCANNED_PASSAGES))[1]
+    look_at(index, scanned, scores_N, query_D)
     return scores_N
 
 
 def look_at(index: Index, rows: Ints, scores_N: Floats, query_D: Floats) -> None:
     """Fill in the scores of those of the given propositions that are UNSEEN."""
     unseen = np.unique(rows[scores_N[rows] == UNSEEN])
-    scores_N[unseen] = index.data.proposition_vectors_ND[unseen] @ query_D
+    scores_N[unseen] = nearness(index, index.data.proposition_vectors_ND[unseen] @ query_D)
 
 
-def own_scores(index: Index, cosines_P: Floats, scores_N: Floats, named: list[int]) -> Floats:
+def own_scores(index: Index, near_P: Floats, scores_N: Floats, named: list[int]) -> Floats:
     """What each passage is worth by nearness and names, without the question's words: float32[P]."""
-    return add_names(index, near_scores(index, cosines_P, scores_N), named)
+    return add_names(index, near_scores(index, near_P, scores_N), named)
 
 
-def near_scores(index: Index, cosines_P: Floats, scores_N: Floats) -> Floats:
-    """The mean of each passage's own cosine and that of its best proposition that was looked at: float32[P]."""
-    best_P = best_in_passage(scores_N, index.data.passage_proposition_PN, cosines_P)
-    return np.asarray((cosines_P + np.where(best_P == UNSEEN, cosines_P, best_P)) / 2, np.float32)
+def near_scores(index: Index, near_P: Floats, scores_N: Floats) -> Floats:
+    """The mean of each passage's own nearness and that of its best proposition that was looked at: float32[P]."""
+    best_P = best_in_passage(scores_N, index.data.passage_proposition_PN, near_P)
+    return np.asarray((near_P + np.where(best_P == UNSEEN, near_P, best_P)) / 2, np.float32)
 
 
 def add_names(index: Index, scores_P: Floats, named: list[int]) -> Floats:

@@ -25,6 +25,7 @@ SUBGRAPH_RESTART = 0.15
 SUBGRAPH_TOLERANCE = 0.2833
 """The first walk only chooses the subgraph: at this tolerance it has .99 of the exact one (least .94; 200 questions, two sets)."""
 TEMPERATURE, THRESHOLD = 0.1, 0.4
+"""τ and θ of the attraction (Eq. 6), of nearness in place of the cosine."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,13 @@ class Suggestion:
     mass: Floats
 
 
-def suggest(index: Index, cosines_N: Floats, held: Ints, count: int, settings: SuggestSettings) -> Suggestion:
+def suggest(index: Index, near_N: Floats, held: Ints, count: int, settings: SuggestSettings) -> Suggestion:
     """The `count` propositions outside `held` that a query-aware walk from `held` visits most."""
     if len(held) == 0:
         return Suggestion(np.zeros(0, np.int64), np.zeros(0, np.float32))
     rows_l = extract_subgraph(index, held, SUBGRAPH_PROPOSITIONS)
     structure_ll = structural_transition(used_columns(index.incidence_NB[rows_l, :]))
-    attracted_l = attraction(cosines_N[rows_l], TEMPERATURE, THRESHOLD)
+    attracted_l = attraction(near_N[rows_l], TEMPERATURE, THRESHOLD)
     transition_ll = query_aware_transition(structure_ll, attracted_l, settings.structure_weight)
     seeds = np.flatnonzero(np.isin(rows_l, held))
     mass_l = personalised_pagerank(transition_ll, restart_at(seeds, len(rows_l)), settings.damping)[:, 0]

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.prompt.answer import is_no_answer
 from graph.retrieve.parts.caller import ModelGone
 from graph.retrieve.parts.query import Query
@@ -54,14 +55,14 @@ def run_rounds(
     index: Index,
     query: Query,
     candidates: Ints,
-    cosines_N: Floats,
+    near_N: Floats,
     select: Select,
     count: int,
     settings: SuggestSettings,
 ) -> Rounds:
     """Up to three rounds from what is selected of `candidates`, each open question suggesting `count` propositions a round."""
     found = Rounds([])
-    asked = [(query, cosines_N)]
+    asked = [(query, near_N)]
     try:
         pool = select(index, query, candidates)
         found.kept += pool.tolist()
@@ -98,9 +99,9 @@ def _explore(
     """What the open questions find around `pool` and nearest to themselves, as the selector keeps it; new rows, each once."""
     known = set(kept)
     new: dict[int, None] = {}
-    for query, cosines_N in asked:
-        around = suggest(index, cosines_N, pool, count + len(known), settings).rows
-        nearest = top_rows(cosines_N, count)
+    for query, near_N in asked:
+        around = suggest(index, near_N, pool, count + len(known), settings).rows
+        nearest = top_rows(near_N, count)
         if len(around):
             nearest = nearest[:NEAREST]
         candidates = [row for row in dict.fromkeys([*around.tolist(), *nearest.tolist()]) if row not in known]
@@ -119,12 +120,12 @@ def _evaluate(index: Index, query: Query, kept: Sequence[int]) -> Verdict | None
 
 
 def _next_queries(index: Index, query: Query, questions: Sequence[str]) -> list[tuple[Query, Floats]]:
-    """The questions to go on with, and their cosines to all propositions."""
+    """The questions to go on with, and how near all propositions are to them."""
     texts = list(dict.fromkeys(text for text in map(plain, questions) if text))[:MAX_NEXT_QUESTIONS]
     if not texts:
         return []
     vectors_QD = index.encode_queries(texts)
     return [
-        (Query(text, vector_D, query.model), index.data.proposition_vectors_ND @ vector_D)
+        (Query(text, vector_D, query.model), nearness(index, index.data.proposition_vectors_ND @ vector_D))
         for text, vector_D in zip(texts, vectors_QD, strict=True)
     ]

@@ -6,6 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve.learned.cross import Trained, judge, open_trained, threshold_of
 from graph.retrieve.learned.features import View, look
 from graph.retrieve.parts.query import Query
@@ -17,7 +18,7 @@ from graph.text.structured import ReplyModel, at_most, one_of, sound_items
 Select = Callable[[Index, Query, Ints], Ints]
 """Rows of candidate propositions, best first -> the rows kept, in that order, each once. An empty choice is a choice."""
 
-MIN_COSINE = 0.3
+MIN_NEARNESS = 0.3
 MIN_SHARE_OF_BEST = 0.6
 MAX_TOKENS = 400
 
@@ -39,11 +40,11 @@ def find_selector(name: str, query: Query) -> Select:
 
 
 def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
-    """Keep candidates whose cosine is at least 0.3 and at least 0.6 of the best candidate's; duplicates once."""
+    """Keep candidates whose nearness is at least 0.3 and at least 0.6 of the best candidate's; duplicates once."""
     if len(candidates) == 0:
         return candidates
-    cosines = index.data.proposition_vectors_ND[candidates] @ query.vector_D
-    return _once(candidates[cosines >= max(MIN_COSINE, MIN_SHARE_OF_BEST * float(cosines.max()))])
+    near = nearness(index, index.data.proposition_vectors_ND[candidates] @ query.vector_D)
+    return _once(candidates[near >= max(MIN_NEARNESS, MIN_SHARE_OF_BEST * float(near.max()))])
 
 
 def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graph.pretrained.catalogue import CATALOGUE
+from graph.pretrained.catalogue import MODELS
 from graph.shared.errors import UserError
 from graph.shared.hub import only_in_cache
 from serve.http.backends.backend import ChatBackend
 
-FORMS = f"vllm:PATH_OR_NAME, openai:NAME@URL, hf:PATH_OR_NAME, {', '.join(CATALOGUE)}"
+FORMS = f"vllm:PATH_OR_NAME, openai:NAME@URL, hf:PATH_OR_NAME, {', '.join(MODELS)}"
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -
     """
     if spec is None:
         return _none(adapters)
-    kind, _, target = ("hf", "", spec) if spec in CATALOGUE else spec.partition(":")
+    kind, _, target = ("hf", "", spec) if spec in MODELS else spec.partition(":")
     if not target or kind not in ("vllm", "openai", "hf"):
         raise UserError(f"model {spec!r}", f"one of {FORMS}", "for example vllm:Qwen/Qwen3-0.6B")
     if kind == "openai":

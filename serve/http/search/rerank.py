@@ -92,6 +92,5 @@ def scores_by(reranker: str, query: str, texts: list[str]) -> Floats:
 
 def cosines(index: Index, query: str, texts: list[str]) -> Floats:
     """float32[N]: how near N texts are to a query by the encoder of an index."""
-    vectors_ND = index.encode_queries([query, *texts])
-    similarities_N: Floats = vectors_ND[1:] @ vectors_ND[0]
+    similarities_N: Floats = index.encode_texts(texts) @ index.encode_queries([query])[0]
     return similarities_N

@@ -6,6 +6,7 @@ import pytest
 from data_synth.preferences.support import MIN_NAMED, MIN_NEARNESS, Support, SupportScorer, sentences_of, share_named
 from graph.build.build import build_index
 from graph.index.index import Index, open_index
+from graph.index.nearness import nearness
 from graph.prompt.context import of_passage
 from graph.shared.types import Excerpt
 from graph.store.settings import IndexSettings
@@ -24,7 +25,7 @@ def excerpts_of(index: Index, source: str) -> tuple[Excerpt, ...]:
     return tuple(of_passage(passage) for passage in index.passages_of(source))
 
 
-def test_nearness_is_the_mean_over_sentences_of_the_best_cosine(index: Index) -> None:
+def test_nearness_is_the_mean_over_sentences_of_that_to_the_best_proposition(index: Index) -> None:
     reason = "She was born in Tarn and died on 4 May 1931 [1]. The moon is green."
     (found,) = SupportScorer(index).measure([reason], [excerpts_of(index, "ada")], [""])
     texts = [
@@ -33,7 +34,8 @@ def test_nearness_is_the_mean_over_sentences_of_the_best_cosine(index: Index) ->
     encode = HashEncoder().encode
     told = ["She was born in Tarn and died on 4 May 1931.", "The moon is green."]
     assert sentences_of(reason) == told
-    expected = np.mean([(encode([sentence]) @ encode(texts).T).max() for sentence in told])
+    best = np.array([(encode([sentence]) @ encode(texts).T).max() for sentence in told])
+    expected = nearness(index, best).mean()
     assert found.nearness == pytest.approx(float(expected), abs=1e-5)
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve.learned.features import (
     FEATURES,
     SEEDS,
@@ -88,11 +89,11 @@ def test_a_candidate_has_the_same_features_in_any_company(index: Index, data: st
     assert np.allclose(features(index, query, rows), whole[rows], atol=1e-6)
 
 
-def test_cosine_and_rank_by_hand(index: Index) -> None:
+def test_nearness_and_rank_by_hand(index: Index) -> None:
     query = asked(index)
     cosines = [float(vector @ query.vector_D) for vector in index.data.proposition_vectors_ND]
     values = features(index, query, everything(index))
-    assert column(values, "cosine") == pytest.approx(cosines, abs=1e-6)
+    assert column(values, "nearness") == pytest.approx(nearness(index, np.array(cosines)).tolist(), abs=1e-6)
     nearer = [sum(other > each for other in cosines) for each in cosines]
     assert column(values, "log_rank") == pytest.approx([math.log(1 + count) for count in nearer], abs=1e-6)
     assert min(nearer) == 0
@@ -124,7 +125,7 @@ def test_pair_scores_are_path_scores_of_two() -> None:
     ties = np.array([[True, False, True], [False, False, False], [True, True, True]])
     for place, candidate in enumerate(candidates):
         pairs = [
-            path_score(np.stack([candidate, seed]), np.stack([candidate, seed]) @ query)
+            path_score(np.stack([candidate, seed]), np.stack([candidate, seed]) @ query, 0)
             for seed, is_tied in zip(seeds, ties[place], strict=True)
             if is_tied
         ]
@@ -204,7 +205,7 @@ def test_seeds_have_all_the_mass_no_hops_and_are_not_compared_with_themselves(in
 
 def test_walk_mass_is_the_root_of_the_share_of_the_largest(index: Index) -> None:
     view = look(index, asked(index))
-    found = suggest(index, view.cosines_N, view.seeds_S, len(view.mass_N), WALK)
+    found = suggest(index, view.near_N, view.seeds_S, len(view.mass_N), WALK)
     assert len(found.rows) > 1
     expected = {int(row): math.sqrt(mass / found.mass[0]) for row, mass in zip(found.rows, found.mass, strict=True)}
     for row in set(range(len(view.mass_N))) - set(view.seeds_S.tolist()):

@@ -138,7 +138,7 @@ def test_a_model_labels_instead_of_the_gold_and_needs_none(index: Index) -> None
     rows, dropped = split_rows(made)
     assert dropped == [] and {row.labelled_by for row in rows} == {"model"}
     [relevant] = [row for row in rows if row.label]
-    assert relevant.features[FEATURES.index("cosine")] == max(row.features[0] for row in rows)
+    assert relevant.features[FEATURES.index("nearness")] == max(row.features[0] for row in rows)
 
 
 def test_a_model_that_goes_away_ends_the_run(index: Index) -> None:
@@ -185,7 +185,7 @@ def test_a_row_survives_json_and_parquet(row: RelevanceRow, tmp_path: Path) -> N
         ({"passage_ids": ()}, "passage_ids is empty"),
         ({"labelled_by": "guess"}, "labelled_by is 'guess'"),
         ({"found_by": "luck"}, "found_by is 'luck'"),
-        ({"features": (float("nan"),) * len(FEATURES)}, "feature cosine is nan"),
+        ({"features": (float("nan"),) * len(FEATURES)}, "feature nearness is nan"),
     ],
 )
 def test_what_is_wrong_with_a_row_is_told(row: RelevanceRow, change: dict[str, Any], told: str) -> None:

@@ -8,7 +8,7 @@ from data_synth.relevance.types import RelevanceRow, relevance_to_json
 from graph.documents.questions import SPLITS
 from graph.retrieve.learned.features import FEATURES
 
-COSINE, TITLE = FEATURES.index("cosine"), FEATURES.index("title_in_seeds")
+COSINE, TITLE = FEATURES.index("nearness"), FEATURES.index("title_in_seeds")
 
 
 def make_rows(split: str, questions: int, seed: int, name: str = "a") -> list[RelevanceRow]:

@@ -55,11 +55,11 @@ def other_feature(rows: list[Row]) -> None:
 
 
 def word_for_a_number(rows: list[Row]) -> None:
-    rows[2]["features"]["cosine"] = "near"
+    rows[2]["features"]["nearness"] = "near"
 
 
 def not_a_number(rows: list[Row]) -> None:
-    rows[3]["features"]["cosine"] = float("nan")
+    rows[3]["features"]["nearness"] = float("nan")
 
 
 def other_label(rows: list[Row]) -> None:
@@ -76,7 +76,7 @@ def no_text(rows: list[Row]) -> None:
         (drop_feature, r"dev.jsonl line 11: features without 'hops'.*make the data again"),
         (other_feature, r"train.jsonl line 1: features with 'colour'"),
         (word_for_a_number, "train.jsonl line 3: ValueError"),
-        (not_a_number, "train.jsonl line 4: feature cosine is nan"),
+        (not_a_number, "train.jsonl line 4: feature nearness is nan"),
         (other_label, "train.jsonl line 5: label is 2, expected 0 or 1"),
         (no_text, "train.jsonl line 6: KeyError: 'proposition'"),
     ],

@@ -75,7 +75,7 @@ def test_the_reliability_table_by_hand() -> None:
 def test_average_precision_by_hand_over_the_own_passages_only() -> None:
     cosine_n = np.array([0.9, 0.8, 0.7, 0.99, 0.1, 0.2, 0.5], np.float32)
     features_nF = np.zeros((7, len(FEATURES)), np.float32)
-    features_nF[:, FEATURES.index("cosine")] = cosine_n
+    features_nF[:, FEATURES.index("nearness")] = cosine_n
     examples = Examples(
         features_nF,
         label_n=np.array([0, 1, 1, 0, 1, 0, 0]),

@@ -23,14 +23,14 @@ from graph.shared.errors import UserError
 from tests.fakes import ScriptedModel
 from tests.graph.retrieve.wordless import leave_words_out
 
-COSINE = FEATURES.index("cosine")
+NEARNESS = FEATURES.index("nearness")
 QUESTION = "Where was the shipwright of the ferry born?"
 
 
 def one_stump(encoder: str = "any", threshold: float = 0.5, cut: float = 0.25) -> Classifier:
-    """Relevant with .9 where the cosine is above `cut`, with .1 elsewhere."""
+    """Relevant with .9 where the nearness is above `cut`, with .1 elsewhere."""
     forest = Forest(
-        feature_V=np.array([COSINE, 0, 0]),
+        feature_V=np.array([NEARNESS, 0, 0]),
         threshold_V=np.array([cut, 0, 0]),
         left_V=np.array([1, 1, 2]),
         right_V=np.array([2, 1, 2]),
@@ -44,7 +44,7 @@ def one_stump(encoder: str = "any", threshold: float = 0.5, cut: float = 0.25) -
 
 def test_a_stump_by_hand() -> None:
     features_nF = np.zeros((3, len(FEATURES)), np.float32)
-    features_nF[:, COSINE] = [0.24, 0.25, 0.26]
+    features_nF[:, NEARNESS] = [0.24, 0.25, 0.26]
     assert relevance(one_stump(), features_nF) == pytest.approx([0.1, 0.1, 0.9])
 
 
@@ -127,7 +127,7 @@ def spoilt(folder: Path, header: dict[str, Any], **columns: Any) -> str:
     [
         ({"format": "something else"}, {}, "its format is 'something else'"),
         ({"format": "modegraph selector, light, 1"}, {}, "make its data again and train on it"),
-        ({"features": FEATURES[1:]}, {}, "trained on other features .without 'cosine'"),
+        ({"features": FEATURES[1:]}, {}, "trained on other features .without 'nearness'"),
         ({"features": [*FEATURES, "colour"]}, {}, "other features .with 'colour'"),
         ({"features": FEATURES[::-1]}, {}, "other features .in another order"),
         ({"temperature": "warm"}, {}, "no selector .could not convert"),
@@ -172,7 +172,7 @@ def saved_for(index: Index, folder: Path, cut: float = 0.25, threshold: float = 
 
 def test_it_keeps_what_reaches_the_threshold_most_probable_first_each_once(isles: Index, tmp_path: Path) -> None:
     query, rows = encoded(isles), np.arange(len(isles.data.proposition_ids))
-    cosines = features(isles, query, rows)[:, COSINE]
+    cosines = features(isles, query, rows)[:, NEARNESS]
     cut = float(np.median(cosines))
     select = find_selector(saved_for(isles, tmp_path, cut), query)
     assert select(isles, query, np.concatenate([rows[::-1], rows])).tolist() == np.flatnonzero(cosines > cut).tolist()

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.parts import passage_scores
 from graph.retrieve.parts.gather import best_in_passage, expand_rows
@@ -84,8 +85,8 @@ def test_a_large_index_is_scanned_in_part_and_still_follows_links(
     monkeypatch.setattr(passage_scores, "SCAN_ALL", 0)
     monkeypatch.setattr(passage_scores, "SCANNED_PASSAGES", scanned)
     query_D = isles.encode_queries([question])[0]
-    scores_N = passage_scores.score_propositions(isles, isles.data.passage_vectors_PD @ query_D, query_D)
-    exact_N = isles.data.proposition_vectors_ND @ query_D
+    scores_N = passage_scores.score_propositions(isles, passage_scores.score_passages(isles, query_D), query_D)
+    exact_N = nearness(isles, isles.data.proposition_vectors_ND @ query_D)
     seen = scores_N != passage_scores.UNSEEN
     assert np.allclose(scores_N[seen], exact_N[seen], atol=1e-6) and seen.any() and (seen.all() == (scanned == 5))
     part = retrieve(isles, question, RetrieveSettings(mode="hops", top_k=3))

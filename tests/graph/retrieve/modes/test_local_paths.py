@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from graph.index.index import Index
+from graph.index.nearness import nearness
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.modes.paths import beam_search, min_max, neighbours, path_score
 from graph.retrieve.parts.query import Query
@@ -23,8 +24,8 @@ def test_min_max_of_a_constant_list_is_defined() -> None:
 def test_a_path_of_one_scores_its_cosine_and_lengths_share_one_scale() -> None:
     vectors = np.array([[1, 0], [0, 1]], np.float32)
     query = np.array([0.6, 0.8], np.float32)
-    assert path_score(vectors[:1], vectors[:1] @ query) == pytest.approx(0.6)
-    assert path_score(vectors, vectors @ query) == pytest.approx(1.4 / np.sqrt(2))
+    assert path_score(vectors[:1], vectors[:1] @ query, 0) == pytest.approx(0.6)
+    assert path_score(vectors, vectors @ query, 0) == pytest.approx(1.4 / np.sqrt(2))
 
 
 def test_every_hop_of_a_path_is_a_declared_edge_or_a_fresh_start(isles: Index) -> None:
@@ -33,8 +34,9 @@ def test_every_hop_of_a_path_is_a_declared_edge_or_a_fresh_start(isles: Index) -
     assert near.any() and not near.diagonal().any()
     questions = ["Who founded the yard that built the Lantern?", *isles.data.proposition_texts]
     for query in isles.encode_queries(questions):
-        found = beam_search(isles, rows, query)
-        starts = set(top_rows(isles.data.proposition_vectors_ND @ query, 3).tolist())
+        near_N = nearness(isles, isles.data.proposition_vectors_ND @ query)
+        found = beam_search(isles, rows, near_N)
+        starts = set(top_rows(near_N, 3).tolist())
         assert any(len(path.propositions) == 3 for path in found)
         for path in found:
             assert len(set(path.propositions)) == len(path.propositions)
@@ -43,10 +45,10 @@ def test_every_hop_of_a_path_is_a_declared_edge_or_a_fresh_start(isles: Index) -
 
 
 def test_selection_keeps_what_is_near_in_order_and_once(isles: Index) -> None:
-    cosines = isles.data.proposition_vectors_ND @ (query_D := isles.data.proposition_vectors_ND[0])
-    rows = np.argsort(-cosines, kind="stable")
+    near_N = nearness(isles, isles.data.proposition_vectors_ND @ (query_D := isles.data.proposition_vectors_ND[0]))
+    rows = np.argsort(-near_N, kind="stable")
     kept = select_by_threshold(isles, Query("", query_D), np.concatenate([rows, rows[:2]]))
-    assert kept.tolist() == [row for row in rows if cosines[row] >= 0.6] and 0 < len(kept) < len(rows)
+    assert kept.tolist() == [row for row in rows if near_N[row] >= 0.6] and 0 < len(kept) < len(rows)
     assert select_by_threshold(isles, Query("", query_D), np.array([], np.int64)).tolist() == []
 
 

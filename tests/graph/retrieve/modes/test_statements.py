@@ -84,7 +84,7 @@ def test_every_hop_is_a_shared_entity_and_every_worth_is_its_slow_twins(
     query_D = vectors[seed % count]
     cosines, worth = vectors @ query_D, draw.uniform(-1, 1, count).astype(np.float32)
     starts = draw.choice(count, size=int(draw.integers(1, count)), replace=False)
-    judge = partial(judge_by_meaning, vectors, cosines, worth) if by_meaning else partial(judge_by_worth, worth)
+    judge = partial(judge_by_meaning, vectors, cosines, worth, 0.0) if by_meaning else partial(judge_by_worth, worth)
     frontiers = search_paths(isles, starts, worth, judge, width, depth)
     assert frontiers[0].steps_FL[:, 0].tolist() == sorted(starts.tolist(), key=lambda row: (-worth[row], row))[:width]
     assert len(frontiers) <= depth
@@ -103,7 +103,7 @@ def test_equation_6_and_7_by_hand() -> None:
     vectors = np.array([[1, 0], [0, 1], [0, 1]], np.float32)
     cosines = vectors @ np.array([0.6, 0.8], np.float32)
     # α = e^.6, e^.8 over their sum: (.450, .550); cosine of (.450, .550) with (.6, .8): .7100 / .7106
-    one, same = longer_path_scores(vectors, cosines, np.array([[0], [1]]), np.array([0, 1]), np.array([1, 2]))
+    one, same = longer_path_scores(vectors, cosines, 0.0, np.array([[0], [1]]), np.array([0, 1]), np.array([1, 2]))
     assert one == pytest.approx((np.exp(0.6) * 0.6 + np.exp(0.8) * 0.8) / np.hypot(np.exp(0.6), np.exp(0.8)))
     assert one == pytest.approx(0.9991, abs=1e-4) and same == pytest.approx(0.8)
 
@@ -111,7 +111,7 @@ def test_equation_6_and_7_by_hand() -> None:
 def test_paths_of_one_are_the_dense_top_k(isles: Index) -> None:
     query_D = isles.encode_queries([QUESTION])[0]
     cosines = isles.data.proposition_vectors_ND @ query_D
-    judge = partial(judge_by_meaning, isles.data.proposition_vectors_ND, cosines, cosines)
+    judge = partial(judge_by_meaning, isles.data.proposition_vectors_ND, cosines, cosines, 0.0)
     (only,) = search_paths(isles, np.arange(len(cosines))[::-1], cosines, judge, width=4, depth=1)
     assert only.steps_FL[:, 0].tolist() == top_rows(cosines, 4).tolist()
     assert np.array_equal(only.worth_F, np.sort(cosines)[::-1][:4])

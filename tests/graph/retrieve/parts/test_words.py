@@ -12,7 +12,7 @@ from graph.build.build import build_index
 from graph.index.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.modes.hops import retrieve_hops
-from graph.retrieve.parts.passage_scores import near_scores, score_alone
+from graph.retrieve.parts.passage_scores import near_scores, score_alone, score_passages
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.words import best_terms, known_terms, unnamed_terms, with_words
 from graph.shared.types import Document, Encoder, Floats
@@ -158,7 +158,7 @@ def test_what_words_lift_is_what_scores_gain(log: Index) -> None:
     question = next(iter(QUESTIONS))
     query = Query(question, log.encode_queries([question])[0])
     alone = score_alone(log, query)
-    near_P = near_scores(log, log.data.passage_vectors_PD @ query.vector_D, alone.scores_N)
+    near_P = near_scores(log, score_passages(log, query.vector_D), alone.scores_N)
     assert alone.named == [] and alone.own_P - alone.lift_P == pytest.approx(near_P, abs=1e-6)
     has_word: Floats = np.array(["48219" in text for text in log.data.passage_texts])
     others = [row for row in np.flatnonzero(near_P > np.median(near_P)).tolist() if not has_word[row]]

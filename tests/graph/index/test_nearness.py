@@ -1,0 +1,97 @@
+"""Nearness: one scale for all encoders, so that no constant of retrieval is one encoder's."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graph.index.index import Index
+from graph.index.nearness import nearness, usual_cosine
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.parts.passage_scores import UNSEEN
+from graph.shared.modes import Mode
+from graph.shared.types import Floats
+from graph.store.quantiles import LEVELS_Z
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+from tests.graph.hashed import build
+from tests.places import ROOT
+
+SHARED = 0.8
+"""Of the squared length of every vector: the part that says nothing."""
+QUESTIONS = (
+    "Who founded the yard that built the Lantern?",
+    "Where was the founder of the Marlow Yard born?",
+    "From what is kelp bread baked?",
+    "What stands in Quill?",
+)
+SETTINGS = [file for folder in ("graph/retrieve", "graph/walks") for file in sorted((ROOT / folder).rglob("*.py"))]
+
+
+class CrowdedEncoder(HashEncoder):
+    """HashEncoder's vectors with one more number that all share: c becomes SHARED + (1 − SHARED) c, as with E5."""
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        own_ND = super().encode(texts)
+        shared_N1 = np.full((len(own_ND), 1), np.sqrt(SHARED), np.float32)
+        return np.concatenate([np.sqrt(np.float32(1 - SHARED)) * own_ND, shared_N1], axis=1)
+
+
+@pytest.fixture(scope="module")
+def indexes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
+    """The same documents by an encoder and by one whose vectors are crowded; both without synonyms, which are set in cosines."""
+    folder = tmp_path_factory.mktemp("nearness")
+    settings = {"min_synonym_similarity": 1.0}
+    return build(folder / "plain", ISLES, **settings), build(
+        folder / "crowded", ISLES, CrowdedEncoder("crowded"), **settings
+    )
+
+
+def test_what_is_usual_is_0_and_the_same_text_1(indexes: tuple[Index, Index]) -> None:
+    for index in indexes:
+        usual = usual_cosine(index)
+        found = nearness(index, np.array([usual, 1, (1 + usual) / 2, -1], np.float32))
+        assert found.tolist() == pytest.approx([0, 1, 0.5, (-1 - usual) / (1 - usual)], abs=1e-5)
+    assert usual_cosine(indexes[1]) == pytest.approx(SHARED + (1 - SHARED) * usual_cosine(indexes[0]), abs=1e-4)
+
+
+def test_order_is_kept_and_nothing_is_as_low_as_what_was_not_looked_at(indexes: tuple[Index, Index]) -> None:
+    """Questions may lie farther from all propositions than these do from each other, as in chats."""
+    alike = replace(indexes[1], data=replace(indexes[1].data, cosine_quantiles_Z=np.ones(len(LEVELS_Z), np.float32)))
+    for index in (*indexes, alike):
+        found = nearness(index, np.array([[-1.0], [0.1], [0.2]], np.float32))
+        assert UNSEEN < found[0, 0] < found[1, 0] < found[2, 0]
+
+
+@pytest.mark.parametrize("mode", ["hops", "local", "statements", "topics", "paths", "global"])
+def test_a_crowded_encoder_finds_what_the_plain_one_finds(indexes: tuple[Index, Index], mode: Mode) -> None:
+    """In the same order, with the same scores: each threshold, loss and bonus of the mode is worth the same."""
+    plain, crowded = indexes
+    for question in QUESTIONS:
+        one, other = (retrieve(each, question, RetrieveSettings(mode=mode, top_k=5)) for each in (plain, crowded))
+        assert [found.item.id for found in one.passages] == [found.item.id for found in other.passages], question
+        assert [found.score for found in one.passages] == pytest.approx(
+            [found.score for found in other.passages], abs=2e-3
+        )
+
+
+def constants(file: Path) -> Iterator[str]:
+    """The names of a module's own numbers."""
+    for statement in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+
+
+@pytest.mark.parametrize("file", SETTINGS, ids=lambda file: file.name)
+def test_no_constant_of_retrieval_is_named_in_cosines(file: Path) -> None:
+    named = [name for name in constants(file) if "COSINE" in name or "SIMILARITY" in name]
+    assert not named, "measure nearness (graph/index/nearness.py)"
+
+
+def test_no_setting_of_a_query_is_in_cosines() -> None:
+    told = str(RetrieveSettings.model_json_schema()).casefold()
+    assert "walk" in told and "cosine" not in told and "similarity" not in told

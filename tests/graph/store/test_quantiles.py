@@ -1,0 +1,55 @@
+"""The spread of an index's cosines: that of all pairs nearly, the same bytes in whatever segments vectors lie."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from graph.encode.encoder import unit_rows
+from graph.store.quantiles import LEVELS_Z, PAIRS, cosine_quantiles
+from graph.store.segments import Vectors
+
+
+def rows(count: int, shift: float = 0.0) -> np.ndarray:
+    """Unit vectors in 8 dimensions; the higher `shift`, the more they point one way."""
+    made = np.random.default_rng(count).normal(size=(count, 8)).astype(np.float32)
+    made[:, 0] += shift
+    return unit_rows(made)
+
+
+def in_segments(vectors: np.ndarray, ends: Sequence[int]) -> Vectors:
+    """The same rows in segments that hold them in another order."""
+    order = np.random.default_rng(0).permutation(len(vectors))
+    parts = np.split(vectors[order], ends)
+    joined = Vectors.join([Vectors.of(part) for part in parts])
+    return Vectors(joined.segments, np.argsort(order))
+
+
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+def test_it_is_the_spread_of_all_pairs(shift: float) -> None:
+    vectors = rows(300, shift)
+    cosines = (vectors @ vectors.T)[~np.eye(300, dtype=bool)]
+    found = cosine_quantiles(vectors)
+    assert (np.diff(found) >= 0).all() and len(found) == len(LEVELS_Z) == 111
+    middle = (LEVELS_Z >= 0.01) & (LEVELS_Z <= 0.99)
+    assert found[middle] == pytest.approx(np.quantile(cosines, LEVELS_Z[middle]), abs=0.03)
+
+
+def test_no_row_is_paired_with_itself_and_every_row_has_its_turn() -> None:
+    assert cosine_quantiles(np.eye(5, dtype=np.float32)).tolist() == [0] * len(LEVELS_Z)
+    vectors = np.tile(np.array([[1, 0]], np.float32), (PAIRS, 1))
+    vectors[-1] = [0, 1]
+    assert cosine_quantiles(vectors)[0] == 0, "the one that is unlike was not drawn"
+
+
+@pytest.mark.parametrize("count", [2, 3, 40, PAIRS + 7])
+def test_segments_do_not_show(count: int) -> None:
+    vectors = rows(count)
+    whole = cosine_quantiles(Vectors.of(vectors))
+    assert whole.dtype == np.float32 and whole.any()
+    assert whole.tobytes() == cosine_quantiles(in_segments(vectors, [count // 3, count // 2])).tobytes()
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_without_a_pair_there_is_no_spread(count: int) -> None:
+    assert cosine_quantiles(rows(count)).tolist() == [0] * len(LEVELS_Z)

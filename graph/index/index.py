@@ -27,6 +27,7 @@ from graph.walks.random_walk import Chain, bipartite_transition, make_chain, row
 
 MAX_CLIQUE_ENTITIES = 8
 LEIDEN_ITERATIONS = 2
+SAMPLED = 1_000
 """Of communities that a reader finds for itself: a tenth of the time, .004 less modularity than to the end (8k passages)."""
 MOST_RESTRICTED_BYTES = 256 << 20
 """Of filtered indexes that are kept, what they copied and computed; the one that was used longest ago goes first."""
@@ -137,6 +138,13 @@ class Index:
     def entity_rows(self) -> dict[str, int]:
         """The row of each entity, by its key."""
         return {key: row for row, key in enumerate(self.data.entity_texts)}
+
+    @cached_property
+    def sample_SD(self) -> Floats:
+        """The vectors of at most SAMPLED propositions, evenly spaced: what a question is like the bulk of them is told by these."""
+        count = len(self.data.proposition_ids)
+        rows = np.arange(0, count, max(1, -(-count // SAMPLED)))
+        return np.asarray(self.data.proposition_vectors_ND[rows], np.float32)
 
     @cached_property
     def entity_proposition_EN(self) -> sp.csr_array:

@@ -30,9 +30,24 @@ def usual_cosine(index: Index) -> float:
 
 
 def nearness(index: Index, cosines: Floats) -> Floats:
-    """(c − u) / (1 − u) of cosines of any shape: 1 at most, and the same order."""
-    usual = usual_cosine(index)
-    return np.asarray((cosines - np.float32(usual)) * np.float32(1 / (1 - usual)))
+    """(c − u) / (1 − u) of cosines of the index's own vectors, of any shape: 1 at most, and the same order."""
+    return _scaled(cosines, np.float32(usual_cosine(index)))
+
+
+def nearness_to(index: Index, queries_D: Floats, cosines: Floats) -> Floats:
+    """The same of cosines with a query's vector [D], or those of queries [n, D], which are the last axis of `cosines`.
+
+    u is at most the median of what a query has with the propositions: where these are more like each other than like any question (turns
+    of one conversation, an encoder with a prompt for each), what is usual among them is not so for a question.
+    """
+    usual = np.float32(usual_cosine(index))
+    if len(index.sample_SD):
+        usual = np.minimum(usual, np.median(index.sample_SD @ queries_D.T, axis=0)).astype(np.float32)
+    return _scaled(cosines, usual)
+
+
+def _scaled(cosines: Floats, usual: Floats | np.float32) -> Floats:
+    return np.asarray((cosines - usual) * (1 / (1 - usual)).astype(np.float32), np.float32)
 
 
 def square_of_sum(squares: Floats, weights: Floats | float, usual: float) -> Floats:

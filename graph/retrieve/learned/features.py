@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graph.index.index import Index
-from graph.index.nearness import nearness
+from graph.index.nearness import nearness, nearness_to
 from graph.retrieve.learned.seed_ties import (
     called_by_seeds,
     entity_counts,
@@ -105,10 +105,10 @@ def measure(index: Index, query: Query, view: View, rows_n: Ints) -> Floats:
     vectors_nD = data.proposition_vectors_ND[rows_n]
     near_n = view.near_N[rows_n]
     unseen_n = near_n == UNSEEN
-    near_n[unseen_n] = nearness(index, vectors_nD[unseen_n] @ query.vector_D)
+    near_n[unseen_n] = nearness_to(index, query.vector_D, vectors_nD[unseen_n] @ query.vector_D)
     likeness_nS = nearness(index, vectors_nD @ data.proposition_vectors_ND[seeds_S].T)
     other_nS = rows_n[:, None] != seeds_S[None, :]
-    near_S = nearness(index, data.proposition_vectors_ND[seeds_S] @ query.vector_D)
+    near_S = nearness_to(index, query.vector_D, data.proposition_vectors_ND[seeds_S] @ query.vector_D)
     named_P = np.isin(data.passage_document_P, view.named_U).astype(np.float32)
     place_n, length_n = first_span(index, rows_n)
     columns = {

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from graph.index.index import Index
-from graph.index.nearness import nearness
+from graph.index.nearness import nearness_to
 from graph.retrieve.learned.cross import open_trained
 from graph.retrieve.learned.judged import retrieve_judged
 from graph.retrieve.parts.gather import expand_rows, worth_in_passages, worth_of_propositions
@@ -37,7 +37,7 @@ def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Ev
         return retrieve_judged(index, query, open_trained(settings.selector), settings.top_k)
     data = index.data
     select = find_selector(settings.selector, query)
-    near_N = nearness(index, data.proposition_vectors_ND @ query.vector_D)
+    near_N = nearness_to(index, query.vector_D, data.proposition_vectors_ND @ query.vector_D)
     named = [document for _, document in named_documents(index, query.text)]
     own_P = own_scores(index, score_passages(index, query.vector_D), near_N, named)
     worth_N = worth_of_propositions(index, near_N, own_P)

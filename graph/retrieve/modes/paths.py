@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
-from graph.index.nearness import nearness, square_of_sum, usual_cosine
+from graph.index.nearness import nearness_to, square_of_sum, usual_cosine
 from graph.retrieve.parts.gather import expand_rows
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
@@ -40,7 +40,7 @@ class Path:
 def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, and the paths that they were ranked by."""
     data = index.data
-    scores_N = nearness(index, data.proposition_vectors_ND @ query.vector_D)
+    scores_N = nearness_to(index, query.vector_D, data.proposition_vectors_ND @ query.vector_D)
     prior_P = min_max(data.passage_vectors_PD @ query.vector_D)
     passages_k = explore(index, scores_N, prior_P, max(EXPLORE_PASSAGES, settings.top_k))
     _, propositions_k = expand_rows(data.passage_proposition_PN, passages_k)

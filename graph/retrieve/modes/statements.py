@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from graph.index.index import Index
-from graph.index.nearness import nearness, square_of_sum, usual_cosine
+from graph.index.nearness import nearness_to, square_of_sum, usual_cosine
 from graph.retrieve.parts.beam import Judge, best_paths, search_paths
 from graph.retrieve.parts.diversity import diverse_rows
 from graph.retrieve.parts.gather import expand_rows, worth_of_propositions
@@ -33,7 +33,7 @@ STEP_LOSS = 0.1
 
 def retrieve_statements(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages (or propositions), each with the path of propositions that led to it."""
-    near_N = nearness(index, index.data.proposition_vectors_ND @ query.vector_D)
+    near_N = nearness_to(index, query.vector_D, index.data.proposition_vectors_ND @ query.vector_D)
     worth_N = worth_of_statements(index, query, near_N)
     keywords = keywords_of(index, query.text)
     by_keyword = keyword_propositions(index, keywords, near_N, INITIAL)

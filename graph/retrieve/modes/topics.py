@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
-from graph.index.nearness import nearness
+from graph.index.nearness import nearness_to
 from graph.retrieve.modes.statements import INITIAL, rank_statements, worth_of_statements
 from graph.retrieve.parts.gather import expand_rows
 from graph.retrieve.parts.keywords import keyword_propositions, keywords_of
@@ -29,7 +29,7 @@ PER_TOPIC = 8
 
 def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages (or propositions), as `statements` ranks them, from other starts."""
-    near_N = nearness(index, index.data.proposition_vectors_ND @ query.vector_D)
+    near_N = nearness_to(index, query.vector_D, index.data.proposition_vectors_ND @ query.vector_D)
     proposition_KN = topic_blocks(index)
     sizes_K = np.maximum(np.diff(proposition_KN.indptr), 1)
     chosen = top_rows((proposition_KN @ near_N) / sizes_K, TOPICS)

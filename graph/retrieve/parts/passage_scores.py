@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from graph.index.index import Index
-from graph.index.nearness import nearness
+from graph.index.nearness import nearness_to
 from graph.retrieve.parts.gather import best_in_passage, expand_rows
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
@@ -92,7 +92,7 @@ def look_at_passages(index: Index, alone: ByItself, query_D: Floats, rows: Ints)
 
 def near_of(index: Index, rows_R: Ints, scores_N: Floats, query_D: Floats) -> Floats:
     """`near_scores` of some passages: float32[R]. Scores of their propositions are filled in."""
-    near_R = nearness(index, index.data.passage_vectors_PD[rows_R] @ query_D)
+    near_R = nearness_to(index, query_D, index.data.passage_vectors_PD[rows_R] @ query_D)
     place_X, proposition_X = expand_rows(index.data.passage_proposition_PN, rows_R)
     look_at(index, proposition_X, scores_N, query_D)
     best_R = np.full(len(rows_R), UNSEEN, np.float32)
@@ -102,7 +102,7 @@ def near_of(index: Index, rows_R: Ints, scores_N: Floats, query_D: Floats) -> Fl
 
 def score_passages(index: Index, query_D: Floats) -> Floats:
     """The question's nearness to every passage: float32[P]."""
-    return nearness(index, index.data.passage_vectors_PD @ query_D)
+    return nearness_to(index, query_D, index.data.passage_vectors_PD @ query_D)
 
 
 def score_propositions(index: Index, near_P: Floats, query_D: Floats) -> Floats:
@@ -112,7 +112,7 @@ def score_propositions(index: Index, near_P: Floats, query_D: Floats) -> Floats:
     """
     data = index.data
     if len(data.proposition_ids) <= SCAN_ALL:
-        return nearness(index, data.proposition_vectors_ND @ query_D)
+        return nearness_to(index, query_D, data.proposition_vectors_ND @ query_D)
     scores_N = np.full(len(data.proposition_ids), UNSEEN, np.float32)
     scanned = expand_rows(data.passage_proposition_PN, top_rows(near_P, SCANNED_PASSAGES))[1]
     look_at(index, scanned, scores_N, query_D)
@@ -122,7 +122,7 @@ def score_propositions(index: Index, near_P: Floats, query_D: Floats) -> Floats:
 def look_at(index: Index, rows: Ints, scores_N: Floats, query_D: Floats) -> None:
     """Fill in the scores of those of the given propositions that are UNSEEN."""
     unseen = np.unique(rows[scores_N[rows] == UNSEEN])
-    scores_N[unseen] = nearness(index, index.data.proposition_vectors_ND[unseen] @ query_D)
+    scores_N[unseen] = nearness_to(index, query_D, index.data.proposition_vectors_ND[unseen] @ query_D)
 
 
 def own_scores(index: Index, near_P: Floats, scores_N: Floats, named: list[int]) -> Floats:

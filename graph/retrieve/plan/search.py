@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graph.index.index import Index
-from graph.index.nearness import nearness
+from graph.index.nearness import nearness_to
 from graph.retrieve.modes.hierarchy import node_scores, nodes_in
 from graph.retrieve.modes.hops import retrieve_hops
 from graph.retrieve.modes.paths import min_max
@@ -71,7 +71,7 @@ def find_nodes(index: Index, query: Query, kind: Kind, settings: RetrieveSetting
 
 def rerank_nodes(index: Index, found: Found, kind: Kind, resolved_D: Floats) -> Found:
     """The same nodes in the order of `dependency_scores` to what was resolved (unit vector [D]), ties as they were."""
-    similarity_k = nearness(index, node_scores(index, resolved_D)[found.rows_k])
+    similarity_k = nearness_to(index, resolved_D, node_scores(index, resolved_D)[found.rows_k])
     scores_k = dependency_scores(found.scores_k, similarity_k, QUALITY_WEIGHT[kind])
     order = np.argsort(-scores_k, kind="stable")
     return Found(found.question, found.rows_k[order], scores_k[order], tuple(found.told[int(place)] for place in order))

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from graph.index.index import Index
-from graph.index.nearness import nearness
+from graph.index.nearness import nearness_to
 from graph.retrieve.parts.near import nearest
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
@@ -133,7 +133,7 @@ def _explore(
     """SuggestGlobal (Eq. 10): one walk from each seed with its own query; what they visit most together, as selected."""
     rows_l = extract_subgraph(index, seeds_n, SUBGRAPH_PROPOSITIONS)
     structure_ll = structural_transition(used_columns(index.incidence_NB[rows_l, :]))
-    near_ln = nearness(index, index.data.proposition_vectors_ND[rows_l] @ queries_nD.T)
+    near_ln = nearness_to(index, queries_nD, index.data.proposition_vectors_ND[rows_l] @ queries_nD.T)
     attracted_ln = attraction(near_ln, TEMPERATURE, THRESHOLD)
     restart_ln = np.zeros((len(rows_l), len(seeds_n)), np.float32)
     restart_ln[np.searchsorted(rows_l, seeds_n), np.arange(len(seeds_n))] = 1

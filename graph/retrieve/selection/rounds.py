@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from graph.index.index import Index
-from graph.index.nearness import nearness
+from graph.index.nearness import nearness_to
 from graph.prompt.answer import is_no_answer
 from graph.retrieve.parts.caller import ModelGone
 from graph.retrieve.parts.query import Query
@@ -126,6 +126,6 @@ def _next_queries(index: Index, query: Query, questions: Sequence[str]) -> list[
         return []
     vectors_QD = index.encode_queries(texts)
     return [
-        (Query(text, vector_D, query.model), nearness(index, index.data.proposition_vectors_ND @ vector_D))
+        (Query(text, vector_D, query.model), nearness_to(index, vector_D, index.data.proposition_vectors_ND @ vector_D))
         for text, vector_D in zip(texts, vectors_QD, strict=True)
     ]

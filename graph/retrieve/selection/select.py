@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from graph.index.index import Index
-from graph.index.nearness import nearness
+from graph.index.nearness import nearness_to
 from graph.retrieve.learned.cross import Trained, judge, open_trained, threshold_of
 from graph.retrieve.learned.features import View, look
 from graph.retrieve.parts.query import Query
@@ -43,7 +43,7 @@ def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
     """Keep candidates whose nearness is at least 0.3 and at least 0.6 of the best candidate's; duplicates once."""
     if len(candidates) == 0:
         return candidates
-    near = nearness(index, index.data.proposition_vectors_ND[candidates] @ query.vector_D)
+    near = nearness_to(index, query.vector_D, index.data.proposition_vectors_ND[candidates] @ query.vector_D)
     return _once(candidates[near >= max(MIN_NEARNESS, MIN_SHARE_OF_BEST * float(near.max()))])
 
 

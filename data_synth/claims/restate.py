@@ -327,7 +327,7 @@ WAYS: tuple[Callable[[Place, random.Random], str], ...] = (
 def restate(place: Place, draw: random.Random) -> tuple[str, str]:
     """The sentence in one of the WAYS, and the name of the way.
 
-    >>> restate(Place(["In May 1911, it burned."], 0, "Lantern"), random.Random(7))
+    >>> restate(Place(["In May 1911, it burned."], 0, "Lantern"), random.Random(1))
     ('It burned in May 1911.', 'turned')
     """
     way = draw.choice(WAYS)

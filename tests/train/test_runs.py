@@ -232,7 +232,7 @@ def test_bad_input_is_refused_before_the_first_step(
 def test_tensorboards_files_stay_with_the_run(base: Path, data: Path, tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX", reason="written by tensorboardX, which is not installed")
     train_sft(SftSettings(**common(base, data, tmp_path / "run", report_to="tensorboard", save_steps=2)))
-    written = b"".join(file.read_bytes() for file in (tmp_path / "run" / "tensorboard").iterdir())
+    (written,) = (file.read_bytes() for file in (tmp_path / "run" / "tensorboard").iterdir())
     assert b"train/loss" in written and b"eval/loss" in written and not (tmp_path / "run" / "checkpoints").exists()
 
 

@@ -235,12 +235,14 @@ def run_trainer(trainer: Any, what: str, checkpoint: str | None = None) -> Outco
     """Train, then measure on the dev rows if the trainer has any; UserError when the loss stops being a number."""
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(ProgressCallback(what))
-    keep_tensorboard(trainer)
+    board = keep_tensorboard(trainer)
     start = time.perf_counter()
     with completion_logits_only():
         result = trainer.train(resume_from_checkpoint=checkpoint)
         seconds = time.perf_counter() - start
         measured = trainer.evaluate() if trainer.eval_dataset is not None else {}
+    if board is not None:
+        board.close()
     metrics = {"train_loss": result.training_loss, "train_steps": result.global_step, **measured}
     kept = {name: float(value) for name, value in metrics.items() if not name.endswith(CLOCKWORK)}
     rows = [
@@ -251,11 +253,28 @@ def run_trainer(trainer: Any, what: str, checkpoint: str | None = None) -> Outco
     return Outcome(rows, kept, seconds)
 
 
-def keep_tensorboard(trainer: Any) -> None:
-    """Have TensorBoard's files written into the run's folder: beside checkpoints, where they are by default, they would go with these."""
-    for callback in trainer.callback_handler.callbacks:
-        if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
-            callback.logging_dir = str(Path(trainer.args.output_dir).parent / TENSORBOARD)
+class KeptTensorBoard(TensorBoardCallback):  # type: ignore[misc]
+    """TensorBoard's files in one folder, open until the measurement after training: opened anew in the same second, they would begin again."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.logging_dir = str(folder)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Not yet."""
+
+    def close(self) -> None:
+        """Write what is left."""
+        super().on_train_end(None, None, None)
+
+
+def keep_tensorboard(trainer: Any) -> KeptTensorBoard | None:
+    """Have TensorBoard's files, if any, written into the run's folder: beside checkpoints, where they are by default, they would go with these."""
+    if trainer.pop_callback(TensorBoardCallback) is None:
+        return None
+    board = KeptTensorBoard(Path(trainer.args.output_dir).parent / TENSORBOARD)
+    trainer.add_callback(board)
+    return board
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def test_what_is_not_whole_is_left_alone(
 def test_an_encoder_whose_vectors_would_differ_is_left_to_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A prompt before every text, which the export knows nothing of."""
+    """A prompt whose words are left out of the mean, which the export knows nothing of."""
     own = tmp_path / "encoder"
     own.mkdir()
     for file in encoder_folder(MINILM).rglob("*"):
@@ -101,8 +101,11 @@ def test_an_encoder_whose_vectors_would_differ_is_left_to_torch(
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(file.read_bytes())
     settings = own / "config_sentence_transformers.json"
-    values = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
-    settings.write_text(json.dumps(json.loads(settings.read_text()) | values))
+    for file, values in (
+        (settings, {"prompts": {"query": "query: "}}),
+        (own / "1_Pooling" / "config.json", {"include_prompt": False}),
+    ):
+        file.write_text(json.dumps(json.loads(file.read_text()) | values))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     encoder = SentenceEncoder(own)
     encoder.prepare_for_questions()
@@ -134,7 +137,7 @@ def export(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, model: byt
     from graph.encode import onnx_export
 
     monkeypatch.setattr(onnx_export, "write_export", lambda own, file, folder: (folder / MODEL).write_bytes(model))
-    onnx_export.export_encoder(encoder._model, encoder_folder(MINILM) / TOKENIZER, encoder.fingerprint)
+    onnx_export.export_encoder(encoder._model, encoder_folder(MINILM) / TOKENIZER, encoder.fingerprint, "")
 
 
 @pytest.mark.parametrize("model", [b"no model at all", b""])

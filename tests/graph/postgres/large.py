@@ -10,6 +10,7 @@ from graph.shared.ids import content_id
 from graph.shared.types import Floats
 from graph.store.arrays import Strings
 from graph.store.data import IndexData, block
+from graph.store.quantiles import LEVELS_Z
 from graph.store.segments import Vectors
 
 DIMENSIONS, COLOURS, MENTIONS = 16, 20, 3
@@ -56,6 +57,7 @@ def large_index(index: Index, documents: int, passages: int, entities: int) -> I
         proposition_ids=strings_of("proposition", passages),
         proposition_texts=texts_of("proposition", passages),
         proposition_vectors_ND=Vectors.of(random_units(random, passages)),
+        cosine_quantiles_Z=np.zeros(len(LEVELS_Z), np.float32),
         occurrence_proposition_M=own,
         occurrence_passage_M=own,
         occurrence_start_M=own * 100,

@@ -134,9 +134,9 @@ def test_texts_of_the_database_sort_by_bytes(folder: Path, database: str) -> Non
         assert connection.execute(query).fetchall() == [("C",)]
 
 
-def test_a_text_with_a_null_is_named_and_nothing_is_copied(tmp_path: Path, database: str) -> None:
-    build_index(tmp_path / "i", [*ISLES, Document("odd", "", "A mark \0 in it.")], IndexSettings(), encoder)
-    assert "documents 'odd': a NUL character" in refused(lambda: copy_to_database(tmp_path / "i", database))
+def test_a_name_with_a_null_is_named_and_nothing_is_copied(tmp_path: Path, database: str) -> None:
+    build_index(tmp_path / "i", [*ISLES, Document("o\0dd", "", "A mark in its name.")], IndexSettings(), encoder)
+    assert "documents 'o\\x00dd': a NUL character" in refused(lambda: copy_to_database(tmp_path / "i", database))
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT to_regnamespace('modegraph_index')").fetchone() == (None,)
 

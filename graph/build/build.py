@@ -219,7 +219,7 @@ def _only_ledger(folder: Path) -> bool:
 
 def _without_nul(document: Document) -> Document:
     """NUL characters, which end a text in SQLite and cannot be in one in PostgreSQL, as U+FFFD: offsets stay."""
-    if "\0" not in document.title + document.text:
+    if "\0" not in document.title and "\0" not in document.text:
         return document
     return replace(document, title=document.title.replace("\0", "\ufffd"), text=document.text.replace("\0", "\ufffd"))
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from graph.verify.words import Words, alike
+from graph.verify.words import Words, form
 
 _BRACKETS = re.compile(r"\([^()]*\)")
 NAME_WEIGHT, TITLE_WEIGHT = 2.0, 0.25
@@ -51,7 +51,7 @@ def best_source(
     """
     if not sentences:
         return Source.of("", 0)
-    stems_N = [frozenset(words.stems) for words in words_N]
+    stems_N = [words.stem_set for words in words_N]
 
     def worth(at: int) -> float:
         if claim.stems[at] in titled:
@@ -78,13 +78,14 @@ def align(claim: Words, source: Words) -> dict[int, int]:
     {0: 5, 1: 3, 2: 1}
     """
     places: dict[str, list[int]] = {}
+    alike: dict[str, list[int]] = {}
     for place, stem in enumerate(source.stems):
         places.setdefault(stem, []).append(place)
+        alike.setdefault(form(stem), []).append(place)
     found: dict[int, int] = {}
     last = -1
     for at in claim.content:
         stem = claim.stems[at]
-        known = places.get(stem) or [place for place, other in enumerate(source.stems) if alike(stem, other)]
-        if known:
+        if known := places.get(stem) or alike.get(form(stem)):
             last = found[at] = min(known, key=lambda place: abs(place - last - 1))
     return found

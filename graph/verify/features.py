@@ -19,7 +19,7 @@ from graph.extract.units import split_units
 from graph.shared.types import Floats
 from graph.verify.alignment import Source, align, asides_last, best_source
 from graph.verify.vocabulary import OPPOSITES
-from graph.verify.words import Words, stands_in
+from graph.verify.words import Words, form
 
 _NEAR, _SLACK = 4, 3
 """Neighbours are content words so many places away; in the source they may be so many places further."""
@@ -27,11 +27,12 @@ _NEAR, _SLACK = 4, 3
 
 @dataclass(frozen=True)
 class Ground:
-    """Passages to read sentences against: their sentences, the words of each, and those of their titles."""
+    """Passages to read sentences against: their sentences, the words of each, those of their titles, and the `form` of all of these."""
 
     sentences: tuple[str, ...]
     words_N: tuple[Words, ...]
     titles: tuple[frozenset[str], ...]
+    forms: frozenset[str]
     text: str
 
     @classmethod
@@ -39,9 +40,10 @@ class Ground:
         """`passages` are titles and texts."""
         given = list(passages)
         sentences = tuple(unit.text for _, text in given for unit in split_units(text))
-        titles = tuple(frozenset(Words.of(title).stems) for title, _ in given)
-        text = " ".join(text for _, text in given).casefold()
-        return cls(sentences, tuple(map(Words.of, sentences)), titles, text)
+        words_N = tuple(map(Words.of, sentences))
+        titles = tuple(Words.of(title).stem_set for title, _ in given)
+        forms = frozenset(map(form, set().union(*titles, *(words.stem_set for words in words_N))))
+        return cls(sentences, words_N, titles, forms, " ".join(text for _, text in given).casefold())
 
     @classmethod
     def joined(cls, parts: Iterable[Ground]) -> Ground:
@@ -51,13 +53,9 @@ class Ground:
             tuple(sentence for part in of for sentence in part.sentences),
             tuple(words for part in of for words in part.words_N),
             tuple(title for part in of for title in part.titles),
+            frozenset().union(*(part.forms for part in of)),
             " ".join(part.text for part in of),
         )
-
-    @property
-    def stems(self) -> set[str]:
-        """All words, those of the titles too."""
-        return set().union(*self.titles, *(words.stems for words in self.words_N))
 
 
 def claim_features(claim: str, ground: Ground) -> Floats:
@@ -67,20 +65,20 @@ def claim_features(claim: str, ground: Ground) -> Floats:
 
 def missing_words(claim: str, ground: Ground) -> tuple[str, ...]:
     """The names and numbers of a sentence that stand nowhere in the passages or their titles, as written, each once."""
-    words, known = Words.of(claim), ground.stems
+    words = Words.of(claim)
     named = (at for at in words.content if words.is_name(at) or words.is_number(at))
-    return tuple(dict.fromkeys(words.words[at] for at in named if not stands_in(words.stems[at], known)))
+    return tuple(dict.fromkeys(words.words[at] for at in named if form(words.stems[at]) not in ground.forms))
 
 
 def _values(claim: str, ground: Ground) -> Mapping[str, float]:
     words = Words.of(asides_last(claim))
-    known, titled = ground.stems, set().union(*ground.titles)
+    titled: set[str] = set().union(*ground.titles)
     source = best_source(words, ground.sentences, ground.words_N, titled)
     # A title that the source does not name in full stands for its pronoun, and has no place there.
-    named = titled - set().union(*(title for title in ground.titles if title <= set(source.words.stems)))
+    named = titled - set().union(*(title for title in ground.titles if title <= source.words.stem_set))
     aligned = {at: place for at, place in align(words, source.words).items() if words.stems[at] not in named}
     missing = [at for at in words.content if at not in aligned and words.stems[at] not in titled]
-    unknown = [at for at in missing if not stands_in(words.stems[at], known)]
+    unknown = [at for at in missing if form(words.stems[at]) not in ground.forms]
     return {
         "words": len(words.words),
         "sentences": len(ground.sentences),
@@ -115,9 +113,7 @@ def _negations(words: Words, source: Words) -> Iterator[tuple[str, float]]:
     yield "negations not in source", sum(not (near & all_theirs) for near in own)
     yield (
         "negations left out",
-        sum(
-            bool(near) and len(near & set(words.stems)) >= min(2, len(near)) and not (near & all_own) for near in theirs
-        ),
+        sum(bool(near) and len(near & words.stem_set) >= min(2, len(near)) and not (near & all_own) for near in theirs),
     )
 
 
@@ -147,7 +143,7 @@ def _order(
     yield "names turned round", _turned(shared_names)
     yield "names among their neighbours", _beside(words, source.words, aligned, names)
     yield "numbers among their neighbours", _beside(words, source.words, aligned, numbers)
-    yield "missing at the end", sum(at in set(missing) for at in words.content[-2:])
+    yield "missing at the end", sum(at in missing for at in words.content[-2:])
     yield "longest run missing", _longest_run(words.content, set(missing))
     yield (
         "names of source left out",

@@ -1,7 +1,8 @@
 """Whether what a text says is in the passages that it was written from, sentence by sentence.
 
 A sentence that cites is read against the passages that it cites, any other against all. Fragments of fewer than FEWEST_WORDS words
-("Yes", a bare name) are not judged.
+("Yes", a bare name) are not judged, nor is what is longer than MOST_WORDS: no verifier has learned from such, and its time grows
+with the square of it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from graph.shared.types import Excerpt
 from graph.verify.features import Ground, missing_words
 from graph.verify.verifier import Verifier, judge, open_verifier
 
-FEWEST_WORDS = 4
+FEWEST_WORDS, MOST_WORDS = 4, 200
 HANDLING = ("mark", "drop", "ignore")
 """What can be done with an unsupported sentence."""
 
@@ -94,7 +95,7 @@ def _sentences(checked: str, passages: int) -> Iterator[_Sentence]:
     for unit in split_units(checked):
         gate = CitationGate(0)
         claim = gate.feed(unit.text) + gate.finish()
-        if unit.kind == "heading" or len(claim.split()) < FEWEST_WORDS:
+        if unit.kind == "heading" or not FEWEST_WORDS <= len(claim.split()) <= MOST_WORDS:
             continue
         cited = tuple(number for number in gate.removed if 1 <= number <= passages)
         yield _Sentence(unit.text, unit.start, unit.end, claim, cited)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_left
 from dataclasses import dataclass
+from functools import cached_property
 
 from graph.text.scripts import UNSPACED
 from graph.verify.vocabulary import FUNCTION_WORDS, NEGATORS
@@ -13,7 +14,7 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:['’.,/-][^\W_{UNSPACED}
 _ENDINGS = ("ing", "edly", "ed", "es", "ly", "s")
 _SHORTEST_STEM = 4
 _SHARED_LETTERS = 5
-"""Two longer words that begin with as many equal letters count as forms of one."""
+"""Two words that begin with as many equal letters count as forms of one; shorter ones have to be equal."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class Words:
             tuple(at for at, word in enumerate(lower) if denies[at]),
         )
 
+    @cached_property
+    def stem_set(self) -> frozenset[str]:
+        """The stems, each once."""
+        return frozenset(self.stems)
+
     def is_number(self, at: int) -> bool:
         """Whether there is a digit in the word."""
         return any(character.isdigit() for character in self.words[at])
@@ -53,9 +59,8 @@ class Words:
 
     def neighbours(self, at: int, behind: int, ahead: int) -> set[str]:
         """The stems of the nearest content words in front of a place and after it."""
-        before = [place for place in self.content if place < at][-behind:]
-        after = [place for place in self.content if place > at][:ahead]
-        return {self.stems[place] for place in (*before, *after)}
+        place = bisect_left(self.content, at)
+        return {self.stems[near] for near in self.content[max(0, place - behind) : place + ahead]}
 
 
 def stem(word: str) -> str:
@@ -71,16 +76,10 @@ def stem(word: str) -> str:
     return word
 
 
-def alike(stem_a: str, stem_b: str) -> bool:
-    """Whether two stems are forms of one word.
+def form(stem: str) -> str:
+    """What the stems of forms of one word have in common: their first letters, or all of a short one.
 
-    >>> alike("observ", "observation"), alike("ada", "adam")
+    >>> form("observ") == form("observation"), form("ada") == form("adam")
     (True, False)
     """
-    long = min(len(stem_a), len(stem_b)) >= _SHARED_LETTERS
-    return stem_a == stem_b or (long and stem_a[:_SHARED_LETTERS] == stem_b[:_SHARED_LETTERS])
-
-
-def stands_in(stem_a: str, stems: Sequence[str] | set[str]) -> bool:
-    """Whether a form of the word is among the stems."""
-    return stem_a in stems or (len(stem_a) >= _SHARED_LETTERS and any(alike(stem_a, other) for other in stems))
+    return stem[:_SHARED_LETTERS]

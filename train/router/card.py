@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from train.router.types import Point, RouterRecord
-from train.selector.card import table
+from train.shared.markdown import table
 
 ABOUT = """Chooses the retrieval mode of a question: gradient-boosted trees expect each mode's Recall@5 from what is known of the \
 question before anything is retrieved, a price stands for milliseconds and tokens, and where no mode is surely worth more the \

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 
 from train.selector.types import SelectorRecord
+from train.shared.markdown import table
 
 LIGHT = """Gradient-boosted trees that say how likely it is that a proposition helps to answer a question, from what retrieval \
 knows of both. Made by `modegraph train selector`; no language model is called. Trees grow on train; dev stops them and sets \
@@ -81,9 +81,3 @@ def selector_card(record: SelectorRecord) -> str:
         "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
     ]
     return "\n\n".join(sections) + "\n"
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from train.selector.card import table
+from train.shared.markdown import table
 from train.verifier.types import VerifierRecord
 
 ABOUT = """Gradient-boosted trees that say how likely it is that passages do not say what a sentence says, from the words that both share: \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -56,7 +57,8 @@ async def checked_completion(services: Services, prepared: PreparedRequest, base
     prepared, made = await complete(services, prepared)
     if prepared.retrieval is None:
         return made
-    choices = [_checked(services, choice, prepared, base) for choice in made["choices"]]
+    # Reading sentences against passages takes a millisecond or two each: not in the event loop.
+    choices = await asyncio.to_thread(lambda: [_checked(services, each, prepared, base) for each in made["choices"]])
     return {**made, "choices": choices, "retrieval": prepared.retrieval}
 
 

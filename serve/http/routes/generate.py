@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -77,7 +78,7 @@ async def written(
     yield parts.finish()
     services.metrics.removed.inc(len(parts.removed))
     tokens = (usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
-    yield Ended(reason, *tokens, parts.removed, parts.unsupported())
+    yield Ended(reason, *tokens, parts.removed, await asyncio.to_thread(parts.unsupported))
 
 
 async def _asked(prepared: PreparedRequest, ask: Callable[[Body], Awaitable[T]]) -> tuple[PreparedRequest, T]:

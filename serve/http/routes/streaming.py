@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
@@ -49,7 +50,8 @@ class CitedStream:
                     if shown is not None:
                         yield event(shown)
             if self._retrieval is not None:
-                yield event({**head, "choices": self._citations(), "retrieval": self._retrieval})
+                choices = await asyncio.to_thread(self._citations)
+                yield event({**head, "choices": choices, "retrieval": self._retrieval})
         except ApiError as problem:
             self._metrics.errors.labels(problem.code).inc()
             yield event(problem.body())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graph.index.index import Index
-from graph.index.nearness import nearness, usual_cosine
+from graph.index.nearness import nearness, nearness_to, usual_cosine
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.parts.passage_scores import UNSEEN
 from graph.shared.modes import Mode
@@ -64,6 +64,20 @@ def test_order_is_kept_and_nothing_is_as_low_as_what_was_not_looked_at(indexes: 
     for index in (*indexes, alike):
         found = nearness(index, np.array([[-1.0], [0.1], [0.2]], np.float32))
         assert UNSEEN < found[0, 0] < found[1, 0] < found[2, 0]
+
+
+def test_to_a_question_no_more_is_usual_than_it_has_with_half_of_the_propositions(indexes: tuple[Index, Index]) -> None:
+    """As among turns of one conversation, whose propositions are more like each other than like any question."""
+    for index in indexes:
+        questions_QD = index.encode_queries(list(QUESTIONS))
+        cosines_NQ = np.asarray(index.data.proposition_vectors_ND @ questions_QD.T)
+        alike = replace(index, data=replace(index.data, cosine_quantiles_Z=np.full(len(LEVELS_Z), 0.99, np.float32)))
+        found_NQ = nearness_to(alike, questions_QD, cosines_NQ)
+        np.testing.assert_allclose(np.median(found_NQ, axis=0), 0, atol=1e-5)
+        for at, question_D in enumerate(questions_QD):
+            np.testing.assert_allclose(nearness_to(alike, question_D, cosines_NQ[:, at]), found_NQ[:, at], atol=1e-6)
+        apart = replace(index, data=replace(index.data, cosine_quantiles_Z=np.full(len(LEVELS_Z), -0.9, np.float32)))
+        np.testing.assert_array_equal(nearness_to(apart, questions_QD, cosines_NQ), nearness(apart, cosines_NQ))
 
 
 @pytest.mark.parametrize("mode", ["hops", "local", "statements", "topics", "paths", "global"])

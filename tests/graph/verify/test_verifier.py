@@ -56,9 +56,11 @@ def test_a_sentence_is_read_against_what_it_cites_and_any_other_against_all() ->
     assert found.cited == (1,) and found.missing == ("Corrow", "1922") and found.part == "reason"
 
 
-def test_fragments_headings_and_answers_without_passages_are_not_judged() -> None:
+def test_fragments_headings_endless_sentences_and_answers_without_passages_are_not_judged() -> None:
     verifier = open_verifier("")
     assert unsupported_sentences("answer", "Anneke Roux. 1999.\n\n# A heading of five words", EXCERPTS, verifier) == []
+    endless = " ".join(f"Name{number} sailed to Port{number}" for number in range(500))
+    assert unsupported_sentences("answer", endless, EXCERPTS, verifier) == []
     assert unsupported_sentences("answer", "The moon is made of cheese.", [], verifier) == []
     assert unsupported_sentences("answer", "The moon is made of cheese.", EXCERPTS, None) == []
 

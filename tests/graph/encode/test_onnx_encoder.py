@@ -24,7 +24,7 @@ QUESTIONS = [
 def no_bfloat16() -> Iterator[None]:
     """The processor that exports are for; one with bfloat16 needs none."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("graph.encode.encoder._computes_in_bfloat16", lambda: False)
+        patch.setattr("graph.encode.encoder.computes_in_bfloat16", lambda: False)
         yield
 
 

@@ -73,8 +73,8 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield f"Removed: {', '.join(f'[{number}]' for number in answer.removed)}, cited but not among the passages."
     for sentence in answer.unsupported:
         where = " ".join(f"[{number}]" for number in sentence.cited) or "the passages"
-        without = f", without {', '.join(sentence.missing)}" if sentence.missing else ""
-        yield wrapped(f"Not supported by {where}{without}: “{sentence.text}”", "")
+        absent = f" (not there: {', '.join(sentence.missing)})" if sentence.missing else ""
+        yield wrapped(f"Not supported by {where}{absent}: “{sentence.text}”", "")
     if answer.left_out:
         yield f"Left out: {answer.left_out:,} of the passages found, which the model's window does not hold."
     if answer.finish_reason == "length":

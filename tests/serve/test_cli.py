@@ -76,7 +76,7 @@ def test_what_the_passages_do_not_say_is_marked_dropped_or_ignored(index: Path) 
     text = "###Reason: Ada Marlow was born in Tarn. Casimir Thole never saw it in 1742 [1]. ###Answer: Ada Marlow"
     asked = (index, QUESTION, "--model", "scripted")
     marked = run(*asked, text=text)
-    assert "Not supported by [1], without Thole, 1742: “Casimir Thole" in " ".join(marked.split())
+    assert "Not supported by [1] (not there: Thole, 1742): “Casimir Thole" in " ".join(marked.split())
     assert "Not supported" not in run(*asked, "--unsupported", "ignore", text=text)
     dropped = json.loads(run(*asked, "--unsupported", "drop", "--json", text=text))
     assert dropped["reason"] == "Ada Marlow was born in Tarn." and len(dropped["unsupported"]) == 1

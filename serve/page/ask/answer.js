@@ -80,7 +80,7 @@ function notes({ answer, reason, length, removed, unsupported }) {
   }
   for (const { text, cited, missing } of unsupported) {
     const where = cited.map((number) => `[${number}]`).join(" ") || "the passages";
-    lines.push(`Not supported by ${where}${missing.length ? `, without ${missing.join(", ")}` : ""}: “${text}”`);
+    lines.push(`Not supported by ${where}${missing.length ? ` (not there: ${missing.join(", ")})` : ""}: “${text}”`);
   }
   return lines;
 }

@@ -92,13 +92,19 @@ class OpenAIModel:
     batch_size = 1
 
     def __init__(
-        self, name: str, url: str, key: str | None = None, served_as: str = "", in_flight: int = IN_FLIGHT
+        self,
+        name: str,
+        url: str,
+        key: str | None = None,
+        served_as: str = "",
+        in_flight: int = IN_FLIGHT,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         self.name = name
         self._served_as, self.in_flight = served_as or name, in_flight
         self.url = without_password(url)
         self._client = openai.OpenAI(
-            base_url=url, api_key=key or key_of_environment(), max_retries=0, timeout=TIMEOUT_S
+            base_url=url, api_key=key or key_of_environment(), max_retries=0, timeout=timeout_s
         )
         self._asking = Lock()
         self._window: int | None = None

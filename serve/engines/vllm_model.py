@@ -41,6 +41,11 @@ IN_FLIGHT = 128
 """Requests at once: what vLLM is good at is many sequences in one batch."""
 
 
+PATIENCE_S = 3600.0
+"""For one reply. Whoever asks again too soon doubles the work: a busy CPU takes many minutes for a batch of long replies, and a server
+that has ended is noticed at once."""
+
+
 class VllmServer:
     """A running server of a model and its adapters, until `close` or the end of this process, however that comes (leash.py)."""
 
@@ -90,7 +95,7 @@ class VllmModel(OpenAIModel):
     """A model of a server of our own, which goes when the model is let go of."""
 
     def __init__(self, name: str, server: VllmServer, served_as: str) -> None:
-        super().__init__(name, server.url, server.key, served_as, IN_FLIGHT)
+        super().__init__(name, server.url, server.key, served_as, IN_FLIGHT, PATIENCE_S)
         weakref.finalize(self, server.close)
 
 

@@ -9,7 +9,8 @@ import stamina
 
 from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest, Message
-from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, open_openai
+from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, TIMEOUT_S, OpenAIModel, open_openai
+from serve.engines.vllm_model import PATIENCE_S
 from tests.fakes import chat_server
 
 
@@ -55,6 +56,22 @@ def test_a_passing_trouble_is_tried_again(status: int) -> None:
     with chat_server(lambda body, number: (status, "{}") if number < ATTEMPTS else "there") as server:
         assert open_openai(f"m@{server.url}").complete([ask("hi")])[0].text == "there"
     assert len(server.asked) == ATTEMPTS
+
+
+def test_a_server_of_our_own_is_waited_for_where_another_would_be_asked_again() -> None:
+    """What was given up is still being written: asked again, a busy server has twice the work."""
+
+    def slow(body: dict[str, object], number: int) -> str:
+        time.sleep(0.5)
+        return "there"
+
+    with chat_server(slow) as server:
+        with pytest.raises(UserError, match="timed out"):
+            OpenAIModel("m", server.url, timeout_s=0.1).complete([ask("hi")])
+        assert len(server.asked) == ATTEMPTS
+        assert OpenAIModel("m", server.url, timeout_s=PATIENCE_S).complete([ask("hi")])[0].text == "there"
+        assert len(server.asked) == ATTEMPTS + 1
+    assert PATIENCE_S > 10 * TIMEOUT_S
 
 
 @pytest.mark.parametrize(("status", "calls"), [(503, ATTEMPTS), (401, 1), (404, 1)])

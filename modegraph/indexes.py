@@ -65,7 +65,8 @@ class Index:
         """The evidence for a question; nothing is asked of a language model unless one is given, and the mode can use it.
 
         `where` are conditions on documents ("year>=1990"). Further settings: unit, selector, reranker, router, layers,
-        suggestions, max_context_tokens. UserError for an unknown setting, an empty question, and conditions that no document meets.
+        suggestions, max_context_tokens, and abstain: with it the evidence tells how likely it is that the documents hold nothing on the
+        question (`absence`), and from that probability on `ask` says so without the model. UserError for an unknown setting, an empty question, and conditions that no document meets.
         """
         chosen = _chosen("retrieve", mode, top_k, where, settings)
         return public_evidence(retrieve(self.current(), question, chosen, _asked(model)))

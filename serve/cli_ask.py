@@ -7,6 +7,7 @@ import typer
 
 from graph.shared.cli_app import ASKING, OUTPUT, Command
 from graph.shared.cli_options import (
+    Abstain,
     AsJson,
     IndexFolder,
     MaxAnswerTokens,
@@ -62,6 +63,7 @@ def register_ask(app: typer.Typer, open_model: "OpenModel") -> None:
         selector: Selector = "threshold",
         router: Router = "",
         reranker: Reranker = "",
+        abstain: Abstain = None,
         model: SomeModel = None,
         verifier: Verifier = "",
         unsupported: UnsupportedAs = "mark",
@@ -91,6 +93,7 @@ def register_ask(app: typer.Typer, open_model: "OpenModel") -> None:
             "selector": selector,
             "router": router,
             "reranker": reranker,
+            "abstain": abstain,
             "max_context_tokens": max_context_tokens,
         }
         settings = parse_settings(RetrieveSettings, values, "ask")

@@ -9,6 +9,7 @@ import typer
 
 from graph.shared.cli_app import LIMITS, MODEL
 from graph.shared.cli_options import (
+    Abstain,
     Config,
     IndexFolders,
     Set,
@@ -124,6 +125,7 @@ def serve_command(
     selector: SomeSelector = None,
     router: SomeRouter = None,
     reranker: SomeReranker = None,
+    abstain: Abstain = None,
     verifier: SomeVerifier = None,
     model: SomeModel = None,
     adapter: Adapters = None,
@@ -172,6 +174,7 @@ def serve_command(
         "selector": selector,
         "router": router,
         "reranker": reranker,
+        "abstain": abstain,
         "verifier": verifier,
         "otlp_endpoint": otlp_endpoint,
     }

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator
 
 from graph.shared.ids import shown_id
-from graph.shared.types import Evidence, Excerpt, Passage, Scored, Summary
+from graph.shared.types import Absence, Evidence, Excerpt, Passage, Scored, Summary
 from serve.answering import Answer
 from serve.types import Cost
 
@@ -32,7 +32,8 @@ def show_evidence(evidence: Evidence) -> str:
     for finding in evidence.findings:
         told = f"from {len(finding.passage_ids)} passages"
         lines += [wrapped(f"{finding.score:.2f} · {finding.question} · {told}", ""), wrapped(finding.answer), ""]
-    return "\n".join(lines or ["Nothing found.", ""]).rstrip("\n")
+    absent = [f"{_told_absence(evidence.absence)}.", ""] if evidence.absence is not None else []
+    return "\n".join([*absent, *(lines or ["Nothing found.", ""])]).rstrip("\n")
 
 
 def show_answer(answer: Answer) -> str:
@@ -68,7 +69,14 @@ def printable(text: str) -> str:
     return "".join(character for character in " ".join(text.split()) if character.isprintable())
 
 
+def _told_absence(absence: Absence) -> str:
+    return f"Not in these documents: probability {absence.probability:.2f}"
+
+
 def _notes(answer: Answer) -> Iterator[str]:
+    if answer.evidence.absence is not None:
+        asked = "; so no model was asked" if answer.evidence.absence.abstained else ""
+        yield f"{_told_absence(answer.evidence.absence)}{asked}."
     if answer.removed:
         yield f"Removed: {', '.join(f'[{number}]' for number in answer.removed)}, cited but not among the passages."
     for sentence in answer.unsupported:

@@ -116,6 +116,12 @@ class Index:
             spans=tuple(self._span(occurrence) for occurrence in range(first, last)),
         )
 
+    def rows_of(self, passages: Sequence[Passage]) -> Ints:
+        """The rows of passages that `passage` made: int64[R]."""
+        documents = [self._document_rows[each.source] for each in passages]
+        first_R = np.searchsorted(self.data.passage_document_P, documents)
+        return first_R + np.array([each.order for each in passages], np.int64)
+
     def summary(self, row: int) -> Summary:
         """The summary in a row, with the ids of all passages below it."""
         data = self.data

@@ -54,8 +54,11 @@ def rank_excerpts(evidence: Evidence, limit: int, budget: TokenBudget | None = N
     """The best excerpts, at most `limit`: passages and summaries by score; propositions for passages where a mode ranks them.
 
     Findings come beside them, best first. With a budget, an excerpt that is longer than the room left is skipped; those after
-    it may still fit. UserError when there are excerpts and none fits.
+    it may still fit. None where the documents are taken to hold nothing on the question (`absence`). UserError when there are
+    excerpts and none fits.
     """
+    if evidence.absence is not None and evidence.absence.abstained:
+        return ()
     ranked: list[tuple[float, Excerpt]] = [(found.score, of_summary(found.item)) for found in evidence.summaries]
     if evidence.propositions:
         titles = {found.item.source: found.item.title for found in evidence.passages}

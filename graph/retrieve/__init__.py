@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import get_args
 
 from graph.index.index import Index
+from graph.retrieve.absence import judge_absence
 from graph.retrieve.auto import retrieve_auto
 from graph.retrieve.learned.rerank import RERANK_DEPTH, open_reranker, rerank
 from graph.retrieve.parts.caller import Caller, Spent
@@ -38,7 +39,8 @@ def retrieve_many(
 ) -> list[Evidence]:
     """`retrieve` for each query, all encoded in one go (each is billed its share of the encoder's seconds).
 
-    With a reranker, the mode finds RERANK_DEPTH times as many items, of which the reranker chooses.
+    With a reranker, the mode finds RERANK_DEPTH times as many items, of which the reranker chooses. With `abstain`, the evidence tells
+    how likely it is that the documents hold nothing on the question (graph/retrieve/absence.py).
     """
     stripped = [query.strip() for query in queries]
     if not all(stripped):
@@ -56,6 +58,8 @@ def retrieve_many(
         evidence = STRATEGIES[settings.mode](scope, query, wanted)
         if score is not None:
             evidence = rerank(evidence, score, settings.top_k)
+        if settings.abstain is not None:
+            evidence = replace(evidence, absence=judge_absence(scope, query, evidence, settings.abstain))
         evidence = with_pages(evidence, scope.data)
         seconds = time.perf_counter() - started
         found.append(replace(evidence, trace=_billed(evidence.trace, query, settings.mode, seconds, encoder_seconds)))

@@ -192,6 +192,14 @@ SomeVerifier = Annotated[
     ),
 ]
 SomeReranker = Annotated[str | None, _RERANKER]
+Abstain = Annotated[
+    float | None,
+    typer.Option(
+        metavar="P",
+        rich_help_panel=RETRIEVAL,
+        help="Answer “not in the documents”, without a model, where that is so at a probability of P or more, such as 0.9.",
+    ),
+]
 _TOLERANCE = typer.Option(
     metavar="SHARE", min=0, max=1, rich_help_panel=RETRIEVAL, help="Recall@5 that a cheaper mode may lose."
 )

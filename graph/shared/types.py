@@ -149,11 +149,20 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Absence:
+    """How likely it is, from 0 to 1, that the documents hold nothing on a question, and whether it is answered so, without a model."""
+
+    probability: float
+    abstained: bool
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What one retrieval found, each list best first.
 
     `paths` tell in words how passages were reached, one path a passage in the same order, or none where there is nothing to
-    tell but the score; `findings` are answers that a model gave on the way, if one was asked.
+    tell but the score; `findings` are answers that a model gave on the way, if one was asked; `absence` is None where nobody asked
+    for it, and for questions about the whole collection.
     """
 
     query: str
@@ -162,6 +171,7 @@ class Evidence:
     summaries: tuple[Scored[Summary], ...] = ()
     paths: tuple[tuple[str, ...], ...] = ()
     findings: tuple[Finding, ...] = ()
+    absence: Absence | None = None
     trace: Trace = field(default_factory=lambda: Trace(mode=""))
 
 

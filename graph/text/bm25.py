@@ -17,10 +17,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.shared.types import Floats
+from graph.shared.types import Floats, Ints
 from graph.text.scripts import MARKS, UNSPACED
 
 K1, B = 1.5, 0.75
+_LETTERS = re.compile(r"[^\W_]+")
+_OTHER = re.compile(f"[{UNSPACED}{MARKS}]")
 _TERM = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?:(?![{UNSPACED}])[^\W_]|[{MARKS}])+")
 
 
@@ -31,6 +33,8 @@ def terms_of(text: str) -> list[str]:
     (['the', 'lantern', 'built', 'in', '1911'], ['東京', '京都', '都の'])
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    if _OTHER.search(folded) is None:
+        return _LETTERS.findall(folded)
     return list(chain.from_iterable(_cut(match) for match in _TERM.finditer(folded)))
 
 
@@ -66,11 +70,19 @@ def count_terms(texts: Sequence[str]) -> TermCounts:
 
 
 def term_weights(count_WP: sp.csr_array) -> tuple[Floats, NDArray[np.float64]]:
-    """What BM25 takes of all texts: idf = ln(1 + (P − n + ½)/(n + ½)) of a term in n of them, and k1(1 − b + b·|d|/mean) of each text."""
-    texts_W = np.diff(count_WP.indptr)
-    idf_W = np.log(1 + (count_WP.shape[1] - texts_W + 0.5) / (texts_W + 0.5)).astype(np.float32)
+    """What BM25 takes of all texts: `idf` of each term, and k1(1 − b + b·|d|/mean) of each text."""
+    idf_W = idf(np.diff(count_WP.indptr), count_WP.shape[1])
     length_P = np.bincount(count_WP.indices, weights=count_WP.data, minlength=count_WP.shape[1])
     return idf_W, K1 * ((1 - B) + B * length_P / (length_P.mean() if length_P.any() else 1))
+
+
+def idf(texts_W: Ints, texts: int) -> Floats:
+    """ln(1 + (P − n + ½)/(n + ½)) of terms that stand in n of P `texts`: float32[W].
+
+    >>> idf(np.array([0, 3, 6]), 6).round(2).tolist()
+    [2.64, 0.69, 0.07]
+    """
+    return np.asarray(np.log(1 + (texts - texts_W + 0.5) / (texts_W + 0.5)), np.float32)
 
 
 def bm25(count_X: Floats, idf_X: Floats, norm_X: NDArray[np.float64]) -> Floats:

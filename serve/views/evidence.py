@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from graph.shared.types import Evidence
+from graph.shared.types import Absence, Evidence
 from serve.live_index import Generation
 
 NodeKind = Literal["document", "passage", "proposition", "entity", "summary"]
@@ -80,7 +80,7 @@ class Spending(BaseModel):
 class Retrieved(BaseModel):
     """All that was found for a question, each list best first.
 
-    `index` tells the index from every other; `generation` counts its changes, and another one may have the same number.
+    `absence` is null unless `abstain` was asked for. `index` tells the index from every other; `generation` counts its changes, and another one may have the same number.
     """
 
     question: str
@@ -90,6 +90,7 @@ class Retrieved(BaseModel):
     propositions: list[FoundProposition]
     summaries: list[FoundSummary]
     findings: list[ModelFinding]
+    absence: Absence | None
     trace: Spending
 
 
@@ -155,6 +156,7 @@ def retrieved(evidence: Evidence, generation: Generation) -> Retrieved:
         ],
         summaries=[FoundSummary(score=found.score, **vars(found.item)) for found in evidence.summaries],
         findings=[ModelFinding(**vars(finding)) for finding in evidence.findings],
+        absence=evidence.absence,
         trace=spending(evidence),
     )
 

@@ -1,11 +1,12 @@
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from graph.prompt.answer import NOT_FOUND
 from graph.shared.errors import UserError
-from graph.shared.types import Completion, CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
+from graph.shared.types import Absence, Completion, CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
 from graph.verify.verifier import open_verifier
 from serve.answering import answer_from, without_unsupported_parts
 from serve.ledger import Ledger
@@ -52,6 +53,13 @@ def test_sentences_that_the_passages_do_not_say_are_told_and_can_be_dropped() ->
     assert (less.reason, less.answer) == ("The Lantern was launched in May 1958 [1].", "In May 1958 [1].")
     assert less.unsupported == made.unsupported
     assert answer_from(FOUND, 5, None, model, 64).unsupported == ()
+
+
+@pytest.mark.parametrize("abstained", [True, False])
+def test_an_abstained_question_costs_no_call(abstained: bool) -> None:
+    made, asked = answer("###Reason: so [1]. ###Answer: May 1958", replace(FOUND, absence=Absence(0.9, abstained)))
+    assert (made.answer == NOT_FOUND, len(asked)) == (abstained, int(not abstained))
+    assert made.evidence.passages == FOUND.passages and made.writing.calls == len(asked)
 
 
 def test_only_the_best_excerpts_are_shown_to_the_model() -> None:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import graph.index.index
 import graph.retrieve
 from graph.index.index import Index
+from graph.prompt.answer import NOT_FOUND
 from graph.retrieve import RetrieveSettings
 from graph.shared.errors import UserError
 from graph.shared.types import Evidence, LanguageModel
@@ -82,6 +83,19 @@ def test_what_the_passages_do_not_say_is_marked_dropped_or_ignored(index: Path) 
     assert dropped["reason"] == "Ada Marlow was born in Tarn." and len(dropped["unsupported"]) == 1
 
 
+def test_a_question_about_something_else_is_not_answered_and_no_model_is_asked(index: Path) -> None:
+    model = ScriptedModel(lambda request: "###Reason: so [1]. ###Answer: yes", name="scripted")
+    foreign = (index, "Do statins lower mortality after strokes?", "--model", "scripted")
+    shown = invoke(*foreign, "--abstain", 0.5, model=model).stdout
+    assert shown.startswith(f"{NOT_FOUND}\n") and "; so no model was asked." in shown and model.asked == []
+    assert "Not in these documents: probability 0.7" in run(*foreign, "--abstain", 0.5, "--retrieve-only")
+    own = run(index, QUESTION, "--model", "scripted", "--abstain", 0.5)
+    assert own.startswith("Ada Marlow\n") and "Not in these documents: probability 0.0" in own
+    assert "Not in these documents" not in run(*foreign)
+    full = json.loads(run(*foreign, "--abstain", 1, "--json"))
+    assert full["answer"] == "Ada Marlow" and full["evidence"]["absence"]["abstained"] is False
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -91,6 +105,7 @@ def test_what_the_passages_do_not_say_is_marked_dropped_or_ignored(index: Path) 
         (("q", "--mode", "walk"), "mode = 'walk'.*'hierarchy', 'hops'"),
         (("q", "--unsupported", "hide"), "--unsupported hide"),
         (("q", "--verifier", "no/verifier"), "no/verifier"),
+        (("q", "--abstain", "2"), "abstain = 2"),
         (("q", "--trace", "no/such/file"), "--trace no/such/file"),
     ],
 )

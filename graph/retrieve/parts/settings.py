@@ -54,6 +54,12 @@ class RetrieveSettings(Settings):
     suggestions: SuggestSettings = Field(
         SuggestSettings(), description="walk of local, unless a trained selector chooses there alone, and of global"
     )
+    abstain: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="probability that the documents hold nothing on a question from which it is answered so, without a model; None for never",
+    )
     max_context_tokens: int | None = Field(
         None, ge=1, description="longest context of an answer, in tokens of the model in use; None for no limit"
     )

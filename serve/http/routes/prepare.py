@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -114,8 +114,9 @@ async def prepare(
         code = TOO_LONG if isinstance(problem, PromptTooLong) else "refused_by_model"
         raise ApiError(400, code, str(problem), "messages") from None
     body = _with({"temperature": 0.0, **fields, limit: answer_tokens}, prompt.messages())
-    told = {"intent": question.intent, "question": question.text, "rewritten_by": question.by}
-    return PreparedRequest(body, prompt, {**told, **spending(evidence).model_dump()}, seen=seen, key=access.key)
+    told: dict[str, Any] = {"intent": question.intent, "question": question.text, "rewritten_by": question.by}
+    told |= {**spending(evidence).model_dump(), "absence": asdict(evidence.absence) if evidence.absence else None}
+    return PreparedRequest(body, prompt, told, seen=seen, key=access.key)
 
 
 async def _task(services: Services, request: ChatRequest, task: Task) -> PreparedRequest:

@@ -44,6 +44,12 @@ class RetrievalOptions(Settings):
         "threshold", description="what chooses among propositions, where a mode does"
     )
     reranker: bool = Field(False, description="whether the server's cross-encoder orders what the mode found")
+    abstain: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="probability that the documents hold nothing on a question from which it is answered so, without a model",
+    )
     max_context_tokens: int | None = Field(None, ge=1, le=1_000_000, description="longest context of an answer")
     use_model: bool = Field(
         False, description="whether the model may be asked while searching (local, global, plan, auto): slower"
@@ -74,6 +80,7 @@ class Retriever:
             "selector": given.selector if options.selector == "trained" else options.selector,
             "router": given.router,
             "reranker": given.reranker if options.reranker else "",
+            "abstain": options.abstain if options.abstain is not None else given.abstain,
             "max_context_tokens": options.max_context_tokens or given.max_context_tokens,
         }
         return parse_settings(RetrieveSettings, values, "retrieval")

@@ -58,6 +58,12 @@ class ServerSettings(Settings):
     max_question_chars: int = Field(8_000, ge=1, description="longest question")
     mode: Mode = Field(DEFAULT_MODE, description="how to retrieve when the request does not say")
     top_k: int = Field(5, ge=1, le=100, description="passages to read when the request does not say")
+    abstain: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="probability that the documents hold nothing on a question from which it is answered so, when the request does not say",
+    )
     max_context_tokens: int | None = Field(None, ge=1, description="longest context when the request does not say")
     max_answer_tokens: int = Field(512, ge=1, description="longest answer when the request does not say")
     selector: str = Field("", description="folder or hub name of the trained selector behind `selector: trained`")

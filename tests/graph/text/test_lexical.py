@@ -33,6 +33,11 @@ def test_words_numbers_and_pairs_of_characters_are_terms(text: str, terms: list[
     assert terms_of(text) == terms
 
 
+@given(st.text(st.characters(max_codepoint=0x24F)))
+def test_a_character_of_another_script_elsewhere_changes_no_term(text: str) -> None:
+    assert terms_of(f"{text} 京") == [*terms_of(text), "京"]
+
+
 def test_a_score_by_hand() -> None:
     """Lucene's BM25: ln(1 + (N − n + ½)/(n + ½)) · f/(f + k1(1 − b + b·|d|/avg)); two texts, "b" in both, "a" in one."""
     counts = count_terms(["a b", "b b c d"])

@@ -15,6 +15,7 @@ from tests.serve.http.running import Running
 
 QUESTION = "Who built the Lantern?"
 ASK = [{"role": "user", "content": QUESTION}]
+FOREIGN = [{"role": "user", "content": "Do statins lower mortality after strokes?"}]
 
 
 def test_an_answer_says_where_each_sentence_comes_from(stack: Stack) -> None:
@@ -90,6 +91,28 @@ def test_what_the_passages_do_not_say_is_told_in_its_field(stack: Stack, stream:
     assert message["unsupported"] == []
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_question_about_something_else_is_answered_so_without_the_model(stack: Stack, stream: bool) -> None:
+    running, upstream = stack(abstain=0.5)
+    asked = {"model": "tiny", "messages": FOREIGN, "stream": stream}
+    assert [each[:4] for each in told(running, stream, messages=FOREIGN)] == [(NOT_FOUND, "", "stop", [])]
+    assert upstream.asked == []
+    whole = running.post("/v1/chat/completions", json={**asked, "stream": False}).json()
+    absence, read = whole["retrieval"]["absence"], whole["retrieval"]["context_ids"]
+    assert absence["abstained"] and absence["probability"] > 0.7 and read == []
+    told(running, stream)
+    told(running, stream, messages=FOREIGN, retrieval={"abstain": 1})
+    assert len(upstream.asked) == 2
+
+
+def test_without_abstain_nothing_is_judged(stack: Stack) -> None:
+    running, upstream = stack()
+    body = {"model": "tiny", "messages": FOREIGN}
+    assert running.post("/v1/chat/completions", json=body).json()["retrieval"]["absence"] is None
+    asked = running.post("/v1/chat/completions", json={**body, "retrieval": {"abstain": 0.5}}).json()
+    assert asked["retrieval"]["absence"]["abstained"] and len(upstream.asked) == 1
+
+
 def test_annotations_are_those_of_the_sdk_and_stand_where_the_text_has_them(stack: Stack) -> None:
     text = "###Reason: so [1]. ###Answer: 😀 The yard [2, 9] did, in `a[1]` [1][2]."
     running, _ = stack(text, public_url="https://isles.example/ask/")
@@ -132,7 +155,8 @@ def test_several_choices_have_their_own_citations(stack: Stack, stream: bool) ->
 
 def told(running: Running, stream: bool, **fields: object) -> list[tuple[str, str, str | None, list[int], list[int]]]:
     """Of each choice: content, reasoning, why it ended, cited and removed numbers; whole or as its stream adds up."""
-    asked = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream, **fields})
+    body = {"model": "tiny", "messages": ASK, "stream": stream, **fields}
+    asked = running.post("/v1/chat/completions", json=body)
     assert asked.status_code == 200
     if not stream:
         said = [(choice["message"], choice["finish_reason"]) for choice in asked.json()["choices"]]

@@ -31,6 +31,18 @@ def test_filters_reach_the_search(stack: Stack) -> None:
     assert refused.status_code == 400 and "no document has it" in refused.json()["error"]["message"]
 
 
+def test_absence_is_told_where_it_is_asked_for_and_what_is_no_probability_refused(stack: Stack) -> None:
+    running, _ = stack()
+    assert running.post("/v1/retrieve", json={"query": QUESTION}).json()["absence"] is None
+    own = running.post("/v1/retrieve", json={"query": QUESTION, "abstain": 0.5}).json()
+    other = running.post("/v1/retrieve", json={"query": "Do statins lower mortality?", "abstain": 0.5}).json()
+    assert other["passages"] and other["absence"]["abstained"] and not own["absence"]["abstained"]
+    assert own["absence"]["probability"] < 0.2 and other["absence"]["probability"] > 0.7
+    for value in (-0.1, 1.1, "often"):
+        refused = running.post("/v1/retrieve", json={"query": QUESTION, "abstain": value})
+        assert refused.status_code == 422 and "abstain" in refused.json()["error"]["message"], value
+
+
 def test_the_model_is_asked_only_when_told_to(stack: Stack) -> None:
     running, upstream = stack("{}")
     body = {"query": QUESTION, "mode": "local"}

@@ -1,0 +1,103 @@
+"""How likely it is that the documents hold nothing on a question, told by what was found for it. No model is asked.
+
+Three shares from 0 to 1 tell how far the found passages are about the question (`signs`), on no scale of an encoder or of a collection; a logistic
+function of them is the probability. Its coefficients are fitted on examples/ alone (`benchmarks/abstain.py --fit`), half of the questions
+being asked where their documents are missing.
+
+Legend: F signs, R passages.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from graph.index.index import Index
+from graph.index.nearness import nearness_to
+from graph.retrieve.parts.broad import broad_sign
+from graph.retrieve.parts.query import Query
+from graph.shared.types import Absence, Evidence, Floats, Passage
+from graph.text.bm25 import idf, terms_of
+from graph.verify.vocabulary import FUNCTION_WORDS
+from graph.verify.words import form, stem
+
+LOOKED_AT = 5
+"""Passages, the best first: as many as an answer is written from unless more are asked for."""
+BASE = 9.4
+COEFFICIENTS_F = np.array([-5.5, -1.4, -12.2])
+
+
+def judge_absence(index: Index, query: Query, evidence: Evidence, threshold: float) -> Absence | None:
+    """The probability that the documents hold nothing on a question, given what was found for it; it is abstained from `threshold` on.
+
+    None for a question about the whole collection, and where summaries alone were found: these say nothing of single words.
+    """
+    if broad_sign(index, query.text) or (evidence.summaries and not evidence.passages):
+        return None
+    found = [each.item for each in evidence.passages[:LOOKED_AT]]
+    probability = absence(signs(index, query, found))
+    return Absence(probability, probability >= threshold)
+
+
+def absence(signs_F: Floats) -> float:
+    """1 / (1 + exp(−(b + c·x))), the less the larger any of the signs is.
+
+    >>> absence(np.zeros(3)) > 0.99, absence(np.ones(3)) < 0.01
+    (True, True)
+    """
+    return float(1 / (1 + np.exp(-(BASE + COEFFICIENTS_F @ signs_F))))
+
+
+def signs(index: Index, query: Query, found: Sequence[Passage]) -> Floats:
+    """What tells that passages are about a question: the share of its words that stands in the one that has most of them and in all
+    together, and the nearness of the nearest: float32[3].
+    """
+    weights = word_weights(index, query.text)
+    forms = [set(map(form_of, set(terms_of(f"{passage.title} {passage.text}")))) for passage in found]
+    best = max((share_of(weights, each) for each in forms), default=0.0)
+    return np.array([best, share_of(weights, set().union(*forms)), nearest(index, query, found)], np.float32)
+
+
+def word_weights(index: Index, question: str) -> dict[str, float]:
+    """The words of a question that say something, as forms (`form_of`), each with its idf; one that the index has not counts as one in no passage."""
+    data = index.data
+    weights: dict[str, float] = {}
+    for term in terms_of(question):
+        if term not in FUNCTION_WORDS:
+            row = bisect_left(data.term_texts, term, 0, len(data.term_texts))
+            known = row < len(data.term_texts) and data.term_texts[row] == term
+            weight = float(data.term_idf_W[row]) if known else float(idf(np.array([0]), len(data.passage_ids))[0])
+            weights[form_of(term)] = max(weight, weights.get(form_of(term), 0.0))
+    return weights
+
+
+@lru_cache(maxsize=65_536)
+def form_of(term: str) -> str:
+    """What all forms of one term have in common; kept, as passages have most of their terms in common.
+
+    >>> form_of("observes") == form_of("observation"), form_of("ada") == form_of("adam")
+    (True, False)
+    """
+    return form(stem(term))
+
+
+def share_of(weights: Mapping[str, float], forms: set[str]) -> float:
+    """Σ weight of the words that are among `forms` / Σ weight of all; 1 where there are none to be missed.
+
+    >>> share_of({"ferry": 3.0, "built": 1.0}, {"ferry", "sank"}), share_of({}, set())
+    (0.75, 1.0)
+    """
+    return (
+        sum(weight for word, weight in weights.items() if word in forms) / (sum(weights.values()) or 1)
+        if weights
+        else 1.0
+    )
+
+
+def nearest(index: Index, query: Query, found: Sequence[Passage]) -> float:
+    """The nearness of the nearest of the passages to the question; 0 for none."""
+    if not found:
+        return 0.0
+    cosines_R = index.data.passage_vectors_PD[index.rows_of(found)] @ query.vector_D
+    return float(nearness_to(index, query.vector_D, cosines_R).max())

@@ -1,0 +1,178 @@
+"""Absence: how likely it is that the documents hold nothing on a question, on real indexes and on no encoder's scale."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graph.index.filters import parse_condition
+from graph.index.index import Index
+from graph.index.nearness import usual_cosine
+from graph.prompt.context import rank_excerpts
+from graph.retrieve import RetrieveSettings, retrieve, retrieve_many
+from graph.retrieve.absence import COEFFICIENTS_F, absence, share_of, signs, word_weights
+from graph.retrieve.parts.query import Query
+from graph.shared.types import Document, Evidence
+from graph.text.bm25 import terms_of
+from graph.verify.vocabulary import FUNCTION_WORDS
+from graph.verify.words import stem
+from tests.corpora import ISLES
+from tests.graph.hashed import build
+from tests.graph.index.test_nearness import CrowdedEncoder
+
+OWN = (
+    "Who founded the Marlow Yard?",
+    "When was the Lantern built?",
+    "From what is kelp bread baked?",
+    "When does the church bell of Tarn ring?",
+    "In which village was the founder of the yard that built the Lantern born?",
+)
+FOREIGN = (
+    "Who wrote the opera Carmen?",
+    "Do statins lower mortality after a stroke?",
+    "Which film was released first, Casablanca or Vertigo?",
+    "How many moons does Neptune have?",
+    "What is the default learning rate of the optimiser?",
+)
+
+
+def probabilities(index: Index, questions: Sequence[str], **settings: object) -> list[float]:
+    chosen = RetrieveSettings.model_validate({"abstain": 1, **settings})
+    found = retrieve_many(index, list(questions), chosen)
+    return [each.absence.probability for each in found if each.absence is not None]
+
+
+def test_what_the_documents_hold_is_told_from_what_they_do_not(isles: Index) -> None:
+    own, foreign = probabilities(isles, OWN), probabilities(isles, FOREIGN)
+    assert max(own) < 0.5 and min(foreign) > 0.9, (own, foreign)
+
+
+def test_a_question_whose_document_goes_becomes_less_likely_to_be_answered(isles: Index) -> None:
+    questions = OWN[:4]
+    whole = probabilities(isles, questions)
+    for place, source in enumerate(("marlow", "lantern", "bread", "tarn")):
+        part = isles.only((parse_condition(f"source!={source}"),))
+        assert probabilities(part, questions)[place] > whole[place] + 0.1
+
+
+def test_only_what_was_asked_for_is_judged_and_what_is_found_stays_the_same(isles: Index) -> None:
+    plain = retrieve(isles, FOREIGN[0], RetrieveSettings())
+    asked = retrieve(isles, FOREIGN[0], RetrieveSettings(abstain=0.5))
+    assert plain.absence is None and asked.absence is not None
+    assert [each.item.id for each in asked.passages] == [each.item.id for each in plain.passages]
+
+
+@pytest.mark.parametrize(("threshold", "abstained"), [(0, True), (0.5, True), (1, False)])
+def test_an_abstained_question_has_no_excerpts(isles: Index, threshold: float, abstained: bool) -> None:
+    evidence = retrieve(isles, FOREIGN[0], RetrieveSettings(abstain=threshold))
+    assert evidence.absence is not None and evidence.absence.abstained is abstained
+    assert evidence.passages and bool(rank_excerpts(evidence, 5)) is not abstained
+
+
+def test_a_threshold_is_reached_by_its_own_probability(isles: Index) -> None:
+    (probability,) = probabilities(isles, OWN[:1])
+    judged = retrieve(isles, OWN[0], RetrieveSettings(abstain=probability)).absence
+    above = retrieve(isles, OWN[0], RetrieveSettings(abstain=float(np.nextafter(probability, 1)))).absence
+    assert judged is not None and judged.abstained and above is not None and not above.abstained
+
+
+def test_questions_about_the_whole_and_summaries_alone_are_not_judged(isles: Index) -> None:
+    assert retrieve(isles, "What themes recur?", RetrieveSettings(abstain=0)).absence is None
+    settings = RetrieveSettings(mode="hierarchy", layers=(1,), abstain=0)
+    found = retrieve(isles, OWN[0], settings)
+    assert not found.passages and (found.absence is None) == bool(found.summaries)
+
+
+@pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid", "naive", "local", "global", "paths", "statements"])
+def test_every_mode_tells_own_from_foreign_questions(isles: Index, mode: str) -> None:
+    own, foreign = probabilities(isles, OWN[:4], mode=mode), probabilities(isles, FOREIGN, mode=mode)
+    assert max(own) < min(foreign), (own, foreign)
+
+
+def test_signs_equal_their_slow_twin(isles: Index) -> None:
+    for question in (*OWN, *FOREIGN):
+        evidence = retrieve(isles, question, RetrieveSettings(mode="hops", top_k=3))
+        vector_D = isles.encode_queries([question])[0]
+        found = [each.item for each in evidence.passages]
+        assert signs(isles, Query(question, vector_D), found) == pytest.approx(slow_signs(isles, question, evidence))
+
+
+def slow_signs(index: Index, question: str, evidence: Evidence) -> list[float]:
+    """The same by one loop over words and passages, forms compared pair by pair, idf by its formula."""
+    passages = [index.passage(row) for row in range(len(index.data.passage_ids))]
+    counted = [set(terms_of(f"{each.title}\n{each.text}")) for each in passages]
+    weight = {}
+    for word in set(terms_of(question)) - FUNCTION_WORDS:
+        n = sum(word in each for each in counted)
+        weight[word] = np.log(1 + (len(passages) - n + 0.5) / (n + 0.5))
+    texts = [terms_of(f"{found.item.title} {found.item.text}") for found in evidence.passages]
+    has = [{word for word in weight if any(same_word(stem(word), stem(other)) for other in text)} for text in texts]
+    total = sum(weight.values())
+    shares = [sum(weight[word] for word in each) / total for each in (*has, set().union(*has))]
+    rows = {index.passage(row).id: row for row in range(len(passages))}
+    query_D = index.encode_queries([question])[0]
+    cosines = [float(index.data.passage_vectors_PD[[rows[each.item.id]]][0] @ query_D) for each in evidence.passages]
+    usual = min(usual_cosine(index), np.median(index.sample_SD @ query_D))
+    return [max(shares[:-1]), shares[-1], (max(cosines) - usual) / (1 - usual)]
+
+
+def same_word(one: str, other: str) -> bool:
+    """Equal stems, or longer ones whose first five letters are equal."""
+    return one == other or (min(len(one), len(other)) >= 5 and one[:5] == other[:5])
+
+
+WEIGHTS = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0.01, 9), min_size=1)
+FORMS = st.sets(st.sampled_from("abcdefgh"))
+
+
+@given(WEIGHTS, FORMS, FORMS)
+def test_more_words_found_never_make_absence_likelier(
+    weights: dict[str, float], some: set[str], more: set[str]
+) -> None:
+    less, all_found = share_of(weights, some), share_of(weights, some | more)
+    assert 0 <= less <= all_found <= 1 + 1e-9
+    for place in range(len(COEFFICIENTS_F)):
+        at = np.full(len(COEFFICIENTS_F), 0.4)
+        low, high = (absence(np.where(np.arange(len(at)) == place, share, at)) for share in (less, all_found))
+        assert low >= high and (low > high or less == pytest.approx(all_found, abs=1e-6))
+
+
+def test_a_word_that_no_passage_has_weighs_most(isles: Index) -> None:
+    weights = word_weights(isles, "Is the ferry of Tarn in Carmen?")
+    assert set(weights) == {"ferry", "tarn", "carme"} and weights["carme"] == max(weights.values())
+
+
+def test_without_words_nearness_decides_and_without_documents_nothing_is_there(isles: Index, tmp_path: Path) -> None:
+    query = Query("Who is she?", isles.encode_queries(["Who is she?"])[0])
+    assert signs(isles, query, [isles.passage(0)])[:2].tolist() == [1, 1]
+    assert signs(isles, query, []).tolist() == [0, 1, 0]
+
+
+def test_rows_are_those_of_the_passages_in_a_part_of_an_index_too(tmp_path: Path) -> None:
+    text = " ".join(f"The keeper of light {n} wrote a long letter about the weather to the harbour." for n in range(60))
+    documents = [*ISLES, Document("letters", "Letters", text)]
+    whole = build(tmp_path, documents, max_passage_tokens=64)
+    for index in (whole, whole.where((parse_condition("source!=lantern"),))):
+        passages = [index.passage(row) for row in range(len(index.data.passage_ids))]
+        assert len(passages) > len(documents)
+        assert index.rows_of(passages).tolist() == list(range(len(passages)))
+        assert index.rows_of(passages[::-2]).tolist() == list(range(len(passages)))[::-2]
+
+
+def test_one_scale_for_all_encoders(tmp_path: Path) -> None:
+    """Vectors that all share a part, as those of E5 do, give the same probabilities."""
+    plain = build(tmp_path / "plain", ISLES)
+    crowded = build(tmp_path / "crowded", ISLES, CrowdedEncoder("crowded"))
+    questions = (*OWN, *FOREIGN)
+    assert probabilities(crowded, questions, mode="dense") == pytest.approx(
+        probabilities(plain, questions, mode="dense"), abs=2e-3
+    )
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, "often", float("nan")])
+def test_what_is_no_probability_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="abstain"):
+        RetrieveSettings.model_validate({"abstain": value})

@@ -70,8 +70,12 @@ export class AnswerView {
   }
 }
 
-function notes({ answer, reason, length, removed, unsupported }) {
+function notes({ answer, reason, length, removed, unsupported, retrieval }) {
   const lines = [];
+  if (retrieval?.absence?.abstained) {
+    const sure = Math.round(100 * retrieval.absence.probability);
+    lines.push(`The documents hold nothing on this, at a probability of ${sure} %; no model was asked.`);
+  }
   if (!answer && !reason) lines.push("The model wrote nothing.");
   if (length) lines.push("Cut: the model reached the longest answer.");
   if (removed.length) {

@@ -1,9 +1,12 @@
 """The page as a reader uses it: asks, follows citations, compares, browses; what documents and models say stays text."""
 
+import re
+from pathlib import Path
+
 from graph.index.index import open_index
-from tests.fakes import HashEncoder
-from tests.serve.http.running import Running
-from tests.serve.page.conftest import HOSTILE, HOSTILE_TITLE, KEY, Talker, Visits
+from tests.fakes import HashEncoder, chat_server
+from tests.serve.http.running import Running, serving
+from tests.serve.page.conftest import HOSTILE, HOSTILE_TITLE, KEY, SAID, Talker, Visits
 
 PIXELS = """() => [...document.querySelectorAll(".graph canvas")].some((canvas) => {
   const copy = document.createElement("canvas");
@@ -115,6 +118,28 @@ def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, t
     page.click(".passage >> nth=0")
     page.wait_for_selector("#reader mark")
     assert page.inner_text("#reader-marked") == ""
+
+
+def test_a_sentence_that_its_passage_does_not_say_is_named_below_the_answer(visit: Visits, talker: Talker) -> None:
+    talker.says = lambda prompt: "###Reason: so. ###Answer: Pirates of Zanzibar sank her in the winter of 1822 [1]."
+    seen = visit(talker.running)
+    seen.ask()
+    told = seen.page.inner_text(".answer .hint >> nth=0")
+    assert re.fullmatch(r"Not supported by \[1\] \(not there: [^)]*\b1822\b[^)]*\): “Pirates .* \[1\]\.”", told)
+
+
+def test_what_is_not_in_the_documents_is_said_and_no_model_asked(isles_and_hostile: Path, visit: Visits) -> None:
+    with (
+        chat_server(lambda body, number: SAID) as upstream,
+        serving(isles_and_hostile, f"openai:tiny@{upstream.url}", abstain=0) as running,
+    ):
+        seen = visit(running)
+        seen.ask()
+        told = seen.page.inner_text(".answer .hint >> nth=0")
+        assert re.fullmatch(
+            r"The documents hold nothing on this, at a probability of \d+ %; no model was asked\.", told
+        )
+        assert seen.page.inner_text(".answer-text") and upstream.asked == []
 
 
 def test_sentences_are_found_by_the_words_they_share(server: Running, visit: Visits) -> None:

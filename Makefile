@@ -16,9 +16,10 @@ VLLM_TESTS := tests/serve/test_vllm.py tests/serve/test_vllm_model.py tests/serv
 demo: $(READY)
 	@$(BIN)/modegraph demo
 
-# Two processes of one thread each: on two cores, threads that wait for one another would cost more than they bring.
+# Two processes of one thread each: on two cores, threads that wait for one another would cost more than they bring. Files go out in the order of
+# tests/conftest.py, and are compiled once, not by every process that a test starts.
 test: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile
+	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 study: $(READY) $(VLLM)/ready
 	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/modegraph eval run configs/eval/study-smollm2.yaml --set variables.sets=$(SETS)

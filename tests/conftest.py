@@ -1,5 +1,6 @@
 """A small index of real text by the stand-in encoder, for the tests of commands that read one, and commands that open it so."""
 
+import gc
 import os
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,18 @@ settings.register_profile("repeatable", deadline=None, derandomize=True)
 # Other examples each time, to look for what nobody thought of: HYPOTHESIS_PROFILE=explore.
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with a slow test first: of two processes, neither is left alone with one at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests live as long as the run: collections of garbage, which some code asks for at each step, need not walk through them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

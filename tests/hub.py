@@ -45,6 +45,8 @@ def go_online(monkeypatch: pytest.MonkeyPatch, address: str, cache: Path) -> Non
     """Have the hub's library ask the hub at `address`, with its cache in a folder."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
+    files = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+    monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", files)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
     # The library asks for this list too, once a day, and would put the fake hub's answer into the user's own cache.
     harnesses = cache / "harnesses.json"

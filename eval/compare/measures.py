@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from eval.compare.score import reward_margin, reward_margin_per_token
+from eval.compare.margins import reward_margin, reward_margin_per_token
 from eval.metrics import (
     CHOICES,
     accuracy,

@@ -1,7 +1,4 @@
-"""What a policy thinks of a pair, and what follows from it: log-probabilities, the implicit reward's margin, lengths.
-
-Source: DPO (Rafailov et al. 2023, Eq. 5): r(x, y) = β [log π_θ(y|x) − log π_ref(y|x)] + a constant of x.
-"""
+"""What a policy thinks of a pair: log-probabilities and lengths."""
 
 from __future__ import annotations
 
@@ -42,17 +39,3 @@ def _batches_by_length(rows: Sequence[TokenizedRow]) -> Iterator[list[int]]:
     by_length = sorted(range(len(rows)), key=lambda index: len(rows[index].ids))
     for start in range(0, len(by_length), SEQUENCES_PER_BATCH):
         yield by_length[start : start + SEQUENCES_PER_BATCH]
-
-
-def reward_margin(policy: PairScore, reference: PairScore, beta: float) -> float:
-    """β (Δ_w − Δ_l), Δ = log π_θ(y|x) − log π_ref(y|x): above 0, the policy came to prefer the chosen side."""
-    chosen = policy.chosen_logp - reference.chosen_logp
-    rejected = policy.rejected_logp - reference.rejected_logp
-    return beta * (chosen - rejected)
-
-
-def reward_margin_per_token(policy: PairScore, reference: PairScore, beta: float) -> float:
-    """β (Δ_w / |y_w| − Δ_l / |y_l|): the same margin where a longer side has no more say than a shorter one."""
-    chosen = (policy.chosen_logp - reference.chosen_logp) / policy.chosen_tokens
-    rejected = (policy.rejected_logp - reference.rejected_logp) / policy.rejected_tokens
-    return beta * (chosen - rejected)

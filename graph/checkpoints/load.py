@@ -26,6 +26,8 @@ def load_whole(kind: Any, place: str, called: str, new_modules: Sequence[str] = 
     UserError when it cannot be read, or when the weights are not those of its configuration; only `new_modules`, which a new head is
     made of, may be drawn at random.
     """
+    # transformers looks for an adapter on the hub, again and again where it does not answer, unless it is told here too.
+    options["adapter_kwargs"] = {"local_files_only": options.get("local_files_only", False)}
     try:
         model, told = kind.from_pretrained(
             place, use_safetensors=True, ignore_mismatched_sizes=True, output_loading_info=True, **options

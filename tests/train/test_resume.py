@@ -111,6 +111,7 @@ def test_an_interrupted_run_ends_as_one_left_alone(
     ended_alike(tmp_path / "whole", tmp_path / "cut")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["sft", "trl dpo, adapter goes on"])
 def test_a_killed_process_is_gone_on_from(case: str, base: Path, adapter: Path, data: Path, tmp_path: Path) -> None:
     """SIGKILL after a checkpoint, nothing cleaned up; other settings, other rows and no `save_steps` are refused and lose nothing."""

@@ -1,11 +1,10 @@
-"""Log-probabilities of pairs against a slow twin, and the margins by hand."""
+"""Log-probabilities of pairs against a slow twin."""
 
 import pytest
 import torch
 
-from eval.compare.score import reward_margin, reward_margin_per_token, score_pairs
+from eval.compare.score import score_pairs
 from eval.shared.rows import read_rows
-from eval.shared.types import PairScore
 from train.model.models import load_policy
 
 
@@ -43,13 +42,3 @@ def test_batches_do_not_change_scores(world):
     for one, other in zip(together, alone, strict=True):
         assert one.chosen_logp == pytest.approx(other.chosen_logp, abs=1e-3)
         assert one.rejected_logp == pytest.approx(other.rejected_logp, abs=1e-3)
-
-
-POLICY, REFERENCE = PairScore(-10.0, -6.0, 20, 2), PairScore(-20.0, -8.0, 20, 2)
-
-
-def test_margins_by_hand():
-    # Δ_w = 10, Δ_l = 2: 0.5·(10 − 2) = 4; per token 0.5·(10/20 − 2/2) = −0.25: length alone made the sum positive.
-    assert reward_margin(POLICY, REFERENCE, 0.5) == pytest.approx(4.0)
-    assert reward_margin_per_token(POLICY, REFERENCE, 0.5) == pytest.approx(-0.25)
-    assert reward_margin(REFERENCE, REFERENCE, 0.5) == 0.0

@@ -14,6 +14,7 @@ from eval.matrix.fill.settings import StepSettings
 from eval.matrix.steps import STEPS, expand_steps, run_steps
 from graph.shared.errors import UserError
 from tests.places import EXAMPLES, ROOT
+from tests.processes import runs, workers_of
 
 
 def step(run: str, makes: object, **each: tuple[str, ...]) -> StepSettings:
@@ -81,24 +82,10 @@ def test_a_run_that_is_killed_takes_its_processes_with_it(tmp_path: Path) -> Non
     )
     end = time.monotonic() + 60
     while len(children := workers_of(running.pid)) < 2 and time.monotonic() < end:
-        time.sleep(0.1)
+        time.sleep(0.02)
     assert len(children) >= 2
     os.kill(running.pid, signal.SIGKILL)
     running.wait()
-    while any(Path(f"/proc/{pid}/cmdline").exists() for pid in children) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert not any(Path(f"/proc/{pid}/cmdline").exists() for pid in children)
-
-
-def workers_of(parent: int) -> list[int]:
-    """The spawned processes of a pool."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text().rpartition(")")[2].split()
-                if int(stat[1]) == parent and b"spawn_main" in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-            except (OSError, IndexError, ValueError):
-                continue
-    return found
+    while any(map(runs, children)) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not any(map(runs, children))

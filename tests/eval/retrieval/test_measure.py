@@ -1,6 +1,8 @@
 """Retrieval figures by hand: unique sources in order, means over questions, what is refused."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -18,6 +20,7 @@ from graph.documents.questions import Question
 from graph.shared.errors import UserError
 from graph.shared.types import Evidence, Passage, Scored, Trace
 from tests.eval.conftest import read_lines
+from tests.places import ROOT
 
 
 def evidence(sources: str) -> Evidence:
@@ -100,3 +103,10 @@ def test_questions_are_chosen_and_checked():
         select_questions(QUESTIONS, None, "ac")
     with pytest.raises(UserError, match="none of 1 questions names gold_ids"):
         evaluate_retrieval([QUESTIONS[2]], {"dense": evidence}, top_k=5, seed=0)
+
+
+def test_measuring_retrieval_loads_nothing_that_trains():
+    """Half of what a run of minutes would begin with; the encoder loads what it needs where it is."""
+    script = "import sys, eval.matrix.runner, eval.retrieval.measure; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {"torch", "transformers", "peft", "trl"} & set(loaded.split()) == set()

@@ -127,9 +127,9 @@ def refusals(house: House, holder: Holder, collection: str, source: str) -> list
         lambda: running.post(
             f"/v1/documents{here}", json={"documents": [{"source": source, "text": "x"}]}, headers=headers
         ),
-        lambda: httpx2.delete(f"{running.url}/v1/documents/{source}{here}", headers=headers),
-        lambda: httpx2.delete(f"{running.url}/v1/documents/{source}{at}", headers=headers),
+        lambda: running.delete(f"/v1/documents/{source}{here}", headers=headers),
+        lambda: running.delete(f"/v1/documents/{source}{at}", headers=headers),
         lambda: running.post(f"/v1/feedback{at}", json=vote, headers=headers),
         lambda: running.get(f"/v1/feedback/reader-0001{at}", headers=headers),
-        lambda: httpx2.delete(f"{running.url}/v1/feedback/reader-0001{at}", headers=headers),
+        lambda: running.delete(f"/v1/feedback/reader-0001{at}", headers=headers),
     ]

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-import httpx2
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
@@ -197,7 +196,7 @@ def test_what_a_writer_writes_is_its_own_and_tells_of_its_own_alone(house: House
     }
     assert house.running.get("/v1/documents/hill/new", headers=label.headers).status_code == 404
     assert house.running.get("/v1/documents/hill/new", headers=writer.headers).status_code == 200
-    gone = httpx2.delete(f"{house.running.url}/v1/documents/hill/new", headers=writer.headers)
+    gone = house.running.delete("/v1/documents/hill/new", headers=writer.headers)
     assert gone.json()["report"] == {"deleted": "hill/new", "documents": 3, "passages": 3}
     upload = {"files": ("sea-ada.txt", b"Hello.")}
     assert house.running.post("/v1/documents/files", files=upload, headers=writer.headers).status_code == 403
@@ -205,7 +204,6 @@ def test_what_a_writer_writes_is_its_own_and_tells_of_its_own_alone(house: House
 
 def test_feedback_of_one_key_is_not_for_another(house: House) -> None:
     """All use one user's name, and name answers and passages of their own in it."""
-    url = house.running.url
     users = {name: house.holders[name] for name in ("label", "writer", "collection")}
     for holder in users.values():
         asked = {"query": f"Who taught {holder.own.title()}?", "k": 1}
@@ -228,13 +226,13 @@ def test_feedback_of_one_key_is_not_for_another(house: House) -> None:
         assert [each["kind"] for each in own.json()["entries"]] == ["passage", "vote"] and holder.own in told(own.text)
         others = [key for key in users if key != name]
         for user in (f"{key}/reader-0001" for key in others):
-            gone = httpx2.delete(f"{url}/v1/feedback/{user}?collection={holder.collection}", headers=holder.headers)
+            gone = house.running.delete(f"/v1/feedback/{user}?collection={holder.collection}", headers=holder.headers)
             assert gone.json() == {"deleted": 0}
     at = "?collection=isles"
     assert house.running.get(f"/v1/feedback/reader-0001{at}", headers=house.operator).json() == {"entries": []}
     told_all = house.running.get(f"/v1/feedback/label/reader-0001{at}", headers=house.operator).json()["entries"]
     assert len(told_all) == 2, "who sees all documents sees what was said of them"
-    gone = httpx2.delete(f"{url}/v1/feedback/reader-0001{at}", headers=users["label"].headers)
+    gone = house.running.delete(f"/v1/feedback/reader-0001{at}", headers=users["label"].headers)
     assert gone.json() == {"deleted": 2}
     kept = read_feedback(house.running.services.collections.live["isles"].folder)
     assert [each.user for each in kept] == ["writer/reader-0001"] * 2

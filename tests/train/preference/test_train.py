@@ -243,6 +243,7 @@ def start(settings: PreferenceSettings, file: Path, *launcher: str) -> subproces
     return subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_weights(base: Path, data: Path, tmp_path: Path) -> None:
     whole = MsSettings(**common(base, data, tmp_path / "whole", max_steps=60, save_steps=3))
     train_ms(whole)
@@ -287,6 +288,7 @@ def _without_clock(text: bytes) -> bytes:
     ).encode()
 
 
+@pytest.mark.slow
 def test_two_processes_take_the_steps_of_one(base: Path, data: Path, tmp_path: Path) -> None:
     """Two processes with one row each are one process with two: gloo averages what a batch averages."""
     one = MsSettings(**common(base, data, tmp_path / "one", batch_size=2, max_steps=5))

@@ -22,7 +22,7 @@ def with_client(
     url = running if isinstance(running, str) else running.url
 
     async def connected() -> T:
-        async with httpx2.AsyncClient(headers=headers or {}, timeout=60) as http:
+        async with httpx2.AsyncClient(headers=headers or {}, timeout=60, verify=False) as http:
             transport = streamable_http_client(f"{url}/mcp", http_client=http)
             async with Client(transport, mode=mode) as client:
                 return await work(client)

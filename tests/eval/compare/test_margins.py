@@ -1,0 +1,15 @@
+"""The margins by hand."""
+
+import pytest
+
+from eval.compare.margins import reward_margin, reward_margin_per_token
+from eval.shared.types import PairScore
+
+POLICY, REFERENCE = PairScore(-10.0, -6.0, 20, 2), PairScore(-20.0, -8.0, 20, 2)
+
+
+def test_margins_by_hand():
+    # Δ_w = 10, Δ_l = 2: 0.5·(10 − 2) = 4; per token 0.5·(10/20 − 2/2) = −0.25: length alone made the sum positive.
+    assert reward_margin(POLICY, REFERENCE, 0.5) == pytest.approx(4.0)
+    assert reward_margin_per_token(POLICY, REFERENCE, 0.5) == pytest.approx(-0.25)
+    assert reward_margin(REFERENCE, REFERENCE, 0.5) == 0.0

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -207,3 +208,9 @@ def test_every_folder_is_described_and_typed() -> None:
             assert ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))), f"{file} does not say what it is for"
     for folder in FOLDERS:
         assert (ROOT / folder / "py.typed").exists()
+
+
+def test_no_folder_of_tests_is_passed_over(pytestconfig: pytest.Config) -> None:
+    patterns = pytestconfig.getini("norecursedirs")
+    folders = {file.parent.relative_to(ROOT) for file in (ROOT / "tests").rglob("test_*.py")}
+    assert {str(each) for each in folders for part in each.parts for name in patterns if fnmatch(part, name)} == set()

@@ -99,8 +99,20 @@ class VllmModel(OpenAIModel):
         weakref.finalize(self, server.close)
 
 
+_OPEN: weakref.WeakValueDictionary[tuple[str, str], VllmModel] = weakref.WeakValueDictionary()
+"""By model and Python: who writes and who judges may be one model, which takes its memory once."""
+
+
 def open_vllm(target: str) -> VllmModel:
-    """A model's or adapter's folder, or a hub name, behind a server of its own; UserError when vLLM does not start."""
+    """A model's or adapter's folder, or a hub name, behind a server of our own, the one that runs if any; UserError when vLLM does not start."""
+    key = (resolve(target), _python())
+    model = _OPEN.get(key)
+    if model is None:
+        model = _OPEN[key] = _started(target)
+    return model
+
+
+def _started(target: str) -> VllmModel:
     folder = Path(resolve(target)).expanduser()
     if (folder / ADAPTER_CONFIG).is_file():
         name = folder.resolve().name
@@ -119,6 +131,11 @@ def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
     from graph.checkpoints.load import read_tokenizer
 
     extra = ("--enforce-eager",) if on_cpu() else ()
-    spec = read_spec(target, adapters, os.environ.get(PYTHON) or sys.executable, extra)
+    spec = read_spec(target, adapters, _python(), extra)
     cached = not Path(spec.model).is_dir() and only_in_cache(spec.model, f"vllm:{target}")
     return as_trained(spec, read_tokenizer(spec.model, f"vllm:{target}", local_files_only=cached))
+
+
+def _python() -> str:
+    """The Python that has vLLM."""
+    return os.environ.get(PYTHON) or sys.executable

@@ -80,6 +80,7 @@ def test_samples_are_those_of_the_adapter_asked_for(adapters: list[Path]) -> Non
 def test_seeded_requests_with_long_prompts_are_all_answered(base: Path) -> None:
     """More tokens than vLLM reads at once: in parts, a CPU's vLLM would end at the first of them."""
     model = open_vllm(str(base))
+    assert open_vllm(str(base)) is model, "a second server would take its memory again"
     asked = [
         CompletionRequest((Message("user", f"{number}. " + "The mill is old. " * 90),), 4, 1.0, seed=number)
         for number in range(48)

@@ -79,8 +79,8 @@ def term_weights(count_WP: sp.csr_array) -> tuple[Floats, NDArray[np.float64]]:
 def idf(texts_W: Ints, texts: int) -> Floats:
     """ln(1 + (P − n + ½)/(n + ½)) of terms that stand in n of P `texts`: float32[W].
 
-    >>> idf(np.array([0, 3, 6]), 6).round(2).tolist()
-    [2.64, 0.69, 0.07]
+    >>> [f"{each:.2f}" for each in idf(np.array([0, 3, 6]), 6)]
+    ['2.64', '0.69', '0.07']
     """
     return np.asarray(np.log(1 + (texts - texts_W + 0.5) / (texts_W + 0.5)), np.float32)
 

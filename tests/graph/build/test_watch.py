@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -130,7 +130,16 @@ def test_no_folder_and_an_index_inside_it_are_refused(docs: Path, tmp_path: Path
     assert told.exit_code != 0 and not (tmp_path / "i").exists()
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Whoever runs the tests in the background has them ignore SIGINT, and so has what they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("interruptible")
 def test_the_command_follows_until_it_is_interrupted(docs: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "modegraph", "index", docs, "--out", tmp_path / "i", "--watch", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}

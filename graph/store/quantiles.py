@@ -12,6 +12,8 @@ from graph.store.segments import Rows
 LEVELS_Z: NDArray[np.float64] = np.concatenate([np.arange(100) / 100, 0.99 + np.arange(1, 10) / 1000, [0.9999, 1.0]])
 """Shares of the pairs: every hundredth, then finer towards the nearest pairs."""
 PAIRS, SEED = 16_384, 0
+BLOCK = 1024
+"""Pairs at a time: what they take stays in the processor's cache."""
 DIGITS = 5
 """Cosines are rounded to so many, so that nothing of the order in which they are summed is kept."""
 
@@ -27,7 +29,11 @@ def cosine_quantiles(vectors_ND: Rows) -> Floats:
     draws = np.random.default_rng(SEED)
     first_B = draws.permutation(np.arange(PAIRS) * count // PAIRS if count > PAIRS else np.arange(PAIRS) % count)
     second_B = (first_B + draws.integers(1, count, PAIRS)) % count
-    rows_R, place_B = np.unique(np.concatenate([first_B, second_B]), return_inverse=True)
-    vectors_RD = np.asarray(vectors_ND[rows_R], np.float64)
-    cosines_B = np.einsum("bd,bd->b", vectors_RD[place_B[:PAIRS]], vectors_RD[place_B[PAIRS:]])
-    return np.asarray(np.quantile(cosines_B, LEVELS_Z).round(DIGITS), np.float32)
+    blocks = [slice(start, start + BLOCK) for start in range(0, PAIRS, BLOCK)]
+    cosines = [_products(vectors_ND[first_B[block]], vectors_ND[second_B[block]]) for block in blocks]
+    return np.asarray(np.quantile(np.concatenate(cosines), LEVELS_Z).round(DIGITS), np.float32)
+
+
+def _products(left_BD: Floats, right_BD: Floats) -> NDArray[np.float64]:
+    """The inner products of rows with rows, summed in float64."""
+    return np.asarray(np.einsum("bd,bd->b", left_BD, right_BD, dtype=np.float64))

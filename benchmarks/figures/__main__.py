@@ -6,7 +6,7 @@ PYTHONPATH=. python -P -m benchmarks.figures [--out docs/figures]
 import argparse
 from pathlib import Path
 
-from benchmarks.figures import batch, modes, study, walk
+from benchmarks.figures import batch, edits, modes, study, walk
 from benchmarks.figures.style import save
 from benchmarks.figures.tables import RESULTS
 
@@ -14,6 +14,7 @@ FIGURES = {
     "modes": modes.draw,
     "study": study.draw_runs,
     "study-equal-kl": study.draw_equal,
+    "edits": edits.draw,
     "walk": walk.draw,
     "batch": batch.draw,
 }

@@ -1,0 +1,37 @@
+"""docs/figures/edits: seconds of the processor of an edit by the size of the index, beside a build, from a table of docs/results.md."""
+
+from matplotlib.figure import Figure
+
+from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, dress
+from benchmarks.figures.tables import number, table
+
+SERIES = (
+    ("build", "build from nothing", GREY, "s"),
+    ("add", "one document added", BLUE, "o"),
+    ("add, later", "the same, communities carried over", ORANGE, "D"),
+    ("open", "opening the index", GREEN, "^"),
+)
+"""Column, label, colour and marker."""
+
+
+def draw() -> Figure:
+    """A line a series, both axes logarithmic."""
+    rows = table("| passages | build")
+    passages = [number(row["passages"]) for row in rows]
+    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    axes = figure.subplots()
+    for column, label, colour, marker in SERIES:
+        seconds = [number(row[column]) for row in rows]
+        axes.plot(passages, seconds, marker=marker, color=colour, ms=6)
+        axes.annotate(label, (passages[-1], seconds[-1]), (8, -3), textcoords="offset points", color=colour, fontsize=9)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("passages of the index")
+    axes.set_ylabel("seconds of the processor")
+    axes.set_xticks(passages, [f"{each:,.0f}" for each in passages])
+    axes.minorticks_off()
+    axes.margins(x=0.04)
+    dress(axes)
+    # Labels stand to the right of the last points.
+    axes.set_xlim(right=passages[-1] * 12)
+    return figure

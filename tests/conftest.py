@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import graph.index.index
 from graph.build.build import build_index
@@ -15,9 +15,10 @@ from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 
 # No test is held to a time: on a busy machine an example takes what it takes. A run is repeatable: the same examples each time.
-settings.register_profile("repeatable", deadline=None, derandomize=True)
+UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("repeatable", derandomize=True, **UNTIMED)
 # Other examples each time, to look for what nobody thought of: HYPOTHESIS_PROFILE=explore.
-settings.register_profile("explore", deadline=None)
+settings.register_profile("explore", **UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 

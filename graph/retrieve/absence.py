@@ -88,11 +88,8 @@ def share_of(weights: Mapping[str, float], forms: set[str]) -> float:
     >>> share_of({"ferry": 3.0, "built": 1.0}, {"ferry", "sank"}), share_of({}, set())
     (0.75, 1.0)
     """
-    return (
-        sum(weight for word, weight in weights.items() if word in forms) / (sum(weights.values()) or 1)
-        if weights
-        else 1.0
-    )
+    total = sum(weights.values())
+    return sum(weight for word, weight in weights.items() if word in forms) / total if total else 1.0
 
 
 def nearest(index: Index, query: Query, found: Sequence[Passage]) -> float:

@@ -2,6 +2,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import stamina
 from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest, Message
 from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, TIMEOUT_S, OpenAIModel, open_openai
-from serve.engines.vllm_model import PATIENCE_S
+from serve.engines.vllm_model import PATIENCE_S, VllmModel
 from tests.fakes import chat_server
 
 
@@ -71,7 +72,8 @@ def test_a_server_of_our_own_is_waited_for_where_another_would_be_asked_again() 
         assert len(server.asked) == ATTEMPTS
         assert OpenAIModel("m", server.url, timeout_s=PATIENCE_S).complete([ask("hi")])[0].text == "there"
         assert len(server.asked) == ATTEMPTS + 1
-    assert PATIENCE_S > 10 * TIMEOUT_S
+        own = VllmModel("m", SimpleNamespace(url=server.url, key="k", close=lambda: None), "m")  # type: ignore[arg-type]
+    assert own._client.timeout == PATIENCE_S > 10 * TIMEOUT_S
 
 
 @pytest.mark.parametrize(("status", "calls"), [(503, ATTEMPTS), (401, 1), (404, 1)])

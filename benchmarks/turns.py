@@ -61,10 +61,18 @@ def measure_in_turn(
             process.stdin.flush()
             while (line := process.stdout.readline()) and line.strip() != DONE:
                 pass
-    return {
-        side: json.loads(process.communicate()[0].splitlines()[-1])
-        for side, process in zip(sides, running, strict=True)
-    }
+    return {side: _result(side, process) for side, process in zip(sides, running, strict=True)}
+
+
+def _result(side: str, process: "subprocess.Popen[str]") -> Measured:
+    """What a side printed last; SystemExit saying which side ended without a result, and how."""
+    printed = process.communicate()[0].splitlines()
+    if process.returncode or not printed:
+        raise SystemExit(
+            f"side {side} ended with {process.returncode} (below 0: killed by that signal), without a result"
+        )
+    measured: Measured = json.loads(printed[-1])
+    return measured
 
 
 def peak_mib(device: str) -> float:

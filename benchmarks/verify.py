@@ -23,6 +23,7 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from benchmarks.report import Check, print_report
 from data_synth.claims.falsify import Surroundings, falsify, names_in
+from data_synth.claims.fuse import fuse
 from data_synth.claims.restate import Place, restate
 from data_synth.claims.rows import Told, claim_rows
 from data_synth.claims.types import ClaimRow
@@ -57,6 +58,22 @@ def corpus_items(folder: Path, most: int) -> list[Item]:
     rows = [row for _, row in read_jsonl(folder / "corpus.jsonl")]
     random.Random(0).shuffle(rows)
     return items_of([Told(row["id"], row["title"], row["text"]) for row in rows[:most]], most)
+
+
+def fused_items(folder: Path, most: int) -> list[Item]:
+    """Claims that say two sentences of a passage in one, and the same broken."""
+    rows = [row for _, row in read_jsonl(folder / "corpus.jsonl")]
+    random.Random(0).shuffle(rows)
+    items: list[Item] = []
+    for row in islice(rows, most):
+        sentences, names, draw = claims_of(row["text"]), names_in(row["text"]), random.Random(row["id"])
+        pairs = ((first, second) for at, second in enumerate(sentences) for first in sentences[:at])
+        for claim in filter(None, (fuse(first, second, row["title"], draw) for first, second in pairs)):
+            broken = falsify(claim, Surroundings(row["text"], names, ()), draw)
+            if broken is not None:
+                items.append(Item(row["title"], row["text"], claim, True, "fused"))
+                items.append(Item(row["title"], row["text"], broken[0], False, broken[1]))
+    return items[:most]
 
 
 def abstract_items(folder: Path, most: int) -> list[Item]:
@@ -207,6 +224,8 @@ def main() -> int:
         "pubmedqa_l": abstract_items(pubmed, arguments.claims),
         "pubmedqa_l, conclusions": conclusion_items(pubmed, arguments.claims),
     }
+    fused = ("hotpotqa_train", "musique_train100", "2wiki_train500")
+    sets |= {f"{name}, fused": fused_items(arguments.folder / name, arguments.claims) for name in fused}
     measured = {name: measure(items, verifier, encoder) for name, items in sets.items()}
     figures = {f"{name}: {figure}": float(value) for name, of in measured.items() for figure, value in of.items()}
     checks = [

@@ -6,7 +6,7 @@ PYTHONPATH=. python -P -m benchmarks.figures [--out docs/figures]
 import argparse
 from pathlib import Path
 
-from benchmarks.figures import batch, edits, modes, study, walk
+from benchmarks.figures import batch, boxes, edits, modes, study, walk
 from benchmarks.figures.style import save
 from benchmarks.figures.tables import RESULTS
 
@@ -17,6 +17,7 @@ FIGURES = {
     "edits": edits.draw,
     "walk": walk.draw,
     "batch": batch.draw,
+    "boxes": boxes.draw,
 }
 
 
@@ -25,6 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, default=RESULTS.parent / "figures", help="folder of the figures")
     folder = parser.parse_args().out
+    folder.mkdir(parents=True, exist_ok=True)
     for name, draw in FIGURES.items():
         save(draw(), folder, name)
         print(f"{folder / name}.svg, .png")

@@ -1,7 +1,9 @@
-"""What the figures of concepts show, measured: one question's walk through the graph, and one prompt's responses under MS and DPO.
+"""What the figures of docs/ show, measured: one question's walk through the graph, one prompt's responses under MS and DPO, and log π of
+held-out pairs under the models of a demo.
 
-Run: PYTHONPATH=. python -P -m benchmarks.figures.measure [walk | batch] [--index FOLDER] [--json]. Writes benchmarks/figures/data/*.json, which
-`make figures` draws. `batch` needs smollm2 (modegraph models get smollm2) and takes minutes; both index examples/ unless --index has it.
+Run: PYTHONPATH=. python -P -m benchmarks.figures.measure [walk | batch | boxes] [--index FOLDER] [--demo FOLDER] [--json]. Writes
+benchmarks/figures/data/*.json, which `make figures` draws. `batch` needs smollm2 (modegraph models get smollm2) and takes minutes, `boxes` what
+`make demo` left; the first two index examples/ unless --index has it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import torch
 
 import modegraph as mg
 from benchmarks.figures.tables import DATA
+from eval.compare.score import score_pairs
+from eval.shared.rows import read_rows
 from graph.shared.jsonl import read_jsonl, write_json, write_jsonl
 from train.model.logps import completion_logps, pad_rows, tokenize_row
 from train.model.models import load_policy
@@ -46,17 +50,25 @@ TRAINING: dict[str, Any] = {
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("what", nargs="*", default=["walk", "batch"], choices=["walk", "batch"])
+    parser.add_argument("what", nargs="*", default=["walk", "batch"], choices=["walk", "batch", "boxes"])
     parser.add_argument("--index", type=Path, help="an index of examples/documents")
+    parser.add_argument("--demo", type=Path, default=Path("demo-run"), help="what `modegraph demo` left")
     parser.add_argument("--json", action="store_true", help="print what was measured")
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
     with TemporaryDirectory() as name:
         work = Path(name)
-        index = mg.open(options.index) if options.index else mg.index(EXAMPLES / "documents", out=work / "index")
-        measured = {"walk": walk, "batch": lambda index: batch(index, work)}
+
+        def index() -> mg.Index:
+            return mg.open(options.index) if options.index else mg.index(EXAMPLES / "documents", out=work / "index")
+
+        measured = {
+            "walk": lambda: walk(index()),
+            "batch": lambda: batch(index(), work),
+            "boxes": lambda: boxes(options.demo),
+        }
         for what in options.what:
-            found = measured[what](index)
+            found = measured[what]()
             write_json(DATA / f"{what}.json", found)
             print(json.dumps(found) if options.json else f"{DATA / what}.json")
 
@@ -100,6 +112,25 @@ def batch(index: mg.Index, work: Path) -> dict[str, Any]:
         "responses": list(row.responses),
         "rewards": [round(each, 3) for each in combine_rewards(row, settings.rewards)],
         "logps": {name: logps(str(run), row) for name, run in {"untuned": MODEL, **runs}.items()},
+    }
+
+
+def boxes(demo: Path) -> dict[str, Any]:
+    """log π of both sides of every held-out pair under the untuned model and the runs of the demo, with their tokens."""
+    rows = read_rows(demo / "held-out", "test")
+    models = {"untuned": MODEL, "SFT": str(demo / "sft"), "DPO": str(demo / "dpo"), "MS": str(demo / "ms")}
+    scores = {name: score_pairs(*load_policy(source), rows) for name, source in models.items()}
+    sides = {"chosen": lambda pair: pair.chosen_logp, "rejected": lambda pair: pair.rejected_logp}
+    return {
+        "pairs": len(rows),
+        "tokens": {
+            "chosen": [pair.chosen_tokens for pair in scores["SFT"]],
+            "rejected": [pair.rejected_tokens for pair in scores["SFT"]],
+        },
+        "logps": {
+            name: {side: [round(read(pair), 2) for pair in pairs] for side, read in sides.items()}
+            for name, pairs in scores.items()
+        },
     }
 
 

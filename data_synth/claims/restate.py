@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from data_synth.claims.fuse import fuse
 from graph.verify.vocabulary import FUNCTION_WORDS, NEGATORS, OPPOSITES
 
 FRAMES = ("According to the passage, ", "The passage says that ", "It is stated that ", "As described there, ")
@@ -111,6 +112,14 @@ def joined(place: Place, draw: random.Random) -> str:
     return place.sentence.rstrip(".") + draw.choice(JOINTS) + place.sentences[place.at + 1]
 
 
+def fused(place: Place, draw: random.Random) -> str:
+    """With what an earlier sentence says of the same thing put in; else joined to the next."""
+    title = _BRACKETS.sub("", place.title)
+    said = (fuse(earlier, place.sentence, title, draw) for earlier in place.sentences[: place.at])
+    found = [each for each in said if each is not None]
+    return draw.choice(found) if found else joined(place, draw)
+
+
 def reworded(place: Place, draw: random.Random) -> str:
     """With some of its words replaced by others of the same meaning."""
     text = place.sentence
@@ -140,9 +149,9 @@ WAYS: tuple[Callable[[Place, random.Random], str], ...] = (
     reordered,
     renamed,
     joined,
+    *(fused,) * 3,  # Few sentences can be fused; the others are joined.
     reworded,
-    loosened,
-    loosened,
+    *(loosened,) * 2,
 )
 
 

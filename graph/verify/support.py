@@ -1,8 +1,8 @@
 """Whether what a text says is in the passages that it was written from, sentence by sentence.
 
 A sentence that cites is read against the passages that it cites, any other against all. Fragments of fewer than FEWEST_WORDS words
-("Yes", a bare name) are not judged, nor is what is longer than MOST_WORDS: no verifier has learned from such, and its time grows
-with the square of it.
+("Yes", a bare name) are not judged, nor is what is longer than MOST_WORDS: no verifier has learned from such. That something is not in
+the documents is no claim of theirs, and not judged either.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from graph.extract.units import split_units
+from graph.prompt.answer import NOT_FOUND
 from graph.prompt.citations import CitationGate
 from graph.shared.errors import UserError
 from graph.shared.types import Excerpt
@@ -95,7 +96,8 @@ def _sentences(checked: str, passages: int) -> Iterator[_Sentence]:
     for unit in split_units(checked):
         gate = CitationGate(0)
         claim = gate.feed(unit.text) + gate.finish()
-        if unit.kind == "heading" or not FEWEST_WORDS <= len(claim.split()) <= MOST_WORDS:
+        too_short_or_long = not FEWEST_WORDS <= len(claim.split()) <= MOST_WORDS
+        if unit.kind == "heading" or too_short_or_long or NOT_FOUND in claim.casefold():
             continue
         cited = tuple(number for number in gate.removed if 1 <= number <= passages)
         yield _Sentence(unit.text, unit.start, unit.end, claim, cited)

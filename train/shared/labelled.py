@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, Protocol, TypeVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from graph.documents.questions import SPLITS
 from graph.shared.errors import UserError
@@ -30,8 +30,13 @@ def each_once(folders: tuple[str, ...]) -> tuple[str, ...]:
     return folders
 
 
-Folders = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(each_once)]
-"""The setting that names the datasets to learn from."""
+def one_or_several(named: object) -> object:
+    """A name by itself as a list of one."""
+    return [named] if isinstance(named, str) else named
+
+
+Folders = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(one_or_several), AfterValidator(each_once)]
+"""The setting that names the datasets to learn from: a list, or the name of the one."""
 
 
 class Labelled(Protocol):

@@ -10,6 +10,7 @@ from data_synth.claims.falsify import BREAKS, Surroundings, falsify
 from data_synth.claims.restate import (
     WAYS,
     Place,
+    fused,
     joined,
     loosened,
     renamed,
@@ -53,8 +54,34 @@ def test_ways_to_say_it_otherwise() -> None:
     assert reworded(at(1), random.Random(1)) == "In May 1911, the Lantern burned close to Port Ellery."
 
 
+def test_two_sentences_about_one_thing_are_said_in_one() -> None:
+    told = [
+        "The Lantern (1911), often the Lamp, was a ferry of the Board, and sank.",
+        "She met Ada.",
+        "Its crew was lost.",
+    ]
+    said = {fused(Place(told, 1, "Lantern (ferry)"), random.Random(seed)) for seed in range(9)}
+    assert said == {"Lantern, a ferry of the Board, met Ada.", "The ferry of the Board met Ada."}
+    both = {fused(Place(told, 2, "Lantern"), random.Random(seed)) for seed in range(9)}
+    assert both >= {"The crew of Lantern, which met Ada, was lost.", "The crew of the ferry of the Board was lost."}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ["Ada built a ferry.", "She was proud."],  # another subject
+        ["Lantern sank.", "Ada was lost."],  # no pronoun
+        ["She was proud.", "Lantern sank."],
+    ],
+)
+def test_what_cannot_be_fused_is_joined_or_stays(told: list[str]) -> None:
+    assert fused(Place(told, 1, "Lantern"), random.Random(0)) == told[1]
+    assert fused(Place(told, 0, "Lantern"), random.Random(0)).endswith(told[1])
+    assert fused(Place(told, 1, ""), random.Random(0)) == told[1]
+
+
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", dict.fromkeys(WAYS), ids=lambda way: way.__name__)
 def test_no_way_changes_names_numbers_or_negations(way: object, seed: int) -> None:
     place = Place(["It did not sink in 1911 near Port Ellery because Ada Marlow was early."], 0, "Lantern")
     said = Words.of(way(place, random.Random(seed)))  # type: ignore[operator]

@@ -65,6 +65,13 @@ def test_fragments_headings_endless_sentences_and_answers_without_passages_are_n
     assert unsupported_sentences("answer", "The moon is made of cheese.", EXCERPTS, None) == []
 
 
+@pytest.mark.parametrize(
+    "said", ["The answer is: not in the documents.", "Her birthplace is Not in the Documents [1]."]
+)
+def test_that_something_is_not_in_the_documents_is_no_claim(said: str) -> None:
+    assert unsupported_sentences("answer", said, EXCERPTS, open_verifier("")) == []
+
+
 def test_what_is_dropped_leaves_the_rest_as_it_was() -> None:
     text = "She never carried cattle [1]. The Corrow tram opened in 1899 [2]. It runs every twenty minutes [2]."
     found = unsupported_sentences("answer", text, EXCERPTS, open_verifier(""))

@@ -32,7 +32,7 @@ def examples() -> list[Told]:
 
 @pytest.fixture(scope="module")
 def rows() -> list[ClaimRow]:
-    return [row for row in claim_rows(examples(), rounds=10, seed=0) if isinstance(row, ClaimRow)]
+    return [row for row in claim_rows(examples(), rounds=20, seed=0) if isinstance(row, ClaimRow)]
 
 
 def write(folder: Path, rows: list[dict[str, Any]]) -> Path:
@@ -55,7 +55,7 @@ def settings(data: Path, output: Path, **more: object) -> VerifierSettings:
 def test_a_trained_verifier_tells_broken_claims_of_documents_that_it_has_not_seen(data: Path, tmp_path: Path) -> None:
     record = train_verifier(settings(data, tmp_path / "verifier"))
     assert record.figures["balanced accuracy"] > 0.85 > record.rule["balanced accuracy"]
-    assert record.figures["supported claims marked"] < 0.05 and record.features == FEATURES
+    assert record.figures["supported claims marked"] < 0.08 and record.features == FEATURES
     assert {path.name for path in (tmp_path / "verifier").iterdir()} == {
         *("verifier.safetensors", "verifier.json", "reliability.png", "README.md"),
     }
@@ -66,6 +66,10 @@ def test_a_trained_verifier_tells_broken_claims_of_documents_that_it_has_not_see
     again = train_verifier(settings(data, tmp_path / "again"))
     one, two = (tmp_path / name / "verifier.safetensors" for name in ("verifier", "again"))
     assert one.read_bytes() == two.read_bytes() and again.figures == record.figures
+
+
+def test_one_folder_needs_no_list() -> None:
+    assert VerifierSettings.model_validate({"data": "claims", "output": "verifier"}).data == ("claims",)
 
 
 def test_the_shipped_verifier_is_good_at_them_too(rows: list[ClaimRow]) -> None:

@@ -57,16 +57,17 @@ class SentenceEncoder:
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """N texts of an index -> float32[N, D], each row of length 1; batches are sorted by length inside."""
-        return self._encode(texts, self.prompts.passage)
+        # An index that torch made in bfloat16 gets no vectors in float32 by an edit.
+        return self._encode(texts, self.prompts.passage, 0 if computes_in_bfloat16() else FEW)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """The same for questions."""
-        return self._encode(texts, self.prompts.query)
+        return self._encode(texts, self.prompts.query, FEW)
 
-    def _encode(self, texts: Sequence[str], prompt: str) -> Floats:
+    def _encode(self, texts: Sequence[str], prompt: str, few: int) -> Floats:
         if not texts:
             return np.zeros((0, int(self._loaded_model().get_embedding_dimension())), np.float32)
-        if len(texts) <= FEW and self._exported is not None:
+        if len(texts) <= few and self._exported is not None:
             try:
                 return unit_rows(self._exported.encode([prompt + text for text in texts]))
             # What ONNX Runtime raises has no other base; torch gives the same vectors, and goes on doing so.
@@ -87,13 +88,18 @@ class SentenceEncoder:
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def prepare_for_questions(self) -> None:
-        """Export the encoder for ONNX Runtime, unless that was done or tried before or there is something faster here."""
-        tried = read_about(self.fingerprint) is not None
-        if tried or computes_in_bfloat16() or not can_export() or self._model.device.type != "cpu":
+        """Export the encoder for ONNX Runtime, unless that was done or tried before or there is something faster here.
+
+        It is exported in float32: for one text on one thread that is quicker than torch in bfloat16, too.
+        """
+        if read_about(self.fingerprint) is not None or not can_export():
+            return
+        model = self._read_model()
+        if model.device.type != "cpu":
             return
         from graph.encode.onnx_export import export_encoder
 
-        export_encoder(self._model, self._folder / TOKENIZER, self.fingerprint, self.prompts.query)
+        export_encoder(model, self._folder / TOKENIZER, self.fingerprint, self.prompts.query)
         self.__dict__.pop("_exported", None)
 
     def _loaded_model(self) -> Any:
@@ -119,6 +125,13 @@ class SentenceEncoder:
     @cached_property
     def _model(self) -> Any:
         import torch
+
+        model = self._read_model()
+        return model.to(torch.bfloat16) if computes_in_bfloat16() else model
+
+    def _read_model(self) -> Any:
+        """The model as its folder has it."""
+        import torch
         from sentence_transformers import SentenceTransformer
 
         quiet_loading()
@@ -127,8 +140,7 @@ class SentenceEncoder:
         except (OSError, ValueError) as problem:
             found = f"encoder {self._folder}: cannot be loaded ({str(problem).splitlines()[0]})"
             raise UserError(found, "a SentenceTransformer folder", "name another encoder") from None
-        model.eval()
-        return model.to(torch.bfloat16) if computes_in_bfloat16() else model
+        return model.eval()
 
 
 def open_encoder(spec: str) -> Encoder:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from graph.extract.units import split_units
 from graph.prompt.answer import NOT_FOUND
@@ -19,6 +20,8 @@ from graph.verify.features import Ground, missing_words
 from graph.verify.verifier import Verifier, judge, open_verifier
 
 FEWEST_WORDS, MOST_WORDS = 4, 200
+GROUNDS_KEPT = 256
+"""Passages whose words are kept: 11 MB of them where a passage has 120 words."""
 HANDLING = ("mark", "drop", "ignore")
 """What can be done with an unsupported sentence."""
 
@@ -68,7 +71,7 @@ def unsupported_sentences(
     if verifier is None or not excerpts:
         return []
     found = []
-    grounds = [Ground.of([(excerpt.title, excerpt.text)]) for excerpt in excerpts]
+    grounds = [_ground(excerpt.title, excerpt.text) for excerpt in excerpts]
     for sentence in _sentences(checked, len(excerpts)):
         ground = Ground.joined([grounds[number - 1] for number in sentence.cited] or grounds)
         probability = float(judge(verifier, [sentence.claim], ground)[0])
@@ -77,6 +80,12 @@ def unsupported_sentences(
             told = (sentence.text, sentence.start, sentence.end)
             found.append(Unsupported(part, *told, round(probability, 3), sentence.cited, missing))
     return found
+
+
+@lru_cache(GROUNDS_KEPT)
+def _ground(title: str, text: str) -> Ground:
+    """A passage to read against; those that were read last are kept, as a server shows the same ones often."""
+    return Ground.of([(title, text)])
 
 
 def without_unsupported(checked: str, unsupported: Sequence[Unsupported]) -> str:

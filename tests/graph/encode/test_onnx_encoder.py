@@ -22,7 +22,7 @@ QUESTIONS = [
 
 @pytest.fixture(scope="module", autouse=True)
 def no_bfloat16() -> Iterator[None]:
-    """The processor that exports are for; one with bfloat16 needs none."""
+    """A processor on which torch computes in float32, as ONNX Runtime does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("graph.encode.encoder.computes_in_bfloat16", lambda: False)
         yield
@@ -63,7 +63,7 @@ def test_the_export_is_made_once(cache: Path, encoder: SentenceEncoder) -> None:
 
 
 def test_a_question_loads_no_torch(cache: Path, encoder: SentenceEncoder) -> None:
-    words = "import sys; from graph.encode.encoder import open_encoder; print(open_encoder('minilm').encode(['Who?']).shape, 'torch' in sys.modules)"
+    words = "import sys; from graph.encode.encoder import open_encoder; print(open_encoder('minilm').encode_queries(['Who?']).shape, 'torch' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
     assert told.stdout.split("\n")[0] == "(1, 384) False"
 
@@ -175,3 +175,14 @@ def test_an_export_that_fails_at_a_question_gives_way_to_torch() -> None:
     encoder.__dict__["_exported"] = Failing()
     np.testing.assert_allclose(encoder.encode(["Who?"]), with_torch(encoder, ["Who?"]), atol=1e-6)
     assert encoder._exported is None
+
+
+def test_where_torch_computes_in_bfloat16_questions_alone_are_encoded_in_float32(
+    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    exact = encoder.encode_queries(QUESTIONS)
+    monkeypatch.setattr("graph.encode.encoder.computes_in_bfloat16", lambda: True)
+    rounding = SentenceEncoder(encoder_folder(MINILM))
+    np.testing.assert_array_equal(rounding.encode_queries(QUESTIONS), exact)
+    rounded = rounding.encode(QUESTIONS)
+    assert 1e-5 < np.abs(rounded - exact).max() and (rounded * exact).sum(axis=1).min() > 0.999

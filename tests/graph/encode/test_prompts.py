@@ -73,7 +73,10 @@ def test_a_folder_that_tells_none_has_those_of_its_family(tmp_path: Path, name: 
     assert prompts_of(told(tmp_path, {"query": "ask: "}), name) == (Prompts("ask: ", ""), True)
 
 
-def test_prompts_stand_before_questions_and_texts_and_in_the_fingerprint(minilm_with_prompts: Path) -> None:
+def test_prompts_stand_before_questions_and_texts_and_in_the_fingerprint(
+    minilm_with_prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # Without an export of one of them.
     prompted, plain = open_encoder(str(minilm_with_prompts)), open_encoder(MINILM)
     texts = ["Who built the lighthouse?", "The lighthouse was built by Ada."]
     for found, prompt in ((prompted.encode_queries(texts), "query: "), (prompted.encode(texts), "passage: ")):

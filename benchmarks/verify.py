@@ -33,7 +33,7 @@ from graph.encode.encoder import open_encoder
 from graph.shared.jsonl import read_jsonl
 from graph.shared.types import Encoder, Excerpt
 from graph.verify.features import Ground
-from graph.verify.support import unsupported_sentences
+from graph.verify.support import Reading
 from graph.verify.verifier import Verifier, judge, open_verifier
 
 RULED = 100
@@ -154,7 +154,7 @@ def measure_planted(answers: Sequence[Planted], verifier: Verifier) -> dict[str,
     """Which planted sentences are marked in whole answers, and which of the others; processor time a sentence."""
     started = time.process_time()
     marked = [
-        {each.text for each in unsupported_sentences("reason", " ".join(answer.sentences), answer.excerpts, verifier)}
+        {each.text for each in Reading(answer.excerpts, verifier).unsupported("reason", " ".join(answer.sentences))}
         for answer in answers
     ]
     spent = time.process_time() - started

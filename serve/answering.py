@@ -12,7 +12,8 @@ from graph.prompt.context import rank_excerpts, token_budget
 from graph.retrieve.parts.caller import spent_on
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Evidence, Excerpt, FinishReason, LanguageModel, Trace
-from graph.verify.support import Unsupported, unsupported_sentences, without_unsupported
+from graph.verify.drop import without_unsupported
+from graph.verify.support import Reading, Unsupported
 from graph.verify.verifier import Verifier
 from serve.talk.prompt import Prompt, fitted, prompt_of
 from serve.too_long import is_too_long
@@ -90,6 +91,7 @@ def cite(
     """Take a completion, made in `seconds`, apart; in either part a citation survives only if its number is an excerpt's."""
     parsed = parse_answer(made.text)
     reason, answer = (check_citations(part, len(excerpts)) for part in (parsed.reason, parsed.answer))
+    reading = Reading(excerpts, verifier)
     return Answer(
         question=evidence.query,
         reason=reason.text,
@@ -99,8 +101,8 @@ def cite(
         citations={number: excerpts[number - 1] for number in (*reason.cited, *answer.cited)},
         removed=tuple(dict.fromkeys((*reason.removed, *answer.removed))),
         unsupported=(
-            *unsupported_sentences("reason", reason.text, excerpts, verifier),
-            *unsupported_sentences("answer", answer.text, excerpts, verifier),
+            *reading.unsupported("reason", reason.text),
+            *reading.unsupported("answer", answer.text),
         ),
         left_out=left_out,
         evidence=evidence,
@@ -111,10 +113,21 @@ def cite(
 
 
 def without_unsupported_parts(answer: Answer) -> Answer:
-    """The answer without its unsupported sentences, which `unsupported` still tells."""
+    """The answer without its unsupported sentences and what they alone cite; `unsupported` tells where they stood."""
     of = {part: [each for each in answer.unsupported if each.part == part] for part in ("reason", "answer")}
-    reason, text = (without_unsupported(getattr(answer, part), sentences) for part, sentences in of.items())
-    return replace(answer, reason=reason, answer=text)
+    (reason, of_reason), (text, of_answer) = (
+        without_unsupported(getattr(answer, part), sentences) for part, sentences in of.items()
+    )
+    cited = {
+        number for part in (reason, text) for number in check_citations(part, max(answer.citations, default=0)).cited
+    }
+    return replace(
+        answer,
+        reason=reason,
+        answer=text,
+        citations={number: excerpt for number, excerpt in answer.citations.items() if number in cited},
+        unsupported=(*of_reason, *of_answer),
+    )
 
 
 def retrieval_cost(trace: Trace) -> Cost:

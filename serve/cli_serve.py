@@ -19,6 +19,7 @@ from graph.shared.cli_options import (
     SomeRouter,
     SomeSelector,
     SomeTopK,
+    SomeUnsupportedAs,
     SomeVerifier,
 )
 from graph.shared.console import say
@@ -127,6 +128,7 @@ def serve_command(
     reranker: SomeReranker = None,
     abstain: Abstain = None,
     verifier: SomeVerifier = None,
+    unsupported: SomeUnsupportedAs = None,
     model: SomeModel = None,
     adapter: Adapters = None,
     vllm_python: VllmPython = "",
@@ -176,6 +178,7 @@ def serve_command(
         "reranker": reranker,
         "abstain": abstain,
         "verifier": verifier,
+        "unsupported": unsupported,
         "otlp_endpoint": otlp_endpoint,
     }
     values = read_yaml(config) if config is not None else {}

@@ -82,7 +82,8 @@ def _notes(answer: Answer) -> Iterator[str]:
     for sentence in answer.unsupported:
         where = " ".join(f"[{number}]" for number in sentence.cited) or "the passages"
         absent = f" (not there: {', '.join(sentence.missing)})" if sentence.missing else ""
-        yield wrapped(f"Not supported by {where}{absent}: “{sentence.text}”", "")
+        left_out = "Left out: not" if sentence.start == sentence.end else "Not"
+        yield wrapped(f"{left_out} supported by {where}{absent}: “{sentence.text}”", "")
     if answer.left_out:
         yield f"Left out: {answer.left_out:,} of the passages found, which the model's window does not hold."
     if answer.finish_reason == "length":

@@ -22,6 +22,9 @@ from graph.text.structured import ReplyModel, Sentence, at_most, one_of, plain
 UNUSABLE = "the writer's reply was unusable twice, or refused"
 UNJUDGED = "the critic's reply was unusable twice, or refused"
 EMPTY = "no question or no answer"
+NOT_ASKED = "no question mark at the end"
+MOST_ANSWER_WORDS = 30
+LONG_ANSWER = f"an answer of more than {MOST_ANSWER_WORDS} words"
 NO_SUCH_PASSAGE = "needs a passage that was not shown"
 OTHER_HOPS = "needs another number of articles than asked for"
 GIVEN_AWAY = "the question gives its answer away"
@@ -33,6 +36,8 @@ NEAR_DUPLICATE = "a near duplicate"
 USED_UP = "an article with enough questions"
 
 GROUPS_AT_ONCE = 16
+QUESTION_MARKS = ("?", "？", "؟", ";")
+"""Of Latin, East Asian, Arabic and Greek scripts."""
 MAX_QUESTION_TOKENS, MAX_CRITIQUE_TOKENS = 400, 60
 MIN_REBUILT = 0.8
 """Share of the answer's words that must stand in the snippets."""
@@ -128,6 +133,10 @@ def _row(reply: WrittenQuestion, group: tuple[Passage, ...], hops: Sequence[int]
     numbers = sorted(set(reply.passages))
     if not text or not answer:
         return Dropped(EMPTY)
+    if not text.endswith(QUESTION_MARKS):
+        return Dropped(NOT_ASKED)
+    if len(answer.split()) > MOST_ANSWER_WORDS:
+        return Dropped(LONG_ANSWER)
     if not all(1 <= number <= len(group) for number in numbers):
         return Dropped(NO_SUCH_PASSAGE)
     if len(numbers) not in hops:

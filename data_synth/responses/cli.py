@@ -22,6 +22,7 @@ from graph.shared.cli_options import (
     SomeOut,
     Splits,
     TopK,
+    Verifier,
 )
 from graph.shared.console import track
 from graph.shared.modes import DEFAULT_MODE
@@ -58,6 +59,7 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         samples: Samples = 8,
         temperature: Temperature = 1.0,
         judge: Judge = None,
+        verifier: Verifier = "",
         seed: Seed = 0,
         out: SomeOut = None,
         preview: Preview = None,
@@ -83,9 +85,11 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         from graph.index.index import open_index
         from graph.retrieve import RetrieveSettings
         from graph.shared.config import parse_settings
+        from graph.verify.verifier import open_verifier
 
         values = {"mode": mode, "top_k": top_k, "max_context_tokens": max_context_tokens}
         settings = parse_settings(RetrieveSettings, values, "synth responses")
+        checked_by = open_verifier(verifier)
         picked = draw_questions(pick_questions(read_questions(questions), split or []), limit, seed)
         kept, twins = without_twins(picked[:preview])
         opened = open_index(index)
@@ -101,9 +105,10 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Policy": model.name,
             "Sampling": f"{samples} draws a prompt at temperature {temperature:g}, up to {max_answer_tokens:,} tokens, seed {seed}",
             "Judge": marks.name if marks else "none",
+            "Verifier": verifier or "that of modegraph",
         }
         asked = kept if preview is not None else track(kept, "questions", len(kept))
         judging = judge_by(marks) if marks else None
-        rows = response_rows(opened, asked, settings, model, sampling, context_size or [], judging)
+        rows = response_rows(opened, asked, settings, model, sampling, context_size or [], judging, checked_by)
         if not deliver(chain(twins, rows), RESPONSES, origin, out, preview, as_json):
             raise typer.Exit(1)

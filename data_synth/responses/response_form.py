@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 ABOUT = """\
 Prompts with K distinct responses each, drawn from one policy, and the rewards of each response by component (0 to 1; the weights
 are chosen at training). Responses that were cut, refused or said twice were dropped before."""
-COMPONENTS = ("correct", "format", "grounded", "citations", "length", "variety", "judge", "human", "reward_model")
+COMPONENTS = (
+    "correct",
+    "format",
+    "grounded",
+    "supported",
+    "citations",
+    "length",
+    "variety",
+    "judge",
+    "human",
+    "reward_model",
+)
 """Every component that a row may have: by rules, by a judging model, by people, and by a reward model (`train score`)."""
 
 

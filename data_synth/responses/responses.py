@@ -6,14 +6,22 @@ a call with a seed of its own, so that a ledger resumes in the middle of a promp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from data_synth.contexts import FindContexts, context_finder, draft_groups
 from data_synth.preferences.support import MIN_NEARNESS, MeasureSupport, Support, SupportScorer
-from data_synth.responses.rewards import answer_reward, citation_reward, format_reward, length_reward, variety_reward
+from data_synth.responses.rewards import (
+    answer_reward,
+    citation_reward,
+    format_reward,
+    length_reward,
+    supported_reward,
+    variety_reward,
+)
 from data_synth.types import Draft, Dropped, ResponseRow, Sampling
 from graph.documents.questions import Question
 from graph.prompt.answer import answer_messages, parse_answer
@@ -22,6 +30,8 @@ from graph.shared.ids import content_id
 from graph.shared.types import CompletionRequest, LanguageModel
 from graph.text.prompting import quote
 from graph.text.thinking import without_thinking
+from graph.verify.support import Reading
+from graph.verify.verifier import Verifier
 
 if TYPE_CHECKING:
     from graph.index.index import Index
@@ -42,6 +52,10 @@ class SampledResponses:
     responses: tuple[str, ...]
 
 
+Reward = Callable[[SampledResponses], Mapping[str, tuple[float, ...]]]
+"""The responses to one prompt, to the rewards of each by component."""
+
+
 def response_rows(
     index: Index,
     questions: Iterable[Question],
@@ -50,10 +64,12 @@ def response_rows(
     sampling: Sampling,
     sizes: Sequence[int] = (),
     judge: Judge | None = None,
+    verifier: Verifier | None = None,
 ) -> Iterator[ResponseRow | Dropped]:
     """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are named)."""
     find_contexts = context_finder(index, settings, policy.count_tokens)
-    yield from make_rows(questions, find_contexts, policy, sampling, SupportScorer(index).of_drafts, sizes, judge)
+    reward = partial(rewards_of, measure=SupportScorer(index).of_drafts, judge=judge, verifier=verifier)
+    yield from make_rows(questions, find_contexts, policy, sampling, reward, sizes)
 
 
 def make_rows(
@@ -61,9 +77,8 @@ def make_rows(
     find_contexts: FindContexts,
     policy: LanguageModel,
     sampling: Sampling,
-    measure: MeasureSupport,
+    reward: Reward,
     sizes: Sequence[int] = (),
-    judge: Judge | None = None,
 ) -> Iterator[ResponseRow | Dropped]:
     """Yield a row for each prompt in order; a prompt with fewer than two responses comes as Dropped."""
     for group in draft_groups(questions, find_contexts, sizes):
@@ -71,7 +86,7 @@ def make_rows(
         while some := list(islice(waiting, PROMPTS_AT_ONCE)):
             drawn = iter(draw_responses([draft for draft in some if isinstance(draft, Draft)], policy, sampling))
             for draft in some:
-                yield draft if isinstance(draft, Dropped) else _row(next(drawn), policy, sampling, measure, judge)
+                yield draft if isinstance(draft, Dropped) else _row(next(drawn), policy, sampling, reward)
 
 
 def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sampling) -> list[SampledResponses]:
@@ -100,9 +115,7 @@ def response_seed(seed: int, draft: Draft, number: int) -> int:
     return int(content_id(str(seed), draft.question.id, str(_size(draft)), str(number))[:8], 16) >> 1
 
 
-def _row(
-    drawn: SampledResponses, policy: LanguageModel, sampling: Sampling, measure: MeasureSupport, judge: Judge | None
-) -> ResponseRow | Dropped:
+def _row(drawn: SampledResponses, policy: LanguageModel, sampling: Sampling, reward: Reward) -> ResponseRow | Dropped:
     if len(drawn.responses) < 2:
         return Dropped(TOO_FEW)
     draft, question = drawn.draft, drawn.draft.question
@@ -110,7 +123,7 @@ def _row(
         id=f"{question.id}#{_size(draft)}",
         prompt=answer_messages(question.text, draft.excerpts),
         responses=drawn.responses,
-        rewards=rewards_of(drawn, measure, judge),
+        rewards=reward(drawn),
         question_id=question.id,
         question=question.text,
         answers=question.answers,
@@ -123,8 +136,13 @@ def _row(
     )
 
 
-def rewards_of(drawn: SampledResponses, measure: MeasureSupport, judge: Judge | None) -> dict[str, tuple[float, ...]]:
-    """Every component of every response. Nothing grounds a response where nothing is quoted: there all get 0."""
+def rewards_of(
+    drawn: SampledResponses, measure: MeasureSupport, judge: Judge | None = None, verifier: Verifier | None = None
+) -> dict[str, tuple[float, ...]]:
+    """Every component of every response; "judge" and "supported" where there is what gives them.
+
+    Nothing grounds or supports a response where nothing is quoted: there all get 0.
+    """
     draft, texts = drawn.draft, drawn.responses
     reasons = [parse_answer(text).reason or text for text in texts]
     support = measure([draft] * len(texts), reasons) if draft.excerpts else [Support(0.0, 0.0)] * len(texts)
@@ -136,8 +154,12 @@ def rewards_of(drawn: SampledResponses, measure: MeasureSupport, judge: Judge | 
         "length": tuple(map(length_reward, texts)),
         "variety": tuple(map(variety_reward, texts)),
     }
-    judged = {} if judge is None else {"judge": tuple(judge(draft, texts))}
-    return {component: tuple(round(value, 4) for value in values) for component, values in (rewards | judged).items()}
+    if verifier is not None:
+        reading = Reading(draft.excerpts, verifier)
+        rewards["supported"] = tuple(supported_reward(text, reading) for text in texts)
+    if judge is not None:
+        rewards["judge"] = tuple(judge(draft, texts))
+    return {component: tuple(round(value, 4) for value in values) for component, values in rewards.items()}
 
 
 def grounded_reward(support: Support) -> float:

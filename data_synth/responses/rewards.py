@@ -12,6 +12,7 @@ from data_synth.preferences.reasons import normalise_answer
 from graph.prompt.answer import parse_answer
 from graph.prompt.citations import check_citations
 from graph.text.thinking import without_thinking
+from graph.verify.support import Reading
 
 LENGTH_WORDS = 120
 """A response of up to so many words loses nothing by its length; one of twice as many loses all."""
@@ -52,6 +53,11 @@ def citation_reward(response: str, passages: int) -> float:
     if named == 0:
         return float(passages == 0)
     return len(checked.cited) / named
+
+
+def supported_reward(response: str, reading: Reading) -> float:
+    """The share of its sentences that the passages of the prompt support; 0 where none can be judged, so that silence never helps."""
+    return reading.share_supported(response) or 0.0
 
 
 def length_reward(response: str) -> float:

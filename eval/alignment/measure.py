@@ -35,7 +35,7 @@ REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
     "length": lambda text, row: length_reward(text),
     "variety": lambda text, row: variety_reward(text),
 }
-"""The components that can be measured on a new text without an index or another model."""
+"""The components that can be measured on a new text without an index, the passages with their titles, or another model."""
 
 
 def measure_runs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 from pydantic import create_model
 
@@ -10,10 +11,11 @@ from eval.judge.types import CRITERIA, AnswerPair, Judgement, Word
 from graph.shared.console import track
 from graph.shared.types import Completion, CompletionRequest, LanguageModel, Message
 from graph.text.prompting import fill, quote
-from graph.text.structured import BadReply, ReplyModel, parse_object, strict_schema
+from graph.text.structured import BadReply, ReplyModel, at_most, parse_object, strict_schema
 
 MAX_REPLY_TOKENS = 200
 PAIRS_PER_CALL = 8
+Verdict = Annotated[str, at_most("maxLength", 12)]
 WORDS: dict[str, Word] = {"1": "1", "2": "2", "tie": "tie"}
 
 
@@ -53,5 +55,5 @@ def _judged(pairs: Sequence[AnswerPair], model: LanguageModel) -> Iterator[Judge
 
 
 SCHEMA = strict_schema(
-    create_model("Verdicts", __base__=ReplyModel, **{name: (str, ...) for name in CRITERIA})  # type: ignore[call-overload]
+    create_model("Verdicts", __base__=ReplyModel, **{name: (Verdict, ...) for name in CRITERIA})  # type: ignore[call-overload]
 )

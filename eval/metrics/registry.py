@@ -29,7 +29,7 @@ class Output:
 
     `ranked`: the unique documents in the order of the evidence. `context`: the texts of the prompt's excerpts. `text` is the model's
     whole text and `answer` what it answers; both None where no model was asked. `grounding` holds the figures of eval/metrics/grounding.py
-    that were asked for.
+    and SUPPORTED, those that were asked for.
     """
 
     ranked: tuple[str, ...] = ()
@@ -86,6 +86,8 @@ def _grounding(name: str) -> Metric:
 
 
 BY_ENCODER = "_by_encoder"
+SUPPORTED = "supported"
+"""The share of an answer's sentences that its passages support, by the verifier that comes with modegraph."""
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -109,6 +111,7 @@ METRICS: dict[str, Metric] = {
         _of_ranking("ndcg@10", lambda ranked, gold: ndcg_at(ranked, gold, 10)),
         Metric("answer_in_context", "context", _answer_in_context, True),
         *(_grounding(one.name) for one in fields(Grounding)),
+        Metric(SUPPORTED, "grounding", lambda _, output: output.grounding.get(SUPPORTED)),
     )
 }
 

@@ -10,13 +10,15 @@ from pydantic import AfterValidator, Field
 
 from graph.shared.types import CompletionRequest, LanguageModel, Message, Passage
 from graph.text.prompting import fill, quote_passage
-from graph.text.structured import BadReply, ReplyModel, parse_reply, sound_items, strict_schema
+from graph.text.structured import BadReply, ReplyModel, at_most, parse_reply, sound_items, strict_schema
 
 SAMPLED_PASSAGES = 5
 MAX_TOKENS = 400
 MAX_WORDS = 12
 _Word = Annotated[str, Field(min_length=1, max_length=60)]
-Words = Annotated[list[_Word], sound_items(_Word), AfterValidator(lambda words: words[:MAX_WORDS])]
+Words = Annotated[
+    list[_Word], sound_items(_Word), AfterValidator(lambda words: words[:MAX_WORDS]), at_most("maxItems", MAX_WORDS)
+]
 
 
 class Domain(ReplyModel):

@@ -8,10 +8,13 @@ from pydantic import Field
 from graph.extract.support import best_span, ends_within, entities_within, share_supported
 from graph.extract.types import Fact, Occurrence
 from graph.shared.types import Passage
-from graph.text.structured import BadReply, ReplyModel, parse_reply, plain, sound_items
+from graph.text.structured import BadReply, ReplyModel, at_most, parse_reply, plain, sound_items
 
 MIN_SUPPORT = 0.5
 """Share of a proposition's words that must stand in its passage or in the document's title."""
+MAX_NAMES, MAX_PROPOSITIONS, MAX_NAMES_OF_ONE, MAX_FACTS_OF_ONE = 64, 64, 48, 24
+"""Bounds of lists, which a small model fills with one name without end; 64 names are some 500 tokens. By rules, no passage of HotpotQA
+(8,256 of up to 200 tokens) has more than 43 names and 13 propositions, no proposition looked at more than 27 names."""
 
 
 class FactReply(ReplyModel):
@@ -22,14 +25,20 @@ class FactReply(ReplyModel):
 
 class PropositionReply(ReplyModel):
     text: str
-    entities: Annotated[list[str], sound_items(str)] = Field(default_factory=list)
+    entities: Annotated[list[str], sound_items(str), at_most("maxItems", MAX_NAMES_OF_ONE)] = Field(
+        default_factory=list
+    )
     topic: str = ""
-    facts: Annotated[list[FactReply], sound_items(FactReply)] = Field(default_factory=list)
+    facts: Annotated[list[FactReply], sound_items(FactReply), at_most("maxItems", MAX_FACTS_OF_ONE)] = Field(
+        default_factory=list
+    )
 
 
 class Reply(ReplyModel):
-    entities: Annotated[list[str], sound_items(str)] = Field(default_factory=list)
-    propositions: Annotated[list[PropositionReply], sound_items(PropositionReply)]
+    entities: Annotated[list[str], sound_items(str), at_most("maxItems", MAX_NAMES)] = Field(default_factory=list)
+    propositions: Annotated[
+        list[PropositionReply], sound_items(PropositionReply), at_most("maxItems", MAX_PROPOSITIONS)
+    ]
 
 
 def read_reply(text: str, passage: Passage) -> tuple[tuple[Occurrence, ...], int]:

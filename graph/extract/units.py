@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from sentencex import get_sentence_boundaries
 
-_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
-_HEADING = re.compile(r"^\s{0,3}#{1,6}\s+")
+LIST_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+HEADING = re.compile(r"^\s{0,3}#{1,6}\s+")
 _RULE = re.compile(r"^[\s|:+=-]+$")
 _WIDE_END = re.compile("[。！？｡]+[」』”’）)]*")
 """Marks that end a sentence whatever follows; the library does not cut where a digit does."""
@@ -30,7 +30,7 @@ def split_units(text: str) -> Iterator[Unit]:
     """Yield the units of `text` in order; offsets count from the start of `text`, outer white space is left out."""
     header: tuple[str, ...] = ()
     for block, start in _blocks(text):
-        if _is_row(block):
+        if is_row(block):
             cells = tuple(cell.strip() for cell in block.strip().strip("|").split("|"))
             if _RULE.match(block):
                 continue
@@ -41,10 +41,10 @@ def split_units(text: str) -> Iterator[Unit]:
             yield _trimmed(text, start, start + len(block), "row", pairs)
             continue
         header = ()
-        if marker := _HEADING.match(block):
+        if marker := HEADING.match(block):
             yield _trimmed(text, start + marker.end(), start + len(block), "heading")
         else:
-            marker = _ITEM.match(block)
+            marker = LIST_ITEM.match(block)
             body = start + (marker.end() if marker else 0)
             yield from _sentences(text, body, start + len(block))
 
@@ -54,7 +54,7 @@ def _blocks(text: str) -> Iterator[tuple[str, int]]:
     prose_start: int | None = None
     for match in _LINE.finditer(text):
         line, start = match[0], match.start()
-        alone = _is_row(line) or bool(_HEADING.match(line)) or bool(_ITEM.match(line))
+        alone = is_row(line) or bool(HEADING.match(line)) or bool(LIST_ITEM.match(line))
         if prose_start is not None and (alone or not line.strip()):
             yield text[prose_start:start], prose_start
             prose_start = None
@@ -75,7 +75,12 @@ def _sentences(text: str, start: int, end: int) -> Iterator[Unit]:
                 yield unit
 
 
-def _is_row(line: str) -> bool:
+def is_row(line: str) -> bool:
+    """Whether a line is a row of a table.
+
+    >>> is_row("| a | b |"), is_row("a | b")
+    (True, False)
+    """
     return line.strip().startswith("|") and line.count("|") >= 2
 
 

@@ -3,8 +3,10 @@
 A model's finished calls are kept by the ledger it comes with, so a group whose texts are the same is never summarised again.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
+from graph.extract.units import split_units
 from graph.shared.console import say, track
 from graph.shared.types import Completion, CompletionRequest, LanguageModel, Message
 from graph.text.prompting import fill, quote
@@ -18,13 +20,15 @@ MAX_INPUT_TOKENS = 3_000
 CALLS_AT_ONCE = 64
 WORDS_PER_TOKEN = 0.75
 ROOM_FOR_LONGER = 2
-"""A reply may be this many times longer than asked for before it is cut, and a cut one is not used."""
+"""A reply may be this many times longer than asked for before it is cut."""
+_ENDED = re.compile(r"[.!?…。！？｡][\"'”’»)\]」』）]*$")
+"""A sentence that is whole."""
 
 
 def write_summaries(model: LanguageModel, max_summary_tokens: int, groups: Sequence[Sequence[str]]) -> list[str]:
-    """One summary a group, each layer of all trees asked together; "" where a reply was cut, refused or empty.
+    """One summary a group, each layer of all trees asked together; "" where a reply was refused, empty, or cut in its first sentence.
 
-    Such a reply is not in the ledger, so the next run asks for it again.
+    What was cut or refused is not in the ledger, so the next run asks for it again.
     """
     levels: list[list[str]] = [list(group) for group in groups]
     summaries = [""] * len(groups)
@@ -87,4 +91,27 @@ def _ask(model: LanguageModel, requests: Sequence[CompletionRequest]) -> list[st
 
 
 def _usable(completion: Completion) -> str:
-    return plain(without_thinking(completion.text)) if completion.finish_reason == "stop" else ""
+    """The text of a reply, of one that was cut its whole sentences, "" of one that was refused."""
+    if completion.finish_reason == "refused":
+        return ""
+    text = plain(without_thinking(completion.text))
+    return text if completion.finish_reason == "stop" else whole_sentences(text)
+
+
+def whole_sentences(text: str) -> str:
+    """A text that was cut, without its last sentence unless that is whole, and up to where it begins to say a sentence again.
+
+    >>> whole_sentences("The yard built ferries. It burned in 1911. It was reb")
+    'The yard built ferries. It burned in 1911.'
+    """
+    units = list(split_units(text))
+    if units and not _ENDED.search(units[-1].text):
+        units.pop()
+    said: set[str] = set()
+    end = 0
+    for unit in units:
+        if unit.text in said:
+            break
+        said.add(unit.text)
+        end = unit.end
+    return text[:end]

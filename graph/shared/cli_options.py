@@ -174,15 +174,14 @@ Verifier = Annotated[
         help="Trained verifier, as a folder or hub name; without one, that which comes with modegraph.",
     ),
 ]
-UnsupportedAs = Annotated[
-    str,
-    typer.Option(
-        "--unsupported",
-        metavar="WHAT",
-        rich_help_panel=OUTPUT,
-        help="What to do with sentences of the answer that the passages do not support: mark, drop or ignore.",
-    ),
-]
+_UNSUPPORTED = typer.Option(
+    "--unsupported",
+    metavar="WHAT",
+    rich_help_panel=OUTPUT,
+    help="What to do with sentences of the answer that the passages do not support: mark, drop or ignore.",
+)
+UnsupportedAs = Annotated[str, _UNSUPPORTED]
+SomeUnsupportedAs = Annotated[str | None, _UNSUPPORTED]
 SomeVerifier = Annotated[
     str | None,
     typer.Option(

@@ -13,7 +13,7 @@ from fastapi.telemetry import TelemetryConfig
 from graph.encode.encoder import open_encoder
 from graph.shared.errors import UserError
 from graph.shared.types import OpenEncoder
-from graph.verify.support import verifier_for
+from graph.verify.verifier import open_verifier
 from serve.http.answers.messages import messages_router
 from serve.http.answers.responses import responses_router
 from serve.http.backends.backend import ChatBackend
@@ -73,7 +73,7 @@ def make_services(
     live = {name_of(folder): LiveIndex(folder, settings.mode if warm else None, opener, metrics) for folder in indexes}
     collections = Collections(live, settings.write_wait_s)
     retriever, audit = Retriever(settings, metrics, tracing), AuditLog(settings.audit_log)
-    verifier = verifier_for(settings.unsupported, settings.verifier)
+    verifier = open_verifier(settings.verifier)
     return Services(settings, collections, retriever, backend, metrics, tracing, audit, verifier)
 
 

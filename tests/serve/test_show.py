@@ -52,7 +52,9 @@ def test_an_answer_shows_its_reason_and_what_each_citation_quotes() -> None:
 def test_what_no_passage_says_is_told_with_what_is_missing() -> None:
     cited = Unsupported("reason", "It closed in 1962 [1] [2].", 0, 26, 0.9, (1, 2), ("1962",))
     uncited = Unsupported("answer", "It is a good yard.", 0, 18, 0.8, (), ())
-    shown = " ".join(show_answer(replace(ANSWER, unsupported=(cited, uncited))).split())
+    gone = replace(uncited, text="It sank.", start=5, end=5)
+    shown = " ".join(show_answer(replace(ANSWER, unsupported=(cited, uncited, gone))).split())
+    assert "Left out: not supported by the passages: “It sank.”" in shown
     assert "Not supported by [1] [2] (not there: 1962): “It closed in 1962 [1] [2].”" in shown
     assert "Not supported by the passages: “It is a good yard.”" in shown
 

@@ -60,18 +60,18 @@ def load_model(
     With `head` score its output is one number a text in place of the next token's logits: a reward model.
     """
     quiet_transformers()
-    check_source(source)
+    cached = check_source(source)
     if not is_adapter(source):
-        return _load_base(source, precision, quantisation, head)
+        return _load_base(source, precision, quantisation, head, cached)
     base = adapter_base(source)
     if not _is_present(base):
         found = f"{Path(source) / ADAPTER_CONFIG}: base model {base!r} does not exist in {Path.cwd()}"
         raise UserError(
             found, "the base model that the adapter was trained on", "start from the folder it was trained in"
         )
-    check_source(base)
+    cached = check_source(base)
     check_base(source, base)
-    model = load_adapter(_load_base(base, precision, quantisation, head), source, base, trainable)
+    model = load_adapter(_load_base(base, precision, quantisation, head, cached), source, base, trainable)
     # PEFT looks there when it saves, and would ask the hub for a name of ours.
     for config in model.peft_config.values():
         config.base_model_name_or_path = resolve(base)
@@ -80,8 +80,8 @@ def load_model(
 
 def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     """The tokenizer beside a model, with a chat template, an end token and a pad token; UserError without."""
-    check_source(source)
-    tokenizer: PreTrainedTokenizerBase = read_tokenizer(resolve(source), source)
+    cached = check_source(source)
+    tokenizer: PreTrainedTokenizerBase = read_tokenizer(resolve(source), source, local_files_only=cached)
     if tokenizer.chat_template is None:
         remedy = "choose its instruct variant, or put a chat_template.jinja beside its tokenizer"
         raise UserError(f"{source}: its tokenizer has no chat template", "a chat (instruct) model", remedy)
@@ -94,17 +94,21 @@ def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def check_source(source: str) -> None:
-    """UserError when `source` looks like a path and nothing is there, or is a folder without a model."""
+def check_source(source: str) -> bool:
+    """Whether the hub's cache alone has the model `source`, since the hub cannot be asked.
+
+    UserError when it looks like a path and nothing is there, or is a folder without a model.
+    """
     if not _is_present(source):
         raise UserError(f"model {source!r}: no such folder", "a model's folder, a run or a hub name", "check the path")
     folder = Path(resolve(source))
     if not folder.exists():
-        only_in_cache(source, f"model {source!r}")
-    if folder.exists() and not (folder / "config.json").exists() and not (folder / ADAPTER_CONFIG).exists():
+        return only_in_cache(resolve(source), f"model {source!r}")
+    if not (folder / "config.json").exists() and not (folder / ADAPTER_CONFIG).exists():
         raise UserError(
             f"model {source!r}: neither config.json nor {ADAPTER_CONFIG}", "a model's folder or a run", "check the path"
         )
+    return False
 
 
 def device() -> str:
@@ -118,8 +122,9 @@ def quiet_transformers() -> None:
     quiet_loading()
 
 
-def _load_base(source: str, precision: Precision, quantisation: Quantisation, head: Head) -> Any:
-    options: dict[str, Any] = {"dtype": getattr(torch, precision)}
+def _load_base(source: str, precision: Precision, quantisation: Quantisation, head: Head, cached: bool) -> Any:
+    """The whole model; `cached` keeps from asking the hub, which does not answer."""
+    options: dict[str, Any] = {"dtype": getattr(torch, precision), "local_files_only": cached}
     if quantisation != "none":
         return train_quantised(_load(source, options | {"quantization_config": four_bits()}, head))
     return _load(source, options, head)

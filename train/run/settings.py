@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat, field_validator
 
 from graph.shared.config import Settings
 
@@ -96,9 +96,9 @@ class PreferenceSettings(TrainSettings):
     best_against_worst: bool = Field(
         False, description="make one pair of each prompt's scored responses, the best and the worst, in place of groups"
     )
-    rewards: dict[str, float] = Field(
+    rewards: dict[str, FiniteFloat] = Field(
         default={"correct": 1.0, "format": 0.5, "grounded": 0.5, "citations": 0.25},
-        description="weights of the reward components of scored responses",
+        description="weights of the reward components of scored responses, such as supported",
     )
     standardise: bool = Field(False, description="scale the rewards of each prompt to mean 0 and deviation 1")
     over_long: Literal["refuse", "drop"] = Field("refuse", description="what to do with rows above max_length_tokens")
@@ -119,6 +119,13 @@ class PreferenceSettings(TrainSettings):
     trainer: Literal["modegraph", "trl"] = Field(
         "modegraph", description="what trains: trl is TRL's DPOTrainer, for pairs only"
     )
+
+    @field_validator("rewards")
+    @classmethod
+    def _tell_responses_apart(cls, weights: dict[str, float]) -> dict[str, float]:
+        if not any(weights.values()):
+            raise ValueError("no component has a weight: responses of equal reward teach nothing")
+        return weights
 
 
 class DpoSettings(PreferenceSettings):

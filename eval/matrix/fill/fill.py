@@ -13,7 +13,7 @@ from eval.matrix.fill.layers import count_layers
 from eval.matrix.fill.list_cells import kept_metrics
 from eval.matrix.fill.types import Cell, Failure, Group, QuestionResult, TaskData
 from eval.metrics.grounding import grounding_by_encoder
-from eval.metrics.registry import BY_ENCODER, Output, check_answer, find_metric, score_output
+from eval.metrics.registry import BY_ENCODER, SUPPORTED, Output, check_answer, find_metric, score_output
 from eval.retrieval.measure import ranked_sources
 from eval.tasks.score_file import output_of
 from graph.documents.questions import Question
@@ -25,6 +25,8 @@ from graph.shared.console import duration, say
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Evidence, Excerpt, LanguageModel, OpenEncoder, OpenModel
 from graph.shared.watch import note_progress, read_watched
+from graph.verify.support import Reading
+from graph.verify.verifier import open_verifier
 
 QUERIES_AT_ONCE, PROMPTS_AT_ONCE = 32, 64
 
@@ -161,7 +163,7 @@ def _result(
         ranked=ranked_sources(evidence),
         answer=output.answer,
         text=output.text,
-        values=_values(index, task, question, replace(output, context=texts)),
+        values=_values(index, task, question, replace(output, context=texts), context),
         seconds=trace.seconds,
         encoder_seconds=trace.encoder_seconds,
         answer_seconds=0.0,
@@ -176,7 +178,9 @@ def _result(
     )
 
 
-def _values(index: Index, task: TaskData, question: Question, output: Output) -> dict[str, float | None]:
+def _values(
+    index: Index, task: TaskData, question: Question, output: Output, context: Sequence[Excerpt]
+) -> dict[str, float | None]:
     """The metrics that need the texts; grounding is measured only where one of its figures is asked for, and of answers alone."""
     names = kept_metrics(task.metrics)
     if output.text is not None and any(name.endswith(BY_ENCODER) for name in names):
@@ -184,6 +188,9 @@ def _values(index: Index, task: TaskData, question: Question, output: Output) ->
             question.text, output.text, question.answers, output.context, index.encode_queries
         )
         output = replace(output, grounding=vars(grounding))
+    if output.text is not None and SUPPORTED in names:
+        supported = Reading(context, open_verifier("")).share_supported(output.text)
+        output = replace(output, grounding={**output.grounding, SUPPORTED: supported})
     return {name: score_output(find_metric(name), question, output) for name in names}
 
 

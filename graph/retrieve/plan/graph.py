@@ -9,29 +9,28 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Literal
 
-from pydantic import Field
+from graph.text.structured import ReplyModel, Sentence, at_most, one_of, plain
 
-from graph.text.structured import ReplyModel, plain
-
-MAX_SUB_QUESTIONS = 8
+MAX_SUB_QUESTIONS, MAX_ID = 8, 99
 _PLACEHOLDER = re.compile(r"\{\s*([\w.]+)\s*\}")
 
 Kind = Literal["specific", "abstract"]
+_Id = Annotated[int, one_of(MAX_ID)]
 
 
 class SubQuestion(ReplyModel):
     """One step: `text` holds `{id}` where an answer of a step in `depends_on` belongs."""
 
-    id: int
-    text: str
-    depends_on: list[int]
+    id: _Id
+    text: Sentence
+    depends_on: Annotated[list[_Id], at_most("maxItems", MAX_SUB_QUESTIONS)]
     kind: Kind
 
 
 class Plan(ReplyModel):
     """What a model plans. `final_question` is the whole question, with placeholders for any answers."""
 
-    sub_questions: Annotated[list[SubQuestion], Field(json_schema_extra={"maxItems": MAX_SUB_QUESTIONS})]
+    sub_questions: Annotated[list[SubQuestion], at_most("maxItems", MAX_SUB_QUESTIONS)]
     final_question: str
 
 

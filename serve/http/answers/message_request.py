@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from serve.http.backends.engine_fields import MAX_DEPTH, Share, Stop, is_deep
-from serve.http.routes.chat_request import ChatRequest, chat_request
-from serve.http.routes.retriever import RetrievalOptions
-from serve.http.search.vector_store_request import not_supported
+from serve.http.routes.chat_request import AnswerOptions, ChatRequest, chat_request
 from serve.http.shared.encoding import Text
+from serve.http.shared.errors import not_supported
 
 CACHE = "nothing is cached by request; it is allowed, and changes nothing"
 
@@ -78,7 +77,7 @@ class MessagesRequest(BaseModel):
     cache_control: dict[str, Any] | None = Field(None, description=CACHE)
     tools: list[dict[str, Any]] | None = Field(None, description="refused: the server calls no functions")
     tool_choice: dict[str, Any] | None = Field(None, description="refused, as tools are")
-    retrieval: RetrievalOptions | None = None
+    retrieval: AnswerOptions | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -9,12 +9,15 @@ from pydantic import Field
 
 from serve.http.answers.response_input import plain, turns
 from serve.http.backends.engine_fields import EngineFields, Tool
-from serve.http.routes.chat_request import ChatRequest, chat_request
-from serve.http.search.vector_store_request import SearchOptions, not_supported
+from serve.http.routes.chat_request import AnswerOptions, ChatRequest, chat_request
+from serve.http.search.vector_store_request import SearchOptions
 from serve.http.shared.encoding import Text
+from serve.http.shared.errors import not_supported
 
 RESULTS, LOGPROBS = "file_search_call.results", "message.output_text.logprobs"
 OF_TOOLS = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
+OF_SEARCH = {"k": "max_num_results", "where": "filters"}
+"""Options of a retrieval that the tool has names of its own for."""
 
 
 class FileSearch(SearchOptions):
@@ -25,7 +28,7 @@ class FileSearch(SearchOptions):
 
 
 class ResponsesRequest(EngineFields):
-    """What /v1/responses takes. Nothing is kept: a conversation is given in whole."""
+    """What /v1/responses takes. Nothing is kept: a conversation is given in whole. `retrieval` is ours, as in chat completions."""
 
     input: Text | Annotated[list[dict[str, Any]], Field(max_length=1000)]
     instructions: Text | None = None
@@ -37,6 +40,7 @@ class ResponsesRequest(EngineFields):
     truncation: Literal["auto", "disabled"] | None = None
     include: list[Literal["message.output_text.logprobs", "file_search_call.results"]] | None = None
     background: Literal[False] | None = None
+    retrieval: AnswerOptions | None = None
 
     @property
     def searches(self) -> bool:
@@ -47,6 +51,8 @@ class ResponsesRequest(EngineFields):
         """The request for the engine, its texts without special tokens; ApiError 400 for an input that is more than text."""
         if RESULTS in (self.include or ()):
             raise not_supported("include", f"{RESULTS} without the tool file_search")
+        if self.retrieval is not None:
+            raise not_supported("retrieval", "nothing is searched without the tool file_search")
         fields = self.given()
         fields["input"] = plain(self.input, escape, "input")
         if self.instructions is not None:
@@ -74,9 +80,16 @@ class ResponsesRequest(EngineFields):
                 **_format(self.text or {}),
                 **({} if self.max_output_tokens is None else {"max_tokens": self.max_output_tokens}),
                 "messages": [*told, *turns(self.input)],
-                "retrieval": search.retrieval("tools.0.").model_dump(exclude_unset=True),
+                "retrieval": {**self._asked(), **search.retrieval("tools.0.").model_dump(exclude_unset=True)},
             }
         )
+
+    def _asked(self) -> dict[str, Any]:
+        """The options of `retrieval`; ApiError 400 for those that the tool has."""
+        given = self.retrieval.model_dump(exclude_unset=True) if self.retrieval is not None else {}
+        for name in given.keys() & OF_SEARCH.keys():
+            raise not_supported(f"retrieval.{name}", f"with file_search, {OF_SEARCH[name]} of the tool says it")
+        return given
 
     def _file_search(self) -> FileSearch:
         """The tool; ApiError 400 where there are others beside it, or where it may not be used."""

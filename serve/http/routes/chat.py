@@ -13,8 +13,8 @@ from starlette.responses import Response, StreamingResponse
 from serve.http.backends.backend import Body
 from serve.http.routes.chat_request import ChatRequest
 from serve.http.routes.description import STREAMED
-from serve.http.routes.generate import complete, open_stream
-from serve.http.routes.parts import REASONING, THOUGHTS, MessageParts, takes_form
+from serve.http.routes.generate import complete, open_stream, parts_of
+from serve.http.routes.parts import REASONING, THOUGHTS
 from serve.http.routes.prepare import PreparedRequest, prepare
 from serve.http.routes.services import Services
 from serve.http.routes.streaming import CitedStream
@@ -33,7 +33,7 @@ def chat_router(services: Services) -> APIRouter:
         The message has extra fields: `reasoning_content` (what the model wrote on the way to the answer), `citations` (number, title,
         source, start, end, text of each passage that it cites), `annotations` (OpenAI's url_citation for each citation in the content)
         `removed` (cited numbers that no passage had) and `unsupported` (sentences that the passages do not seem to say: part, text, start,
-        end, probability, cited, missing); the completion has `retrieval`. In a stream, reasoning and answer come as they are written, the citations in the delta of a last chunk.
+        end, probability, cited, missing; gone from the text with `retrieval.unsupported` drop); the completion has `retrieval`. In a stream, reasoning and answer come as they are written, the citations in the delta of a last chunk.
         """
         arrived_s = time.perf_counter()
         prepared = await prepare(services, request, access_of(http))
@@ -41,11 +41,7 @@ def chat_router(services: Services) -> APIRouter:
         if request.stream:
             usage = request.stream_options is not None and bool(request.stream_options.include_usage)
             prepared, chunks = await open_stream(services, prepared)
-            form = takes_form(prepared.body)
-            stream = CitedStream(
-                *(services.metrics, prepared.excerpts, prepared.retrieval, form, usage, arrived_s, base),
-                services.verifier,
-            )
+            stream = CitedStream(services, prepared, usage, arrived_s, base)
             return StreamingResponse(stream.events(chunks, request.model), media_type=SSE)
         return AsciiJSONResponse(await checked_completion(services, prepared, base))
 
@@ -65,7 +61,7 @@ async def checked_completion(services: Services, prepared: PreparedRequest, base
 def _checked(services: Services, choice: Body, prepared: PreparedRequest, base: str) -> dict[str, Any]:
     """A choice with answer and reasoning apart; where the model calls a tool and says nothing, its content stays null."""
     said: Mapping[str, Any] = choice.get("message") or {}
-    parts = MessageParts(prepared.excerpts, takes_form(prepared.body), services.verifier)
+    parts = parts_of(services, prepared)
     shown = parts.feed(said).then(parts.finish())
     services.metrics.removed.inc(len(parts.removed))
     message = {name: value for name, value in said.items() if name not in THOUGHTS}

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graph.shared.types import Message
+from graph.verify.support import Handling
 from serve.http.backends.engine_fields import EngineFields
 from serve.http.routes.retriever import RetrievalOptions
 from serve.http.shared.encoding import Text
@@ -52,7 +53,16 @@ class StreamOptions(BaseModel):
     include_usage: bool | None = None
 
 
-class ChatRetrieval(RetrievalOptions):
+class AnswerOptions(RetrievalOptions):
+    """How evidence is looked for, and what is done with an answer that it does not support."""
+
+    unsupported: Handling | None = Field(
+        None,
+        description="what is done with sentences that the passages do not support; dropped, a stream comes by paragraphs",
+    )
+
+
+class ChatRetrieval(AnswerOptions):
     """How to look for evidence; not at all with `enabled` false, and then the messages go to the model as they are."""
 
     enabled: bool = True

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from serve.http.backends.backend import TOO_LONG, Body
@@ -57,25 +58,33 @@ async def open_stream(services: Services, prepared: PreparedRequest) -> tuple[Pr
     return prepared, _measured(services, chunks, prepared.body["model"], prepared.key)
 
 
+def parts_of(services: Services, prepared: PreparedRequest) -> MessageParts:
+    """What takes the text of a choice of this request."""
+    return MessageParts(prepared.excerpts, takes_form(prepared.body), prepared.unsupported, services.verifier)
+
+
+async def parted(prepared: PreparedRequest, take: Callable[[], T]) -> T:
+    """What `take` makes of a piece; reading sentences against passages takes a millisecond or two each: not in the event loop."""
+    return await asyncio.to_thread(take) if prepared.unsupported == "drop" else take()
+
+
 async def written(
     services: Services, prepared: PreparedRequest, chunks: Chunks, arrived_s: float
 ) -> AsyncIterator[Shown | Ended]:
     """The text of the one choice of `chunks` as far as it is certain, its citations checked, and at last how it ended."""
-    searched = prepared.prompt is not None
-    form = takes_form(prepared.body)
-    parts = MessageParts(prepared.excerpts, form, services.verifier) if searched else PlainParts()
+    parts = parts_of(services, prepared) if prepared.prompt is not None else PlainParts()
     model, began, reason, usage = prepared.body["model"], False, "stop", dict[str, int]()
     async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
         async for chunk in open_chunks:
             usage = chunk.get("usage") or usage
             for choice in chunk["choices"]:
                 reason = choice.get("finish_reason") or reason
-                shown = parts.feed(choice.get("delta") or {})
+                shown = await parted(prepared, partial(parts.feed, choice.get("delta") or {}))
                 if not began and (shown.reasoning or shown.content):
                     began = True
                     services.metrics.first_token.labels(model).observe(time.perf_counter() - arrived_s)
                 yield shown
-    yield parts.finish()
+    yield await parted(prepared, parts.finish)
     services.metrics.removed.inc(len(parts.removed))
     tokens = (usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
     yield Ended(reason, *tokens, parts.removed, await asyncio.to_thread(parts.unsupported))

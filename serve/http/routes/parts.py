@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from graph.prompt.citations import CitationGate, Mark
 from graph.prompt.form import FormSplitter, Part
 from graph.shared.types import Excerpt
-from graph.verify.support import unsupported_sentences
+from graph.verify.drop import SupportGate
+from graph.verify.support import Handling, Reading, Unsupported
 from graph.verify.verifier import Verifier
 from serve.views.citations import citation, url_citation
 
@@ -33,12 +34,25 @@ class Shown(NamedTuple):
 
 
 class MessageParts:
-    """Takes the text of one choice piece by piece. Without `form` all of it is content: a client's own format."""
+    """Takes the text of one choice piece by piece. Without `form` all of it is content: a client's own format.
 
-    def __init__(self, excerpts: Sequence[Excerpt], form: bool, verifier: Verifier | None = None) -> None:
-        self._excerpts, self._verifier = excerpts, verifier
+    `handling` says what is done with sentences that the passages do not support; the verifier reads them as they end where they are
+    dropped, and else at the end.
+    """
+
+    def __init__(
+        self,
+        excerpts: Sequence[Excerpt],
+        form: bool,
+        handling: Handling = "mark",
+        verifier: Verifier | None = None,
+    ) -> None:
+        self._excerpts = excerpts
         self._splitter = FormSplitter() if form else None
-        self._reasoning, self._content = _Field(len(excerpts)), _Field(len(excerpts))
+        reading = Reading(excerpts, None if handling == "ignore" else verifier)
+        self._reasoning, self._content = (
+            _Field(name, len(excerpts), reading, handling == "drop") for name in (REASONING, "content")
+        )
         self._told = 0
 
     @property
@@ -48,23 +62,18 @@ class MessageParts:
 
     def unsupported(self) -> list[dict[str, Any]]:
         """The sentences that the passages do not seem to say, once the text has ended: `part` is the field of the message."""
-        texts = {REASONING: self._reasoning.gate.shown, "content": self._content.gate.shown}
-        return [
-            asdict(sentence)
-            for part, text in texts.items()
-            for sentence in unsupported_sentences(part, text, self._excerpts, self._verifier)
-        ]
+        return [asdict(sentence) for field in (self._reasoning, self._content) for sentence in field.unsupported()]
 
     def fields(self, base: str) -> dict[str, Any]:
         """The extra fields of a message: its citations with their places, those of the content as annotations, what was removed, and
         the sentences that the passages do not support.
         """
-        cited = _union(self._reasoning.gate.cited, self._content.gate.cited)
+        marks = (*self._reasoning.marks, *self._content.marks)
         return {
-            "citations": [citation(number, self._excerpts[number - 1]) for number in cited],
-            "annotations": [
-                url_citation(mark, self._excerpts[mark.number - 1], base) for mark in self._content.gate.marks
+            "citations": [
+                citation(number, self._excerpts[number - 1]) for number in _union([mark.number for mark in marks])
             ],
+            "annotations": [url_citation(mark, self._excerpts[mark.number - 1], base) for mark in self._content.marks],
             "removed": list(self.removed),
             "unsupported": self.unsupported(),
         }
@@ -80,22 +89,22 @@ class MessageParts:
     def finish(self) -> Shown:
         """The rest, at the end of the text."""
         shown = self._show(self._splitter.finish() if self._splitter is not None else [])
-        return shown.then(self._marked(self._reasoning.gate.finish(), self._content.gate.finish()))
+        return shown.then(self._marked(self._reasoning.finish(), self._content.finish()))
 
     def _show(self, parts: Sequence[Part]) -> Shown:
         reasoning, content = "", ""
         for part in parts:
             if part.is_reasoning:
-                content += self._content.gate.finish()
+                content += self._content.finish()
                 reasoning += self._reasoning.feed(part)
             else:
-                reasoning += self._reasoning.gate.finish()
+                reasoning += self._reasoning.finish()
                 content += self._content.feed(part)
         return self._marked(reasoning, content)
 
     def _marked(self, reasoning: str, content: str) -> Shown:
         """Texts with the citations that are new in the content."""
-        marks = self._content.gate.marks[self._told :]
+        marks = self._content.marks[self._told :]
         self._told += len(marks)
         return Shown(reasoning, content, marks)
 
@@ -131,18 +140,43 @@ def takes_form(body: Mapping[str, Any]) -> bool:
 
 
 class _Field:
-    """One field of a message: the sections that go to it, an empty line between two, through one gate."""
+    """One field of a message: the sections that go to it, an empty line between two, through the gates."""
 
-    def __init__(self, passages: int) -> None:
+    def __init__(self, name: str, passages: int, reading: Reading, drops: bool) -> None:
         self.gate = CitationGate(passages)
+        self._name, self._reading = name, reading
+        self._support = SupportGate(name, reading) if drops else None
+        self._cited = 0
         self._section: int | None = None
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """The citations in what was shown."""
+        return self.gate.marks if self._support is None else self._support.marks
+
+    def unsupported(self) -> list[Unsupported]:
+        """The sentences that the passages do not seem to say."""
+        if self._support is not None:
+            return self._support.dropped
+        return self._reading.unsupported(self._name, self.gate.shown)
 
     def feed(self, part: Part) -> str:
         if not part.text:
             return ""
         first = self._section in (None, part.section)
         self._section = part.section
-        return self.gate.feed(part.text if first else _BETWEEN + part.text)
+        return self._kept(self.gate.feed(part.text if first else _BETWEEN + part.text))
+
+    def finish(self) -> str:
+        rest = self._kept(self.gate.finish())
+        return rest if self._support is None else rest + self._support.finish()
+
+    def _kept(self, checked: str) -> str:
+        if self._support is None:
+            return checked
+        marks = self.gate.marks[self._cited :]
+        self._cited += len(marks)
+        return self._support.feed(checked, marks)
 
 
 def _union(*numbers: Sequence[int]) -> tuple[int, ...]:

@@ -11,25 +11,29 @@ from graph.prompt.context import rank_excerpts, token_budget
 from graph.retrieve.parts.caller import ModelGone
 from graph.shared.errors import UserError
 from graph.shared.types import Evidence, Excerpt, LanguageModel, Message
+from graph.verify.support import Handling
 from serve.http.backends.backend import TOO_LONG
-from serve.http.routes.chat_request import ChatRequest
+from serve.http.routes.chat_request import ChatRequest, ChatRetrieval
 from serve.http.routes.collections import STORE, Seen
+from serve.http.routes.parts import takes_form
 from serve.http.routes.services import Services
 from serve.http.shared.access import Access
-from serve.http.shared.errors import ApiError
+from serve.http.shared.errors import ApiError, not_supported
 from serve.talk.prompt import Prompt, PromptTooLong, fitted
 from serve.talk.rewrite import Question, read_turn
 from serve.talk.task import Task, fitted_task, read_task
 from serve.talk.turns import Exchange, exchanges
 from serve.views.evidence import spending
 
+UNSUPPORTED = "retrieval.unsupported"
+
 
 @dataclass(frozen=True)
 class PreparedRequest:
     """A request ready for the engine: its body, and, unless retrieval is off, its prompt and what the client is told of the search.
 
-    What is not asked of the documents has a `task` in place of a prompt, and no collection that was `seen`. `key` is the name of the key that it
-    came with.
+    What is not asked of the documents has a `task` in place of a prompt, and no collection that was `seen`. `unsupported` is what is done
+    with sentences that the excerpts do not support. `key` is the name of the key that it came with.
     """
 
     body: dict[str, Any]
@@ -37,6 +41,7 @@ class PreparedRequest:
     told: dict[str, Any] | None = None
     task: Task | None = None
     seen: Seen | None = None
+    unsupported: Handling = "ignore"
     key: str = ""
 
     @property
@@ -77,6 +82,7 @@ async def prepare(
     request = request.model_copy(update={"model": name})
     backend, options = services.backend, request.retrieval
     fields = request.engine_fields(services.settings.max_answer_tokens)
+    unsupported = _handling(services, options, takes_form(fields))
     if not options.enabled:
         return PreparedRequest(
             {**fields, "messages": [turn.passed_on(backend.escape_special_tokens) for turn in request.messages]},
@@ -116,7 +122,21 @@ async def prepare(
     body = _with({"temperature": 0.0, **fields, limit: answer_tokens}, prompt.messages())
     told: dict[str, Any] = {"intent": question.intent, "question": question.text, "rewritten_by": question.by}
     told |= {**spending(evidence).model_dump(), "absence": asdict(evidence.absence) if evidence.absence else None}
-    return PreparedRequest(body, prompt, told, seen=seen, key=access.key)
+    return PreparedRequest(body, prompt, told, seen=seen, unsupported=unsupported, key=access.key)
+
+
+def _handling(services: Services, options: ChatRetrieval, form: bool) -> Handling:
+    """What is done with sentences that the passages do not support; ApiError 400 where that cannot be.
+
+    A server that drops them by itself marks them where the format is the client's.
+    """
+    asked = options.unsupported
+    if asked in ("mark", "drop") and not options.enabled:
+        raise not_supported(UNSUPPORTED, "without retrieval there are no passages to read the answer against")
+    if asked == "drop" and not form:
+        raise not_supported(UNSUPPORTED, "a sentence less may break the format that the request asks for; use mark")
+    handling = asked or services.settings.unsupported
+    return "mark" if handling == "drop" and not form else handling
 
 
 async def _task(services: Services, request: ChatRequest, task: Task) -> PreparedRequest:

@@ -35,7 +35,7 @@ class Services:
     metrics: Metrics
     tracing: Tracing
     audit: AuditLog
-    verifier: Verifier | None
+    verifier: Verifier
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

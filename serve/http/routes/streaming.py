@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
-from graph.shared.types import Excerpt
-from graph.verify.verifier import Verifier
+from serve.http.routes.generate import parted, parts_of
 from serve.http.routes.parts import REASONING, THOUGHTS, MessageParts
+from serve.http.routes.prepare import PreparedRequest
+from serve.http.routes.services import Services
 from serve.http.shared.encoding import DONE, event
 from serve.http.shared.errors import ApiError
-from serve.http.telemetry.metrics import Metrics
 
 
 class CitedStream:
-    """One streamed completion. Without `retrieval` (None) texts pass as they are; without `form` they are all content.
+    """One streamed completion of a prepared request. Without retrieval texts pass as they are.
 
     `base` is the address that links to passages begin with.
     """
 
     def __init__(
-        self,
-        metrics: Metrics,
-        excerpts: Sequence[Excerpt],
-        retrieval: dict[str, Any] | None,
-        form: bool,
-        include_usage: bool,
-        arrived_s: float,
-        base: str,
-        verifier: Verifier | None,
+        self, services: Services, prepared: PreparedRequest, include_usage: bool, arrived_s: float, base: str
     ) -> None:
-        self._metrics, self._excerpts, self._retrieval = metrics, excerpts, retrieval
-        self._form, self._include_usage, self._arrived_s, self._base = form, include_usage, arrived_s, base
-        self._verifier = verifier
+        self._services, self._prepared, self._metrics = services, prepared, services.metrics
+        self._include_usage, self._arrived_s, self._base = include_usage, arrived_s, base
         self._parts: dict[int, MessageParts] = {}
         self._began = False
 
@@ -46,12 +38,12 @@ class CitedStream:
             async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
                 async for chunk in open_chunks:
                     head = {name: chunk.get(name) for name in ("id", "object", "created", "model")}
-                    shown = self._shown(chunk, model)
+                    shown = await parted(self._prepared, partial(self._shown, chunk, model))
                     if shown is not None:
                         yield event(shown)
-            if self._retrieval is not None:
+            if self._prepared.retrieval is not None:
                 choices = await asyncio.to_thread(self._citations)
-                yield event({**head, "choices": choices, "retrieval": self._retrieval})
+                yield event({**head, "choices": choices, "retrieval": self._prepared.retrieval})
         except ApiError as problem:
             self._metrics.errors.labels(problem.code).inc()
             yield event(problem.body())
@@ -69,12 +61,12 @@ class CitedStream:
 
     def _choice(self, choice: dict[str, Any]) -> dict[str, Any] | None:
         """A choice with the text that can be shown now; None when that is nothing and there is nothing else in it."""
-        if self._retrieval is None:
+        if self._prepared.retrieval is None:
             return choice
         said = choice.get("delta") or {}
         index = choice.get("index", 0)
         if index not in self._parts:
-            self._parts[index] = MessageParts(self._excerpts, self._form, self._verifier)
+            self._parts[index] = parts_of(self._services, self._prepared)
         parts = self._parts[index]
         shown = parts.feed(said)
         ended = choice.get("finish_reason") is not None

@@ -14,9 +14,8 @@ from graph.index.index import Index
 from graph.shared.types import Floats
 from serve.http.routes.services import SeenCollection, Services
 from serve.http.search.texts import MAX_TEXTS, called, check_lengths, check_name
-from serve.http.search.vector_store_request import not_supported
 from serve.http.shared.encoding import Text
-from serve.http.shared.errors import ApiError
+from serve.http.shared.errors import ApiError, not_supported
 
 Tokens = Annotated[list[int] | list[list[int]], Field(min_length=1)]
 

@@ -10,7 +10,7 @@ from graph.shared.config import parse_settings
 from serve.http.routes.chat_request import ChatRetrieval
 from serve.http.search.filters import Filter, conditions
 from serve.http.shared.encoding import Text
-from serve.http.shared.errors import ApiError
+from serve.http.shared.errors import not_supported
 
 MAX_RESULTS = 50
 """OpenAI's own limit."""
@@ -63,8 +63,3 @@ class StoreSearchRequest(SearchOptions):
         if len(self.query) > 1:
             raise not_supported("query", "several queries at once; ask once for each")
         return self.query[0]
-
-
-def not_supported(place: str, why: str) -> ApiError:
-    """400 for a field, by its name, that asks for what the server cannot do."""
-    return ApiError(400, "not_supported", f"{place} is not supported: {why}", place)

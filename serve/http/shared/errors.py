@@ -95,6 +95,11 @@ def unknown_model(name: str, known: tuple[str, ...]) -> ApiError:
     return ApiError(404, "model_not_found", f"model {name[:80]!r} is not served here; there are: {served}", "model")
 
 
+def not_supported(place: str, why: str) -> ApiError:
+    """400 for a field, by its name, that asks for what the server cannot do."""
+    return ApiError(400, "not_supported", f"{place} is not supported: {why}", place)
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Every exception of a route becomes an error body; what was not foreseen is logged and told as 500 without details."""
 

@@ -2,13 +2,13 @@
 
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from graph.shared.config import Settings
 from graph.shared.modes import DEFAULT_MODE, Mode
+from graph.verify.support import Handling
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -72,8 +72,9 @@ class ServerSettings(Settings):
     verifier: str = Field(
         "", description="folder or hub name of the trained verifier; that of modegraph when not given"
     )
-    unsupported: Literal["mark", "ignore"] = Field(
-        "mark", description="what to do with sentences that the passages do not support"
+    unsupported: Handling = Field(
+        "mark",
+        description="what to do with sentences that the passages do not support, when the request does not say",
     )
     otlp_endpoint: str | None = Field(None, description="base address of the OpenTelemetry collector that gets spans")
 

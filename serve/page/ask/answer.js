@@ -82,9 +82,10 @@ function notes({ answer, reason, length, removed, unsupported, retrieval }) {
     const what = removed.length === 1 ? "A citation was" : `${removed.length} citations were`;
     lines.push(`${what} removed: no such passage was read.`);
   }
-  for (const { text, cited, missing } of unsupported) {
+  for (const { text, start, end, cited, missing } of unsupported) {
     const where = cited.map((number) => `[${number}]`).join(" ") || "the passages";
-    lines.push(`Not supported by ${where}${missing.length ? ` (not there: ${missing.join(", ")})` : ""}: “${text}”`);
+    const what = start === end ? "Left out: not" : "Not";
+    lines.push(`${what} supported by ${where}${missing.length ? ` (not there: ${missing.join(", ")})` : ""}: “${text}”`);
   }
   return lines;
 }

@@ -84,6 +84,8 @@ def test_a_question_that_passes_names_its_passages_and_sentences() -> None:
         (written(passages=[0, 1]), FINE, said.NO_SUCH_PASSAGE),
         (written(passages=[2, 2]), FINE, said.OTHER_HOPS),
         (written(question="Where in Tarn was it built?"), FINE, said.GIVEN_AWAY),
+        (written(question="The town where it was built"), FINE, said.NOT_ASKED),
+        (written(answer="Tarn " * 31), FINE, said.LONG_ANSWER),
         (written(), "no", said.UNJUDGED),
         (written(), FINE | {"clear": False}, said.UNCLEAR),
         (written(), FINE | {"answered": False}, said.UNANSWERED),

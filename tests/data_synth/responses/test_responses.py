@@ -1,6 +1,7 @@
 """K responses to a prompt: which are kept, what they are worth, and that a ledger resumes in the middle of a prompt."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,27 @@ from data_synth.contexts import make_drafts
 from data_synth.dataset.write import write_dataset
 from data_synth.preferences.support import Support
 from data_synth.responses.response_form import RESPONSES, measure_rewards, response_problems, response_schema
-from data_synth.responses.responses import TOO_FEW, grounded_reward, make_rows, response_seed
-from data_synth.responses.rewards import answer_reward, citation_reward, format_reward, length_reward, variety_reward
+from data_synth.responses.responses import (
+    TOO_FEW,
+    SampledResponses,
+    grounded_reward,
+    make_rows,
+    response_seed,
+    rewards_of,
+)
+from data_synth.responses.rewards import (
+    answer_reward,
+    citation_reward,
+    format_reward,
+    length_reward,
+    supported_reward,
+    variety_reward,
+)
 from data_synth.types import Draft, Dropped, ResponseRow, Sampling, response_from_json, response_to_json
 from graph.documents.questions import Question
 from graph.shared.types import CompletionRequest, Excerpt
+from graph.verify.support import Reading
+from graph.verify.verifier import open_verifier
 from serve.ledger import Ledger
 from tests.fakes import ScriptedModel
 
@@ -23,6 +40,7 @@ BORN = Question("q1", "Where was Ada born?", ("Tarn",), kind="single", split="tr
 BURNED = Question("q2", "What burned?", ("the yard",), kind="single", split="dev")
 FOUND = {BORN.text: (A, B), BURNED.text: (B,)}
 SAMPLING = Sampling(asked=4, temperature=1.0, max_tokens=20, seed=3)
+VERIFIER = open_verifier("")
 GOOD = "###Reason: Ada was born in Tarn [1]. ###Answer: Tarn"
 
 
@@ -34,7 +52,8 @@ def rows_of(policy: ScriptedModel | Ledger, sizes: Sequence[int] = ()) -> list[R
     def find(texts: Sequence[str]) -> list[tuple[Excerpt, ...]]:
         return [FOUND[text] for text in texts]
 
-    return list(make_rows([BORN, BURNED], find, policy, SAMPLING, near, sizes))
+    reward = partial(rewards_of, measure=near, verifier=VERIFIER)
+    return list(make_rows([BORN, BURNED], find, policy, SAMPLING, reward, sizes))
 
 
 def in_turn(*texts: str) -> ScriptedModel:
@@ -66,7 +85,9 @@ def test_every_prompt_has_a_row_of_distinct_responses_with_all_rewards() -> None
         "citations": (1.0, 0.0, 0.0),
         "length": (1.0, 1.0, 1.0),
         "variety": (1.0, 1.0, 1.0),
+        "supported": (1.0, 0.0, 0.0),
     }
+    assert rows[0].rewards["supported"] == (0.0, 0.0, 0.0), "nothing is quoted"
     assert rows[0].rewards["grounded"] == (0.0, 0.0, 0.0) and rows[0].rewards["citations"] == (0.0, 1.0, 0.0)
     assert all(not response_problems(row) for row in rows)
 
@@ -145,6 +166,29 @@ def test_the_other_components_by_hand() -> None:
     assert [length_reward("a " * n) for n in (120, 180, 240, 400)] == [1.0, 0.5, 0.0, 0.0]
     assert [variety_reward(text) for text in ("", "a a a a", "a b", "a b a b c c c c")] == [0.0, 0.5, 1.0, 0.75]
     assert [grounded_reward(Support(near, 1.0)) for near in (-0.2, 0.0, 0.45, 2.0)] == [0.0, 0.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("response", "worth"),
+    [
+        (GOOD, 1.0),
+        ("###Reason: Ada was born in Tarn [1]. Ada was born in Quill in 1870 [1]. ###Answer: Tarn", 0.5),
+        ("###Reason: Ada was born in Tarn [2]. ###Answer: Tarn", 0.0),
+        ("###Reason: Ada was born in Tarn [7]. ###Answer: Tarn", 1.0),
+        ("###Reason: So it is. ###Answer: Ada was never born in Tarn [1].", 0.0),
+        ("<think>Ada was born in Quill in 1870.</think>###Reason: Ada was born in Tarn [1]. ###Answer: Tarn", 1.0),
+        ("Tarn", 0.0),
+    ],
+)
+def test_support_is_the_share_of_sentences_that_their_passages_say(response: str, worth: float) -> None:
+    """A sentence that cites is read against that passage alone; a citation of none is no citation; few words are no sentence."""
+    assert supported_reward(response, Reading((A, B), VERIFIER)) == worth
+    assert supported_reward(response, Reading((), VERIFIER)) == 0.0
+
+
+def test_without_a_verifier_there_is_no_such_component() -> None:
+    draft = next(draft for draft in make_drafts(BORN, (A, B)) if isinstance(draft, Draft))
+    assert "supported" not in rewards_of(SampledResponses(draft, (GOOD, "Tarn")), near)
 
 
 def test_problems_of_rows_are_told() -> None:

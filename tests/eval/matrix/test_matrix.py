@@ -102,6 +102,17 @@ def test_models_answer_over_every_retriever(home):
     assert "Passages" not in model.asked[6].messages[-1].content
 
 
+def test_support_is_told_of_answers_over_passages(home):
+    """Half of what is said of the Lantern stands in the passages; a bare word, or an answer without passages, cannot be judged."""
+    told = "###Reason: The Lantern was built in 1911 by the Marlow Yard. Ada Roux sank her in 1955. ###Answer: 1911"
+    model = ScriptedModel(lambda request: told if "Lantern built" in request.messages[-1].content else "nobody")
+    retrievers = {"dense": CONFIG["retrievers"]["dense"], "closed": None}
+    ended, _, _ = run(home, model=model, retrievers=retrievers, models={"a": "hf:a"}, metrics=["f1", "supported"])
+    found = {one["system"]: one["metrics"] for one in ended.json["results"]}
+    assert found["dense + a"]["supported"]["mean"] == 0.5
+    assert "supported" not in found["closed + a"]
+
+
 def test_an_empty_answer_fails_its_cells_or_counts_as_wrong(home):
     model = ScriptedModel(lambda request: "" if "Ada born" in request.messages[-1].content else "1911")
     ended, _, _ = run(home, model=model, **MODELS)

@@ -97,6 +97,24 @@ def test_what_the_model_cannot_tell_is_chosen_from_the_texts(tmp_path: Path, ans
     assert "could not be used; sentences of the texts stand in" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("reply", "kept"),
+    [
+        ("The yard built ferries. It burned in 1911. It was reb", "The yard built ferries. It burned in 1911."),
+        ("The yard (in Quill) burned.” He said so", "The yard (in Quill) burned.”"),
+        ("It burned. It was built again. It burned. It was built again. It bur", "It burned. It was built again."),
+        ("It burned. It sank.", "It burned. It sank."),
+        ("The yard built fer", ""),
+        ("造船所は燃えた。1911年に", "造船所は燃えた。"),
+        ("<think>The yard. It bu", ""),
+    ],
+)
+def test_of_a_summary_that_was_cut_the_whole_sentences_are_kept(reply: str, kept: str) -> None:
+    asked = [["The yard built ferries.", "It burned in 1911."]]
+    assert write_summaries(ScriptedModel(lambda request: reply, "length"), 20, asked) == [kept]
+    assert write_summaries(ScriptedModel(lambda request: reply, "refused"), 20, asked) == [""]
+
+
 def test_one_failure_leaves_the_others(tmp_path: Path) -> None:
     def some(body: dict[str, Any], number: int) -> Any:
         return (422, "{}") if "Ship 3 " in body["messages"][1]["content"] else say(body, number)

@@ -1,13 +1,25 @@
 """What a server is told to keep to, and what is read all the same."""
 
+from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
 
 from data_synth.preferences.check import MAX_VERDICT_TOKENS, Verdict
+from eval.judge.ask import SCHEMA
 from graph.retrieve.modes.global_mode import MAX_REPLY_TOKENS, Contribution
 from graph.retrieve.plan.run import MAX_ANSWER_TOKENS, READ, Resolution
 from graph.text.structured import ReplyModel, parse_reply, strict_schema
+from tests.places import ROOT
+
+ASKING = tuple(
+    ".".join(file.relative_to(ROOT).with_suffix("").parts)
+    for folder in ("graph", "data_synth", "serve", "eval")
+    for file in sorted((ROOT / folder).rglob("*.py"))
+    if "(ReplyModel)" in file.read_text(encoding="utf-8")
+)
+"""The modules that ask a model for structured replies."""
 
 
 def longest(node: dict[str, Any]) -> int:
@@ -31,6 +43,36 @@ def longest(node: dict[str, Any]) -> int:
 def test_a_reply_within_its_bounds_ends_within_its_tokens(kind: type[ReplyModel], tokens: int) -> None:
     """A small model writes until it is stopped; a token is a character at least, and two control tokens end a reply."""
     assert longest(strict_schema(kind)) <= tokens - 2
+
+
+def unbounded(node: Any, place: str = "") -> Iterator[str]:
+    """The places of lists and numbers in a schema that a model may go on with without end."""
+    if isinstance(node, list):
+        for number, inner in enumerate(node):
+            yield from unbounded(inner, f"{place}.{number}")
+    elif isinstance(node, dict):
+        if node.get("type") == "array" and "maxItems" not in node:
+            yield place
+        if node.get("type") in ("integer", "number") and "enum" not in node and not {"minimum", "maximum"} <= set(node):
+            yield place
+        for name, inner in node.items():
+            yield from unbounded(inner, f"{place}.{name}")
+
+
+def kinds_of(base: type[ReplyModel]) -> Iterator[type[ReplyModel]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from kinds_of(kind)
+
+
+def test_no_list_and_no_number_of_any_reply_goes_on_without_end() -> None:
+    """Every reply that a module of ours asks for, found by its class."""
+    for module in ASKING:
+        import_module(module)
+    kinds = [kind for kind in kinds_of(ReplyModel) if kind.__module__ in ASKING]
+    assert {kind.__module__ for kind in kinds} == set(ASKING)
+    schemas = {f"{kind.__module__}.{kind.__name__}": strict_schema(kind) for kind in kinds} | {"judge": SCHEMA}
+    assert [place for name, schema in schemas.items() for place in unbounded(schema, name)] == []
 
 
 def test_a_reply_beyond_its_bounds_is_still_read() -> None:

@@ -1,0 +1,210 @@
+"""What a client asks to be done with sentences that the passages do not support, at each of the three doors, streamed and not."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.serve.http.conftest import Stack
+from tests.serve.http.running import Running
+
+TURNS = {"messages": [{"role": "user", "content": "Who built the Lantern?"}]}
+SEARCH = {"type": "file_search", "vector_store_ids": ["index"]}
+PATHS = {
+    "chat": ("/v1/chat/completions", TURNS),
+    "responses": ("/v1/responses", {"input": TURNS["messages"], "tools": [SEARCH]}),
+    "messages": ("/v1/messages", {**TURNS, "max_tokens": 64, "thinking": {"type": "adaptive"}}),
+}
+WRONG = "Casimir Thole never built ships in 1742 [5]."
+REASON = f"The Lantern is a ferry of Port Ellery [1]. {WRONG}"
+ANSWER = f"{WRONG} So is she [2][1].\n\n- {WRONG}\n- a ferry [1]\n\n{WRONG}"
+KEPT = ("The Lantern is a ferry of Port Ellery [1].", "So is she [2][1].\n\n- a ferry [1]")
+SAID = f"###Reason: {REASON} ###Answer: {ANSWER}"
+SCHEMA = {"name": "a", "schema": {"type": "object"}}
+
+
+def told(running: Running, door: str, stream: bool, **retrieval: Any) -> dict[str, Any]:
+    """What a door says: reasoning, content, the [n] that it gives citations for, and what it calls unsupported."""
+    path, body = PATHS[door]
+    body = {"model": "tiny", "stream": stream, "retrieval": retrieval, **body}
+    answered = running.post(path, json=body)
+    assert answered.status_code == 200, answered.text
+    if not stream:
+        return READ[door](answered.json())
+    lines = [line.removeprefix("data: ") for line in answered.text.splitlines() if line.startswith("data: {")]
+    return READ[door](ADDED[door]([json.loads(line) for line in lines]))
+
+
+def of_chat(whole: dict[str, Any]) -> dict[str, Any]:
+    message = whole["choices"][0]["message"]
+    content = message["content"]
+    noted = [each["url_citation"] for each in message["annotations"]]
+    return {
+        "reasoning": message["reasoning_content"],
+        "content": content,
+        "noted": [content[each["start_index"] : each["end_index"]] for each in noted],
+        "cited": [each["number"] for each in message["citations"]],
+        "unsupported": message["unsupported"],
+    }
+
+
+def of_response(whole: dict[str, Any]) -> dict[str, Any]:
+    reasoning, message = whole["output"][-2:]
+    part = message["content"][0]
+    return {
+        "reasoning": reasoning["content"][0]["text"],
+        "content": part["text"],
+        "noted": [part["text"][each["index"] : each["end_index"]] for each in part["annotations"]],
+        "unsupported": message["unsupported"],
+    }
+
+
+def of_message(whole: dict[str, Any]) -> dict[str, Any]:
+    thinking, *texts = whole["content"]
+    numbers = [each["search_result_index"] + 1 for block in texts for each in block["citations"] or ()]
+    return {
+        "reasoning": thinking["thinking"],
+        "content": "".join(block["text"] for block in texts),
+        "noted": [f"[{number}]" for number in numbers],
+        "unsupported": whole["unsupported"],
+    }
+
+
+def added_chat(events: list[dict[str, Any]]) -> dict[str, Any]:
+    message: dict[str, Any] = {"content": "", "reasoning_content": ""}
+    for delta in (event["choices"][0]["delta"] for event in events):
+        for name, value in delta.items():
+            message[name] = message.get(name, "") + value if isinstance(value, str) else value
+    return {"choices": [{"message": message}]}
+
+
+def added_messages(events: list[dict[str, Any]]) -> dict[str, Any]:
+    blocks: list[dict[str, Any]] = []
+    whole: dict[str, Any] = {"content": blocks}
+    for event in events:
+        delta = event.get("delta", {})
+        if event["type"] == "content_block_start":
+            blocks.append(event["content_block"])
+        elif event["type"] == "message_delta":
+            whole |= delta
+        elif delta.get("type") == "citations_delta":
+            blocks[-1]["citations"] = [*(blocks[-1]["citations"] or ()), delta["citation"]]
+        elif delta:
+            field = delta["type"].removesuffix("_delta")
+            blocks[-1][field] += delta[field]
+    return whole
+
+
+READ = {"chat": of_chat, "responses": of_response, "messages": of_message}
+ADDED = {
+    "chat": added_chat,
+    "responses": lambda events: events[-1]["response"],
+    "messages": added_messages,
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("door", list(PATHS))
+def test_each_request_says_what_is_done_with_them(stack: Stack, door: str, stream: bool) -> None:
+    running, _ = stack(SAID)
+    marked = told(running, door, stream)
+    assert (marked["reasoning"], marked["content"]) == (REASON, ANSWER)
+    parts = [REASON, ANSWER, ANSWER, ANSWER]
+    assert [each["text"] for each in marked["unsupported"]] == [WRONG] * 4
+    assert [text[each["start"] : each["end"]] for text, each in zip(parts, marked["unsupported"], strict=True)] == [
+        WRONG
+    ] * 4
+
+    dropped = told(running, door, stream, unsupported="drop")
+    assert (dropped["reasoning"], dropped["content"]) == KEPT
+    assert dropped["noted"] == ["[2]", "[1]", "[1]"] and dropped.get("cited", [1, 2]) == [1, 2]
+    places = [(each["part"], each["text"], each["start"], each["end"]) for each in dropped["unsupported"]]
+    reason, answer = (len(text) for text in KEPT)
+    item = KEPT[1].index("- a ferry")
+    assert places == [
+        ("reasoning_content", WRONG, reason, reason),
+        *(("content", WRONG, at, at) for at in (0, item, answer)),
+    ]
+
+    ignored = told(running, door, stream, unsupported="ignore")
+    assert ignored == {**marked, "unsupported": []}
+
+
+@pytest.mark.parametrize("door", list(PATHS))
+def test_a_request_has_the_last_word(stack: Stack, door: str) -> None:
+    dropping, _ = stack(SAID, unsupported="drop")
+    assert told(dropping, door, False)["content"] == KEPT[1]
+    assert told(dropping, door, False, unsupported="mark")["content"] == ANSWER
+    ignoring, _ = stack(SAID, unsupported="ignore")
+    assert told(ignoring, door, False)["unsupported"] == []
+    assert len(told(ignoring, door, False, unsupported="mark")["unsupported"]) == 4
+
+
+def test_a_stream_without_them_comes_by_paragraphs(stack: Stack) -> None:
+    running, _ = stack(f"Yes, it is so [1]. {WRONG}\n\nSo it ends. It does.")
+    body = {"model": "tiny", "stream": True, "retrieval": {"unsupported": "drop"}, **TURNS}
+    lines = running.post("/v1/chat/completions", json=body).text.splitlines()
+    deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in lines if line.startswith("data: {")]
+    assert [delta["content"] for delta in deltas if delta.get("content")] == [
+        "Yes, it is so [1].",
+        "\n\nSo it ends. It does.",
+    ]
+
+
+def test_several_choices_are_read_each_by_itself(stack: Stack) -> None:
+    running, _ = stack(f"So it is [1]. {WRONG}")
+    for stream in (False, True):
+        body = {"model": "tiny", "n": 2, "stream": stream, "retrieval": {"unsupported": "drop"}, **TURNS}
+        answered = running.post("/v1/chat/completions", json=body)
+        if stream:
+            lines = [line[6:] for line in answered.text.splitlines() if line.startswith("data: {")]
+            said = [choice["delta"] for choice in json.loads(lines[-1])["choices"]]
+        else:
+            said = [choice["message"] for choice in answered.json()["choices"]]
+            assert [each["content"] for each in said] == ["So it is [1]."] * 2
+        assert [(len(each["unsupported"]), len(each["annotations"])) for each in said] == [(1, 1)] * 2
+
+
+@pytest.mark.parametrize(
+    ("door", "fields", "status", "place"),
+    [
+        ("chat", {"retrieval": {"unsupported": "drop", "enabled": False}}, 400, "retrieval.unsupported"),
+        (
+            "chat",
+            {"retrieval": {"unsupported": "drop"}, "response_format": {"type": "json_schema", "json_schema": SCHEMA}},
+            400,
+            "retrieval.unsupported",
+        ),
+        (
+            "responses",
+            {"retrieval": {"unsupported": "drop"}, "text": {"format": {"type": "json_schema", **SCHEMA}}},
+            400,
+            "retrieval.unsupported",
+        ),
+        ("responses", {"retrieval": {"unsupported": "drop"}, "tools": []}, 400, "retrieval"),
+        ("responses", {"retrieval": {"k": 3}}, 400, "retrieval.k"),
+        ("responses", {"retrieval": {"where": ["a=b"]}}, 400, "retrieval.where"),
+        ("responses", {"retrieval": {"enabled": False}}, 422, "retrieval.enabled"),
+        ("messages", {"retrieval": {"unsupported": "hide"}}, 422, "retrieval.unsupported"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(
+    stack: Stack, door: str, fields: dict[str, Any], status: int, place: str
+) -> None:
+    running, upstream = stack()
+    path, body = PATHS[door]
+    refused = running.post(path, json={"model": "tiny", **body, **fields})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (status, place) and upstream.asked == []
+
+
+def test_a_search_alone_has_no_sentences_to_drop(stack: Stack) -> None:
+    running, _ = stack()
+    refused = running.post("/v1/retrieve", json={"query": "Who?", "unsupported": "drop"})
+    assert refused.status_code == 422 and refused.json()["error"]["param"] == "unsupported"
+
+
+def test_a_format_of_the_clients_own_is_marked_where_the_server_drops(stack: Stack) -> None:
+    running, _ = stack(json.dumps({"a": WRONG}), unsupported="drop")
+    body = {"model": "tiny", **TURNS, "response_format": {"type": "json_schema", "json_schema": SCHEMA}}
+    message = running.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
+    assert json.loads(message["content"]) == {"a": WRONG} and len(message["unsupported"]) == 1

@@ -1,8 +1,8 @@
 """Whether what a text says is in the passages that it was written from, sentence by sentence.
 
 A sentence that cites is read against the passages that it cites, any other against all. Fragments of fewer than FEWEST_WORDS words
-("Yes", a bare name) are not judged, nor is what is longer than MOST_WORDS: no verifier has learned from such. That something is not in
-the documents is no claim of theirs, and not judged either.
+("Yes", a bare name) or FEWEST_CONTENT_WORDS that say something ("Yes, it is so") are not judged, nor is what is longer than MOST_WORDS:
+no verifier has learned from such. That something is not in the documents is no claim of theirs, and not judged either.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from graph.shared.errors import UserError
 from graph.shared.types import Excerpt
 from graph.verify.features import Ground, missing_words
 from graph.verify.verifier import Verifier, judge, open_verifier
+from graph.verify.words import Words
 
-FEWEST_WORDS, MOST_WORDS = 4, 200
+FEWEST_WORDS, FEWEST_CONTENT_WORDS, MOST_WORDS = 4, 2, 200
 GROUNDS_KEPT = 256
 """Passages whose words are kept: 11 MB of them where a passage has 120 words."""
 Handling = Literal["mark", "drop", "ignore"]
@@ -122,8 +123,13 @@ def _sentences(checked: str, passages: int) -> Iterator[_Sentence]:
     for unit in split_units(checked):
         gate = CitationGate(0)
         claim = gate.feed(unit.text) + gate.finish()
-        too_short_or_long = not FEWEST_WORDS <= len(claim.split()) <= MOST_WORDS
-        if unit.kind == "heading" or too_short_or_long or NOT_FOUND in claim.casefold():
+        if unit.kind == "heading" or not _can_be_judged(claim):
             continue
         cited = tuple(number for number in gate.removed if 1 <= number <= passages)
         yield _Sentence(unit.text, unit.start, unit.end, claim, cited)
+
+
+def _can_be_judged(claim: str) -> bool:
+    if not FEWEST_WORDS <= len(claim.split()) <= MOST_WORDS or NOT_FOUND in claim.casefold():
+        return False
+    return len(Words.of(claim).content) >= FEWEST_CONTENT_WORDS

@@ -58,7 +58,12 @@ def test_a_sentence_is_read_against_what_it_cites_and_any_other_against_all() ->
 
 def test_fragments_headings_endless_sentences_and_answers_without_passages_are_not_judged() -> None:
     verifier = open_verifier("")
-    assert Reading(EXCERPTS, verifier).unsupported("answer", "Anneke Roux. 1999.\n\n# A heading of five words") == []
+    assert (
+        Reading(EXCERPTS, verifier).unsupported(
+            "answer", "Anneke Roux. 1999.\n\n# A heading of five words\n\nYes, it is so. | a | b |"
+        )
+        == []
+    )
     endless = " ".join(f"Name{number} sailed to Port{number}" for number in range(500))
     assert Reading(EXCERPTS, verifier).unsupported("answer", endless) == []
     assert Reading([], verifier).unsupported("answer", "The moon is made of cheese.") == []

@@ -164,7 +164,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     if tools.extractor is not None:
         read_waiting(store, tools.extractor.read, tools.split)
     # Imported here because it brings igraph and matplotlib, which the first call to a model need not wait for.
-    from graph.build.derive import derive_arrays
+    from graph.build.derive import Kept, derive_arrays, has_large_graph
 
     encoder = tools.encoder
     manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
@@ -174,9 +174,12 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     if manifest is not None and last is not None and settings.layers_on_edit == "later" and not compact:
         stale = manifest.changed_passages + _changed_passages(store, last, changed)
     carry = 0 < stale <= MAX_CHANGED_SHARE * store.count("passages")
+    extractive = tools.write is None and manifest is not None and not manifest.settings.get("summary_model")
+    at_once = compact and manifest is not None and manifest.grown
+    kept = Kept(communities=carry, graphs=not at_once, summaries=extractive)
     pending = PendingVectors(folder)
     cache = EmbeddingCache(last, pending, encoder, settings.vectors)
-    data = derive_arrays(store, last, cache, encoder.count_tokens, settings, tools.write, carry, changed)
+    data = derive_arrays(store, last, cache, encoder.count_tokens, settings, tools.write, changed, kept)
     with store.transaction():
         generation = store.next_generation()
     facts = {
@@ -184,6 +187,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
         "encoder": {"fingerprint": encoder.fingerprint},
         "prompts": asdict(encoder.prompts),
         "changed_passages": stale if carry else 0,
+        "grown": last is not None and not at_once and has_large_graph(data),
     }
     save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact)
     with store.transaction():

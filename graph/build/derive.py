@@ -13,13 +13,15 @@ import scipy.sparse as sp
 
 from graph.build.entities import derive_entities
 from graph.build.links import TOPICS, Propositions, linked_block, merge_linked, read_links
-from graph.build.merge import Keyed, Merge, merge_by_id, moved, rows_with
+from graph.build.merge import Keyed, Merge, edited_block, merge_by_id, rows_with
 from graph.build.rows import Rows
 from graph.extract.entities import title_keys
+from graph.layers import similarity
 from graph.layers.hierarchy import Hierarchy, LastHierarchy, Passages, Sentences, build_hierarchy
 from graph.layers.model_summaries import WriteSummaries
 from graph.shared.types import Ints
-from graph.store.arrays import Strings, id_bytes
+from graph.store.arrays import Strings, id_bytes, rows_among
+from graph.store.blocks import Entries, entries_by_row
 from graph.store.data import (
     DocumentColumns,
     IndexData,
@@ -56,6 +58,23 @@ class _Passages:
     read: Keyed
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What stays of the layers of the last generation where documents do.
+
+    With `communities`, what is new joins them (graph/layers/communities.py); else they are found again. With `graphs`, nodes that stay are not
+    searched again: the same bits up to graph/layers/similarity.py's FLAT_LIMIT nodes. With `summaries`, those whose members
+    stay do: the same where no model wrote them nor is to write.
+    """
+
+    communities: bool = False
+    graphs: bool = False
+    summaries: bool = False
+
+
+ALL_ANEW = Kept()
+
+
 def derive_arrays(
     store: Store,
     last: IndexData | None,
@@ -63,20 +82,21 @@ def derive_arrays(
     count_tokens: Callable[[str], int],
     settings: IndexSettings,
     write: WriteSummaries | None = None,
-    carry: bool = False,
     changed: Sequence[str] | None = None,
+    kept: Kept = ALL_ANEW,
 ) -> IndexData:
     """All arrays of the index as the store stands now; vectors come from `cache`, summaries from `write` if it is given.
 
     `changed` are the sources of the documents that are not as `last`, the generation before, has them; None reads all. The arrays do
-    not depend on either, unless `carry` is set: then the communities of `last` stay, for what is new to join (graph/layers/communities.py).
+    not depend on either, but for what `kept` says.
     """
     base = no_data() if last is None or changed is None else last
     rows = Rows(store, None if base is not last else changed)
     documents = _documents(rows, base)
     passages = _passages(rows, base, cache, documents)
     propositions, proposition_columns = _propositions(rows, base, cache, passages)
-    entities = derive_entities(rows, base, last, cache, documents.columns, documents.merge, propositions, settings)
+    synonyms = last if kept.graphs else None
+    entities = derive_entities(rows, base, synonyms, cache, documents.columns, documents.merge, propositions, settings)
     topics = _topics(rows, base, propositions)
     hierarchy = build_hierarchy(
         passages=_nodes(documents.columns, passages.columns, proposition_columns),
@@ -86,10 +106,10 @@ def derive_arrays(
         encode=lambda ids, texts: cache.encode("summaries", ids, texts),
         settings=settings,
         write=write,
-        last=None if last is None else _last_hierarchy(last, carry),
+        last=None if last is None else _last_hierarchy(last, passages, base is last, kept),
     )
     with store.transaction():
-        store.put_summaries((s.node.id, s.layer, s.node.text) for s in hierarchy.summaries)
+        store.put_summaries((s.id, s.layer, s.text) for s in hierarchy.summaries)
     summaries = _summaries(hierarchy, len(passages.columns.passage_ids))
     return IndexData.of(documents.columns, passages.columns, proposition_columns, entities, topics, summaries)
 
@@ -165,7 +185,7 @@ def _passages(rows: Rows, base: IndexData, cache: EmbeddingCache, documents: _Do
         passage_order_P=merge.numbers(base.passage_order_P, read.place_K3[:, 0]),
         passage_start_P=merge.numbers(base.passage_start_P, read.place_K3[:, 1]),
         passage_end_P=merge.numbers(base.passage_end_P, read.place_K3[:, 2]),
-        passage_vectors_PD=cache.encode("passages", ids, encoded),
+        passage_vectors_PD=cache.encode("passages", ids, encoded, merge.last_N),
         passage_next_PP=block(before, before + 1, (len(document_P), len(document_P))),
         term_texts=terms,
         term_count_WP=count_WP,
@@ -179,9 +199,8 @@ def _passages(rows: Rows, base: IndexData, cache: EmbeddingCache, documents: _Do
 def _terms(base: IndexData, passages: Merge, encoded: Sequence[str]) -> tuple[Strings, sp.csr_array]:
     """The terms of all passages, in order, and how often each stands in each; only new passages are counted."""
     counted = count_terms([encoded[row] for row in passages.new_K.tolist()])
-    row_X, column_X = base.term_count_WP.tocoo().coords
-    kept_X = passages.place_L[column_X] >= 0
-    kept_W = np.bincount(row_X[kept_X], minlength=len(base.term_texts)) > 0
+    lost_X = (passages.place_L < 0)[base.term_count_WP.indices]
+    kept_W = entries_by_row(base.term_count_WP, lost_X) < np.diff(base.term_count_WP.indptr)
     at_F = np.array([bisect_left(base.term_texts, term) for term in counted.terms], np.int64)
     known = [
         at < len(kept_W) and base.term_texts[at] == term for at, term in zip(at_F.tolist(), counted.terms, strict=True)
@@ -190,14 +209,9 @@ def _terms(base: IndexData, passages: Merge, encoded: Sequence[str]) -> tuple[St
     texts = base.term_texts.splice(
         merge.last_N, [term for term, is_known in zip(counted.terms, known, strict=True) if not is_known]
     )
-    row_X, column_X, count_X = moved(base.term_count_WP, merge, passages)
     new = counted.count_WP.tocoo()
-    rows, columns = (
-        np.concatenate([row_X, place_F[new.coords[0]]]),
-        np.concatenate([column_X, passages.new_K[new.coords[1]]]),
-    )
-    counts = np.concatenate([count_X, new.data])
-    return texts, sp.csr_array(sp.coo_array((counts, (rows, columns)), shape=(len(texts), len(encoded))))
+    added = Entries(place_F[new.coords[0]], passages.new_K[new.coords[1]], new.data)
+    return texts, edited_block(base.term_count_WP, merge, passages, added)
 
 
 def _propositions(
@@ -232,7 +246,7 @@ def _propositions(
     changed_N[read_M4[:, 0]] = True
     less = named.merge.place_L[last_proposition_M[~kept_M]]
     changed_N[less[less >= 0]] = True
-    vectors_ND = cache.encode("propositions", named.ids, named.texts)
+    vectors_ND = cache.encode("propositions", named.ids, named.texts, named.merge.last_N)
     columns = PropositionColumns(
         proposition_ids=named.ids,
         proposition_texts=named.texts,
@@ -241,7 +255,9 @@ def _propositions(
         occurrence_passage_M=passage_M,
         occurrence_start_M=start_M,
         occurrence_end_M=end_M,
-        passage_proposition_PN=block(passage_M, proposition_M, (count, len(named.ids))),
+        passage_proposition_PN=edited_block(
+            base.passage_proposition_PN, passages.merge, named.merge, Entries.ones(read_M4[:, 1], read_M4[:, 0])
+        ),
         cosine_quantiles_Z=cosine_quantiles(vectors_ND),
     )
     return Propositions(named.merge, named.ids, named.texts, changed_N), columns
@@ -262,38 +278,42 @@ def _topics(rows: Rows, base: IndexData, propositions: Propositions) -> TopicCol
 
 
 def _nodes(documents: DocumentColumns, passages: PassageColumns, propositions: PropositionColumns) -> Passages:
-    """Every passage with its propositions in reading order."""
-    passage_M, proposition_M = propositions.occurrence_passage_M, propositions.occurrence_proposition_M
-    order = np.lexsort((propositions.occurrence_end_M, propositions.occurrence_start_M, passage_M))
-    ends = np.cumsum(np.bincount(passage_M, minlength=len(passages.passage_ids)))
     encoded = _EncodedTexts(documents.document_titles, passages.passage_document_P, passages.passage_texts)
-    return Passages(id_bytes(passages.passage_ids), encoded, proposition_M[order], np.concatenate([[0], ends]))
+    return Passages(id_bytes(passages.passage_ids), encoded, propositions)
 
 
-def _last_hierarchy(last: IndexData, carry: bool) -> LastHierarchy:
-    ids = np.concatenate([id_bytes(last.passage_ids), id_bytes(last.summary_ids)])
-    return LastHierarchy(ids, last.similarity_XX, last.summary_layer_S, last.summary_member_SX, carry)
+def _last_hierarchy(last: IndexData, passages: _Passages, moved: bool, kept: Kept) -> LastHierarchy:
+    """What is known of the hierarchy; passages are known by their rows if they were `moved` from there, else by their ids."""
+    return LastHierarchy(
+        last_P=passages.merge.last_N if moved else rows_among(last.passage_ids, passages.columns.passage_ids),
+        passages=len(last.passage_ids),
+        summary_ids=last.summary_ids,
+        summary_texts=last.summary_texts,
+        layer_S=last.summary_layer_S,
+        member_SX=last.summary_member_SX,
+        edges=last.similarity_XX if kept.graphs else None,
+        carry=kept.communities,
+        extractive=moved and kept.summaries,
+    )
 
 
 def _chunks(
     base: IndexData, documents: _Documents, passages: _Passages, count_tokens: Callable[[str], int], max_tokens: int
-) -> list[list[int]]:
+) -> list[Ints]:
     """Runs of neighbouring passages of one document, together at most `max_tokens` long, where that is more than one.
 
     A summary of layer 0 is that of a chunk, so those of documents that stayed are known.
     """
     summaries = sp.csr_array(base.summary_member_SX[np.flatnonzero(base.summary_layer_S == 0), :])
-    members = (
-        passages.merge.place_L[part] for part in np.split(summaries.indices, summaries.indptr[1:-1]) if len(part)
-    )
-    chunks = [sorted(part.tolist()) for part in members if part[0] >= 0]
+    members = np.split(passages.merge.place_L[summaries.indices], summaries.indptr[1:-1])
+    chunks = [part for part in members if len(part) and part[0] >= 0]
     document_P, new = passages.columns.passage_document_P, documents.merge.new_K
     first_K, end_K = (np.searchsorted(document_P, new, side) for side in ("left", "right"))
     for first, end in zip(first_K.tolist(), end_K.tolist(), strict=True):
         if end - first > 1:
             lengths = [count_tokens(passages.columns.passage_texts[row]) for row in range(first, end)]
-            chunks += [run for run in _runs(first, lengths, max_tokens) if len(run) > 1]
-    return sorted(chunks)
+            chunks += [np.array(run) for run in _runs(first, lengths, max_tokens) if len(run) > 1]
+    return sorted(chunks, key=lambda chunk: int(chunk[0]))
 
 
 def _runs(first: int, lengths: Sequence[int], most: int) -> Iterator[list[int]]:
@@ -312,13 +332,19 @@ def _runs(first: int, lengths: Sequence[int], most: int) -> Iterator[list[int]]:
 
 def _summaries(hierarchy: Hierarchy, passages: int) -> SummaryColumns:
     found = hierarchy.summaries
-    rows = np.array([row for row, summary in enumerate(found) for _ in summary.members], np.int64)
-    members = np.array([member for summary in found for member in summary.members], np.int64)
+    rows = np.repeat(np.arange(len(found)), [len(summary.members) for summary in found])
+    members = np.concatenate([np.zeros(0, np.int64), *(summary.members for summary in found)])
     return SummaryColumns(
-        summary_ids=Strings.of([summary.node.id for summary in found]),
-        summary_texts=Strings.of([summary.node.text for summary in found]),
+        summary_ids=Strings.of([summary.id for summary in found]),
+        summary_texts=Strings.of([summary.text for summary in found]),
         summary_layer_S=np.array([summary.layer for summary in found], np.int64),
         summary_vectors_SD=hierarchy.vectors_SD,
         summary_member_SX=block(rows, members, (len(found), passages + len(found))),
         similarity_XX=hierarchy.edges,
     )
+
+
+def has_large_graph(data: IndexData) -> bool:
+    """Whether a graph among entities or nodes of a layer is too large to be exact."""
+    nodes = np.bincount(data.summary_layer_S, minlength=1)
+    return max(len(data.entity_ids), len(data.passage_ids) + int(nodes[0])) > similarity.FLAT_LIMIT

@@ -12,15 +12,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.build.links import ENTITIES, Propositions, linked_block, merge_linked, read_links
-from graph.build.merge import Merge, Named, moved
+from graph.build.merge import Merge, Named, edited_block
 from graph.build.rows import Rows
 from graph.extract.aliases import full_names, surname_of_initials
 from graph.extract.terms import caseless_terms
 from graph.layers.similarity import KnownGraph, similarity_graph
 from graph.shared.ids import content_id
 from graph.shared.types import Ints
-from graph.store.arrays import Strings, rows_among
-from graph.store.data import DocumentColumns, EntityColumns, IndexData, block
+from graph.store.arrays import Strings, rows_in_order
+from graph.store.blocks import Entries, entries_by_row
+from graph.store.data import DocumentColumns, EntityColumns, IndexData
 from graph.store.settings import IndexSettings
 from graph.store.vectors import EmbeddingCache
 from graph.text.scripts import is_caseless
@@ -49,7 +50,7 @@ def derive_entities(
     full_E = _full_names(named.texts)
     again_N = _mention_changed_alias(base, propositions.merge, named.merge, full_E) & ~read_N
     found_again = read_links(rows, ENTITIES, propositions, again_N)
-    term_row = dict(zip(derived, rows_among(named.ids, list(derived)).tolist(), strict=True))
+    term_row = dict(zip(derived, rows_in_order(named.ids, list(derived)).tolist(), strict=True))
     of_terms = np.array([(row, term_row[content_id("entity", term)]) for row, term in terms], np.int64).reshape(-1, 2)
     proposition_X = np.concatenate([found.proposition_X, found_again.proposition_X, of_terms[:, 0]])
     entity_X = np.concatenate([found.rows(named.ids), found_again.rows(named.ids), of_terms[:, 1]])
@@ -57,8 +58,8 @@ def derive_entities(
     proposition_X = np.concatenate([proposition_X, proposition_X[aliased]])
     entity_X = np.concatenate([entity_X, full_E[entity_X[aliased]]])
 
-    vectors_ED = cache.encode("entities", named.ids, named.texts)
-    known = None if last is None else KnownGraph(last.synonym_EE, rows_among(named.ids, last.entity_ids))
+    vectors_ED = cache.encode("entities", named.ids, named.texts, named.merge.last_N)
+    known = None if last is None else KnownGraph(last.synonym_EE, rows_in_order(named.ids, last.entity_ids))
     return EntityColumns(
         entity_ids=named.ids,
         entity_texts=named.texts,
@@ -118,20 +119,19 @@ def _mention_changed_alias(base: IndexData, propositions: Merge, entities: Merge
     full_before = np.where(before_L[last] >= 0, entities.place_L[before_L[last]], -1)
     changed = np.zeros(len(entities.place_L), bool)
     changed[last[(full_before != full_E[known]) | ((before_L[last] >= 0) & (full_before < 0))]] = True
-    entries = base.proposition_entity_NE.tocoo()
-    place = propositions.place_L[entries.coords[0][changed[entries.coords[1]]]]
     mention_N = np.zeros(len(propositions.last_N), bool)
-    mention_N[place[place >= 0]] = True
+    if changed.any():
+        mentioned_L = entries_by_row(base.proposition_entity_NE, changed[base.proposition_entity_NE.indices]) > 0
+        mention_N[propositions.place_L[mentioned_L & (propositions.place_L >= 0)]] = True
     return mention_N
 
 
 def _called(base: IndexData, entities: Named, documents: DocumentColumns, document_merge: Merge) -> sp.csr_array:
     """1 where a document is called by the key of an entity."""
     titles, document_T = documents.title_keys, documents.title_document_T
-    row_X, column_X, _ = moved(base.entity_document_EU, entities.merge, document_merge)
     of_new = np.flatnonzero(document_merge.last_N[document_T] < 0)
-    named = rows_among(entities.ids, [content_id("entity", titles[row]) for row in of_new.tolist()])
-    pairs = [(row_X, column_X), (named[named >= 0], document_T[of_new][named >= 0])]
+    named = rows_in_order(entities.ids, [content_id("entity", titles[row]) for row in of_new.tolist()])
+    pairs = [(named[named >= 0], document_T[of_new][named >= 0])]
     for row in entities.merge.new_K.tolist() if (document_merge.last_N >= 0).any() else ():
         first = end = bisect_left(titles, entities.texts[row])
         while end < len(titles) and titles[end] == entities.texts[row]:
@@ -139,4 +139,4 @@ def _called(base: IndexData, entities: Named, documents: DocumentColumns, docume
         known = document_T[first:end][document_merge.last_N[document_T[first:end]] >= 0]
         pairs.append((np.full(len(known), row), known))
     rows, columns = (np.concatenate(each) for each in zip(*pairs, strict=True))
-    return block(rows, columns, (len(entities.ids), len(documents.document_sources)))
+    return edited_block(base.entity_document_EU, entities.merge, document_merge, Entries.ones(rows, columns))

@@ -9,7 +9,7 @@ from pathlib import Path
 from graph.build.build import finish_build, open_for_writing, open_tools
 from graph.build.reading import no_model, read_quarantined, reading_facts
 from graph.shared.errors import UserError
-from graph.shared.ids import checksum
+from graph.shared.ids import has_sum
 from graph.shared.types import Floats, OpenEncoder, OpenModel
 from graph.store.ann import ENDING as ANN_ENDING
 from graph.store.arrays import (
@@ -220,7 +220,7 @@ def verify_index(folder: Path | str) -> list[Damage]:
 
 def _is_sound(file: Path, manifest: Manifest) -> bool:
     facts = manifest.files.get(file.name)
-    return segment_is_sound(file) if facts is None else checksum(file) == facts["checksum"]
+    return segment_is_sound(file) if facts is None else has_sum(file, facts["checksum"])
 
 
 def _store_damage(folder: Path) -> list[Damage]:
@@ -297,14 +297,14 @@ def _keep_sound_vectors(folder: Path, damaged: set[str]) -> None:
 def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
     """Give back the space of deleted rows and of the previous generation; returns the bytes freed (below 0: more is held now).
 
-    Communities that edits carried over are found again, and vectors are brought into one segment: the files are then those of an
+    Communities that edits carried over are found again, graphs that grew beyond what is exact are made at once, and vectors are brought into one segment: the files are then those of an
     index made at once.
     """
     folder = Path(folder)
     before = index_status(folder).disk_bytes
     with open_for_writing(folder) as store:
         manifest = read_manifest(folder)
-        if manifest.changed_passages:
+        if manifest.changed_passages or manifest.grown:
             settings = read_settings(folder)
             tools = open_tools(folder, store, settings, open_encoder, open_model)
             finish_build(folder, store, tools, settings, compact=True)
@@ -330,6 +330,7 @@ def _save_again(folder: Path, store: Store, manifest: Manifest, compact: bool = 
         "encoder": {"fingerprint": manifest.encoder},
         **({} if manifest.prompts is None else {"prompts": asdict(manifest.prompts)}),
         "changed_passages": manifest.changed_passages,
+        "grown": manifest.grown,
     }
     save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact)
     if store.changed_since(manifest.generation) == []:

@@ -10,10 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.build.merge import Keyed, Merge, Named, merge_by_id, moved, touched
+from graph.build.merge import Keyed, Merge, Named, merge_by_id, touched
 from graph.build.rows import Rows
-from graph.shared.types import Floats, Ints
+from graph.shared.types import Ints
 from graph.store.arrays import Strings, id_bytes
+from graph.store.blocks import Entries, edited
 from graph.store.segments import IdBytes
 
 
@@ -103,8 +104,7 @@ def linked_block(
     thing_X: Ints,
 ) -> sp.csr_array:
     """How often each thing hangs on each proposition: as given for those that were read, as before for the others: CSR[N, Z]."""
-    row_X, column_X, count_X = moved(last_LZ, propositions.merge, things)
-    kept_X = ~read_N[row_X]
-    counts: Floats = np.concatenate([count_X[kept_X], np.ones(len(proposition_X), np.float32)])
-    places = (np.concatenate([row_X[kept_X], proposition_X]), np.concatenate([column_X[kept_X], thing_X]))
-    return sp.csr_array(sp.coo_array((counts, places), shape=(len(propositions.ids), len(things.last_N))))
+    place_L = propositions.merge.place_L
+    moved_L = np.where(np.append(read_N, True)[place_L], -1, place_L)
+    shape = (len(propositions.ids), len(things.last_N))
+    return edited(last_LZ, moved_L, things.place_L, shape, Entries.ones(proposition_X, thing_X))

@@ -1,6 +1,6 @@
 """Rows of the last generation and new ones, brought into one order: what an edit leaves as it was is moved, not made again.
 
-Legend: L rows of the last generation, N rows now, K new ones; X entries of a block.
+Legend: L rows of the last generation, N rows now, K new ones.
 """
 
 from bisect import bisect_left
@@ -11,8 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.shared.types import Floats, Ints
-from graph.store.arrays import Strings, id_bytes, rows_among
+from graph.shared.types import Ints
+from graph.store.arrays import Strings, id_bytes, rows_in_order
+from graph.store.blocks import Entries, edited
 from graph.store.segments import IdBytes
 
 
@@ -78,7 +79,7 @@ def merge_by_id(
     """The rows that stay with those whose ids were found, which may be among them; `text_of` gives the text of a new id."""
     last_L, found = id_bytes(last_ids), np.unique(found)
     at_F = np.searchsorted(last_L, found)
-    known_F = np.isin(found, last_L)
+    known_F = rows_in_order(last_L, found) >= 0
     merge, _ = Merge.of_found(kept_L, at_F, known_F)
     new = [identity.decode() for identity in found[~known_F].tolist()]
     return Named(
@@ -86,12 +87,9 @@ def merge_by_id(
     )
 
 
-def moved(block: sp.csr_array, rows: Merge, columns: Merge) -> tuple[Ints, Ints, Floats]:
-    """The entries of a block whose row and column are still there: rows and columns as they are now, and values."""
-    entries = block.tocoo()
-    row_X, column_X = rows.place_L[entries.coords[0]], columns.place_L[entries.coords[1]]
-    kept_X = (row_X >= 0) & (column_X >= 0)
-    return row_X[kept_X], column_X[kept_X], entries.data[kept_X]
+def edited_block(block: sp.csr_array, rows: Merge, columns: Merge, added: Entries) -> sp.csr_array:
+    """A block as it is now, with entries of new or emptied rows and columns added (graph/store/blocks.py)."""
+    return edited(block, rows.place_L, columns.place_L, (len(rows.last_N), len(columns.last_N)), added)
 
 
 @dataclass(frozen=True)
@@ -103,9 +101,9 @@ class Keyed:
 
     @classmethod
     def of(cls, keys: Ints, ids: IdBytes, now: Strings) -> "Keyed":
-        """The keys of rows with these ids among the rows as they are now."""
+        """The keys of rows with these ids among the rows as they are now, in order of their ids."""
         order = np.argsort(keys)
-        return cls(keys[order], rows_among(now, ids)[order])
+        return cls(keys[order], rows_in_order(now, ids)[order])
 
     def rows(self, keys_X: Ints) -> Ints:
         """The row of each key, all of which are known."""

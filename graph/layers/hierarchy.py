@@ -5,7 +5,7 @@ A node stands for propositions (its "pool"), and an extractive summary chooses a
 one, writes the summary from its members' texts instead, and where it cannot the extractive one stands in.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,8 @@ from graph.layers.similarity import KnownGraph, similarity_graph
 from graph.layers.summarise import choose_sentences, join_sentences
 from graph.shared.ids import content_id
 from graph.shared.types import Ints
-from graph.store.arrays import id_bytes, rows_among
+from graph.store.arrays import Strings, id_bytes, rows_among
+from graph.store.data import PropositionColumns
 from graph.store.segments import IdBytes, Rows, Vectors
 from graph.store.settings import IndexSettings
 
@@ -26,39 +27,45 @@ EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
 
 
 @dataclass(frozen=True)
-class Node:
-    """A summary as a node of the graph: its id, its text and the propositions (rows, in reading order) that it stands for."""
-
-    id: str
-    text: str
-    pool: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Passages:
-    """The nodes of layer 0 that are passages: ids, texts (asked for when a model summarises), and each one's propositions in reading
-    order, end to end.
-    """
+    """The nodes of layer 0 that are passages: ids, texts (asked for when a model summarises), and where propositions occur in them."""
 
     ids: IdBytes
     texts: Sequence[str]
-    propositions: Ints
-    starts: Ints
-    """Where the propositions of each passage begin, and where the last one's end."""
+    occurrences: PropositionColumns
 
-    def pool(self, row: int) -> Sequence[int]:
-        """The propositions of one of them; what stands in it twice is there twice."""
-        pool: list[int] = self.propositions[self.starts[row] : self.starts[row + 1]].tolist()
-        return pool
+    def pools(self, rows: Ints) -> dict[int, list[int]]:
+        """The propositions of each of these passages, in reading order; what stands in one twice is there twice."""
+        asked_P = np.zeros(len(self.ids), bool)
+        asked_P[rows] = True
+        found = np.flatnonzero(asked_P[self.occurrences.occurrence_passage_M])
+        passage_M, start_M, end_M, proposition_M = (
+            column[found]
+            for column in (
+                self.occurrences.occurrence_passage_M,
+                self.occurrences.occurrence_start_M,
+                self.occurrences.occurrence_end_M,
+                self.occurrences.occurrence_proposition_M,
+            )
+        )
+        pools: dict[int, list[int]] = {row: [] for row in rows.tolist()}
+        order = np.lexsort((end_M, start_M, passage_M))
+        for row, proposition in zip(passage_M[order].tolist(), proposition_M[order].tolist(), strict=True):
+            pools[row].append(proposition)
+        return pools
 
 
-@dataclass(frozen=True)
+@dataclass
 class SummaryNode:
-    """A summary: its node, its layer and its direct members (node numbers)."""
+    """A summary: its id, its text, its layer, its direct members (node numbers, ascending), and the propositions (rows, in reading order) that
+    it stands for; None while nobody has asked for those of a summary that is as it was.
+    """
 
-    node: Node
+    id: str
+    text: str
     layer: int
-    members: tuple[int, ...]
+    members: Ints
+    pool: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -72,29 +79,59 @@ class Hierarchy:
 
 @dataclass(frozen=True)
 class LastHierarchy:
-    """The hierarchy of the last generation, to start from: `ids` of all its nodes (X: passages, then S summaries), its edges and members.
+    """The hierarchy of the last generation, to start from: its X nodes are passages, then S summaries by layer.
 
-    With `carry`, its communities stay as they are (graph/layers/communities.py); else they are found again.
+    With `carry`, its communities stay as they are (graph/layers/communities.py); else they are found again. With `extractive`, a
+    summary stays where its members do: passages that stay have the propositions that they had, and no model was or is asked.
     """
 
-    ids: IdBytes
-    edges: sp.csr_array
+    last_P: Ints
+    """The row that each passage had, −1 for a new one."""
+    passages: int
+    """How many there were."""
+    summary_ids: Strings
+    summary_texts: Strings
     layer_S: Ints
     member_SX: sp.csr_array
+    edges: sp.csr_array | None
+    """None: all nodes are searched again."""
     carry: bool
+    extractive: bool
 
-    def edges_among(self, ids: IdBytes) -> KnownGraph:
-        """What it knows of the similarity graph of the nodes with these ids."""
-        return KnownGraph(self.edges, rows_among(ids, self.ids))
+    def known_graph(self, last_L: Ints, layer: int) -> KnownGraph | None:
+        """What it knows of the similarity graph of a layer of nodes that had these numbers."""
+        if self.edges is None:
+            return None
+        first, end = np.searchsorted(self.layer_S, [layer, layer + 1]) + self.passages
+        first = first if layer else 0
+        place_T = np.full(end - first, -1, np.int64)
+        known = np.flatnonzero(last_L >= 0)
+        place_T[last_L[known] - first] = known
+        return KnownGraph(sp.csr_array(self.edges[first:end, first:end]), place_T)
 
-    def communities(self, ids: IdBytes, layer: int) -> Ints:
-        """The community of each of these nodes of a layer; −1 for nodes that it does not know."""
-        summary_Y, member_Y = self.member_SX.tocoo().coords
-        of_layer_Y = self.layer_S[summary_Y] == layer + 1
-        community_X = len(self.layer_S) + np.arange(len(self.ids))
-        community_X[member_Y[of_layer_Y]] = summary_Y[of_layer_Y]
-        rows = rows_among(self.ids, ids)
-        return np.where(rows >= 0, community_X[rows], -1)
+    def summaries_of(self, last_L: Ints, layer: int) -> Ints:
+        """The summary of that layer over each node that had these numbers, −1 where there is none."""
+        summaries = np.flatnonzero(self.layer_S == layer)
+        rows = self.member_SX[summaries, :]
+        above_X = np.full(self.passages + len(self.layer_S) + 1, -1, np.int64)
+        above_X[rows.indices] = np.repeat(summaries, np.diff(rows.indptr))
+        return above_X[last_L]
+
+    def communities(self, last_L: Ints, layer: int) -> Ints:
+        """The community of each node of a layer that had these numbers; −1 for a new one."""
+        above_L = self.summaries_of(last_L, layer + 1)
+        return np.where(above_L < 0, np.where(last_L < 0, -1, len(self.layer_S) + last_L), above_L)
+
+    def same_summaries(self, groups: Sequence[Ints], last_X: Ints, layer: int) -> Ints:
+        """The summary of that layer that has just the members of each group, −1 where none has. `last_X` are the numbers that nodes had."""
+        if not self.extractive or not groups:
+            return np.full(len(groups), -1, np.int64)
+        lengths = np.array([len(group) for group in groups], np.int64)
+        above_Y = self.summaries_of(last_X[np.concatenate(groups)], layer)
+        starts = np.cumsum(lengths) - lengths
+        least, most = np.minimum.reduceat(above_Y, starts), np.maximum.reduceat(above_Y, starts)
+        members_S = np.append(np.diff(self.member_SX.indptr), -1)
+        return np.where((least == most) & (members_S[least] == lengths), least, -1)
 
 
 @dataclass(frozen=True)
@@ -117,33 +154,62 @@ class Sentences:
 @dataclass
 class _Builder:
     passages: Passages
+    sentences: Sentences
+    max_tokens: int
     vectors: list[Vectors]
+    last_X: Ints
+    """The number that each node had, −1 for a new one."""
     summaries: list[SummaryNode] = field(default_factory=list)
-    edges: list[tuple[Ints, sp.coo_array]] = field(default_factory=list)
+    edges: list[tuple[int, sp.csr_array]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.passages.ids) + len(self.summaries)
 
-    def pool(self, number: int) -> Sequence[int]:
-        """The propositions of a passage or, numbered behind these, of a summary."""
+    def summary(self, number: int) -> SummaryNode | None:
+        """The summary of this number; None for a passage."""
         above = number - len(self.passages.ids)
-        return self.passages.pool(number) if above < 0 else self.summaries[above].node.pool
+        return self.summaries[above] if above >= 0 else None
 
     def text(self, number: int) -> str:
         """The text of a node."""
-        above = number - len(self.passages.ids)
-        return self.passages.texts[number] if above < 0 else self.summaries[above].node.text
+        summary = self.summary(number)
+        return self.passages.texts[number] if summary is None else summary.text
 
     def ids(self, numbers: Ints) -> IdBytes:
         """The ids of nodes, passages first."""
         passages = len(self.passages.ids)
-        above = [self.summaries[number - passages].node.id for number in numbers[numbers >= passages].tolist()]
+        above = [self.summaries[number - passages].id for number in numbers[numbers >= passages].tolist()]
         return np.concatenate([self.passages.ids[numbers[numbers < passages]], id_bytes(above)])
+
+    def pools(self, groups: Sequence[Ints]) -> list[tuple[int, ...]]:
+        """The propositions of all members of each group, each once."""
+        known = self.passages.pools(
+            np.unique(np.array([row for group in groups for row in self._under(group)], np.int64))
+        )
+        return [self._pool(group, known) for group in groups]
+
+    def _under(self, numbers: Ints) -> Iterator[int]:
+        """The passages whose propositions have to be read for those of these nodes."""
+        for number in numbers.tolist():
+            summary = self.summary(number)
+            if summary is None:
+                yield number
+            elif summary.pool is None:
+                yield from self._under(summary.members)
+
+    def _pool(self, numbers: Ints, known: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
+        pool: dict[int, None] = {}
+        for number in numbers.tolist():
+            summary = self.summary(number)
+            if summary is not None and summary.pool is None:
+                summary.pool = self.sentences.summarise(self._pool(summary.members, known), self.max_tokens)[1]
+            pool |= dict.fromkeys(known[number] if summary is None else summary.pool or ())
+        return tuple(pool)
 
 
 def build_hierarchy(
     passages: Passages,
-    chunks: Sequence[Sequence[int]],
+    chunks: Sequence[Ints],
     passage_vectors_PD: Vectors,
     sentences: Sentences,
     encode: EncodeByIds,
@@ -156,55 +222,67 @@ def build_hierarchy(
     `chunks` are runs of passage numbers that make one large chunk each, of two passages at least. A community
     of one node is not summarised either: the node itself says it all.
     """
-    building = _Builder(passages, [passage_vectors_PD])
-    _add_summaries(building, chunks, 0, sentences, encode, settings, write)
-    members = np.arange(len(building))
+    last_P = np.full(len(passages.ids), -1, np.int64) if last is None else last.last_P
+    building = _Builder(passages, sentences, settings.max_summary_tokens, [passage_vectors_PD], last_P)
+    _add_summaries(building, chunks, 0, encode, write, last)
+    first, end = 0, len(building)
     for layer in range(settings.layers):
         vectors_LD = building.vectors[-1] if layer or len(building.vectors) == 1 else Vectors.join(building.vectors)
-        ids = building.ids(members)
-        known = None if last is None else last.edges_among(ids)
+        last_L = building.last_X[first:end]
+        known = None if last is None else last.known_graph(last_L, layer)
         graph = similarity_graph(vectors_LD, settings.neighbours, settings.min_similarity, known)
-        building.edges.append((members, graph.tocoo()))
-        if layer + 1 == settings.layers or len(members) < 2:
+        building.edges.append((first, graph))
+        if layer + 1 == settings.layers or end - first < 2:
             break
         if last is not None and last.carry:
-            community_L = carry_communities(graph, last.communities(ids, layer))
+            community_L = carry_communities(graph, last.communities(last_L, layer))
         else:
             community_L = find_communities(graph, settings.communities, settings.seed)
-        before = len(building)
-        groups = [members[group].tolist() for group in _groups(community_L) if len(group) > 1]
-        _add_summaries(building, groups, layer + 1, sentences, encode, settings, write)
-        members = np.arange(before, len(building))
-        if len(members) == 0:
+        groups = [first + group for group in _groups(community_L) if len(group) > 1]
+        _add_summaries(building, groups, layer + 1, encode, write, last)
+        first, end = end, len(building)
+        if first == end:
             break
-    nodes = [summary.node for summary in building.summaries]
-    vectors_SD = encode([node.id for node in nodes], [node.text for node in nodes])
+    vectors_SD = encode(
+        [summary.id for summary in building.summaries], [summary.text for summary in building.summaries]
+    )
     return Hierarchy(tuple(building.summaries), vectors_SD, _join_edges(building.edges, len(building)))
 
 
 def _add_summaries(
     building: _Builder,
-    groups: Sequence[Sequence[int]],
+    groups: Sequence[Ints],
     layer: int,
-    sentences: Sentences,
     encode: EncodeByIds,
-    settings: IndexSettings,
     write: WriteSummaries | None,
+    last: LastHierarchy | None,
 ) -> None:
-    pools = [tuple(dict.fromkeys(row for member in group for row in building.pool(member))) for group in groups]
-    filled = [(group, pool) for group, pool in zip(groups, pools, strict=True) if pool]
-    texts = [[building.text(member) for member in group] for group, _ in filled] if write else []
-    written = write(texts) if write and texts else [""] * len(filled)
-    added = []
-    for (group, pool), by_model in zip(filled, written, strict=True):
-        extract, chosen = sentences.summarise(pool, settings.max_summary_tokens)
-        text = by_model or extract
-        members = sorted(each.decode() for each in building.ids(np.array(group)).tolist())
-        identity = content_id("summary", str(layer), text, *members)
-        added.append(SummaryNode(Node(identity, text, chosen), layer, tuple(group)))
+    """Summarise each group that has propositions; those whose summary the last hierarchy has keep it."""
+    same = np.full(len(groups), -1) if last is None else last.same_summaries(groups, building.last_X, layer)
+    pools = iter(building.pools([group for group, summary in zip(groups, same.tolist(), strict=True) if summary < 0]))
+    added: list[SummaryNode] = []
+    made: list[SummaryNode] = []
+    for group, summary in zip(groups, same.tolist(), strict=True):
+        if last is not None and summary >= 0:
+            added.append(SummaryNode(last.summary_ids[summary], last.summary_texts[summary], layer, group, None))
+        elif pool := next(pools):
+            made.append(SummaryNode("", "", layer, group, pool))
+            added.append(made[-1])
+    texts = [[building.text(member) for member in summary.members.tolist()] for summary in made] if write else []
+    written = write(texts) if write and texts else [""] * len(made)
+    for each, by_model in zip(made, written, strict=True):
+        extract, each.pool = building.sentences.summarise(each.pool or (), building.max_tokens)
+        each.text = by_model or extract
+        members = sorted(identity.decode() for identity in building.ids(each.members).tolist())
+        each.id = content_id("summary", str(layer), each.text, *members)
     if added:
-        building.vectors.append(encode([new.node.id for new in added], [new.node.text for new in added]))
+        ids = [summary.id for summary in added]
+        building.vectors.append(encode(ids, [summary.text for summary in added]))
         building.summaries += added
+        last_S = np.full(len(added), -1, np.int64) if last is None else rows_among(last.summary_ids, ids)
+        building.last_X = np.concatenate(
+            [building.last_X, np.where(last_S < 0, -1, last_S + (last.passages if last else 0))]
+        )
 
 
 def _groups(membership_N: Ints) -> Iterator[Ints]:
@@ -212,8 +290,10 @@ def _groups(membership_N: Ints) -> Iterator[Ints]:
     yield from np.split(order, np.flatnonzero(np.diff(membership_N[order])) + 1)
 
 
-def _join_edges(layers: Sequence[tuple[Ints, sp.coo_array]], count: int) -> sp.csr_array:
-    rows = np.concatenate([members[graph.coords[0]] for members, graph in layers])
-    columns = np.concatenate([members[graph.coords[1]] for members, graph in layers])
-    cosines = np.concatenate([graph.data for _, graph in layers]).astype(np.float32)
-    return sp.csr_array(sp.coo_array((cosines, (rows, columns)), shape=(count, count)))
+def _join_edges(layers: Sequence[tuple[int, sp.csr_array]], count: int) -> sp.csr_array:
+    """The graphs of all layers as one, each from its first node on; what is above the last one has no edges."""
+    indices = np.concatenate([graph.indices + first for first, graph in layers])
+    degrees = np.concatenate([np.diff(graph.indptr) for _, graph in layers])
+    starts = np.concatenate([[0], np.cumsum(degrees), np.full(count - len(degrees), degrees.sum())])
+    cosines = np.concatenate([graph.data for _, graph in layers]).astype(np.float32, copy=False)
+    return sp.csr_array((cosines, indices, starts.astype(indices.dtype)), shape=(count, count))

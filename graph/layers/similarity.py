@@ -2,7 +2,8 @@
 
 Up to FLAT_LIMIT nodes the graph is exact and follows from the vectors alone, bit by bit: nodes are found by matrix products, whose
 last bits depend on what else is multiplied, and every cosine that decides is computed once more, pair by pair. So a graph that
-gains or loses nodes is searched for those alone and is the one that a search for all would give.
+gains or loses nodes is searched for those alone and is the one that a search for all would give. Above, a search for all misses some
+neighbours, and those that come later do not: then the graph depends on its life, until it is made at once again.
 
 Legend: N nodes, T nodes of a graph known before, D dimensions, K found for each, R rows to search for, B rows of a batch, X pairs.
 """
@@ -13,8 +14,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from graph.shared.types import Floats, Ints
+from graph.store.blocks import Entries, edited
 from graph.store.segments import Rows
 
 FLAT_LIMIT = 100_000
@@ -35,6 +38,18 @@ class KnownGraph:
     graph: sp.csr_array
     place_T: Ints
 
+    def last_rows(self, count: int) -> Ints:
+        """The row that each of the nodes now had, −1 for a new one: int64[N]."""
+        last_N = np.full(count, -1, np.int64)
+        kept = np.flatnonzero(self.place_T >= 0)
+        last_N[self.place_T[kept]] = kept
+        return last_N
+
+    def neighbours(self, nodes_T: NDArray[np.bool_]) -> Ints:
+        """The nodes that are still there and have an edge to one of the given ones, in order."""
+        near = np.unique(self.graph[np.flatnonzero(nodes_T), :].indices).astype(np.int64)
+        return near[self.place_T[near] >= 0]
+
 
 @dataclass(frozen=True)
 class _Pairs:
@@ -52,6 +67,18 @@ class _Pairs:
     def only(self, chosen: Any) -> "_Pairs":
         return _Pairs(self.row_X[chosen], self.other_X[chosen], self.cosine_X[chosen])
 
+    def moved(self, place_T: Ints) -> "_Pairs":
+        """Nodes as they are numbered now, without what is gone."""
+        moved = _Pairs(place_T[self.row_X], place_T[self.other_X], self.cosine_X)
+        return moved.only((moved.row_X >= 0) & (moved.other_X >= 0))
+
+    def turned(self) -> "_Pairs":
+        return _Pairs(self.other_X, self.row_X, self.cosine_X)
+
+
+_LARGEST = np.uint32(0xFFFFFFFF)
+_NO_PAIRS = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+
 
 def similarity_graph(
     vectors_ND: Rows, neighbours: int, min_similarity: float, known: KnownGraph | None = None
@@ -64,10 +91,13 @@ def similarity_graph(
     count = len(vectors_ND)
     if count < 2:
         return sp.csr_array((count, count), dtype=np.float32)
-    if known is None or count > FLAT_LIMIT:
-        found = _nearest_of_all(vectors_ND, neighbours, min_similarity)
-    else:
-        found = _nearest_again(vectors_ND, neighbours, min_similarity, known)
+    if known is None:
+        return _symmetric(_nearest_of_all(vectors_ND, neighbours, min_similarity), count)
+    return _graph_again(vectors_ND, neighbours, min_similarity, known)
+
+
+def _symmetric(found: _Pairs, count: int) -> sp.csr_array:
+    """The graph of what is near, each pair both ways."""
     edges = sp.coo_array((found.cosine_X, (found.row_X, found.other_X)), shape=(count, count)).tocsr()
     return sp.csr_array(edges.maximum(edges.T))
 
@@ -95,31 +125,69 @@ def _nearest_of_all(vectors_ND: Rows, neighbours: int, min_similarity: float) ->
     return _best(_Pairs.join([pairs, *_near(vectors_ND, unsure, neighbours, min_similarity)]), neighbours)
 
 
-def _nearest_again(vectors_ND: Rows, neighbours: int, min_similarity: float, known: KnownGraph) -> _Pairs:
-    """Every node with its nearest: those of new nodes, and of nodes that had k and lost one, are searched for.
-
-    A node's row in the graph holds its own nearest and those nodes that it is among the nearest of; the first k are its own.
+def _graph_again(vectors_ND: Rows, neighbours: int, min_similarity: float, known: KnownGraph) -> sp.csr_array:
+    """The graph with its edges as they were but for those of nodes whose nearest are others now: new ones, those that had k and lost
+    one, and those that a searched one is nearer to than the last of their k.
     """
-    count, place_T = len(vectors_ND), known.place_T
-    before = known.graph.tocoo()
-    row_X, other_X = before.coords
-    edges = _Pairs(row_X, other_X, before.data)
-    crowded_X = (np.diff(known.graph.indptr) > neighbours)[edges.row_X]
-    own = _Pairs.join([edges.only(~crowded_X), _best(edges.only(crowded_X), neighbours)])
-    full_T = np.bincount(own.row_X, minlength=len(place_T)) == neighbours
-    short = own.row_X[full_T[own.row_X] & (place_T[own.other_X] < 0)]
-    kept_T = place_T >= 0
-    kept_T[short] = False
-    own = own.only(kept_T[own.row_X] & (place_T[own.other_X] >= 0))
-    own = _Pairs(place_T[own.row_X], place_T[own.other_X], own.cosine_X)
-    searched = np.setdiff1d(np.arange(count), place_T[kept_T])
+    count, place_T, last_N = len(vectors_ND), known.place_T, known.last_rows(len(vectors_ND))
+    near_gone = _own(known.graph, known.neighbours(place_T < 0), neighbours)
+    full_T = np.bincount(near_gone.row_X, minlength=len(place_T)) == neighbours
+    short = near_gone.row_X[full_T[near_gone.row_X] & (place_T[near_gone.other_X] < 0)]
+    searched_N = last_N < 0
+    searched_N[place_T[short]] = True
+    searched = np.flatnonzero(searched_N)
     if 4 * len(searched) > count:
-        return _nearest_of_all(vectors_ND, neighbours, min_similarity)
-    least_N = _last_cosines(own, count, neighbours, min_similarity)
-    least_N[searched] = np.inf
-    near = _Pairs.join([own.only(slice(0)), *_near(vectors_ND, searched, neighbours, min_similarity, least_N)])
-    gained_X = np.isin(own.row_X, near.row_X)
-    return _Pairs.join([own.only(~gained_X), _best(_Pairs.join([own.only(gained_X), near]), neighbours)])
+        return _symmetric(_nearest_of_all(vectors_ND, neighbours, min_similarity), count)
+    least_N = np.where(searched_N, np.inf, _least_bounds(known.graph, neighbours, min_similarity)[last_N])
+    near = _Pairs.join([_NO_PAIRS, *_near(vectors_ND, searched, neighbours, min_similarity, least_N)])
+
+    changed_N = searched_N.copy()
+    changed_N[near.row_X] = True
+    gained = np.flatnonzero(changed_N & ~searched_N)
+    own = _best(_Pairs.join([near, _own(known.graph, last_N[gained], neighbours).moved(place_T)]), neighbours)
+    changed_T = np.append(changed_N, True)[place_T]
+    among_T = np.zeros(len(place_T), bool)
+    among_T[last_N[changed_N & (last_N >= 0)]] = True
+    others = known.neighbours(among_T)
+    to_changed = _own(known.graph, others[~changed_T[others]], neighbours).moved(place_T)
+    edges = _Pairs.join([own, to_changed.only(changed_N[to_changed.other_X])])
+    both = _Pairs.join([edges, edges.turned()])
+    once = np.unique(both.row_X * count + both.other_X, return_index=True)[1]
+    gone_X = changed_T[known.graph.indices] | np.repeat(changed_T, np.diff(known.graph.indptr))
+    added = Entries(both.row_X[once], both.other_X[once], both.cosine_X[once])
+    return edited(known.graph, place_T, place_T, (count, count), added, gone_X)
+
+
+def _own(graph: sp.csr_array, rows_T: Ints, neighbours: int) -> _Pairs:
+    """The own k nearest of nodes of a graph. A row holds them and those nodes that it is among the nearest of; the first k are its own."""
+    rows = graph[rows_T, :]
+    starts, degree_B = rows.indptr[:-1], np.diff(rows.indptr)
+    row_X = np.repeat(np.arange(len(rows_T)), degree_B)
+    # Cosines are above 0, so that they have the order of their bits; rows are told by the upper half.
+    ordered_X = np.sort(row_X.astype(np.uint64) << np.uint64(32) | (_LARGEST - rows.data.view(np.uint32)))
+    crowded = np.flatnonzero(degree_B > neighbours)
+    last_B = np.zeros(len(rows_T), np.float32)
+    last_B[crowded] = (_LARGEST - ordered_X[starts[crowded] + neighbours - 1].astype(np.uint32)).view(np.float32)
+    last_X = last_B[row_X]
+    nearer_X, equal_X = rows.data > last_X, rows.data == last_X
+    room_B = neighbours - np.bincount(row_X[nearer_X], minlength=len(rows_T))
+    equals = np.concatenate([[0], np.cumsum(equal_X)])
+    rank_X = equals[1:] - equals[starts][row_X]
+    pairs = _Pairs(rows_T[row_X], rows.indices.astype(np.int64), rows.data)
+    return pairs.only(nearer_X | (equal_X & (rank_X <= room_B[row_X])))
+
+
+def _least_bounds(graph: sp.csr_array, neighbours: int, min_similarity: float) -> Floats:
+    """A cosine that no node is below which would be among a node's nearest: the least of its row, τ while that has fewer than k; then one more,
+    of no node: float[T + 1].
+    """
+    degree_T = np.diff(graph.indptr)
+    least_T = np.full(len(degree_T) + 1, min_similarity)
+    some = np.flatnonzero(degree_T)
+    if len(some):
+        lowest = np.minimum.reduceat(graph.data, graph.indptr[some])
+        least_T[some] = np.where(degree_T[some] >= neighbours, lowest, min_similarity)
+    return least_T
 
 
 def _near(
@@ -139,7 +207,7 @@ def _near(
         place_X, other_X = np.nonzero(likely_BN)
         one_way = _measured(vectors_ND, rows_B[place_X], other_X, min_similarity)
         yield one_way
-        yield _Pairs(one_way.other_X, one_way.row_X, one_way.cosine_X)
+        yield one_way.turned()
 
 
 def _last_cosines(found: _Pairs, count: int, neighbours: int, min_similarity: float) -> Floats:

@@ -17,7 +17,7 @@ import numpy as np
 
 from graph.shared.console import say
 from graph.shared.errors import UserError
-from graph.shared.ids import checksum
+from graph.shared.ids import has_sum, quick_sum
 from graph.shared.types import Floats, Ints
 from graph.store.halves import Held, as_float32, product
 
@@ -51,7 +51,7 @@ class Ann:
         """The faiss index, its lists memory-mapped. UserError where its bytes are not those that were written; then faiss reads none of them."""
         import faiss
 
-        if not self.file.exists() or checksum(self.file) != self.file.stem.rpartition("-")[2]:
+        if not has_sum(self.file, self.file.stem.rpartition("-")[2]):
             remedy = f"run: modegraph repair {self.file.parents[1]}"
             raise UserError(f"{self.file}: not the bytes that were written", "a sound ANN index", remedy)
         return faiss.read_index(str(self.file), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
@@ -83,7 +83,7 @@ def build_ann(folder: Path, segment: str, vectors_RD: Held) -> Ann:
     stem = Path(segment).stem
     partial = folder / f"{stem}.partial"
     faiss.write_index(inverted, str(partial))
-    file = folder / f"{stem}-{checksum(partial)}{ENDING}"
+    file = folder / f"{stem}-{quick_sum(partial)}{ENDING}"
     partial.replace(file)
     return Ann(file, probes, recall)
 

@@ -18,16 +18,19 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.shared.errors import UserError
-from graph.shared.ids import BYTES, checksum, content_id
+from graph.shared.ids import BYTES, content_id, has_sum, quick_sum
 from graph.shared.types import Prompts
 from graph.store.ann import Ann, open_ann
+from graph.store.blocks import narrow
 from graph.store.segments import FOLDER as SEGMENTS
 from graph.store.segments import IdBytes, Vectors, open_vectors, save_vectors, with_ann
 
 MANIFEST = "manifest.json"
-OLDEST, FORMAT = 4, 6
+OLDEST, FORMAT = 4, 7
 """Of index.sqlite and of the arrays (docs/reference/format.md): what is read, and what is written."""
 
+FEW = 8
+"""Ids that are each compared with all known ones, sooner than these are sorted."""
 DECODED_ROWS = 4_096
 """Texts of a column that are copied at a time to be read one after another."""
 
@@ -88,17 +91,20 @@ class Strings:
         """The texts of the given rows, in that order; where a row is −1, the next of the new ones. Bytes are copied run by run."""
         if not (rows >= 0).any():
             return Strings.of(list(new))
-        added, lengths = iter([_encode(text) for text in new]), np.diff(self.starts)
+        added, end = iter([_encode(text) for text in new]), 0
         parts: list[NDArray[np.uint8]] = []
         starts = np.zeros(len(rows) + 1, np.int64)
-        starts[1:] = lengths[rows]
-        for run in np.split(np.arange(len(rows)), np.flatnonzero((np.diff(rows) != 1) | (rows[1:] <= 0)) + 1):
-            if rows[run[0]] >= 0:
-                parts.append(self.data[self.starts[rows[run[0]]] : self.starts[rows[run[-1]] + 1]])
+        breaks = np.flatnonzero((np.diff(rows) != 1) | (rows[1:] <= 0)) + 1
+        for first, stop in pairwise([0, *breaks.tolist(), len(rows)]):
+            if rows[first] >= 0:
+                known = self.starts[rows[first] : rows[first] + stop - first + 1]
+                parts.append(self.data[known[0] : known[-1]])
+                starts[first + 1 : stop + 1] = known[1:] + (end - known[0])
             else:
                 parts.append(np.frombuffer(next(added), np.uint8))
-                starts[run[0] + 1] = len(parts[-1])
-        return Strings(np.concatenate(parts), np.cumsum(starts))
+                starts[stop] = end + len(parts[-1])
+            end += len(parts[-1])
+        return Strings(np.concatenate(parts), starts)
 
     def rows_at(self, bytes_X: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows that these bytes of `data` belong to, each once, in order."""
@@ -130,10 +136,23 @@ def rows_among(known: Ids, ids: Ids) -> NDArray[np.int64]:
     [1, -1, 0]
     """
     known_K, id_N = id_bytes(known), id_bytes(ids)
+    if len(id_N) <= FEW and len(known_K):
+        equal_NK = [known_K == identity for identity in id_N]
+        return np.array([each.argmax() if each.any() else -1 for each in equal_NK], np.int64)
+    return _found(known_K, id_N, np.argsort(known_K))
+
+
+def rows_in_order(known: Ids, ids: Ids) -> NDArray[np.int64]:
+    """The same where the known ids are in order, so that nothing is to be sorted."""
+    return _found(id_bytes(known), id_bytes(ids))
+
+
+def _found(known_K: IdBytes, id_N: IdBytes, order_K: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """The row of each id among those known, which are in order, or else ordered by `order_K`."""
     if len(known_K) == 0:
         return np.full(len(id_N), -1, np.int64)
-    order_K = np.argsort(known_K)
-    row_N = order_K[np.minimum(np.searchsorted(known_K, id_N, sorter=order_K), len(known_K) - 1)]
+    place_N = np.minimum(np.searchsorted(known_K, id_N, sorter=order_K), len(known_K) - 1)
+    row_N = place_N if order_K is None else order_K[place_N]
     return np.where(known_K[row_N] == id_N, row_N, -1)
 
 
@@ -171,6 +190,8 @@ class Manifest:
     """Of the encoder; None where an earlier version wrote the index."""
     changed_passages: int = 0
     """That came or went since the communities were found."""
+    grown: bool = False
+    """Whether nodes came to or went from a graph of more than graph/layers/similarity.py's FLAT_LIMIT since it was made at once."""
 
 
 def save_arrays(
@@ -204,7 +225,7 @@ def save_arrays(
             ann |= {segment.name: _ann_facts(segment.ann) for segment in value.segments if segment.ann is not None}
         _save_field(scratch, field.name, value)
     files = {
-        file.name: {"bytes": file.stat().st_size, "checksum": checksum(file)} for file in sorted(scratch.iterdir())
+        file.name: {"bytes": file.stat().st_size, "checksum": quick_sum(file)} for file in sorted(scratch.iterdir())
     }
     name = f"arrays-{generation:06d}-{content_id(json.dumps([files, segments]))[:8]}"
     shutil.rmtree(folder / name, ignore_errors=True)
@@ -252,7 +273,7 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, c
         if size != expected:
             raise UserError(f"{file}: {size:,} bytes", f"{expected:,} bytes", remedy)
     for name, facts in manifest.files.items() if checked else ():
-        if checksum(target / name) != facts["checksum"]:
+        if not has_sum(target / name, facts["checksum"]):
             raise UserError(f"{target / name}: a changed byte", "the file as it was written", remedy)
     hints = get_type_hints(kind)
     values = {field.name: load_field(target, field.name, hints[field.name]) for field in fields(kind)}  # type: ignore[arg-type]
@@ -298,6 +319,7 @@ def read_manifest(folder: Path) -> Manifest:
         ann=facts.get("ann", {}),
         prompts=Prompts(**facts["prompts"]) if "prompts" in facts else None,
         changed_passages=facts.get("changed_passages", 0),
+        grown=facts.get("grown", False),
     )
 
 
@@ -326,7 +348,7 @@ def _save_field(target: Path, name: str, value: Any) -> None:
         np.save(target / f"{name}.data.npy", value.data)
         np.save(target / f"{name}.starts.npy", value.starts)
     elif sp.issparse(value):
-        sp.save_npz(target / f"{name}.npz", value, compressed=False)
+        sp.save_npz(target / f"{name}.npz", narrow(value), compressed=False)
     elif isinstance(value, Vectors):
         np.save(target / f"{name}.rows.npy", value.row_N)
     else:

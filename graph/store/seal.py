@@ -13,7 +13,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from graph.shared.errors import UserError
-from graph.shared.ids import checksum
+from graph.shared.ids import has_sum, quick_sum
 from graph.store.store import FILE
 
 LEDGER = "ledger.sqlite"
@@ -53,12 +53,12 @@ def unsealed(folder: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if before is not None and checksum(folder / FILE) == before:
+        if before is not None and has_sum(folder / FILE, before):
             _seal_ledger(folder)
             _write(seal, before)
         raise
     _seal_ledger(folder)
-    _write(seal, checksum(folder / FILE))
+    _write(seal, quick_sum(folder / FILE))
 
 
 def _not_damaged(folder: Path, file: str, remedy: str) -> Seal:
@@ -83,7 +83,7 @@ def check_seal(folder: Path, file: str) -> Seal:
     lines = seal.read_bytes().split(b"\n")
     if len(lines) != 2 or lines[0] != lines[1]:
         return "illegible"
-    return "intact" if (folder / file).exists() and checksum(folder / file).encode() == lines[0] else "damaged"
+    return "intact" if has_sum(folder / file, lines[0].decode(errors="replace")) else "damaged"
 
 
 def set_ledger_aside(folder: Path) -> None:
@@ -120,7 +120,7 @@ def _seal_ledger(folder: Path) -> None:
         return
     with closing(sqlite3.connect(folder / LEDGER)) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    _write(folder / seal_of(LEDGER), checksum(folder / LEDGER))
+    _write(folder / seal_of(LEDGER), quick_sum(folder / LEDGER))
 
 
 def _write(seal: Path, found: str) -> None:

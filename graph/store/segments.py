@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.shared.errors import UserError
-from graph.shared.ids import BYTES, checksum
+from graph.shared.ids import BYTES, has_sum, quick_sum
 from graph.shared.types import Floats, Ints
 from graph.store.ann import Ann, build_ann
 from graph.store.halves import Held, as_float32, product
@@ -59,7 +59,7 @@ class Vectors:
     @classmethod
     def join(cls, parts: Sequence["Vectors"]) -> "Vectors":
         """The rows of all parts, one part after another."""
-        first = np.cumsum([0, *(len(part.places) for part in parts)])
+        first = np.cumsum([0, *(part.starts[-1] for part in parts)])
         rows = [part.row_N + start for part, start in zip(parts, first, strict=False)]
         return cls(tuple(segment for part in parts for segment in part.segments), np.concatenate(rows))
 
@@ -69,9 +69,13 @@ class Vectors:
         return len(self.segments) == 1 and np.array_equal(self.row_N, np.arange(len(self.segments[0].ids_R)))
 
     @cached_property
-    def places(self) -> Ints:
-        """The segment of each row of the segments: int64[R]."""
-        return np.repeat(np.arange(len(self.segments)), [len(segment.ids_R) for segment in self.segments])
+    def starts(self) -> Ints:
+        """Where the rows of each segment begin, counted through all of them, and where the last one's end: int64[S + 1]."""
+        return np.cumsum([0, *(len(segment.ids_R) for segment in self.segments)])
+
+    def segment_of(self, row_X: Ints) -> Ints:
+        """The segment of rows of the segments."""
+        return np.searchsorted(self.starts, row_X, "right") - 1
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -99,7 +103,7 @@ class Vectors:
         """The vectors of rows as they are kept."""
         if self.whole:
             return np.asarray(self.segments[0].vectors_RD[rows])
-        return _gather([segment.vectors_RD for segment in self.segments], self.places, np.asarray(self.row_N[rows]))
+        return _gather([segment.vectors_RD for segment in self.segments], self.starts, np.asarray(self.row_N[rows]))
 
     def candidates(self, query_D: Floats, count: int) -> Ints | None:
         """Rows, ascending, that hold the `count` nearest to a unit vector but for what ANN indexes miss; None where no segment has one."""
@@ -121,7 +125,7 @@ class Vectors:
     @cached_property
     def _row_of_place(self) -> Ints:
         """The row of each row of the segments, −1 for what was deleted: int64[R]."""
-        row_R = np.full(len(self.places), -1, np.int64)
+        row_R = np.full(self.starts[-1], -1, np.int64)
         row_R[self.row_N] = np.arange(len(self))
         return row_R
 
@@ -134,7 +138,7 @@ class Vectors:
 
     def ids(self, rows: Ints) -> IdBytes:
         """The ids of the vectors in rows."""
-        return _gather([segment.ids_R for segment in self.segments], self.places, self.row_N[rows])
+        return _gather([segment.ids_R for segment in self.segments], self.starts, self.row_N[rows])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
         return np.asarray(self[:], dtype)
@@ -156,21 +160,21 @@ def save_vectors(folder: Path, field: str, vectors: Vectors, merge_factor: int, 
     be written again is damaged.
     """
     rows_S = [len(segment.ids_R) for segment in vectors.segments]
-    live_S = np.bincount(vectors.places[vectors.row_N], minlength=len(rows_S)).tolist()
+    segment_N = vectors.segment_of(vectors.row_N)
+    live_S = np.bincount(segment_N, minlength=len(rows_S)).tolist()
     new = {place for place, segment in enumerate(vectors.segments) if not segment.name}
     if compact:
         again = set() if vectors.whole and not new else set(range(len(rows_S)))
     else:
         again = new | segments_to_merge(rows_S, live_S, new, merge_factor)
     kept = [place for place in range(len(rows_S)) if place not in again]
-    written_N = np.isin(vectors.places[vectors.row_N], list(again))
-    start_S = np.cumsum([0, *rows_S])
+    written_N = np.isin(segment_N, list(again))
     moved_S, row_N, segments, end = np.zeros(len(rows_S), np.int64), vectors.row_N.copy(), [], 0
     for place in kept:
-        moved_S[place] = end - start_S[place]
+        moved_S[place] = end - vectors.starts[place]
         segments.append(vectors.segments[place])
         end += rows_S[place]
-    row_N += moved_S[vectors.places[vectors.row_N]]
+    row_N += moved_S[segment_N]
     if written_N.any() or not kept:
         for place in again - new:
             if live_S[place]:
@@ -252,7 +256,7 @@ def check_segment(folder: Path, name: str) -> None:
 
 def is_sound(file: Path) -> bool:
     """Whether a segment's bytes are those that its name tells."""
-    return file.exists() and checksum(file) == file.stem.rpartition("-")[2]
+    return has_sum(file, file.stem.rpartition("-")[2])
 
 
 def _write(folder: Path, field: str, vectors: Vectors, rows_R: Ints) -> Segment:
@@ -266,20 +270,19 @@ def _write(folder: Path, field: str, vectors: Vectors, rows_R: Ints) -> Segment:
         for start in range(0, len(rows_R), WRITTEN_ROWS):
             opened.write(np.ascontiguousarray(vectors.held(rows_R[start : start + WRITTEN_ROWS]), dtype).data)
         np.save(opened, vectors.ids(rows_R))
-    file = partial.with_name(f"{field}-{checksum(partial)}{ENDING}")
+    file = partial.with_name(f"{field}-{quick_sum(partial)}{ENDING}")
     partial.replace(file)
     return open_segment(file)
 
 
-def _gather(parts_S: Sequence[NDArray[Any]], places_R: Ints, row_X: Ints) -> NDArray[Any]:
-    """Rows, in any shape, of arrays that stand one after another."""
-    place_X = places_R[row_X]
+def _gather(parts_S: Sequence[NDArray[Any]], starts: Ints, row_X: Ints) -> NDArray[Any]:
+    """Rows, in any shape, of arrays that stand one after another, each from its start on."""
+    place_X = np.searchsorted(starts, row_X, "right") - 1
     found = np.empty((*row_X.shape, *parts_S[0].shape[1:]), parts_S[0].dtype)
-    start = 0
     for place, part in enumerate(parts_S):
         here_X = place_X == place
-        found[here_X] = part[row_X[here_X] - start]
-        start += len(part)
+        if here_X.any():
+            found[here_X] = part[row_X[here_X] - starts[place]]
     return found
 
 

@@ -52,8 +52,18 @@ CREATE TABLE quarantine (passage INTEGER PRIMARY KEY REFERENCES passages ON DELE
     reply TEXT NOT NULL, attempts INTEGER NOT NULL);
 CREATE TABLE summaries (id TEXT PRIMARY KEY, layer INTEGER NOT NULL, text TEXT NOT NULL) WITHOUT ROWID;
 """
-_CHANGED = "CREATE TABLE IF NOT EXISTS changed (source TEXT PRIMARY KEY) WITHOUT ROWID"
-"""Documents put, read or deleted since the arrays were derived; an index of before has no such table yet."""
+_LATER = """
+CREATE TABLE IF NOT EXISTS changed (source TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS documents_to_extract ON documents (source) WHERE NOT extracted;
+CREATE INDEX IF NOT EXISTS passages_by_reader ON passages (reader, dropped);
+"""
+"""What an index of before has not yet: documents put, read or deleted since the arrays were derived, and what spares reading all rows."""
+_SHARED = (
+    ("propositions", "SELECT proposition FROM held", "occurrences", "proposition"),
+    ("entities", "SELECT entity FROM mentions JOIN held USING (occurrence)", "mentions", "entity"),
+    ("topics", "SELECT topic FROM occurrence_topics JOIN held USING (occurrence)", "occurrence_topics", "topic"),
+)
+"""Tables of what places share, which of it the occurrences `held` have, and the table and column that tell whether another place does."""
 
 
 def read_settings(folder: Path | str) -> IndexSettings:
@@ -96,8 +106,9 @@ class Store:
             self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
         check_format(self._file, self._format())
         if not read_only:
-            self._connection.execute(_CHANGED)
+            self._connection.executescript(_LATER)
         self._read_only = read_only
+        self._loose: dict[str, set[int]] = {table: set() for table, *_ in _SHARED}
 
     def close(self) -> None:
         """Let the file go; a writer folds the write-ahead log into it first."""
@@ -172,8 +183,9 @@ class Store:
         known = self._connection.execute("SELECT hash FROM documents WHERE source = ?", (document.source,)).fetchone()
         if known is not None and known[0] == content:
             return False
+        if known is not None:
+            self.delete_document(document.source)
         self._note_change(document.source)
-        self._connection.execute("DELETE FROM documents WHERE source = ?", (document.source,))
         self._connection.execute(
             "INSERT INTO documents (source, title, text, metadata, hash) VALUES (?, ?, ?, ?, ?)",
             (document.source, document.title, document.text, metadata_text(document), content),
@@ -183,6 +195,10 @@ class Store:
     def delete_document(self, source: str) -> bool:
         """Remove a document and everything that was read from it alone; False when there is none."""
         self._note_change(source)
+        for table, query, _, _ in _SHARED:
+            held = """WITH held AS (SELECT o.row AS occurrence, o.proposition FROM occurrences o JOIN passages p ON p.row = o.passage
+                WHERE p.source = ?)"""
+            self._loose[table].update(int(row) for (row,) in self._connection.execute(f"{held} {query}", (source,)))
         return self._connection.execute("DELETE FROM documents WHERE source = ?", (source,)).rowcount > 0
 
     def document_hashes(self) -> dict[str, str]:
@@ -265,12 +281,18 @@ class Store:
         return int(found[0])
 
     def drop_orphans(self) -> None:
-        """Remove propositions, entities and topics that no place holds any more."""
-        self._connection.execute("DELETE FROM propositions WHERE row NOT IN (SELECT proposition FROM occurrences)")
-        self._connection.execute("DELETE FROM entities WHERE row NOT IN (SELECT entity FROM mentions)")
-        self._connection.execute("DELETE FROM topics WHERE row NOT IN (SELECT topic FROM occurrence_topics)")
+        """Remove what documents that this connection deleted had alone: propositions, entities and topics that no place holds any more."""
+        for table, _, links, column in _SHARED:
+            self._connection.executemany(
+                f"DELETE FROM {table} WHERE row = ? AND NOT EXISTS (SELECT 1 FROM {links} WHERE {column} = {table}.row)",
+                [(row,) for row in self._loose[table]],
+            )
+            self._loose[table].clear()
 
     def put_summaries(self, summaries: Iterable[tuple[str, int, str]]) -> None:
-        """Replace all (id, layer, text) of summaries."""
-        self._connection.execute("DELETE FROM summaries")
-        self._connection.executemany("INSERT INTO summaries VALUES (?, ?, ?)", summaries)
+        """Replace all (id, layer, text) of summaries: an id tells its layer and its text, so those that are there already stay."""
+        now = {each[0]: each for each in summaries}
+        there = {str(identity) for (identity,) in self._connection.execute("SELECT id FROM summaries")}
+        gone, new = ([(each,) for each in there - now.keys()], [now[each] for each in now.keys() - there])
+        self._connection.executemany("DELETE FROM summaries WHERE id = ?", gone)
+        self._connection.executemany("INSERT INTO summaries VALUES (?, ?, ?)", new)

@@ -34,9 +34,12 @@ class EmbeddingCache:
     ) -> None:
         self._last, self._pending, self._encoder, self._dtype = last, pending, encoder, np.dtype(dtype)
 
-    def encode(self, kind: Kind, ids: Texts, texts: Texts) -> Vectors:
-        """Unit vectors [N, D] for ids and their texts; only texts whose id is unknown go to the encoder."""
-        known, rows_N = self._last_rows(kind, ids)
+    def encode(self, kind: Kind, ids: Texts, texts: Texts, last_N: Ints | None = None) -> Vectors:
+        """Unit vectors [N, D] for ids and their texts; only texts whose id is unknown go to the encoder.
+
+        `last_N` are rows that ids are known to have had, −1 where that is not known.
+        """
+        known, rows_N = self._last_rows(kind, ids, last_N)
         new, id_N = np.flatnonzero(rows_N < 0), id_bytes(ids)
         missing = new[~self._pending.has(id_N[new])]
         lengths = np.array([len(texts[row]) for row in missing.tolist()], np.int64)
@@ -60,9 +63,12 @@ class EmbeddingCache:
         found = self._pending.take(ids, self._dtype) if len(ids) else self._encoder.encode([])
         return Vectors.of(found.astype(self._dtype, copy=False), ids)
 
-    def _last_rows(self, kind: Kind, ids: Texts) -> tuple[Vectors | None, Ints]:
+    def _last_rows(self, kind: Kind, ids: Texts, last_N: Ints | None) -> tuple[Vectors | None, Ints]:
         """The vectors of the last generation, and the row of each id among them (−1: none)."""
+        rows_N = np.full(len(ids), -1, np.int64) if last_N is None else last_N.copy()
         if self._last is None:
-            return None, np.full(len(ids), -1, np.int64)
+            return None, rows_N
         id_field, vector_field = VECTOR_FIELDS[kind]
-        return getattr(self._last, vector_field), rows_among(getattr(self._last, id_field), ids)
+        unknown = np.flatnonzero(rows_N < 0)
+        rows_N[unknown] = rows_among(getattr(self._last, id_field), id_bytes(ids)[unknown])
+        return getattr(self._last, vector_field), rows_N

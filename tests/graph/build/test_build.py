@@ -19,7 +19,7 @@ from graph.build.lifecycle import repair_index, verify_index
 from graph.documents.read import read_documents
 from graph.index.index import open_index
 from graph.shared.errors import UserError
-from graph.shared.ids import checksum, content_id
+from graph.shared.ids import checksum, content_id, quick_sum
 from graph.shared.types import Document, Encoder
 from graph.store.arrays import MANIFEST, load_arrays, read_manifest
 from graph.store.data import VECTOR_FIELDS, IndexData
@@ -245,8 +245,8 @@ def with_manifest(folder: Path, old: str, new: str) -> None:
 
 def test_an_index_of_a_newer_version_is_named_and_left_alone(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
-    with_manifest(tmp_path / "i", '"format": 6', '"format": 7')
-    told = r"manifest\.json: format 7, of a newer modegraph; at most format 6; install one as new"
+    with_manifest(tmp_path / "i", '"format": 7', '"format": 8')
+    told = r"manifest\.json: format 8, of a newer modegraph; at most format 7; install one as new"
     for attempt in (open_index, verify_index, lambda folder: repair_index(folder, lambda spec: HashEncoder())):
         with pytest.raises(UserError, match=told):
             attempt(tmp_path / "i")
@@ -274,6 +274,36 @@ def as_before_format_6(folder: Path, version: int) -> set[str]:
     return gone
 
 
+def as_format_6(folder: Path) -> None:
+    """Write an index anew with the checksums that were in files' names, in the manifest and in the seal before format 7."""
+    file = folder / MANIFEST
+    text = file.read_text(encoding="utf-8").rpartition("\n")[0].replace('"format": 7', '"format": 6')
+    written = [*folder.glob("arrays-*/*"), *folder.glob("vectors/*")]
+    of_quick = {quick_sum(each): checksum(each) for each in written}
+    for quick, sum_before in of_quick.items():
+        text = text.replace(quick, sum_before)
+    for each in folder.glob("vectors/*"):
+        each.rename(each.with_stem(each.stem.replace(quick_sum(each), checksum(each))))
+    file.write_text(f"{text}\n{content_id(text)}", encoding="utf-8")
+    sealed = checksum(folder / "index.sqlite")
+    (folder / "index.sqlite.seal").write_text(f"{sealed}\n{sealed}")
+
+
+def test_an_index_of_format_6_is_read_checked_and_edited_as_it_is(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    as_format_6(tmp_path / "i")
+    assert 'checksum": "x' not in (tmp_path / "i" / MANIFEST).read_text() and verify_index(tmp_path / "i") == []
+    for pattern in ("arrays-*/passage_texts.data.npy", "vectors/passage_vectors_PD-*.segment", "index.sqlite"):
+        (file,) = (tmp_path / "i").glob(pattern)
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        assert [Path(found.file).name for found in verify_index(tmp_path / "i")] == [file.name]
+        file.write_bytes(whole)
+    edited = build(tmp_path / "i", [Document("new", "New", "A new ferry came.")])
+    assert verify_index(tmp_path / "i") == []
+    assert_same_index(edited, build(tmp_path / "twin", [*ISLES, Document("new", "New", "A new ferry came.")]))
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_an_index_of_an_earlier_format_is_brought_over_by_repair_without_the_encoder(
     tmp_path: Path, version: int
@@ -293,8 +323,8 @@ def test_an_index_of_an_earlier_format_is_brought_over_by_repair_without_the_enc
 def test_an_index_of_an_earlier_version_is_to_be_made_again(tmp_path: Path) -> None:
     """Whichever of its files is read first: the arrays by a reader, the store by a writer."""
     build(tmp_path / "i", ISLES)
-    told = "format 3; format 4 to 6; index the documents again, into a new folder"
-    with_manifest(tmp_path / "i", '"format": 6', '"format": 3')
+    told = "format 3; format 4 to 7; index the documents again, into a new folder"
+    with_manifest(tmp_path / "i", '"format": 7', '"format": 3')
     with unsealed(tmp_path / "i"), closing(sqlite3.connect(tmp_path / "i" / FILE)) as store:
         store.execute("PRAGMA user_version = 3")
     with pytest.raises(UserError, match=told):

@@ -1,7 +1,7 @@
 """Edits that carry communities over (layers_on_edit = later): what is new joins them, what is deleted is in no summary, and compact
 makes the index what its documents make it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -10,11 +10,15 @@ import graph.layers.hierarchy
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents, index_status, verify_index
 from graph.index.index import Index, open_index
-from graph.shared.types import Document
-from graph.store.arrays import read_manifest
+from graph.layers import similarity
+from graph.shared.types import Document, Floats
+from graph.store.arrays import load_arrays, read_manifest
+from graph.store.data import IndexData
+from graph.store.segments import Vectors
 from graph.store.settings import IndexSettings
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
+from tests.graph.same import assert_same_index
 
 SETTINGS = IndexSettings(min_similarity=0.2, neighbours=3, layers=3, layers_on_edit="later")
 GUILDS = guild_documents()
@@ -81,3 +85,56 @@ def test_communities_are_found_again_when_more_than_a_tenth_has_changed(tmp_path
     delete_documents(tmp_path / "i", [GUILDS[34].source], encoder)
     compact_index(tmp_path / "i", encoder)
     assert read_manifest(tmp_path / "i").files == read_manifest(tmp_path / "scratch").files
+
+
+def test_a_graph_too_large_to_be_exact_grows_and_compact_makes_it_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(similarity, "FLAT_LIMIT", 30)
+    folder, searched, of_all = tmp_path / "i", list[int](), similarity._nearest_of_all
+
+    def counted(vectors_ND: Vectors, neighbours: int, least: float) -> object:
+        searched.append(len(vectors_ND))
+        return of_all(vectors_ND, neighbours, least)
+
+    put(folder, GUILDS[:34])
+    assert not read_manifest(folder).grown
+    with monkeypatch.context() as patched:
+        patched.setattr(similarity, "_nearest_of_all", counted)
+        for document in (NEW, GUILDS[34]):
+            put(folder, [document])
+        delete_documents(folder, [GUILDS[3].source], encoder)
+    assert all(count < 30 for count in searched), "nothing large is searched again"
+    assert read_manifest(folder).grown and verify_index(folder) == []
+    compact_index(folder, encoder)
+    assert not read_manifest(folder).grown
+    put(tmp_path / "scratch", [NEW, *GUILDS[:3], *GUILDS[4:35]])
+    assert read_manifest(folder).files == read_manifest(tmp_path / "scratch").files
+    generation = index_status(folder).generation
+    compact_index(folder, encoder)
+    assert index_status(folder).generation == generation
+
+
+@pytest.mark.parametrize("edits", ["now", "later"])
+def test_only_summaries_whose_members_changed_are_made_again(
+    edits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    choose = graph.layers.hierarchy.choose_sentences
+
+    def counted(vectors_SD: Floats, count_tokens: Callable[[int], int], most: int) -> list[int]:
+        made.append(len(vectors_SD))
+        return choose(vectors_SD, count_tokens, most)
+
+    monkeypatch.setattr(graph.layers.hierarchy, "choose_sentences", counted)
+    folder, settings = tmp_path / "i", SETTINGS.model_copy(update={"layers_on_edit": edits, "layers": 2})
+    build_index(folder, GUILDS, settings, encoder)
+    summaries = len(open_index(folder, encoder).data.summary_ids)
+    assert len(made) == summaries > 4
+    made.clear()
+    build_index(folder, [NEW], settings, encoder)
+    assert 0 < len(made) < summaries - 1
+    grown = load_arrays(folder, IndexData)
+    if edits == "now":
+        build_index(tmp_path / "scratch", [*GUILDS, NEW], settings, encoder)
+        assert_same_index(grown, load_arrays(tmp_path / "scratch", IndexData))

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents, repair_index
-from graph.build.merge import Keyed, Merge, merge_by_id, moved
+from graph.build.merge import Keyed, Merge, edited_block, merge_by_id
 from graph.build.rows import Rows
 from graph.shared.ids import content_id
 from graph.shared.types import Document
 from graph.store.arrays import MANIFEST, Strings, id_bytes, load_arrays
+from graph.store.blocks import Entries
 from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
@@ -79,13 +80,20 @@ def test_entries_move_with_their_rows_and_columns(data: st.DataObject) -> None:
         return Merge.of(kept, np.array(sorted(data.draw(st.lists(st.integers(0, count), max_size=3))), np.int64))
 
     by_row, by_column = merge(rows), merge(columns)
-    row_X, column_X, value_X = moved(sp.csr_array(before), by_row, by_column)
-    after = np.zeros((len(by_row.last_N), len(by_column.last_N)), np.float32)
-    after[row_X, column_X] = value_X
+    expected = np.zeros((len(by_row.last_N), len(by_column.last_N)), np.float32)
+    new = []
     for row, last_row in enumerate(by_row.last_N.tolist()):
         for column, last_column in enumerate(by_column.last_N.tolist()):
-            there = last_row >= 0 and last_column >= 0
-            assert after[row, column] == (before[last_row, last_column] if there else 0)
+            if last_row >= 0 and last_column >= 0:
+                expected[row, column] = before[last_row, last_column]
+            else:
+                expected[row, column] = data.draw(st.sampled_from([0, 0, 1, 2]))
+                new += int(expected[row, column]) * [(row, column)]
+    places = np.array(data.draw(st.permutations(new)), np.int64).reshape(-1, 2)
+    after = edited_block(sp.csr_array(before), by_row, by_column, Entries.ones(places[:, 0], places[:, 1]))
+    twin = sp.csr_array(expected)
+    assert np.array_equal(after.toarray(), expected) and after.shape == twin.shape
+    assert np.array_equal(after.indices, twin.indices) and np.array_equal(after.indptr, twin.indptr), "in order"
 
 
 def test_keys_are_looked_up_in_any_order() -> None:

@@ -12,7 +12,7 @@ import typer
 from graph.export.cli import export_command
 from graph.postgres.cli import register as register_copy
 from graph.pretrained.cli import register as register_models
-from graph.shared.cli_app import INDEXING, INPUT, MODEL, Command, command
+from graph.shared.cli_app import INDEXING, INPUT, MODEL, OUTPUT, Command, command
 from graph.shared.cli_options import (
     AsJson,
     Config,
@@ -80,6 +80,15 @@ Watch = Annotated[
 ]
 LOOK_S = 2.0
 """Between two looks at a folder that is watched."""
+StorePlace = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="DSN",
+        rich_help_panel=OUTPUT,
+        help="Keep the rows of a new index in PostgreSQL: postgresql://USER@HOST/DATABASE.",
+    ),
+]
 PRICES = {"--price-per-million-tokens-in": "--price-in", "--price-per-million-tokens-out": "--price-out"}
 INDEX_SETTINGS = "graph.store.settings:IndexSettings"
 
@@ -106,6 +115,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         extractor_model: ExtractorModel = None,
         import_file: ImportFile = None,
         summary_model: SummaryModel = None,
+        store: StorePlace = None,
         file_seconds: FileSeconds = 4.5,
         file_memory_mb: FileMemory = 512,
         strict: Strict = False,
@@ -116,20 +126,24 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Make an index of documents, or add to one.
 
-        --out is the folder of the index. Rules read the propositions, unless --extractor-model names a language model or
+        --out is the folder of the index; with --store its rows are kept in a database, and the folder remembers which. Rules read the propositions, unless --extractor-model names a language model or
         --import a file; the index remembers which. A file of a folder that cannot be read is skipped and named with the
         reason; a file .modegraphignore there names what to leave out. Exits with 1 when more passages failed than
         max_failed_share allows.
         """
         from graph.build.build import build_index
+        from graph.build.own_settings import reading_settings, settings_for
         from graph.build.watch import watched_for
         from graph.documents.parse.types import Limits
         from graph.documents.read import Skipped, read_documents
         from graph.encode.encoder import open_encoder, prepare_for_questions
-        from graph.store.own_settings import reading_settings, settings_for
 
         limits, skipped = Limits(file_seconds, file_memory_mb), Skipped(say)
         watched = watched_for(documents, out) if watch else None
+        if store is not None:
+            from graph.postgres.store.place import place_in_database
+
+            place_in_database(out, store)
         chosen = settings_for(
             out, config, settings or [], reading_settings(extractor_model, import_file, summary_model)
         )
@@ -200,10 +214,10 @@ def plan_command(
     Takes the same options, calls no model and writes nothing. The encoder's tokenizer counts the tokens.
     """
     from graph.build.estimate import Prices, plan_build
+    from graph.build.own_settings import reading_settings, settings_for
     from graph.documents.parse.types import Limits
     from graph.documents.read import Skipped, read_documents
     from graph.encode.encoder import open_encoder
-    from graph.store.own_settings import reading_settings, settings_for
 
     chosen = settings_for(out, config, settings or [], reading_settings(extractor_model, import_file, summary_model))
     prices = Prices(price_in, price_out) if price_in or price_out else None
@@ -231,6 +245,7 @@ def _show_plan(out: Path, plan: "BuildPlan") -> None:
 def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
     """Show what an index holds, its size, and whether the last run finished."""
     from graph.build.lifecycle import index_status
+    from graph.store.sqlite import FILE as SQLITE
 
     status = index_status(index)
     if as_json:
@@ -241,6 +256,8 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
         f"{index}: generation {status.generation} ({status.identity[:8]}), encoder {status.encoder}, {status.disk_bytes / 1e6:,.1f} MB"
     )
     print(held)
+    if status.store != SQLITE:
+        print(f"rows in {status.store}")
     _show_readers(status.read_by, status.quarantined, status.dropped)
     if status.ann_recall:
         found = ", ".join(f"{recall:.3f} of {kind}" for kind, recall in status.ann_recall.items())
@@ -382,8 +399,8 @@ def _own_settings(
     index: Path, moved_model: str | None, summary_model: str | None, overrides: list[str] | None = None
 ) -> "IndexSettings":
     """The index's own settings, with the models' new addresses and `overrides` laid over them."""
-    from graph.store.own_settings import reading_settings, settings_for
-    from graph.store.store import read_settings
+    from graph.build.own_settings import reading_settings, settings_for
+    from graph.build.stores import read_settings
 
     read_settings(index)
     return settings_for(index, None, overrides or [], reading_settings(moved_model, None, summary_model))

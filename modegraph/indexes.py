@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from graph.build.build import BuildReport, build_index
 from graph.build.edit import Edit, edit_index
 from graph.build.lifecycle import IndexStatus, delete_documents, index_status, lost_passages
+from graph.build.own_settings import reading_settings, settings_for
 from graph.documents.parse.types import Limits
 from graph.index.fresh import FreshIndex
 from graph.retrieve import RetrieveSettings, retrieve
@@ -19,7 +20,6 @@ from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
 from graph.shared.modes import DEFAULT_MODE, Mode
 from graph.shared.types import LanguageModel
-from graph.store.own_settings import reading_settings, settings_for
 from graph.verify.verifier import Verifier, open_verifier
 from modegraph.answers import Answer, Evidence, public_answer, public_evidence
 from modegraph.arguments.documents import Documents, documents_of, skips
@@ -241,11 +241,13 @@ def index(
     file_memory_mb: int = LIMITS.memory_mb,
     strict: bool = False,
     progress: bool = False,
+    store: str | None = None,
     **settings: Any,
 ) -> Index:
     """Read documents into the index in `out`, which is made or added to, and open it.
 
     `documents` is a folder, a file or a `.jsonl`; or `Document`s, dicts with `id` and `text` (`title`, `metadata`), rows of a table.
+    `store` keeps the rows of a new index in PostgreSQL (postgresql://USER@HOST/DATABASE).
     Settings are those of `modegraph index --set` (encoder=, max_passage_tokens=, …), over those of the YAML file `config`.
     Files of a folder that cannot be read are skipped, each with a warning of the logger "modegraph"; with `strict`, UserError names them
     once the others are in the index. UserError names any other input that cannot be read and leaves the index as it was.
@@ -254,6 +256,10 @@ def index(
 
     folder = Path(out)
     with showing(progress):
+        if store is not None:
+            from graph.postgres.store.place import place_in_database
+
+            place_in_database(folder, store)
         models = reading_settings(extractor_model, Path(import_file) if import_file else None, summary_model)
         file = Path(config) if config is not None else None
         chosen = settings_for(folder, file, (), {**settings, **models}, "index")

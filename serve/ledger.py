@@ -1,8 +1,8 @@
 """The call ledger: a language model that keeps every finished call and never makes it again.
 
-One SQLite file. A row is a result and its status at once: it exists only when the call finished with "stop", and it is
-committed as soon as its call returns, so that a crash loses calls in flight and no finished one. A row carries the hash of
-what it says: one that has changed on disk is dropped, and its call made again.
+One SQLite file, or a table beside the rows of an index that are in a database (serve/calls.py). A row is a result and its status at
+once: it exists only when the call finished with "stop", and it is committed as soon as its call returns, so that a crash loses calls in
+flight and no finished one. A row carries the hash of what it says: one that has changed is dropped, and its call made again.
 
 A row keeps the time of its call, so that a replay costs whoever asks what the call itself would have: figures of two systems that
 share calls can be compared. Rows of a ledger that was begun before times were kept have none.
@@ -12,29 +12,18 @@ from __future__ import annotations
 
 import heapq
 import json
-import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import compress
 from pathlib import Path
 from threading import Lock
 
-import stamina
-
-from graph.shared.errors import UserError
-from graph.shared.ids import content_id
 from graph.shared.types import Completion, CompletionRequest, Message, Replay
-from graph.store.seal import LEDGER_TABLE, SET_ASIDE, set_aside
-from serve.salvage import PAGE_BYTES, Row, salvage_rows
+from serve.calls import HASH, is_sound, open_calls, row_hash
 from serve.types import Engine
-
-LOCK_TIMEOUT_S = 60.0
-HASH = 5
-"""The column that holds the hash of the others."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +54,7 @@ class Ledger:
         self._model = model
         self._lock = Lock()
         self._counts = Counts()
-        self._file = file
-        self._database = _open_database(file)
+        self._calls = open_calls(file)
 
     @property
     def name(self) -> str:
@@ -111,11 +99,10 @@ class Ledger:
 
     def _find(self, key: str) -> _Kept | None:
         """The kept call, or None; a row that is not as it was written is removed."""
-        with self._lock, _told(self._file):
-            row = self._database.execute("SELECT * FROM calls WHERE key = ?", (key,)).fetchone()
-            if row is not None and not _sound(row):
-                with self._database:
-                    self._database.execute("DELETE FROM calls WHERE key = ? AND hash = ?", (key, row[HASH]))
+        with self._lock:
+            row = self._calls.get(key)
+            if row is not None and not is_sound(row):
+                self._calls.drop(key, str(row[HASH]))
                 return None
         if row is None:
             return None
@@ -130,8 +117,8 @@ class Ledger:
             return _Kept(made, seconds)
         said = (key, self.name, made.text, made.prompt_tokens, made.completion_tokens)
         microseconds = round(1e6 * seconds)
-        with self._lock, _told(self._file), self._database:
-            _insert(self._database, (*said, _row_hash(*said, microseconds), microseconds))
+        with self._lock:
+            self._calls.put((*said, row_hash(*said, microseconds), microseconds))
         standing = self._find(key)
         return _Kept(standing.made if standing is not None else made, seconds)
 
@@ -152,55 +139,6 @@ def call_key(model: str, request: CompletionRequest) -> str:
     schema = None if request.schema is None else dict(request.schema)
     parts = [model, messages, request.max_tokens, request.temperature, request.seed, schema]
     return sha256(json.dumps(parts, sort_keys=True).encode("utf-8")).hexdigest()
-
-
-def _is_locked(problem: Exception) -> bool:
-    return isinstance(problem, sqlite3.OperationalError) and problem.sqlite_errorcode == sqlite3.SQLITE_BUSY
-
-
-def _open_database(file: Path) -> sqlite3.Connection:
-    with _told(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(file, timeout=LOCK_TIMEOUT_S, check_same_thread=False)
-        database.text_factory = _decode
-        database.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-        _write_ahead(database)
-        database.execute("PRAGMA synchronous = FULL")
-        with database:
-            database.execute("BEGIN IMMEDIATE")
-            if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is None:
-                database.execute(LEDGER_TABLE)
-                for damaged in set_aside(file):
-                    for row in filter(_sound, salvage_rows(damaged)):
-                        _insert(database, row)
-            elif "microseconds" not in [name for _, name, *_ in database.execute("PRAGMA table_info(calls)")]:
-                database.execute("ALTER TABLE calls ADD COLUMN microseconds INTEGER")
-        database.execute("SELECT hash FROM calls LIMIT 0")
-    return database
-
-
-@stamina.retry(on=_is_locked, attempts=None, timeout=LOCK_TIMEOUT_S, wait_initial=0.01, wait_max=0.2)
-def _write_ahead(database: sqlite3.Connection) -> None:
-    """Switch to WAL; two that open a new file at once are in each other's way here, and SQLite does not wait by itself."""
-    database.execute("PRAGMA journal_mode = WAL")
-
-
-@contextmanager
-def _told(file: Path) -> Iterator[None]:
-    """What SQLite or the disk refuses becomes a UserError."""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as problem:
-        raise UserError(
-            f"{file}: no call ledger ({problem})",
-            "a new file, or a ledger of this version",
-            f"rename it to {file.name}{SET_ASIDE}: what is sound in it is then taken over",
-        ) from None
-
-
-def _decode(data: bytes) -> str:
-    """A text column, changed bytes and all: its row's hash will tell."""
-    return data.decode("utf-8", "replace")
 
 
 def side_by_side(seconds: Sequence[float], at_once: int) -> float:
@@ -231,24 +169,6 @@ def _first_places(keys: Sequence[str], of: set[str]) -> list[bool]:
     """For each key whether it is one of `of`, and the first of its kind."""
     places = {key: place for place, key in reversed(list(enumerate(keys)))}
     return [key in of and places[key] == place for place, key in enumerate(keys)]
-
-
-def _row_hash(
-    key: str, model: str, text: str, prompt_tokens: int, completion_tokens: int, microseconds: int | None
-) -> str:
-    timed = () if microseconds is None else (str(microseconds),)
-    return content_id(key, model, text, str(prompt_tokens), str(completion_tokens), *timed)
-
-
-def _sound(row: Row) -> bool:
-    key, model, text, prompt_tokens, completion_tokens, proof, microseconds = row
-    return None not in row[:HASH] and proof == _row_hash(
-        key, model, text, prompt_tokens, completion_tokens, microseconds
-    )
-
-
-def _insert(database: sqlite3.Connection, row: Row) -> None:
-    database.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
 
 
 def _groups(

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-Row = tuple[str, str, str, int, int, str, int | None]
-"""key, model, text, prompt tokens, completion tokens, hash, microseconds: a row of the table `calls` of serve/ledger.py."""
+from graph.store.seal import CallRow
 
 PAGE_BYTES = 4096
 _WAL_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
@@ -25,7 +24,7 @@ _NULL = 0
 _INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
 
 
-def salvage_rows(file: Path) -> Iterator[Row]:
+def salvage_rows(file: Path) -> Iterator[CallRow]:
     """Whatever reads like a row in a ledger and its write-ahead log, in order of place; the same row may come more than once."""
     pages = _pages(file)
     frames = _frames(file.with_name(file.name + "-wal"))
@@ -51,7 +50,7 @@ def _frames(log: Path) -> list[tuple[int, bytes]]:
     return [(int.from_bytes(data[frame : frame + 4], "big"), data[at : at + PAGE_BYTES]) for frame, at in starts]
 
 
-def _row_at(page: bytes, start: int, pages: Mapping[int, bytes]) -> Row | None:
+def _row_at(page: bytes, start: int, pages: Mapping[int, bytes]) -> CallRow | None:
     """The row whose record starts there, or None where the header is no row's or its bytes are not all there."""
     at, end = start + 1, start + page[start]
     kinds: list[int] = []

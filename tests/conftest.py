@@ -2,6 +2,7 @@
 
 import gc
 import os
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from graph.build.build import build_index
 from graph.store.settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
+from tests.postgres_server import postgres_server
 
 # No test is held to a time: on a busy machine an example takes what it takes. A run is repeatable: the same examples each time.
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -40,6 +42,13 @@ def hashed_isles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hashed") / "index"
     build_index(folder, ISLES, IndexSettings(), lambda spec: HashEncoder())
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The connection string of a PostgreSQL server's superuser."""
+    with postgres_server() as dsn:
+        yield dsn
 
 
 @pytest.fixture

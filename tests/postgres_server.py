@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 START_S = 60.0
 SUPERUSER = "postgres"
@@ -51,6 +52,23 @@ def postgres_server() -> Iterator[str]:
             server.wait(START_S)
     finally:
         shutil.rmtree(folder)
+
+
+@contextmanager
+def fresh_database(server: str, name: str, with_pgvector: bool = False) -> Iterator[str]:
+    """The connection string of an empty database on that server, as its superuser; dropped when the block ends."""
+    dsn = server.rpartition("/")[0] + f"/{name}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    if with_pgvector:
+        with psycopg.connect(dsn) as connection:
+            connection.execute("CREATE SCHEMA extensions; CREATE EXTENSION vector SCHEMA extensions")
+            connection.execute(f"ALTER DATABASE {name} SET search_path = public, extensions")
+    try:
+        yield dsn
+    finally:
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def _other_user() -> dict[str, Any]:

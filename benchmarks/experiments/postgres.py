@@ -15,8 +15,8 @@ from psycopg import sql
 
 from graph.documents.questions import read_questions
 from graph.index.index import open_index
-from graph.postgres.connect import transaction
 from graph.postgres.export import SCHEMA
+from graph.postgres.store.connect import transaction
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats
 from graph.store.arrays import Strings

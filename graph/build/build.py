@@ -2,8 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from graph.build.merge import rows_with
+from graph.build.own_settings import check_own_encoder, keep_settings
 from graph.build.reading import (
     Extractor,
     ReadingFacts,
@@ -22,19 +22,18 @@ from graph.build.reading import (
     reading_facts,
 )
 from graph.build.rows import Rows
+from graph.build.stores import has_store, open_for_writing
 from graph.documents.split import split_passages
 from graph.layers.model_summaries import WriteSummaries, write_summaries
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.types import Document, Encoder, OpenEncoder, OpenModel
-from graph.store.arrays import MANIFEST, id_bytes, load_arrays, read_manifest, save_arrays
+from graph.store.arrays import MANIFEST, id_bytes, load_arrays, publish, read_manifest, save_arrays
 from graph.store.data import IndexData
-from graph.store.lock import GiveUp, writer_lock
-from graph.store.own_settings import check_own_encoder, keep_settings
 from graph.store.pending import PendingVectors
-from graph.store.seal import LEDGER, unsealed
+from graph.store.seal import LEDGER
 from graph.store.settings import IndexSettings
-from graph.store.store import FILE, Store
+from graph.store.store import Store
 from graph.store.vectors import EmbeddingCache
 
 MAX_CHANGED_SHARE = 0.1
@@ -118,13 +117,6 @@ def report_of(
     )
 
 
-@contextmanager
-def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[Store]:
-    """The store of an index, alone: in turn with other writers (graph/store/lock.py), and sealed again (graph/store/seal.py) when all went well."""
-    with writer_lock(folder, give_up), unsealed(folder), closing(Store(folder)) as store:
-        yield store
-
-
 @dataclass(frozen=True)
 class Tools:
     """What a build works with. The extractor is None when no document waits to be read; `write` when summaries are extractive."""
@@ -189,8 +181,9 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
         "changed_passages": stale if carry else 0,
         "grown": last is not None and not at_once and has_large_graph(data),
     }
-    save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact)
+    saved = save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact)
     with store.transaction():
+        publish(folder, saved)
         store.set_meta("encoder", encoder.fingerprint)
         store.set_meta("prompts", asdict(encoder.prompts))
         store.note_derived(generation)
@@ -208,7 +201,7 @@ def _changed_passages(store: Store, last: IndexData, changed: Sequence[str] | No
 
 def _prepare_folder(folder: Path) -> bool:
     """Make the folder if absent (True); UserError when it holds anything but an index, or what is left of one: its ledger, its lock."""
-    if folder.exists() and (not folder.is_dir() or not ((folder / FILE).exists() or _only_ledger(folder))):
+    if folder.exists() and (not folder.is_dir() or not (has_store(folder) or _only_ledger(folder))):
         raise UserError(
             f"{folder}: exists and is not an index", "a new or empty folder, or an index", "choose another --out"
         )

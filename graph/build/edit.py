@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graph.build.build import BuildReport, finish_build, open_for_writing, open_tools, put_documents, report_of
+from graph.build.build import BuildReport, finish_build, open_tools, put_documents, report_of
 from graph.build.reading import imported_hashes, no_model, reading_facts
+from graph.build.stores import open_for_writing, read_settings
 from graph.shared.types import Document, OpenEncoder, OpenModel
 from graph.store.lock import GiveUp
-from graph.store.store import Store, read_settings
+from graph.store.store import Store
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from graph.build.own_settings import check_own_encoder, check_settings
 from graph.build.reading import few_shot_examples
+from graph.build.stores import has_store, open_store
 from graph.documents.split import split_passages
 from graph.extract.domain import SAMPLED_PASSAGES, Domain, domain_request
 from graph.extract.entities import entity_key
@@ -23,10 +25,9 @@ from graph.shared.ids import content_id
 from graph.shared.types import CompletionRequest, Document, OpenEncoder, Passage
 from graph.store.arrays import MANIFEST, load_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
-from graph.store.own_settings import check_own_encoder, check_settings
 from graph.store.pending import PendingVectors
 from graph.store.settings import IndexSettings
-from graph.store.store import FILE, Store, document_hash
+from graph.store.store import Store, document_hash
 
 REPLY_TOKENS_PER_PASSAGE_TOKEN = 4.0
 """As in the shipped examples: a proposition is written once, its entities up to three times, with JSON about them."""
@@ -137,7 +138,7 @@ class _Calls:
 
 
 def _open_if_there(folder: Path) -> AbstractContextManager[Store | None]:
-    return closing(Store(folder, read_only=True)) if (folder / FILE).exists() else nullcontext()
+    return closing(open_store(folder)) if has_store(folder) else nullcontext()
 
 
 def _classify(

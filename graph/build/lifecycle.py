@@ -6,8 +6,10 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from graph.build.build import finish_build, open_for_writing, open_tools
+from graph.build.build import finish_build, open_tools
+from graph.build.own_settings import keep_settings
 from graph.build.reading import no_model, read_quarantined, reading_facts
+from graph.build.stores import is_finished, open_for_writing, open_store, read_settings, store_name
 from graph.shared.errors import UserError
 from graph.shared.ids import has_sum
 from graph.shared.types import Floats, OpenEncoder, OpenModel
@@ -19,23 +21,27 @@ from graph.store.arrays import (
     Strings,
     drop_others,
     files_of,
+    generation_of,
     load_arrays,
     load_field,
     names_in,
+    publish,
     read_manifest,
     save_arrays,
     sizes,
 )
 from graph.store.data import VECTOR_FIELDS, IndexData
+from graph.store.database import FILE as DATABASE
+from graph.store.database import has_database
 from graph.store.lock import writer_lock
-from graph.store.own_settings import keep_settings
 from graph.store.pending import PendingVectors
 from graph.store.seal import AGAIN, LEDGER, check_seal, has_ledger, seal_of, set_ledger_aside
 from graph.store.segments import ENDING, has_ann_due
 from graph.store.segments import FOLDER as SEGMENTS
 from graph.store.segments import is_sound as segment_is_sound
 from graph.store.settings import IndexSettings
-from graph.store.store import FILE, Store, read_settings
+from graph.store.sqlite import FILE
+from graph.store.store import Store
 
 COUNTED = (
     "documents",
@@ -53,7 +59,7 @@ UNFINISHED = "the last run did not finish"
 
 @dataclass(frozen=True)
 class IndexStatus:
-    """How an index stands. `unfinished` is what a `resume` would still do, in words; `rows` counts every table.
+    """How an index stands. `store` has its rows: index.sqlite, or a database. `unfinished` is what a `resume` would still do, in words; `rows` counts every table.
 
     `identity` is the manifest's (graph/store/arrays.py), "" without one; `quarantined`, `dropped` and `read_by` are those of a
     BuildReport (graph/build/build.py). `changed_passages` have come or gone since the communities were found. `ann_recall` tells for
@@ -61,6 +67,7 @@ class IndexStatus:
     """
 
     folder: str
+    store: str
     generation: int
     identity: str
     encoder: str
@@ -149,7 +156,7 @@ def lost_passages(folder: Path | str) -> str:
     """What to say when more passages are in quarantine than the settings allow; "" when not."""
     folder = Path(folder)
     share = read_settings(folder).max_failed_share
-    with closing(Store(folder, read_only=True)) as store:
+    with closing(open_store(folder)) as store:
         facts = reading_facts(store)
     if facts.quarantined <= share * facts.passages:
         return ""
@@ -163,14 +170,15 @@ def index_status(folder: Path | str) -> IndexStatus:
     """How the index stands; reads only, also while a writer is at work."""
     folder = Path(folder)
     settings = read_settings(folder)
-    with closing(Store(folder, read_only=True)) as store:
+    with closing(open_store(folder)) as store:
         rows = {table: store.count(table) for table in COUNTED}
         facts = reading_facts(store)
         waiting = len(store.sources_to_extract())
-    manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
-    finished = manifest is not None and check_seal(folder, FILE) != "unfinished"
+        manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
+        finished = manifest is not None and is_finished(folder, store, manifest.generation)
     return IndexStatus(
         folder=str(folder),
+        store=store_name(folder),
         generation=manifest.generation if manifest is not None else 0,
         identity=manifest.identity if manifest is not None else "",
         encoder=settings.encoder,
@@ -224,6 +232,10 @@ def _is_sound(file: Path, manifest: Manifest) -> bool:
 
 
 def _store_damage(folder: Path) -> list[Damage]:
+    if has_database(folder):
+        with closing(open_store(folder)) as store:
+            finished = is_finished(folder, store, generation_of(folder) or int(store.get_meta("generation") or 0))
+        return [] if finished else [Damage(DATABASE, UNFINISHED, f"modegraph resume {folder}")]
     if not (folder / FILE).exists():
         return [Damage(FILE, "missing", AGAIN)]
     found = [_sealed_damage(folder, FILE, AGAIN)]
@@ -265,8 +277,9 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
             _save_again(folder, store, _without_ann(read_manifest(folder), {Path(found.file).name for found in damage}))
         return damage
     with open_for_writing(folder) as store:
-        tools = open_tools(folder, store, settings, open_encoder, open_model)
-        (folder / MANIFEST).unlink(missing_ok=True)
+        with store.transaction():
+            tools = open_tools(folder, store, settings, open_encoder, open_model)
+            (folder / MANIFEST).unlink(missing_ok=True)
         _keep_sound_vectors(folder, {found.file for found in damage})
         finish_build(folder, store, tools, settings)
     return damage
@@ -311,7 +324,8 @@ def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Ope
         else:
             _save_again(folder, store, manifest, compact=True)
         store.vacuum()
-        drop_others(folder, names_in(read_manifest(folder)))
+        with store.transaction():
+            drop_others(folder, names_in(read_manifest(folder)))
     return before - index_status(folder).disk_bytes
 
 
@@ -332,7 +346,8 @@ def _save_again(folder: Path, store: Store, manifest: Manifest, compact: bool = 
         "changed_passages": manifest.changed_passages,
         "grown": manifest.grown,
     }
-    save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact)
-    if store.changed_since(manifest.generation) == []:
-        with store.transaction():
+    saved = save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact)
+    with store.transaction():
+        publish(folder, saved)
+        if store.changed_since(manifest.generation) == []:
             store.note_derived(generation)

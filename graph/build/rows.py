@@ -1,4 +1,4 @@
-"""What index.sqlite holds of the documents that changed, in its own integer keys: all that a new generation reads of it.
+"""What the store holds of the documents that changed, in its own integer keys: all that a new generation reads of it.
 
 Legend: K keys of a table, M occurrences, X pairs.
 """
@@ -13,9 +13,8 @@ import numpy as np
 from graph.shared.types import Ints
 from graph.store.arrays import id_bytes
 from graph.store.segments import IdBytes
-from graph.store.store import Store
+from graph.store.store import AMONG, Store
 
-_AMONG = "IN (SELECT value FROM json_each(?))"
 _CHANGED = "source IN (SELECT source FROM changed)"
 
 
@@ -57,7 +56,7 @@ class Rows:
 
     def passage_text(self, key: int) -> str:
         """The text of one passage."""
-        query = """SELECT substr(d.text, p."start" + 1, p."end" - p."start") FROM passages p JOIN documents d USING (source)
+        query = """SELECT substr(d.text, CAST(p."start" + 1 AS INTEGER), CAST(p."end" - p."start" AS INTEGER)) FROM passages p JOIN documents d USING (source)
             WHERE p.row = ?"""
         return self._text(query, key)
 
@@ -71,9 +70,9 @@ class Rows:
         which = ""
         given: tuple[str, ...] = ()
         if not self.all and keys is not None:
-            which, given = f"WHERE row {_AMONG}", (json.dumps(keys.tolist()),)
+            which, given = f"WHERE row {AMONG}", (json.dumps(keys.tolist()),)
         elif ids is not None:
-            which, given = f"WHERE id {_AMONG}", (json.dumps(list(ids)),)
+            which, given = f"WHERE id {AMONG}", (json.dumps(list(ids)),)
         rows = list(self._store.rows(f"SELECT row, id FROM {table} {which}", given))
         return np.array([key for key, _ in rows], np.int64), id_bytes([str(identity) for _, identity in rows])
 
@@ -84,7 +83,7 @@ class Rows:
     def links(self, table: str, column: str, proposition_keys: Ints) -> Ints:
         """(proposition, what `column` holds) for every row of a table that hangs on an occurrence of these propositions: int64[X, 2]."""
         which, given = (
-            ("", ()) if self.all else (f"WHERE o.proposition {_AMONG}", (json.dumps(proposition_keys.tolist()),))
+            ("", ()) if self.all else (f"WHERE o.proposition {AMONG}", (json.dumps(proposition_keys.tolist()),))
         )
         query = f"SELECT o.proposition, t.{column} FROM occurrences o JOIN {table} t ON t.occurrence = o.row {which}"
         return self._numbers(query, 2, given)

@@ -85,11 +85,13 @@ def export_command(
 
 
 def _export_postgres(folder: Path, dsn: str, schema: str | None, as_json: bool) -> None:
+    from graph.postgres.store.connect import database_of  # First: it says what to install where psycopg is missing.
+
+    database = database_of(dsn)
     from graph.index.index import open_index
-    from graph.postgres.connect import database_of
     from graph.postgres.export import SCHEMA, export_index
 
-    database, schema = database_of(dsn), schema or SCHEMA
+    schema = schema or SCHEMA
     done = export_index(open_index(folder), dsn, schema)
     memory = done.maintenance_work_mem
     if as_json:

@@ -19,6 +19,7 @@ from graph.index.restrict import arrays_of, own_arrays, restrict
 from graph.index.seal import seal
 from graph.layers.communities import find_communities
 from graph.shared.config import parse_settings
+from graph.shared.errors import UserError
 from graph.shared.types import Encoder, Floats, Ints, OpenEncoder, Passage, Proposition, Span, Summary
 from graph.store.arrays import MANIFEST, Manifest, load_arrays, read_manifest
 from graph.store.data import IndexData
@@ -253,7 +254,18 @@ class EncoderSource:
 def open_index(folder: Path | str, open_by_spec: OpenEncoder = open_encoder) -> Index:
     """The current generation of the index in `folder`; UserError when there is none or a file of it is cut short."""
     folder = Path(folder)
-    manifest = read_manifest(folder)
+    manifest, data = _load(folder)
     settings = parse_settings(IndexSettings, manifest.settings, str(folder / MANIFEST))
     encoder_source = EncoderSource(settings.encoder, manifest, folder, open_by_spec)
-    return Index(folder, manifest, settings, load_arrays(folder, IndexData, manifest), encoder_source)
+    return Index(folder, manifest, settings, data, encoder_source)
+
+
+def _load(folder: Path) -> tuple[Manifest, IndexData]:
+    """The manifest and its arrays; those that came after it, where writers were so quick that its files are gone."""
+    manifest = read_manifest(folder)
+    try:
+        return manifest, load_arrays(folder, IndexData, manifest)
+    except (UserError, FileNotFoundError):
+        if read_manifest(folder).generation == manifest.generation:
+            raise
+        return _load(folder)

@@ -32,15 +32,16 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
         if from_database == to_database:
             found = "copy: two databases" if to_database else "copy: two folders"
             raise UserError(found, "a folder and postgresql://USER@HOST/DATABASE, in either order", "name one of each")
+        from graph.postgres.store.connect import database_of  # First: it says what to install where psycopg is missing.
+
+        shown_src, shown_dst = (database_of(place) if place.startswith(SCHEMES) else place for place in (src, dst))
         from graph.encode.encoder import open_encoder
-        from graph.postgres.connect import database_of
         from graph.postgres.copy import copy_to_database, copy_to_folder
 
         if to_database:
             rows = copy_to_database(Path(src), dst)
         else:
             rows = copy_to_folder(src, Path(dst), open_encoder, open_model)
-        shown_src, shown_dst = (database_of(place) if place.startswith(SCHEMES) else place for place in (src, dst))
         if as_json:
             print_json({"src": shown_src, "dst": shown_dst, "rows": rows})
         else:

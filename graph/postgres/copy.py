@@ -13,14 +13,16 @@ from psycopg import sql
 
 from graph.build.lifecycle import resume_build
 from graph.build.reading import no_model
-from graph.postgres.connect import Connection, database_of, transaction
-from graph.postgres.migrate import check_schema, migrate
+from graph.build.stores import read_settings
+from graph.postgres.store.connect import Connection, database_of, dsn_of, transaction
+from graph.postgres.store.migrate import check_schema, migrate, restart_keys
 from graph.shared.console import track
 from graph.shared.errors import UserError
 from graph.shared.types import OpenEncoder, OpenModel
+from graph.store.database import has_database
 from graph.store.lock import writer_lock
 from graph.store.seal import AGAIN, LEDGER, LEDGER_TABLE, check_seal, has_ledger
-from graph.store.store import FILE, Store, read_settings
+from graph.store.sqlite import FILE, SqliteStore
 
 TABLES = (
     "meta",
@@ -50,6 +52,9 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
     or when a text has a NUL character, which PostgreSQL cannot hold.
     """
     database = database_of(dsn)
+    if has_database(folder):
+        found = f"{folder}: its rows are in {database_of(dsn_of(folder))}"
+        raise UserError(found, "an index in a folder", "copy that database into a folder first")
     read_settings(folder)
     with writer_lock(folder), transaction(dsn) as connection:
         for file in (FILE, LEDGER) if has_ledger(folder) else (FILE,):
@@ -68,6 +73,7 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
         if has_ledger(folder):
             with closing(_open(folder / LEDGER)) as ledger:
                 calls = _send(connection, ledger, CALLS)
+        restart_keys(connection)
     return {**counts, CALLS: calls}
 
 
@@ -97,7 +103,7 @@ def copy_to_folder(
 
 def _receive_all(connection: Connection, folder: Path) -> dict[str, int]:
     """The rows of an index and the calls of its ledger, if it has any, into new files."""
-    Store(folder).close()
+    SqliteStore(folder).close()
     with closing(sqlite3.connect(folder / FILE)) as store, store:
         counts = {table: _receive(connection, store, table) for table in track(TABLES, "Tables", len(TABLES))}
         # The rows are those of this generation, and so will be the arrays that are derived from them.

@@ -12,7 +12,7 @@ from psycopg import errors, sql
 from psycopg.types import TypeInfo
 
 from graph.index.index import Index
-from graph.postgres.connect import Connection, database_of, transaction
+from graph.postgres.store.connect import Connection, database_of, transaction
 from graph.postgres.tables import INDEXES, TABLES, create_table, rows_of
 from graph.postgres.values import halfvec_dumper
 from graph.shared.console import track

@@ -202,12 +202,11 @@ def save_arrays(
     merge_factor: int,
     ann_rows: int,
     compact: bool = False,
-) -> None:
-    """Write every field of the dataclass `data` under `folder`, then the manifest that makes it the current generation.
+) -> str:
+    """Write every field of the dataclass `data` under `folder`; returns the manifest, which `publish` makes the current generation.
 
     Fields are arrays (.npy), Strings (two .npy), CSR matrices (.npz) or Vectors (the rows that they are of segments, .rows.npy).
-    `facts` go into the manifest. `merge_factor`, `ann_rows` and `compact` are those of graph/store/segments.py. Older generations but
-    the one just replaced are removed.
+    `facts` go into the manifest. `merge_factor`, `ann_rows` and `compact` are those of graph/store/segments.py.
     """
     scratch = folder / f"arrays-{generation:06d}.partial"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -230,14 +229,18 @@ def save_arrays(
     name = f"arrays-{generation:06d}-{content_id(json.dumps([files, segments]))[:8]}"
     shutil.rmtree(folder / name, ignore_errors=True)
     scratch.rename(folder / name)
-    replaced = _names_in_use(folder)
-    body = json.dumps(
+    return json.dumps(
         {"format": FORMAT, "generation": generation, **facts}
         | {"arrays": name, "files": files, "segments": segments, "ann": ann},
         indent=1,
     )
+
+
+def publish(folder: Path, saved: str) -> None:
+    """Make a manifest that `save_arrays` returned the current one. Older generations but the one just replaced are removed."""
+    replaced = _names_in_use(folder)
     partial = folder / (MANIFEST + ".partial")
-    partial.write_text(f"{body}\n{content_id(body)}", encoding="utf-8")
+    partial.write_text(f"{saved}\n{content_id(saved)}", encoding="utf-8")
     partial.replace(folder / MANIFEST)
     drop_others(folder, [*names_in(read_manifest(folder)), *replaced])
 
@@ -325,6 +328,14 @@ def read_manifest(folder: Path) -> Manifest:
 
 def _ann_facts(ann: Ann) -> dict[str, Any]:
     return {"file": ann.file.name, "bytes": ann.file.stat().st_size, "probes": ann.probes, "recall": ann.recall}
+
+
+def generation_of(folder: Path) -> int | None:
+    """The generation of the manifest that is there; None without a sound one."""
+    try:
+        return read_manifest(folder).generation
+    except UserError:
+        return None
 
 
 def _names_in_use(folder: Path) -> list[str]:

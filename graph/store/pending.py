@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ class PendingVectors:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / FOLDER
+        self._own = uuid4().hex[:8]
         self._files: list[Path] = []
         self._ids: list[IdBytes] = []
         for file in sorted((*self._folder.glob("*.npy"), *self._folder.glob(f"*{ENDING}"))):
@@ -85,9 +87,9 @@ class PendingVectors:
         self._files, self._ids = [], []
 
     def _next(self, ending: str) -> Path:
-        """The file after all that are there."""
+        """The file after all that are there; no other writer, not even one that comes too late, has one of that name."""
         self._folder.mkdir(exist_ok=True)
-        return self._folder / f"{len(self._files):08}{ending}"
+        return self._folder / f"{len(self._files):08}-{self._own}{ending}"
 
     def _add(self, file: Path, ids: IdBytes) -> None:
         self._files.append(file)

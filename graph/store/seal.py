@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from graph.shared.errors import UserError
 from graph.shared.ids import has_sum, quick_sum
-from graph.store.store import FILE
+from graph.store.sqlite import FILE
 
 LEDGER = "ledger.sqlite"
 LEDGER_TABLE = """
@@ -23,6 +23,8 @@ CREATE TABLE calls (
     prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, hash TEXT NOT NULL, microseconds INTEGER
 ) WITHOUT ROWID
 """
+CallRow = tuple[str, str, str, int, int, str, int | None]
+"""key, model, text, prompt tokens, completion tokens, hash, microseconds: a row of it."""
 SET_ASIDE = ".damaged"
 """Added to the name of a damaged ledger, with a number from the second on; a new one in its place takes over what is sound in
 them (serve/ledger.py)."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -261,7 +262,7 @@ def is_sound(file: Path) -> bool:
 
 def _write(folder: Path, field: str, vectors: Vectors, rows_R: Ints) -> Segment:
     """The given rows as a new segment."""
-    partial = folder / FOLDER / f"{field}.partial"
+    partial = folder / FOLDER / f"{field}-{uuid4().hex}.partial"
     partial.parent.mkdir(exist_ok=True)
     dtype = vectors.segments[0].vectors_RD.dtype.newbyteorder("<")
     head = {"descr": dtype.str, "fortran_order": False, "shape": (len(rows_R), vectors.shape[1])}

@@ -1,4 +1,6 @@
-"""index.sqlite: the one source of truth of an index. Arrays, graph blocks and vectors are derived from it (graph/build/derive.py).
+"""The rows of an index: its one source of truth. Arrays, graph blocks and vectors are derived from them (graph/build/derive.py).
+
+They are in index.sqlite (graph/store/sqlite.py) or in PostgreSQL (graph/postgres/store/store.py).
 
 Tables: documents → passages → occurrences (one proposition read at one place) → mentions (an entity in an occurrence), its topics
 and its facts. A passage in `quarantine` could not be read. Propositions, entities and topics are shared between places; when the
@@ -6,78 +8,24 @@ last place goes, they go. Ids are content hashes (graph/shared/ids.py).
 """
 
 import json
-import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from pathlib import Path
-from urllib.parse import quote
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 from graph.extract.entities import entity_key
 from graph.extract.types import Failure, Occurrence, Reading
-from graph.shared.config import parse_settings
-from graph.shared.errors import UserError
 from graph.shared.ids import content_id
 from graph.shared.types import Document, Passage
-from graph.store.arrays import FORMAT, check_format
-from graph.store.settings import IndexSettings
 
-FILE = "index.sqlite"
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE documents (source TEXT PRIMARY KEY, title TEXT NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL,
-    hash TEXT NOT NULL, extracted INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE passages (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
-    source TEXT NOT NULL REFERENCES documents ON DELETE CASCADE, "order" INTEGER NOT NULL, "start" INTEGER NOT NULL,
-    "end" INTEGER NOT NULL, reader TEXT NOT NULL, dropped INTEGER NOT NULL);
-CREATE INDEX passages_of_document ON passages (source);
-CREATE TABLE propositions (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL);
-CREATE TABLE entities (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL);
-CREATE TABLE occurrences (row INTEGER PRIMARY KEY, proposition INTEGER NOT NULL REFERENCES propositions,
-    passage INTEGER NOT NULL REFERENCES passages ON DELETE CASCADE, "start" INTEGER NOT NULL, "end" INTEGER NOT NULL);
-CREATE INDEX occurrences_of_passage ON occurrences (passage);
-CREATE INDEX occurrences_of_proposition ON occurrences (proposition);
-CREATE TABLE mentions (occurrence INTEGER NOT NULL REFERENCES occurrences ON DELETE CASCADE,
-    entity INTEGER NOT NULL REFERENCES entities, spelling TEXT NOT NULL, PRIMARY KEY (occurrence, entity)) WITHOUT ROWID;
-CREATE INDEX mentions_of_entity ON mentions (entity);
-CREATE TABLE topics (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL);
-CREATE TABLE occurrence_topics (occurrence INTEGER NOT NULL REFERENCES occurrences ON DELETE CASCADE,
-    topic INTEGER NOT NULL REFERENCES topics, PRIMARY KEY (occurrence, topic)) WITHOUT ROWID;
-CREATE INDEX occurrences_of_topic ON occurrence_topics (topic);
-CREATE TABLE facts (occurrence INTEGER NOT NULL REFERENCES occurrences ON DELETE CASCADE,
-    subject INTEGER NOT NULL REFERENCES entities, relation TEXT NOT NULL, object INTEGER NOT NULL REFERENCES entities,
-    PRIMARY KEY (occurrence, subject, relation, object)) WITHOUT ROWID;
-CREATE INDEX facts_of_subject ON facts (subject);
-CREATE INDEX facts_of_object ON facts (object);
-CREATE TABLE quarantine (passage INTEGER PRIMARY KEY REFERENCES passages ON DELETE CASCADE, problem TEXT NOT NULL,
-    reply TEXT NOT NULL, attempts INTEGER NOT NULL);
-CREATE TABLE summaries (id TEXT PRIMARY KEY, layer INTEGER NOT NULL, text TEXT NOT NULL) WITHOUT ROWID;
-"""
-_LATER = """
-CREATE TABLE IF NOT EXISTS changed (source TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS documents_to_extract ON documents (source) WHERE NOT extracted;
-CREATE INDEX IF NOT EXISTS passages_by_reader ON passages (reader, dropped);
-"""
-"""What an index of before has not yet: documents put, read or deleted since the arrays were derived, and what spares reading all rows."""
+AMONG = "IN (SELECT value FROM json_each(?))"
+"""In a query: is one of a list, which is given as JSON."""
 _SHARED = (
     ("propositions", "SELECT proposition FROM held", "occurrences", "proposition"),
     ("entities", "SELECT entity FROM mentions JOIN held USING (occurrence)", "mentions", "entity"),
     ("topics", "SELECT topic FROM occurrence_topics JOIN held USING (occurrence)", "occurrence_topics", "topic"),
 )
 """Tables of what places share, which of it the occurrences `held` have, and the table and column that tell whether another place does."""
-
-
-def read_settings(folder: Path | str) -> IndexSettings:
-    """The settings an index was made with; UserError when `folder` holds none."""
-    folder = Path(folder)
-    if not (folder / FILE).is_file():
-        raise UserError(f"{folder}: no {FILE}", "an index", f"make one with: modegraph index SRC --out {folder}")
-    with closing(sqlite3.connect(f"file:{quote(str(folder / FILE))}?mode=ro", uri=True)) as connection:
-        try:
-            (text,) = connection.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
-        except (sqlite3.DatabaseError, TypeError) as problem:
-            found = f"{folder / FILE}: not readable ({problem})"
-            raise UserError(found, "an index", "index the documents into a new folder") from None
-    return parse_settings(IndexSettings, json.loads(text), str(folder / FILE))
 
 
 def document_hash(document: Document, read_from: str) -> str:
@@ -91,50 +39,66 @@ def metadata_text(document: Document) -> str:
     return json.dumps(dict(document.metadata), sort_keys=True, ensure_ascii=False)
 
 
-class Store:
-    """A connection to one index.sqlite: the writer's, or with `read_only` one that changes nothing."""
+class Cursor(Protocol):
+    """What a statement gave: rows, one after another, or how many it changed."""
 
-    def __init__(self, folder: Path, read_only: bool = False) -> None:
-        self._file = folder / FILE
-        mode = "ro" if read_only else "rwc"
-        self._connection = sqlite3.connect(f"file:{quote(str(self._file))}?mode={mode}", uri=True, isolation_level=None)
-        if not read_only:
-            self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
-        self._connection.execute("PRAGMA foreign_keys = ON")
-        if not read_only and self._format() == 0 and self.count("sqlite_master") == 0:
-            self._connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
-        check_format(self._file, self._format())
-        if not read_only:
-            self._connection.executescript(_LATER)
-        self._read_only = read_only
+    @property
+    def rowcount(self) -> int: ...
+    def fetchone(self) -> Any: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """A connection of SQLite, or one that takes its statements: `?` stands for a parameter."""
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ...) -> Cursor: ...
+    def executemany(self, statement: str, parameters: Iterable[Sequence[Any]]) -> object: ...
+    def close(self) -> None: ...
+
+
+class Store(ABC):
+    """A connection to the rows of one index: the writer's, or one that only reads.
+
+    Statements are in what SQL SQLite and PostgreSQL have in common, so both kinds of store do the same.
+    """
+
+    _connection: Connection
+
+    def __init__(self) -> None:
         self._loose: dict[str, set[int]] = {table: set() for table, *_ in _SHARED}
 
+    @abstractmethod
     def close(self) -> None:
-        """Let the file go; a writer folds the write-ahead log into it first."""
-        if not self._read_only:
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._connection.close()
+        """Let the rows go."""
 
-    def _format(self) -> int:
-        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+    @abstractmethod
+    def vacuum(self) -> None:
+        """Give the space of deleted rows back."""
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Begin a transaction that writes."""
+
+    def _undo(self) -> None:
+        self._connection.execute("ROLLBACK")
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Do what is left before a transaction is committed."""
 
     def count(self, table: str) -> int:
         """Rows of a table."""
         return int(self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
-    def vacuum(self) -> None:
-        """Give the space of deleted rows back."""
-        self._connection.execute("VACUUM")
-
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing: what is written inside is there after it, or none of it is."""
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._begin()
         try:
             yield
+            self._finish()
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            self._undo()
             raise
         self._connection.execute("COMMIT")
 
@@ -172,7 +136,7 @@ class Store:
         self.set_meta("derived", str(generation))
 
     def _note_change(self, source: str) -> None:
-        self._connection.execute("INSERT OR IGNORE INTO changed VALUES (?)", (source,))
+        self._connection.execute("INSERT INTO changed VALUES (?) ON CONFLICT DO NOTHING", (source,))
 
     def put_document(self, document: Document, read_from: str = "") -> bool:
         """Add or replace a document, to be extracted; False when the very same one is there already.
@@ -207,7 +171,7 @@ class Store:
 
     def sources_to_extract(self) -> list[str]:
         """Documents that have been put but whose occurrences are not there yet, in order."""
-        rows = self._connection.execute("SELECT source FROM documents WHERE NOT extracted ORDER BY source")
+        rows = self._connection.execute("SELECT source FROM documents WHERE extracted = 0 ORDER BY source")
         return [str(source) for (source,) in rows]
 
     def document(self, source: str) -> Document:
@@ -244,7 +208,7 @@ class Store:
         """Passages that could not be read, in order, and how many times each was tried."""
         rows = self._connection.execute(
             """SELECT p.id, p.source, d.title, p."order", p."start", p."end",
-            substr(d.text, p."start" + 1, p."end" - p."start"), q.attempts
+            substr(d.text, CAST(p."start" + 1 AS INTEGER), CAST(p."end" - p."start" AS INTEGER)), q.attempts
             FROM quarantine q JOIN passages p ON p.row = q.passage JOIN documents d USING (source)
             ORDER BY p.source, p."order" """
         )
@@ -264,14 +228,18 @@ class Store:
         for spelling in occurrence.entities:
             key = entity_key(spelling)
             entities[key] = self._row_of("entities", "key", content_id("entity", key), key)
-            self._connection.execute("INSERT OR IGNORE INTO mentions VALUES (?, ?, ?)", (row, entities[key], spelling))
+            self._connection.execute(
+                "INSERT INTO mentions VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (row, entities[key], spelling)
+            )
         for topic in occurrence.topics:
             topic_row = self._row_of("topics", "text", content_id("topic", topic), topic)
-            self._connection.execute("INSERT OR IGNORE INTO occurrence_topics VALUES (?, ?)", (row, topic_row))
+            self._connection.execute(
+                "INSERT INTO occurrence_topics VALUES (?, ?) ON CONFLICT DO NOTHING", (row, topic_row)
+            )
         for fact in occurrence.facts:
             ends = entities[entity_key(fact.subject)], entities[entity_key(fact.object)]
             values = (row, ends[0], fact.relation, ends[1])
-            self._connection.execute("INSERT OR IGNORE INTO facts VALUES (?, ?, ?, ?)", values)
+            self._connection.execute("INSERT INTO facts VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", values)
 
     def _row_of(self, table: str, column: str, identity: str, value: str) -> int:
         found = self._connection.execute(f"SELECT row FROM {table} WHERE id = ?", (identity,)).fetchone()

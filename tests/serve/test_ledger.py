@@ -4,18 +4,26 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from graph.postgres.store.connect import dsn_of
+from graph.postgres.store.place import place_in_database
 from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest, Message
+from graph.store.database import has_database
+from graph.store.seal import LEDGER
 from serve.engines import open_model
 from serve.ledger import Counts, Ledger, call_key
 from tests.fakes import ScriptedModel, chat_server
 from tests.places import ROOT
+from tests.postgres_server import fresh_database
 
 
 def ask(text: str) -> CompletionRequest:
@@ -26,27 +34,49 @@ def echo(request: CompletionRequest) -> str:
     return "echo " + request.messages[-1].content
 
 
-def test_a_finished_call_is_never_made_again(tmp_path: Path) -> None:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A ledger in a file; and one of an index whose rows are in PostgreSQL, where its calls are too."""
+    if request.param == "sqlite":
+        yield tmp_path / LEDGER
+        return
+    with fresh_database(request.getfixturevalue("postgres"), "ledger") as dsn:
+        place_in_database(tmp_path / "index", dsn)
+        yield tmp_path / "index" / LEDGER
+        assert not (tmp_path / "index" / LEDGER).exists()
+
+
+def rows_of(file: Path, statement: str = "SELECT key FROM calls") -> list[tuple[object, ...]]:
+    """What a statement gives of the calls that are kept."""
+    if has_database(file.parent):
+        with psycopg.connect(dsn_of(file.parent)) as connection:
+            found = connection.execute(statement.replace("calls", "modegraph_index.calls"))
+            return found.fetchall() if found.description else []
+    with closing(sqlite3.connect(file)) as database, database:
+        return database.execute(statement).fetchall()
+
+
+def test_a_finished_call_is_never_made_again(file: Path) -> None:
     model = ScriptedModel(echo)
-    ledger = Ledger(model, tmp_path / "ledger.sqlite")
+    ledger = Ledger(model, file)
     first = ledger.complete([ask("a"), ask("b"), ask("a")])
     assert [one.text for one in first] == ["echo a", "echo b", "echo a"]
     assert len(model.asked) == 2
     assert ledger.counts == Counts(hits=1, misses=2, prompt_tokens=20, completion_tokens=4)
 
-    reopened = Ledger(model, tmp_path / "ledger.sqlite")
+    reopened = Ledger(model, file)
     assert reopened.complete([ask("b"), ask("a")]) == [first[1], first[0]]
     assert reopened.counts == Counts(hits=2)
     assert len(model.asked) == 2
 
 
-def test_a_cut_text_is_given_but_not_kept(tmp_path: Path) -> None:
+def test_a_cut_text_is_given_but_not_kept(file: Path) -> None:
     model = ScriptedModel(echo, finish_reason="length")
-    ledger = Ledger(model, tmp_path / "ledger.sqlite")
+    ledger = Ledger(model, file)
     assert ledger.complete([ask("a")])[0].finish_reason == "length"
     ledger.complete([ask("a")])
     assert len(model.asked) == 2
-    assert sqlite3.connect(tmp_path / "ledger.sqlite").execute("SELECT count(*) FROM calls").fetchone() == (0,)
+    assert rows_of(file) == []
 
 
 def test_whatever_decides_a_completion_is_in_its_key() -> None:
@@ -64,17 +94,17 @@ def test_whatever_decides_a_completion_is_in_its_key() -> None:
     assert call_key("m", ask("a")) == call_key("m", request)
 
 
-def test_a_failing_call_loses_no_finished_one(tmp_path: Path) -> None:
+def test_a_failing_call_loses_no_finished_one(file: Path) -> None:
     def reply(request: CompletionRequest) -> str:
         if request.messages[0].content == "bad":
             raise UserError("server gone", "", "")
         return echo(request)
 
-    ledger = Ledger(ScriptedModel(reply), tmp_path / "ledger.sqlite")
+    ledger = Ledger(ScriptedModel(reply), file)
     with pytest.raises(UserError, match="server gone"):
         ledger.complete([ask("a"), ask("b"), ask("bad")])
     again = ScriptedModel(echo)
-    Ledger(again, tmp_path / "ledger.sqlite").complete([ask("a"), ask("b"), ask("bad")])
+    Ledger(again, file).complete([ask("a"), ask("b"), ask("bad")])
     assert again.asked == [ask("bad")]
 
 
@@ -91,23 +121,46 @@ def test_a_batching_model_gets_whole_batches(tmp_path: Path) -> None:
     assert sorted(sizes) == [2, 4, 4]
 
 
-def test_threads_and_a_second_ledger_share_a_file(tmp_path: Path) -> None:
-    ledgers = [Ledger(ScriptedModel(echo), tmp_path / "ledger.sqlite") for _ in range(2)]
+def test_threads_and_a_second_ledger_share_a_file(file: Path) -> None:
+    ledgers = [Ledger(ScriptedModel(echo), file) for _ in range(2)]
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda n: ledgers[n % 2].complete([ask(str(n // 4))])[0].text, range(200)))
     assert made == [f"echo {n // 4}" for n in range(200)]
-    assert sqlite3.connect(tmp_path / "ledger.sqlite").execute("SELECT count(*) FROM calls").fetchone() == (50,)
+    assert len(rows_of(file)) == 50
 
 
-def test_the_first_of_two_equal_calls_stands_for_both(tmp_path: Path) -> None:
+def test_the_first_of_two_equal_calls_stands_for_both(file: Path) -> None:
     barrier = threading.Barrier(2, timeout=20)
 
     def ledger(text: str) -> Ledger:
-        return Ledger(ScriptedModel(lambda request: (barrier.wait(), text)[1]), tmp_path / "ledger.sqlite")
+        return Ledger(ScriptedModel(lambda request: (barrier.wait(), text)[1]), file)
 
     with ThreadPoolExecutor(2) as pool:
         one, two = pool.map(lambda text: ledger(text).complete([ask("q")])[0].text, ["red", "blue"])
     assert one == two
+
+
+def test_a_row_that_was_changed_is_dropped_and_its_call_made_again(file: Path) -> None:
+    Ledger(ScriptedModel(echo), file).complete([ask("a"), ask("b")])
+    rows_of(file, "UPDATE calls SET text = 'forged' WHERE text = 'echo a'")
+    again = ScriptedModel(echo)
+    assert [one.text for one in Ledger(again, file).complete([ask("a"), ask("b")])] == ["echo a", "echo b"]
+    assert again.asked == [ask("a")] and len(rows_of(file)) == 2
+
+
+@pytest.mark.parametrize("file", ["postgresql"], indirect=True)
+def test_a_server_that_lets_go_of_the_connection_is_asked_once_more(file: Path) -> None:
+    ledger = Ledger(ScriptedModel(echo), file)
+    ledger.complete([ask("a")])
+    rows_of(file, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'modegraph'")
+    assert [one.text for one in ledger.complete([ask("a"), ask("b")])] == ["echo a", "echo b"]
+    assert len(rows_of(file)) == 2
+
+
+@pytest.mark.parametrize("file", ["postgresql"], indirect=True)
+def test_a_reply_that_postgresql_cannot_hold_is_given_but_not_kept(file: Path) -> None:
+    assert Ledger(ScriptedModel(lambda request: "a\0b"), file).complete([ask("a")])[0].text == "a\0b"
+    assert rows_of(file) == []
 
 
 def test_another_file_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -130,7 +183,7 @@ for number in range(6):
 """
 
 
-def test_a_killed_process_repeats_no_finished_call(tmp_path: Path) -> None:
+def test_a_killed_process_repeats_no_finished_call(file: Path) -> None:
     release = threading.Event()
 
     def reply(body: dict[str, object], number: int) -> str:
@@ -139,7 +192,7 @@ def test_a_killed_process_repeats_no_finished_call(tmp_path: Path) -> None:
         return f"call {number}"
 
     with chat_server(reply) as server:
-        spec, file = f"openai:m@{server.url}", tmp_path / "ledger.sqlite"
+        spec = f"openai:m@{server.url}"
         child = subprocess.Popen(
             [sys.executable, "-c", CHILD, spec, str(file)],
             cwd=ROOT,

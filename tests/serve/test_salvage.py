@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph.shared.types import CompletionRequest, Message
-from graph.store.seal import LEDGER, SET_ASIDE
+from graph.store.seal import LEDGER, SET_ASIDE, CallRow
 from serve.ledger import Ledger
-from serve.salvage import PAGE_BYTES, Row, salvage_rows
+from serve.salvage import PAGE_BYTES, salvage_rows
 from tests.fakes import ScriptedModel
 
 CALLS = 120
@@ -30,7 +30,7 @@ def short_reply(request: CompletionRequest) -> str:
     return f"Reply {request.messages[0].content}: " + "salt " * (int(request.messages[0].content) % 50)
 
 
-def fill(file: Path, model: ScriptedModel) -> list[Row]:
+def fill(file: Path, model: ScriptedModel) -> list[CallRow]:
     """The rows of a ledger of all calls, its log folded into it."""
     Ledger(model, file).complete(REQUESTS)
     with sqlite3.connect(file) as database:
@@ -39,7 +39,7 @@ def fill(file: Path, model: ScriptedModel) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, set[Row]]:
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, set[CallRow]]:
     file = tmp_path_factory.mktemp("long") / LEDGER
     rows = fill(file, ScriptedModel(reply))
     assert len(rows) == CALLS and max(len(row[2].encode()) for row in rows) > 2 * PAGE_BYTES
@@ -47,7 +47,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, set[Row]]:
 
 
 @pytest.fixture(scope="module")
-def short_ledger(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[Row]]:
+def short_ledger(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[CallRow]]:
     file = tmp_path_factory.mktemp("short") / LEDGER
     rows = fill(file, ScriptedModel(short_reply))
     return file.read_bytes(), rows
@@ -57,7 +57,7 @@ def flipped(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 0x11]) + data[place + 1 :]
 
 
-def test_a_sound_file_gives_every_row_as_sqlite_does(ledger: tuple[bytes, set[Row]], tmp_path: Path) -> None:
+def test_a_sound_file_gives_every_row_as_sqlite_does(ledger: tuple[bytes, set[CallRow]], tmp_path: Path) -> None:
     data, rows = ledger
     (tmp_path / "l").write_bytes(data)
     assert rows <= set(salvage_rows(tmp_path / "l"))
@@ -65,7 +65,7 @@ def test_a_sound_file_gives_every_row_as_sqlite_does(ledger: tuple[bytes, set[Ro
 
 @given(data=st.data())
 def test_a_flipped_byte_costs_one_row_at_most(
-    ledger: tuple[bytes, set[Row]], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    ledger: tuple[bytes, set[CallRow]], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     whole, rows = ledger
     place = data.draw(st.one_of(st.integers(0, 3 * PAGE_BYTES), st.integers(0, len(whole) - 1)))
@@ -85,7 +85,7 @@ def test_no_bytes_stop_it(tmp_path_factory: pytest.TempPathFactory, noise: bytes
         )
 
 
-def test_an_overflow_chain_in_a_circle_ends(ledger: tuple[bytes, set[Row]], tmp_path: Path) -> None:
+def test_an_overflow_chain_in_a_circle_ends(ledger: tuple[bytes, set[CallRow]], tmp_path: Path) -> None:
     data, rows = ledger
     pages = len(data) // PAGE_BYTES
     assert pages > 40
@@ -99,7 +99,7 @@ def test_an_overflow_chain_in_a_circle_ends(ledger: tuple[bytes, set[Row]], tmp_
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.37, 0.5, 0.99])
 def test_a_cut_costs_the_rows_that_are_gone_and_only_those_are_asked_again(
-    short_ledger: tuple[bytes, list[Row]], tmp_path: Path, share: float
+    short_ledger: tuple[bytes, list[CallRow]], tmp_path: Path, share: float
 ) -> None:
     data, rows = short_ledger
     left = data[: int(len(data) * share)]
@@ -115,7 +115,9 @@ def test_a_cut_costs_the_rows_that_are_gone_and_only_those_are_asked_again(
 
 
 @pytest.mark.parametrize("place", [0, 18, 100, PAGE_BYTES, PAGE_BYTES + 3, PAGE_BYTES + 9])
-def test_where_sqlite_reads_nothing_no_call_is_lost(ledger: tuple[bytes, set[Row]], tmp_path: Path, place: int) -> None:
+def test_where_sqlite_reads_nothing_no_call_is_lost(
+    ledger: tuple[bytes, set[CallRow]], tmp_path: Path, place: int
+) -> None:
     (tmp_path / (LEDGER + SET_ASIDE)).write_bytes(flipped(ledger[0], place))
     model = ScriptedModel(reply)
     made = Ledger(model, tmp_path / LEDGER).complete(REQUESTS)
@@ -146,7 +148,7 @@ def test_every_damaged_ledger_that_was_set_aside_is_read(tmp_path: Path) -> None
 
 
 def test_a_changed_row_does_not_stand_in_the_way_of_a_sound_one(
-    short_ledger: tuple[bytes, list[Row]], tmp_path: Path
+    short_ledger: tuple[bytes, list[CallRow]], tmp_path: Path
 ) -> None:
     data, _ = short_ledger
     (tmp_path / (LEDGER + SET_ASIDE)).write_bytes(data.replace(b"Reply", b"reply"))

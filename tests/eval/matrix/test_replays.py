@@ -3,7 +3,8 @@
 import json
 import time
 
-from serve.ledger import Ledger, _row_hash
+from serve.calls import SqliteCalls, row_hash
+from serve.ledger import Ledger
 from tests.eval.matrix.conftest import run
 from tests.fakes import ScriptedModel
 
@@ -35,14 +36,14 @@ def test_two_retrievers_that_differ_in_top_k_alone_take_the_same_time(home):
 
 def test_calls_whose_time_is_not_known_are_told(home):
     both(home, retrievers={"few": PAIR["few"]})
-    ledger = Ledger(ScriptedModel(judge), home / "out/helper.sqlite")
-    for row in ledger._database.execute(
+    calls = SqliteCalls(home / "out/helper.sqlite")
+    for row in calls._database.execute(
         "SELECT key, model, text, prompt_tokens, completion_tokens FROM calls"
     ).fetchall():
-        ledger._database.execute(
-            "UPDATE calls SET microseconds = NULL, hash = ? WHERE key = ?", (_row_hash(*row, None), row[0])
+        calls._database.execute(
+            "UPDATE calls SET microseconds = NULL, hash = ? WHERE key = ?", (row_hash(*row, None), row[0])
         )
-    ledger._database.commit()
+    calls._database.commit()
     ended, found = both(home, retrievers={"many": PAIR["many"]})
     assert found["many"]["untimed"] == found["many"]["replayed"] > 0
     assert "many on isles: " in ended.text and "kept no times of them: its seconds are too few" in ended.text

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from graph.build.build import build_index
 from graph.build.edit import Edit, edit_index
 from graph.build.lifecycle import repair_index, verify_index
+from graph.build.own_settings import settings_for
 from graph.documents.read import read_documents
 from graph.index.index import open_index
 from graph.shared.errors import UserError
@@ -24,10 +25,9 @@ from graph.shared.types import Document, Encoder
 from graph.store.arrays import MANIFEST, load_arrays, read_manifest
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.lock import writer_lock
-from graph.store.own_settings import settings_for
 from graph.store.seal import unsealed
 from graph.store.settings import IndexSettings
-from graph.store.store import FILE
+from graph.store.sqlite import FILE
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index

@@ -11,15 +11,20 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from graph.build.lifecycle import index_status, verify_index
+from graph.postgres.store.connect import dsn_of
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
+from graph.store.database import has_database
 from tests.fakes import ChatServer, asked_passage, chat_server, extraction_reply, is_extraction
+from tests.graph.build.conftest import Place
 from tests.graph.build.crash_child import DOCUMENTS
 from tests.graph.same import assert_same_index
 from tests.places import ROOT
@@ -70,6 +75,9 @@ class Nursery:
 
 def kept_replies(folder: Path) -> set[str]:
     """What the ledger holds."""
+    if has_database(folder):
+        with psycopg.connect(dsn_of(folder)) as connection:
+            return {text for (text,) in connection.execute("SELECT text FROM modegraph_index.calls")}
     if not (folder / "ledger.sqlite").exists():
         return set()
     ledger = sqlite3.connect(folder / "ledger.sqlite")
@@ -107,8 +115,15 @@ KILLS: Counter[str] = Counter()
 
 
 @pytest.mark.slow
-def test_killed_at_each_commit_of_a_run(nursery: Nursery, undisturbed: Path, tmp_path: Path) -> None:
-    while nursery.run(folder := tmp_path / str(KILLS["commit"]), "commit", KILLS["commit"] + 1):
+@pytest.mark.parametrize(("place", "step"), [("sqlite", 1), ("postgresql", 4)], indirect=["place"])
+def test_killed_at_each_commit_of_a_run(
+    nursery: Nursery, undisturbed: Path, tmp_path: Path, place: Place, step: int
+) -> None:
+    """At every fourth in PostgreSQL, which takes twice the time."""
+    for commit in count(1, step):
+        place(folder := tmp_path / str(commit))
+        if not nursery.run(folder, "commit", commit):
+            break
         KILLS["commit"] += 1
         assert not nursery.run(folder)
         assert_as_undisturbed(folder, undisturbed)
@@ -116,12 +131,24 @@ def test_killed_at_each_commit_of_a_run(nursery: Nursery, undisturbed: Path, tmp
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("event", "turns"), [("kept call", 1), ("kept call", 2), ("before commit", 6), ("before commit", 7)]
+    ("place", "event", "turns"),
+    [
+        ("sqlite", "kept call", 1),
+        ("sqlite", "kept call", 2),
+        ("sqlite", "before commit", 6),
+        ("sqlite", "before commit", 7),
+        ("postgresql", "kept call", 2),
+        ("postgresql", "before commit", 6),
+    ],
+    indirect=["place"],
 )
-def test_killed_again_and_again(nursery: Nursery, undisturbed: Path, tmp_path: Path, event: str, turns: int) -> None:
+def test_killed_again_and_again(
+    nursery: Nursery, undisturbed: Path, tmp_path: Path, place: Place, event: str, turns: int
+) -> None:
+    place(tmp_path / "i")
     while nursery.run(tmp_path / "i", event, nth=1 + KILLS[event] % turns):
         KILLS[event] += 1
-        assert KILLS[event] <= 60, "no progress between kills"
+        assert KILLS[event] <= 90, "no progress between kills"
     assert_as_undisturbed(tmp_path / "i", undisturbed)
 
 

@@ -1,6 +1,6 @@
 """The invariants of an index (DESIGN §4) over random small corpora: what it holds follows from its documents, not from its life.
 
-Compared are the arrays, their files byte by byte, and the rows of index.sqlite by content (its own row numbers may differ).
+Compared are the arrays, their files byte by byte, and the rows of the store by content (its own row numbers may differ).
 """
 
 from collections import Counter
@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 import graph.build.build
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents
+from graph.build.stores import open_store
 from graph.shared.types import Document
 from graph.store.arrays import load_arrays, read_manifest
 from graph.store.data import IndexData
 from graph.store.pending import PendingVectors
 from graph.store.settings import IndexSettings
-from graph.store.store import Store
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
 
@@ -82,7 +82,7 @@ class Held:
 
 
 def held(folder: Path) -> Held:
-    with closing(Store(folder, read_only=True)) as store:
+    with closing(open_store(folder)) as store:
         rows = {name: Counter(store.rows(query)) for name, query in TABLES.items()}
     assert not PendingVectors(folder).ids
     data = load_arrays(folder, IndexData)
@@ -109,6 +109,7 @@ def quick(examples: int) -> settings:
     return settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.usefixtures("place")
 @quick(8)
 @given(documents=corpora(min_size=2), data=st.data())
 def test_one_by_one_equals_in_bulk(
@@ -136,6 +137,7 @@ def test_inserting_twice_equals_once(
     assert again.seen == [], "nothing is encoded a second time"
 
 
+@pytest.mark.usefixtures("place")
 @quick(8)
 @given(before=corpora(), inserted=corpora(sources="vwxyz"))
 def test_delete_undoes_insert(
@@ -159,6 +161,7 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.none() | changes), min_siz
 """What happens to an index, in order: a source, and what of its document changes; None: it is deleted."""
 
 
+@pytest.mark.usefixtures("place")
 @quick(12)
 @given(start=corpora(min_size=2, sources="abc"), steps=steps)
 @example(

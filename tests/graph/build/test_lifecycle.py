@@ -26,6 +26,7 @@ from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
+from tests.graph.build.conftest import Place
 from tests.graph.same import assert_same_index
 from tests.places import ROOT
 
@@ -38,9 +39,15 @@ def encoder(spec: str) -> HashEncoder:
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Path:
+def in_sqlite(tmp_path: Path) -> Path:
     build_index(tmp_path / "i", ISLES, SETTINGS, encoder)
     return tmp_path / "i"
+
+
+@pytest.fixture
+def index(place: Place, in_sqlite: Path) -> Path:
+    """In either kind of store."""
+    return in_sqlite
 
 
 def test_delete_undoes_insert(index: Path) -> None:
@@ -52,7 +59,7 @@ def test_delete_undoes_insert(index: Path) -> None:
     assert index_status(index).rows == rows
 
 
-def test_a_shared_proposition_stays_until_its_last_place_goes(tmp_path: Path) -> None:
+def test_a_shared_proposition_stays_until_its_last_place_goes(tmp_path: Path, place: Place) -> None:
     twins = [Document(name, "", "Tarn is a village. It rains.") for name in ("a", "b")]
     build_index(tmp_path / "i", [*twins, EXTRA], SETTINGS, encoder)
     propositions = index_status(tmp_path / "i").rows["propositions"]
@@ -68,8 +75,8 @@ def test_an_unknown_source_is_refused_with_the_nearest_and_nothing_is_deleted(in
     assert index_status(index).rows["documents"] == len(ISLES) and verify_index(index) == []
 
 
-def test_every_flipped_byte_and_every_cut_is_found_and_named(index: Path) -> None:
-    files = [file for file in index.rglob("*") if file.is_file() and file.name != "writer.lock"]
+def test_every_flipped_byte_and_every_cut_is_found_and_named(in_sqlite: Path) -> None:
+    files = [file for file in in_sqlite.rglob("*") if file.is_file() and file.name != "writer.lock"]
     assert len(files) > 40
     for file in files:
         data = file.read_bytes()
@@ -77,11 +84,11 @@ def test_every_flipped_byte_and_every_cut_is_found_and_named(index: Path) -> Non
             flipped = bytearray(data)
             flipped[place] ^= 0x10
             file.write_bytes(flipped)
-            assert file.name in [Path(found.file).name for found in verify_index(index)], f"{file} at {place}"
+            assert file.name in [Path(found.file).name for found in verify_index(in_sqlite)], f"{file} at {place}"
         file.write_bytes(data[:-1])
-        assert file.name in [Path(found.file).name for found in verify_index(index)], f"{file} cut"
+        assert file.name in [Path(found.file).name for found in verify_index(in_sqlite)], f"{file} cut"
         file.write_bytes(data)
-    assert verify_index(index) == []
+    assert verify_index(in_sqlite) == []
 
 
 @pytest.mark.parametrize(
@@ -99,13 +106,13 @@ def test_repair_restores_the_arrays_and_keeps_sound_vectors(index: Path, name: s
     assert len(working.seen) == (len(twin.proposition_ids) if "vectors" in name else 0)
 
 
-def test_damage_to_the_source_of_truth_is_refused(index: Path) -> None:
-    file = index / "index.sqlite"
+def test_damage_to_the_source_of_truth_is_refused(in_sqlite: Path) -> None:
+    file = in_sqlite / "index.sqlite"
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     with pytest.raises(UserError, match=r"index\.sqlite: its bytes are not those of the last run"):
-        repair_index(index, encoder)
+        repair_index(in_sqlite, encoder)
 
 
 def test_an_interrupted_run_is_said_and_resumed(index: Path) -> None:

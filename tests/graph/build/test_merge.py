@@ -18,7 +18,7 @@ from graph.store.arrays import MANIFEST, Strings, id_bytes, load_arrays
 from graph.store.blocks import Entries
 from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
-from graph.store.store import Store
+from graph.store.sqlite import SqliteStore
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
 
@@ -168,7 +168,7 @@ def test_all_is_read_where_changes_are_not_known(
         assert watched.passages == [60]
     elif how == "killed before it was noted":
         with monkeypatch.context() as patched:
-            patched.setattr(Store, "note_derived", lambda self, generation: 1 / 0)
+            patched.setattr(SqliteStore, "note_derived", lambda self, generation: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 build_index(folder, [document(60)], IndexSettings(), encoder)
         build_index(folder, [document(61)], IndexSettings(), encoder)
@@ -177,7 +177,7 @@ def test_all_is_read_where_changes_are_not_known(
             load_arrays(folder, IndexData), from_scratch(tmp_path, [document(number) for number in range(62)])
         )
     else:
-        store = Store(folder)
+        store = SqliteStore(folder)
         with store.transaction():
             store.next_generation()
             store._connection.execute("DROP TABLE changed")

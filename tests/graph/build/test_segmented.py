@@ -6,10 +6,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import graph.index.index
 from graph.build.build import build_index
 from graph.build.lifecycle import (
     compact_index,
@@ -90,6 +92,23 @@ def test_a_reader_sees_its_own_generation_through_all_edits_after_it(index: Path
     for field, vectors in held.items():
         assert np.array_equal(getattr(reader.data, field), vectors), field
     assert reader.passages_of("new")[0].title == "Member Zan"
+
+
+def test_a_reader_that_was_overtaken_opens_what_is_there_now(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load, before = graph.index.index.load_arrays, read_manifest(index).generation
+
+    def overtaken(*arguments: Any) -> Any:
+        with monkeypatch.context() as patched:
+            patched.setattr("graph.index.index.load_arrays", load)
+            for document in GUILDS[30 : 30 + 2 * (read_manifest(index).generation == before)]:
+                put(index, [document])
+        return load(*arguments)
+
+    monkeypatch.setattr("graph.index.index.load_arrays", overtaken)
+    assert open_index(index, encoder).manifest.generation == before + 2
+    (index / read_manifest(index).arrays / "passage_ids.data.npy").unlink()
+    with pytest.raises(UserError, match=r"passage_ids\.data\.npy: 0 bytes"):
+        open_index(index, encoder)
 
 
 def flip(file: Path) -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from graph.build.build import BuildReport, build_index
 from graph.build.lifecycle import delete_documents, index_status, lost_passages, resume_build, retry_failed
+from graph.build.stores import open_store
 from graph.extract.domain import Domain
 from graph.extract.llm import WAVE_CALLS, WAVES_IN_FLIGHT, Prompt, read_by_model
 from graph.extract.types import Waiting
@@ -22,7 +23,6 @@ from graph.shared.types import Document, Passage
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
-from graph.store.store import Store
 from modegraph.cli import build_app, open_model
 from tests.corpora import ISLES
 from tests.fakes import ChatServer, HashEncoder, asked_passage, chat_server, extraction_reply, is_extraction
@@ -99,7 +99,7 @@ def test_a_fifth_of_bad_replies_costs_only_the_passages_that_fail_twice(tmp_path
         told = {asked_passage(b)[0]: b["messages"][-1]["content"] for b in server.asked if len(b["messages"]) == 4}
     assert set(told) == bad_once and "cut at 2,048 tokens" in told["Ship 10"] and "not a JSON object" in told["Ship 35"]
     assert (report.quarantined, report.passages, report.read_by) == (2, 60, {"llm": 58})
-    rows = Store(tmp_path / "i", read_only=True).rows(
+    rows = open_store(tmp_path / "i").rows(
         "SELECT p.source, q.problem, q.reply, q.attempts FROM quarantine q JOIN passages p ON p.row = q.passage ORDER BY 1"
     )
     (cut, prose) = rows

@@ -18,12 +18,12 @@ from graph.build.lifecycle import (
     retry_failed,
     verify_index,
 )
+from graph.build.stores import read_settings
 from graph.index.filters import parse_condition
 from graph.index.index import Index, open_index
 from graph.retrieve import MODES, RetrieveSettings, retrieve
 from graph.shared.errors import UserError
 from graph.store.settings import IndexSettings
-from graph.store.store import read_settings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 

@@ -15,12 +15,12 @@ from graph.build.build import build_index
 from graph.build.edit import Edit, edit_index
 from graph.build.lifecycle import compact_index, delete_documents, index_status, verify_index
 from graph.postgres.copy import TABLES, copy_to_database, copy_to_folder
-from graph.postgres.migrate import known_migrations
+from graph.postgres.store.migrate import known_migrations
 from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest, Document, Message
 from graph.store.seal import LEDGER
 from graph.store.settings import IndexSettings
-from graph.store.store import FILE
+from graph.store.sqlite import FILE
 from modegraph.cli import build_app
 from serve.ledger import Ledger
 from tests.corpora import ISLES, guild_documents

@@ -16,7 +16,7 @@ from graph.shared.errors import UserError
 from graph.shared.types import Document
 from graph.store.seal import LEDGER, SET_ASIDE
 from graph.store.settings import IndexSettings
-from graph.store.store import FILE
+from graph.store.sqlite import FILE
 from modegraph.cli import open_model
 from tests.fakes import ChatServer, HashEncoder, chat_server, extraction_reply
 

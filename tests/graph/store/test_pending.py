@@ -1,5 +1,7 @@
 """Vectors of an unfinished run against a dictionary of them: kept batch by batch, found again by a later run, taken in any order."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -46,3 +48,11 @@ def test_they_are_what_was_put(
             assert taken.dtype == dtype and np.array_equal(taken, vectors_of(known).astype(dtype))
     pending.drop()
     assert not pending.ids and not PendingVectors(folder).ids
+
+
+def test_two_that_put_at_once_are_not_in_each_others_way(tmp_path: Path) -> None:
+    one, two = PendingVectors(tmp_path), PendingVectors(tmp_path)
+    one.put(ids_of([1, 2]), vectors_of([1, 2]))
+    two.put(ids_of([3, 4]), vectors_of([3, 4]))
+    assert np.array_equal(one.take(ids_of([2]), np.dtype("<f4")), vectors_of([2]))
+    assert len(PendingVectors(tmp_path).ids) == 4

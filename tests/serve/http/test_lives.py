@@ -17,8 +17,8 @@ import httpx2
 import pytest
 
 from graph.build.build import build_index
+from graph.build.stores import read_settings
 from graph.shared.types import Document
-from graph.store.store import read_settings
 from tests.fakes import HashEncoder, chat_server
 from tests.places import ROOT
 from tests.serve.http.conftest import Stack

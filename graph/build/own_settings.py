@@ -4,12 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from graph.build.stores import kept_settings
 from graph.encode.encoder import check_encoder
 from graph.shared.config import parse_settings, read_yaml, set_value
 from graph.shared.errors import UserError
 from graph.shared.types import Encoder, Prompts
 from graph.store.settings import CHANGEABLE, IndexSettings
-from graph.store.store import FILE, Store, read_settings
+from graph.store.store import Store
 
 
 def settings_for(
@@ -23,7 +24,8 @@ def settings_for(
 
     Errors name `file`, or else `where`.
     """
-    values = read_settings(folder).model_dump() if (folder / FILE).exists() else {}
+    known = kept_settings(folder)
+    values = known.model_dump() if known is not None else {}
     given = read_yaml(file) if file is not None else {}
     for override in overrides:
         set_value(given, override)

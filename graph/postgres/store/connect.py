@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from graph.shared.console import say
 from graph.shared.errors import UserError
+from graph.store.database import read_database
 
 try:
     import psycopg
@@ -14,7 +16,10 @@ except ImportError as problem:
 
 CONNECT_S = 3
 """For each address of the host, unless the connection string says otherwise."""
+IDLE_S = 60
+"""After which a silent connection shows that it is still there, for what would forget it on the way."""
 PLACE = ("host", "port", "dbname")
+SECRETS = {"password", "sslpassword"}
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -26,12 +31,24 @@ def transaction(dsn: str) -> Iterator[Connection]:
     UserError when the database cannot be reached or refuses what the block asks of it.
     """
     shown = database_of(dsn)
+    with refusals_told(dsn), _connect(dsn) as connection:
+        connection.add_notice_handler(lambda notice: say(f"{shown}: {notice.message_primary}"))
+        yield connection
+
+
+def connect(dsn: str) -> Connection:
+    """A connection on which each statement is a transaction of its own, unless it says BEGIN. UserError when there is none to be had."""
+    with refusals_told(dsn):
+        return _connect(dsn, autocommit=True)
+
+
+@contextmanager
+def refusals_told(dsn: str) -> Iterator[None]:
+    """What PostgreSQL refuses becomes a UserError."""
     try:
-        with _connect(dsn) as connection:
-            connection.add_notice_handler(lambda notice: say(f"{shown}: {notice.message_primary}"))
-            yield connection
+        yield
     except psycopg.Error as problem:
-        raise _told(shown, problem) from None
+        raise _told(database_of(dsn), problem) from None
 
 
 def database_of(dsn: str) -> str:
@@ -46,10 +63,29 @@ def database_of(dsn: str) -> str:
     return f"postgresql://{user and user + '@'}{host}{port and ':' + port}{name and '/' + name}{service}"
 
 
-def _connect(dsn: str) -> Connection:
+def _connect(dsn: str, autocommit: bool = False) -> Connection:
     """Never prepared statements: a pooler may hand the next transaction to another server process."""
-    options = {"connect_timeout": str(CONNECT_S), "application_name": "modegraph", **_read(dsn)}
-    return psycopg.connect(make_conninfo(**options), prepare_threshold=None)
+    options = {
+        "connect_timeout": str(CONNECT_S),
+        "application_name": "modegraph",
+        "keepalives_idle": str(IDLE_S),
+        **_read(dsn),
+    }
+    return psycopg.connect(make_conninfo(**options), prepare_threshold=None, autocommit=autocommit)
+
+
+def parameters_of(dsn: str) -> dict[str, str]:
+    """The parameters that a connection string gives, to be kept; UserError when a password is among them."""
+    given = _read(dsn)
+    if SECRETS & given.keys():
+        remedy = "leave it to PGPASSWORD or ~/.pgpass"
+        raise UserError(f"{database_of(dsn)}: a password, which would be kept with the index", "none", remedy)
+    return given
+
+
+def dsn_of(folder: Path) -> str:
+    """The connection string of the database that has the rows of the index in a folder."""
+    return make_conninfo(**read_database(folder))
 
 
 def _read(dsn: str) -> dict[str, str]:
@@ -66,6 +102,8 @@ def _told(shown: str, problem: psycopg.Error) -> UserError:
     said = " ".join((problem.diag.message_primary or str(problem)).split())
     if isinstance(problem, psycopg.errors.InsufficientPrivilege):
         return UserError(f"{shown}: {said}", "a role that may", "have it granted, or connect as another role")
+    if isinstance(problem, psycopg.DataError):
+        return UserError(f"{shown}: {said}", "text that PostgreSQL can hold", "take the character out of the document")
     if problem.sqlstate is None:
         return UserError(f"{shown}: {said}", "a server that answers", "check the address, the role and its password")
     return UserError(f"{shown}: {said}", "nothing was changed", "")

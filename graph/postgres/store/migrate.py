@@ -2,17 +2,20 @@
 
 from importlib.resources import files
 
-from graph.postgres.connect import Connection
+from graph.postgres.store.connect import Connection
 from graph.shared.errors import UserError
 
 SCHEMA = "modegraph_index"
+KEYED = ("passages", "propositions", "entities", "occurrences", "topics")
+"""Tables whose integer keys come from a sequence."""
 _TABLE = """CREATE TABLE migrations (number int8 PRIMARY KEY, name text COLLATE "C" NOT NULL,
     run_at timestamptz NOT NULL DEFAULT now())"""
 
 
 def known_migrations() -> dict[int, str]:
     """The names of the migrations that this program has, by number."""
-    names = [file.name.removesuffix(".sql") for file in files("graph").joinpath("postgres/migrations").iterdir()]
+    folder = files("graph").joinpath("postgres/store/migrations")
+    names = [file.name.removesuffix(".sql") for file in folder.iterdir()]
     return {int(name.partition("-")[0]): name for name in sorted(names)}
 
 
@@ -31,8 +34,18 @@ def migrate(connection: Connection, database: str) -> None:
     run = _check_newest(connection, database)
     for number, name in known_migrations().items():
         if number > run:
-            connection.execute(files("graph").joinpath(f"postgres/migrations/{name}.sql").read_text(encoding="utf-8"))
+            script = files("graph").joinpath(f"postgres/store/migrations/{name}.sql")
+            connection.execute(script.read_text(encoding="utf-8"))
             connection.execute("INSERT INTO migrations VALUES (%s, %s)", (number, name))
+    if run < max(known_migrations()):
+        restart_keys(connection)
+
+
+def restart_keys(connection: Connection) -> None:
+    """Let the next key of each table be one more than any that is there: rows were copied with theirs."""
+    for table in KEYED:
+        sequence = f"pg_get_serial_sequence('{table}', 'row')"
+        connection.execute(f"SELECT setval({sequence}, coalesce(max(row), 0) + 1, false) FROM {table}")
 
 
 def check_schema(connection: Connection, database: str) -> None:
@@ -40,7 +53,7 @@ def check_schema(connection: Connection, database: str) -> None:
     enter_schema(connection)
     run, known = _check_newest(connection, database), known_migrations()
     if run < max(known):
-        remedy = "copy an index of this version into another database"
+        remedy = "a command that writes to the index runs it, as modegraph resume does"
         raise UserError(f"{database}: migration {known[run + 1]} was not run there", "all of them", remedy)
 
 

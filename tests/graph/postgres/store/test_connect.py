@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from graph.postgres.connect import database_of, transaction
+from graph.postgres.store.connect import database_of, transaction
 from graph.shared.errors import UserError
 from modegraph.cli import build_app
 from tests.places import ROOT

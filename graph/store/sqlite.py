@@ -1,0 +1,101 @@
+"""index.sqlite: the rows of an index in a file of its folder."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+from graph.shared.config import parse_settings
+from graph.shared.errors import UserError
+from graph.store.arrays import FORMAT, check_format
+from graph.store.settings import IndexSettings
+from graph.store.store import Store
+
+FILE = "index.sqlite"
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE documents (source TEXT PRIMARY KEY, title TEXT NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL,
+    hash TEXT NOT NULL, extracted INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE passages (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+    source TEXT NOT NULL REFERENCES documents ON DELETE CASCADE, "order" INTEGER NOT NULL, "start" INTEGER NOT NULL,
+    "end" INTEGER NOT NULL, reader TEXT NOT NULL, dropped INTEGER NOT NULL);
+CREATE INDEX passages_of_document ON passages (source);
+CREATE TABLE propositions (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL);
+CREATE TABLE entities (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL);
+CREATE TABLE occurrences (row INTEGER PRIMARY KEY, proposition INTEGER NOT NULL REFERENCES propositions,
+    passage INTEGER NOT NULL REFERENCES passages ON DELETE CASCADE, "start" INTEGER NOT NULL, "end" INTEGER NOT NULL);
+CREATE INDEX occurrences_of_passage ON occurrences (passage);
+CREATE INDEX occurrences_of_proposition ON occurrences (proposition);
+CREATE TABLE mentions (occurrence INTEGER NOT NULL REFERENCES occurrences ON DELETE CASCADE,
+    entity INTEGER NOT NULL REFERENCES entities, spelling TEXT NOT NULL, PRIMARY KEY (occurrence, entity)) WITHOUT ROWID;
+CREATE INDEX mentions_of_entity ON mentions (entity);
+CREATE TABLE topics (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL);
+CREATE TABLE occurrence_topics (occurrence INTEGER NOT NULL REFERENCES occurrences ON DELETE CASCADE,
+    topic INTEGER NOT NULL REFERENCES topics, PRIMARY KEY (occurrence, topic)) WITHOUT ROWID;
+CREATE INDEX occurrences_of_topic ON occurrence_topics (topic);
+CREATE TABLE facts (occurrence INTEGER NOT NULL REFERENCES occurrences ON DELETE CASCADE,
+    subject INTEGER NOT NULL REFERENCES entities, relation TEXT NOT NULL, object INTEGER NOT NULL REFERENCES entities,
+    PRIMARY KEY (occurrence, subject, relation, object)) WITHOUT ROWID;
+CREATE INDEX facts_of_subject ON facts (subject);
+CREATE INDEX facts_of_object ON facts (object);
+CREATE TABLE quarantine (passage INTEGER PRIMARY KEY REFERENCES passages ON DELETE CASCADE, problem TEXT NOT NULL,
+    reply TEXT NOT NULL, attempts INTEGER NOT NULL);
+CREATE TABLE summaries (id TEXT PRIMARY KEY, layer INTEGER NOT NULL, text TEXT NOT NULL) WITHOUT ROWID;
+"""
+_LATER = """
+CREATE TABLE IF NOT EXISTS changed (source TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS documents_to_extract ON documents (source) WHERE extracted = 0;
+CREATE INDEX IF NOT EXISTS passages_by_reader ON passages (reader, dropped);
+"""
+"""What an index of before has not yet: documents put, read or deleted since the arrays were derived, and what spares reading all rows."""
+
+
+def read_sqlite_settings(folder: Path) -> IndexSettings:
+    """The settings of the index in a folder; UserError when its file cannot be read."""
+    with closing(sqlite3.connect(f"file:{quote(str(folder / FILE))}?mode=ro", uri=True)) as connection:
+        try:
+            (text,) = connection.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
+        except (sqlite3.DatabaseError, TypeError) as problem:
+            found = f"{folder / FILE}: not readable ({problem})"
+            raise UserError(found, "an index", "index the documents into a new folder") from None
+    return parse_settings(IndexSettings, json.loads(text), str(folder / FILE))
+
+
+class SqliteStore(Store):
+    """A connection to one index.sqlite: the writer's, or with `read_only` one that changes nothing."""
+
+    def __init__(self, folder: Path, read_only: bool = False) -> None:
+        super().__init__()
+        self._file = folder / FILE
+        mode = "ro" if read_only else "rwc"
+        connection = sqlite3.connect(f"file:{quote(str(self._file))}?mode={mode}", uri=True, isolation_level=None)
+        self._connection = connection
+        if not read_only:
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        if not read_only and self._format() == 0 and self.count("sqlite_master") == 0:
+            connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
+        check_format(self._file, self._format())
+        if not read_only:
+            connection.executescript(_LATER)
+        self._read_only = read_only
+
+    def close(self) -> None:
+        """Let the file go; a writer folds the write-ahead log into it first."""
+        if not self._read_only:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.close()
+
+    def vacuum(self) -> None:
+        self._connection.execute("VACUUM")
+
+    def _begin(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def _finish(self) -> None:
+        """Nothing: rows are written as they come."""
+
+    def _format(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import stamina
 
@@ -15,7 +15,7 @@ from graph.store.seal import LEDGER, LEDGER_TABLE, SET_ASIDE, CallRow, set_aside
 from serve.salvage import PAGE_BYTES, salvage_rows
 
 LOCK_TIMEOUT_S = 60.0
-HASH = 5
+HASH: Final = 5
 """The column that holds the hash of the others."""
 
 

@@ -109,7 +109,6 @@ def quick(examples: int) -> settings:
     return settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@pytest.mark.usefixtures("place")
 @quick(8)
 @given(documents=corpora(min_size=2), data=st.data())
 def test_one_by_one_equals_in_bulk(
@@ -137,7 +136,6 @@ def test_inserting_twice_equals_once(
     assert again.seen == [], "nothing is encoded a second time"
 
 
-@pytest.mark.usefixtures("place")
 @quick(8)
 @given(before=corpora(), inserted=corpora(sources="vwxyz"))
 def test_delete_undoes_insert(

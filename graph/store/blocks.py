@@ -14,6 +14,8 @@ from graph.shared.types import Floats, Ints
 
 MANY = 8
 """When new entries are more than one in so many, all are sorted at once."""
+RUNS = 200
+"""New entries that are put between runs of the others."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,7 @@ def edited(
     if MANY * new.nnz >= len(index_X):
         return _sorted(start_N, index_X, value_X, new)
     new_row_X = np.repeat(np.arange(shape[0]), np.diff(new.indptr))
-    before_X = [
-        start_N[row] + np.searchsorted(index_X[start_N[row] : start_N[row + 1]], column)
-        for row, column in zip(new_row_X.tolist(), new.indices.tolist(), strict=True)
-    ]
-    before = np.array(before_X, np.int64)
+    before = _first_not_below(index_X, start_N[new_row_X], start_N[new_row_X + 1], new.indices)
     start_N += new.indptr
     inserted = _between(value_X, before, new.data), _between(index_X, before, new.indices)
     large = start_N[-1] > np.iinfo(np.int32).max
@@ -83,8 +81,20 @@ def entries_by_row(block: sp.csr_array, chosen_X: NDArray[np.bool_]) -> Ints:
     return np.bincount(rows, minlength=block.shape[0])
 
 
+def _first_not_below(sorted_X: NDArray[Any], first_K: Ints, end_K: Ints, value_K: Ints) -> Ints:
+    """`numpy.searchsorted`, each value in a range of its own that is in order: [K]."""
+    first_K, end_K = first_K.copy(), end_K.copy()
+    while len(open_K := np.flatnonzero(first_K < end_K)):
+        middle = (first_K[open_K] + end_K[open_K]) // 2
+        below = sorted_X[middle] < value_K[open_K]
+        first_K[open_K[below]], end_K[open_K[~below]] = middle[below] + 1, middle[~below]
+    return first_K
+
+
 def _between(array: NDArray[Any], before: Ints, values: NDArray[Any]) -> NDArray[Any]:
-    """`numpy.insert` at ascending places, run by run: five times as fast where they are few."""
+    """`numpy.insert` at ascending places; run by run where they are few, in a fifth of the time."""
+    if len(before) > RUNS:
+        return np.insert(array, before, values)
     runs, news = np.split(array, before), values.astype(array.dtype, copy=False)[:, None]
     return np.concatenate([*(part for pair in zip(runs, news, strict=False) for part in pair), runs[-1]])
 

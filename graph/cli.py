@@ -4,6 +4,7 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,11 +18,13 @@ from graph.shared.cli_options import (
     AsJson,
     Config,
     Documents,
+    EngineChoice,
     ExtractorModel,
     FileMemory,
     FileSeconds,
     IndexFolder,
     Out,
+    RayAddress,
     Set,
     Strict,
     SummaryModel,
@@ -120,6 +123,8 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         file_memory_mb: FileMemory = 512,
         strict: Strict = False,
         watch: Watch = False,
+        engine: EngineChoice = "local",
+        ray_address: RayAddress = None,
         config: Config = None,
         settings: Set = None,
         as_json: AsJson = False,
@@ -129,7 +134,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         --out is the folder of the index; with --store its rows are kept in a database, and the folder remembers which. Rules read the propositions, unless --extractor-model names a language model or
         --import a file; the index remembers which. A file of a folder that cannot be read is skipped and named with the
         reason; a file .modegraphignore there names what to leave out. Exits with 1 when more passages failed than
-        max_failed_share allows.
+        max_failed_share allows. With --engine ray the index is the same (docs/scale.md).
         """
         from graph.build.build import build_index
         from graph.build.own_settings import reading_settings, settings_for
@@ -137,6 +142,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         from graph.documents.parse.types import Limits
         from graph.documents.read import Skipped, read_documents
         from graph.encode.encoder import open_encoder, prepare_for_questions
+        from graph.workers.open import open_workers
 
         limits, skipped = Limits(file_seconds, file_memory_mb), Skipped(say)
         watched = watched_for(documents, out) if watch else None
@@ -147,7 +153,9 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         chosen = settings_for(
             out, config, settings or [], reading_settings(extractor_model, import_file, summary_model)
         )
-        report = build_index(out, read_documents(documents, skipped, limits), chosen, open_encoder, open_model)
+        found = read_documents(documents, skipped, limits)
+        with open_workers(engine, ray_address) as workers:
+            report = build_index(out, found, chosen, open_encoder, partial(open_model, workers=workers), workers)
         prepare_for_questions(chosen.encoder)
         if as_json:
             print_json({"index": str(out), **asdict(report), "skipped": skipped.lines})
@@ -277,6 +285,8 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
         index: IndexFolder,
         extractor_model: ExtractorModel = None,
         summary_model: SummaryModel = None,
+        engine: EngineChoice = "local",
+        ray_address: RayAddress = None,
         as_json: AsJson = False,
     ) -> None:
         """Finish an interrupted run, without repeating what was done.
@@ -285,9 +295,12 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
         """
         from graph.build.lifecycle import resume_build
         from graph.encode.encoder import open_encoder
+        from graph.workers.open import open_workers
 
         settings = _own_settings(index, extractor_model, summary_model)
-        documents = len(resume_build(index, open_encoder, open_model, settings).document_sources)
+        with open_workers(engine, ray_address) as workers:
+            opening = partial(open_model, workers=workers)
+            documents = len(resume_build(index, open_encoder, opening, settings, workers).document_sources)
         if as_json:
             print_json({"index": str(index), "documents": documents})
         else:

@@ -16,7 +16,7 @@ from modegraph.start import FOLDERS, hidden_folder, quiet_libraries
 if TYPE_CHECKING:
     import typer
 
-    from graph.shared.types import LanguageModel
+    from graph.shared.types import LanguageModel, Workers
 
 PROGRAM = "modegraph"
 
@@ -64,8 +64,8 @@ def build_app() -> typer.Typer:
     return app
 
 
-def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
+def open_model(spec: str, ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
     """A model SPEC to a ready model (see serve/engines); imported only when a command needs one."""
     from serve.engines import open_model as open_engine
 
-    return open_engine(spec, ledger)
+    return open_engine(spec, ledger, workers)

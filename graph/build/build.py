@@ -27,7 +27,7 @@ from graph.documents.split import split_passages
 from graph.layers.model_summaries import WriteSummaries, write_summaries
 from graph.shared.console import say
 from graph.shared.errors import UserError
-from graph.shared.types import Document, Encoder, OpenEncoder, OpenModel
+from graph.shared.types import Document, Encoder, OpenEncoder, OpenModel, Workers
 from graph.store.arrays import MANIFEST, id_bytes, load_arrays, publish, read_manifest, save_arrays
 from graph.store.data import IndexData
 from graph.store.pending import PendingVectors
@@ -35,6 +35,7 @@ from graph.store.seal import LEDGER
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
 from graph.store.vectors import EmbeddingCache
+from graph.workers.here import THIS_PROCESS
 
 MAX_CHANGED_SHARE = 0.1
 """Of an index's passages: when more have come or gone since its communities were found, they are found again at any rate."""
@@ -68,8 +69,11 @@ def build_index(
     settings: IndexSettings,
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
+    workers: Workers = THIS_PROCESS,
 ) -> BuildReport:
     """Add `documents` to the index in `folder` (made if absent): new ones are added, changed ones replaced, others left.
+
+    Wherever `workers` split, read and encode, the index is the same.
 
     Raises UserError, leaving the index as it was, when a document cannot be read, the settings, the encoder or the model
     differ from the index's own; and when a model stops answering: then `resume` goes on.
@@ -83,7 +87,7 @@ def build_index(
             with store.transaction():
                 keep_settings(store, settings)
                 counts = put_documents(store, documents, imported_hashes(settings))
-                tools = open_tools(folder, store, settings, open_encoder, open_model)
+                tools = open_tools(folder, store, settings, open_encoder, open_model, workers)
             kept = True
             read_done = time.perf_counter()
             data = finish_build(folder, store, tools, settings)
@@ -125,6 +129,7 @@ class Tools:
     split: Split
     extractor: Extractor | None
     write: WriteSummaries | None
+    workers: Workers
 
 
 def open_tools(
@@ -133,6 +138,7 @@ def open_tools(
     settings: IndexSettings,
     open_encoder: OpenEncoder,
     open_model: OpenModel,
+    workers: Workers = THIS_PROCESS,
     again: bool = False,
 ) -> Tools:
     """The encoder, extractor and summariser that the settings name, checked to be those of the index; `again` if quarantine is to be read."""
@@ -140,12 +146,12 @@ def open_tools(
     check_own_encoder(store, encoder, folder)
     split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)
     needed = store.sources_to_extract() or (again and store.count("quarantine"))
-    extractor = open_extractor(folder, store, settings, split, open_model) if needed else None
+    extractor = open_extractor(folder, store, settings, split, open_model, workers) if needed else None
     write = None
     if settings.summary_model:
         model = open_model(settings.summary_model, ledger=folder / LEDGER)
         write = partial(write_summaries, model, settings.max_summary_tokens)
-    return Tools(encoder, split, extractor, write)
+    return Tools(encoder, split, extractor, write, workers)
 
 
 def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettings, compact: bool = False) -> IndexData:
@@ -154,7 +160,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     With `compact`, communities are found anew whatever the settings say of edits, and vectors are brought into one segment.
     """
     if tools.extractor is not None:
-        read_waiting(store, tools.extractor.read, tools.split)
+        read_waiting(store, tools.extractor.read, tools.split, tools.workers)
     # Imported here because it brings igraph and matplotlib, which the first call to a model need not wait for.
     from graph.build.derive import Kept, derive_arrays, has_large_graph
 
@@ -170,7 +176,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     at_once = compact and manifest is not None and manifest.grown
     kept = Kept(communities=carry, graphs=not at_once, summaries=extractive)
     pending = PendingVectors(folder)
-    cache = EmbeddingCache(last, pending, encoder, settings.vectors)
+    cache = EmbeddingCache(last, pending, encoder, settings.vectors, tools.workers)
     data = derive_arrays(store, last, cache, encoder.count_tokens, settings, tools.write, changed, kept)
     with store.transaction():
         generation = store.next_generation()

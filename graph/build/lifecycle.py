@@ -12,7 +12,7 @@ from graph.build.reading import no_model, read_quarantined, reading_facts
 from graph.build.stores import is_finished, open_for_writing, open_store, read_settings, store_name
 from graph.shared.errors import UserError
 from graph.shared.ids import has_sum
-from graph.shared.types import Floats, OpenEncoder, OpenModel
+from graph.shared.types import Floats, OpenEncoder, OpenModel, Workers
 from graph.store.ann import ENDING as ANN_ENDING
 from graph.store.arrays import (
     MANIFEST,
@@ -42,6 +42,7 @@ from graph.store.segments import is_sound as segment_is_sound
 from graph.store.settings import IndexSettings
 from graph.store.sqlite import FILE
 from graph.store.store import Store
+from graph.workers.here import THIS_PROCESS
 
 COUNTED = (
     "documents",
@@ -117,12 +118,13 @@ def resume_build(
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
     settings: IndexSettings | None = None,
+    workers: Workers = THIS_PROCESS,
 ) -> IndexData:
     """Finish what an interrupted run left: documents not read, texts without vectors, arrays not saved.
 
     `settings` are the index's own, but for those that may change (graph/store/settings.py); None leaves them.
     """
-    return _go_on(Path(folder), open_encoder, open_model, settings, quarantined=False)[1]
+    return _go_on(Path(folder), open_encoder, open_model, settings, workers, quarantined=False)[1]
 
 
 def retry_failed(
@@ -130,9 +132,10 @@ def retry_failed(
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
     settings: IndexSettings | None = None,
+    workers: Workers = THIS_PROCESS,
 ) -> int:
     """Ask again for the passages in quarantine, and for no others; returns how many were asked for. `settings` as for resume."""
-    return _go_on(Path(folder), open_encoder, open_model, settings, quarantined=True)[0]
+    return _go_on(Path(folder), open_encoder, open_model, settings, workers, quarantined=True)[0]
 
 
 def _go_on(
@@ -140,6 +143,7 @@ def _go_on(
     open_encoder: OpenEncoder,
     open_model: OpenModel,
     settings: IndexSettings | None,
+    workers: Workers,
     quarantined: bool,
 ) -> tuple[int, IndexData]:
     """Finish the index, with the quarantined passages read again if asked for: their number, and the arrays."""
@@ -147,7 +151,7 @@ def _go_on(
     with open_for_writing(folder) as store:
         with store.transaction():
             keep_settings(store, settings)
-            tools = open_tools(folder, store, settings, open_encoder, open_model, again=quarantined)
+            tools = open_tools(folder, store, settings, open_encoder, open_model, workers, again=quarantined)
         asked = read_quarantined(store, tools.extractor.read) if quarantined and tools.extractor is not None else 0
         return asked, finish_build(folder, store, tools, settings)
 

@@ -7,7 +7,9 @@ passage that has no reading. A model's finished calls are in `LEDGER` besides, c
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from graph.extract.domain import SAMPLED_PASSAGES, Domain, infer_domain
 from graph.extract.imported import load_extraction, read_by_rules, read_imported
@@ -16,16 +18,19 @@ from graph.extract.types import Read, Reading, Waiting
 from graph.shared.console import say, track
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
-from graph.shared.types import Document, LanguageModel, OpenModel, Passage
+from graph.shared.types import Document, LanguageModel, OpenModel, Passage, Workers
 from graph.store.seal import LEDGER
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
 from graph.text.prompting import read_prompt
 
 GROUP_PASSAGES = 512
-"""Passages committed at once by extractors that need no model."""
+"""Passages read at once, and committed so, by extractors that need no model."""
+BATCH_CHARACTERS = 200_000
+"""Of documents split at once."""
 SAMPLED_DOCUMENTS = 5
 
+T = TypeVar("T")
 Split = Callable[[Document], Sequence[Passage]]
 
 
@@ -37,16 +42,16 @@ class Extractor:
     read: Read
 
 
-def no_model(spec: str, ledger: Path | None = None) -> LanguageModel:
+def no_model(spec: str, ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
     """The OpenModel of callers that have none."""
     raise UserError(f"language model {spec!r}: none can be opened here", "", "use the command line")
 
 
 def open_extractor(
-    folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel
+    folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel, workers: Workers
 ) -> Extractor:
     """The extractor of an index, and its version kept there; UserError when it is not the one that read the rest."""
-    extractor = _choose(folder, store, settings, split, open_model)
+    extractor = _choose(folder, store, settings, split, open_model, workers)
     known = store.get_meta("extractor")
     if known is not None and known != extractor.version and store.count("passages"):
         raise UserError(
@@ -58,12 +63,14 @@ def open_extractor(
     return extractor
 
 
-def _choose(folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel) -> Extractor:
+def _choose(
+    folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel, workers: Workers
+) -> Extractor:
     if settings.extractor == "rules":
-        return Extractor("rules", partial(_read_each, read_by_rules))
+        return Extractor("rules", partial(_read_each, workers, read_by_rules))
     if settings.extractor == "import":
-        rows = load_extraction(Path(settings.import_file))
-        return Extractor("an imported extraction, by sentence", partial(_read_each, partial(read_imported, rows=rows)))
+        read_one = partial(read_imported, rows=load_extraction(Path(settings.import_file)))
+        return Extractor("an imported extraction, by sentence", partial(_read_each, workers, read_one))
     prompt = Prompt(few_shot_examples(settings), settings.max_reply_tokens)
     model = open_model(settings.extractor_model, ledger=folder / LEDGER)
 
@@ -82,16 +89,18 @@ def imported_hashes(settings: IndexSettings) -> dict[str, str]:
     return {source: row.hash for source, row in load_extraction(Path(settings.import_file)).items()}
 
 
-def read_waiting(store: Store, read: Read, split: Split) -> None:
+def read_waiting(store: Store, read: Read, split: Split, workers: Workers) -> None:
     """Read every document that waits, and keep each group of readings as it comes."""
     left: dict[str, int] = {}
 
     def waiting() -> Iterator[Waiting]:
         sources = store.sources_to_extract()
-        for source in track(sources, "Reading documents", len(sources)) if sources else ():
-            document = store.document(source)
+        batches = _batches(map(store.document, sources), lambda document: len(document.text), BATCH_CHARACTERS)
+        pieces = chain.from_iterable(workers.map(partial(_split_each, split), batches))
+        for document, found in track(pieces, "Reading documents", len(sources)) if sources else ():
+            source = document.source
             kept = store.passage_ids(source)
-            passages = tuple(passage for passage in split(document) if passage.id not in kept)
+            passages = tuple(passage for passage in found if passage.id not in kept)
             left[source] = len(passages)
             if passages:
                 yield Waiting(document, passages)
@@ -146,16 +155,34 @@ def reading_facts(store: Store) -> ReadingFacts:
     )
 
 
-def _read_each(read_one: Callable[[Waiting], list[Reading]], waiting: Iterable[Waiting]) -> Iterator[list[Reading]]:
+def _read_each(
+    workers: Workers, read_one: Callable[[Waiting], list[Reading]], waiting: Iterable[Waiting]
+) -> Iterator[list[Reading]]:
     """Readings of whole documents, in groups of at least `GROUP_PASSAGES` but the last. (A `Read` when bound.)"""
-    group: list[Reading] = []
-    for item in waiting:
-        group += read_one(item)
-        if len(group) >= GROUP_PASSAGES:
-            yield group
-            group = []
-    if group:
-        yield group
+    groups = _batches(waiting, lambda item: len(item.passages), GROUP_PASSAGES)
+    yield from workers.map(partial(_read_group, read_one), groups)
+
+
+def _read_group(read_one: Callable[[Waiting], list[Reading]], group: Sequence[Waiting]) -> list[Reading]:
+    return [reading for item in group for reading in read_one(item)]
+
+
+def _split_each(split: Split, documents: Sequence[Document]) -> list[tuple[Document, Sequence[Passage]]]:
+    return [(document, split(document)) for document in documents]
+
+
+def _batches(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:
+    """The items in lists whose sizes come to `least` or more, but the last."""
+    batch: list[T] = []
+    filled = 0
+    for item in items:
+        batch.append(item)
+        filled += size(item)
+        if filled >= least:
+            yield batch
+            batch, filled = [], 0
+    if batch:
+        yield batch
 
 
 def _own_domain(store: Store, model: LanguageModel, split: Split) -> Domain:

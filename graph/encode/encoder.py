@@ -1,9 +1,10 @@
 """Sentence encoders: a SPEC (a folder, a hub name, "minilm", which the extra `offline` carries, or "e5-small") to an Encoder."""
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import blake2b
 from pathlib import Path
+from socket import gethostname
 from threading import Lock
 from typing import Any
 
@@ -37,9 +38,13 @@ class SentenceEncoder:
     """
 
     def __init__(self, folder: Path, name: str = "") -> None:
-        self._folder = folder
+        self._folder, self._spec = folder, name or str(folder)
         self.prompts, self._told = prompts_of(folder, name)
         self._loading = Lock()
+
+    def __reduce__(self) -> tuple[Any, tuple[str, str]]:
+        """Pickled by name: whoever unpickles it opens its own, once, which must have the same fingerprint."""
+        return reopen_encoder, (self._spec, self.fingerprint)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -150,6 +155,19 @@ def open_encoder(spec: str) -> Encoder:
         raise UserError(f"encoder {spec!r}: no {TOKENIZER} in {folder}", "a SentenceTransformer folder", "name another")
     check_pooling(folder, spec)
     return SentenceEncoder(folder, spec)
+
+
+@cache
+def reopen_encoder(spec: str, fingerprint: str) -> Encoder:
+    """The encoder that another process opened by this `spec`; UserError when here it is another one, or none."""
+    encoder = open_encoder(spec)
+    if encoder.fingerprint != fingerprint:
+        raise UserError(
+            f"encoder {spec!r}: on {gethostname()} it is {encoder.fingerprint[:12]}, not {fingerprint[:12]}",
+            "the same encoder on every machine",
+            "put it there",
+        )
+    return encoder
 
 
 def prepare_for_questions(spec: str) -> None:

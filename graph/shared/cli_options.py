@@ -106,6 +106,26 @@ Strict = Annotated[
     typer.Option("--strict", metavar="", rich_help_panel=INPUT, help="Exit with 1 when a file was skipped."),
 ]
 
+# Limits
+EngineChoice = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        rich_help_panel=LIMITS,
+        help="What splits, reads and encodes documents: local, this process, or ray, the workers of a Ray cluster.",
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address",
+        metavar="HOST:PORT",
+        rich_help_panel=LIMITS,
+        help="A Ray cluster that is there; without one, --engine ray starts its own on this machine.",
+    ),
+]
+
 # Retrieval
 _MODE = typer.Option(
     "--mode",

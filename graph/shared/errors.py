@@ -1,5 +1,8 @@
 """The one error that a user can fix; every folder raises it, the command line prints it as a single line."""
 
+import copyreg
+from typing import Any
+
 from graph.shared.redact import redact
 
 
@@ -12,3 +15,7 @@ class UserError(Exception):
 
     def __init__(self, found: str, expected: str, remedy: str) -> None:
         super().__init__(redact("; ".join(part.rstrip(".; ") for part in (found, expected, remedy) if part)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as what it says, since an error may come from another process."""
+        return copyreg.__newobj__, (type(self), str(self))  # type: ignore[attr-defined]

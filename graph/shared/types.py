@@ -3,7 +3,7 @@
 Everything is frozen. Character offsets count Unicode code points of `Document.text`, start inclusive, end exclusive.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
@@ -107,6 +107,7 @@ class Summary:
 
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -252,10 +253,23 @@ class LanguageModel(Protocol):
     def prompt_tokens(self, messages: Sequence[Message]) -> int: ...
 
 
+class Workers(Protocol):
+    """Where work is done: functions applied to batches, whose results come in the order of the batches, whoever is done first.
+
+    A function can be pickled, and changes nothing but what it returns: it is called again with a batch whose worker was lost. With
+    `computes` it runs a model, and goes where there is a GPU, if any is. `models` is how many such batches go side by side.
+    """
+
+    @property
+    def models(self) -> int: ...
+    def map(self, function: Callable[[T], R], batches: Iterable[T], computes: bool = False) -> Iterator[R]: ...
+
+
 class OpenModel(Protocol):
     """A model SPEC (`hf:PATH_OR_NAME`, `openai:NAME@URL`) to a ready model; the command line passes one in.
 
-    With `ledger`, finished calls are kept in that file and never made again.
+    With `ledger`, finished calls are kept in that file and never made again. With `workers`, a model that runs in a process is
+    opened and run by them.
     """
 
-    def __call__(self, spec: str, ledger: Path | None = None) -> LanguageModel: ...
+    def __call__(self, spec: str, ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel: ...

@@ -7,12 +7,13 @@ import numpy as np
 
 from graph.encode.encoder import unit_rows
 from graph.shared.console import track
-from graph.shared.types import Encoder, Ints
+from graph.shared.types import Encoder, Ints, Workers
 from graph.store.arrays import Strings, id_bytes, rows_among
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.pending import PendingVectors
 from graph.store.segments import IdBytes, Vectors
 from graph.store.settings import VectorType
+from graph.workers.here import THIS_PROCESS
 
 BATCH_TEXTS = 256
 """Texts encoded between two commits: what a crash may cost."""
@@ -30,9 +31,15 @@ class EmbeddingCache:
     """
 
     def __init__(
-        self, last: IndexData | None, pending: PendingVectors, encoder: Encoder, dtype: VectorType = "float32"
+        self,
+        last: IndexData | None,
+        pending: PendingVectors,
+        encoder: Encoder,
+        dtype: VectorType = "float32",
+        workers: Workers = THIS_PROCESS,
     ) -> None:
         self._last, self._pending, self._encoder, self._dtype = last, pending, encoder, np.dtype(dtype)
+        self._workers = workers
 
     def encode(self, kind: Kind, ids: Texts, texts: Texts, last_N: Ints | None = None) -> Vectors:
         """Unit vectors [N, D] for ids and their texts; only texts whose id is unknown go to the encoder.
@@ -46,9 +53,10 @@ class EmbeddingCache:
         missing = missing[np.argsort(-lengths, kind="stable")]
         if len(missing):
             batches = [missing[start : start + BATCH_TEXTS] for start in range(0, len(missing), BATCH_TEXTS)]
+            given = ([texts[row] for row in batch.tolist()] for batch in batches)
+            found = self._workers.map(self._encoder.encode, given, computes=True)
             for batch in track(batches, f"Encoding {kind}", len(missing), size=len):
-                vectors_BD = unit_rows(self._encoder.encode([texts[row] for row in batch.tolist()]))
-                self._pending.put(id_N[batch], vectors_BD)
+                self._pending.put(id_N[batch], unit_rows(next(found)))
         if known is not None and len(new) == 0:
             return Vectors(known.segments, known.row_N[rows_N])
         added = self._since(id_N[new])

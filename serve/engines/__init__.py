@@ -4,18 +4,25 @@ from pathlib import Path
 
 from graph.pretrained.catalogue import MODELS
 from graph.shared.errors import UserError
-from graph.shared.types import LanguageModel
+from graph.shared.types import LanguageModel, Workers
+from graph.workers.here import THIS_PROCESS
 from serve.types import Engine
 
 FORMS = f"hf:PATH_OR_NAME, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join(MODELS)}"
 
 
-def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
+def open_model(spec: str, ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
     """The model that `spec` names; with `ledger`, every finished call is kept in that file and never made again.
 
+    An hf: model is opened by the `workers`, each for itself, where they are not this process; a server is asked from here.
     Raises UserError for an unknown kind, a model that cannot be opened, or a file that is no ledger.
     """
-    engine = open_engine(spec)
+    if workers is None or workers is THIS_PROCESS or _kind_of(spec)[0] != "hf":
+        engine = open_engine(spec)
+    else:
+        from serve.engines.on_workers import ModelOnWorkers
+
+        engine = ModelOnWorkers(spec, open_engine, workers)
     if ledger is None:
         return engine
     from serve.ledger import Ledger
@@ -25,7 +32,7 @@ def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
 
 def open_engine(spec: str) -> Engine:
     """The engine that `spec` names; its libraries are imported only here."""
-    kind, _, target = ("hf", "", spec) if spec in MODELS else spec.partition(":")
+    kind, target = _kind_of(spec)
     if kind == "hf" and target:
         from serve.engines.hf_open import open_hf
 
@@ -39,3 +46,9 @@ def open_engine(spec: str) -> Engine:
 
         return open_vllm(target)
     raise UserError(f"model {spec!r}", f"one of {FORMS}", "for example hf:Qwen/Qwen3-0.6B")
+
+
+def _kind_of(spec: str) -> tuple[str, str]:
+    """The kind that a SPEC names, and what of it."""
+    kind, _, target = ("hf", "", spec) if spec in MODELS else spec.partition(":")
+    return kind, target

@@ -1,0 +1,32 @@
+"""What lives in a worker of a Ray cluster: functions by their hash, kept from batch to batch, with the models that they opened.
+
+Ray carries this file's class by value, so it imports nothing of ours before its search path is in order.
+"""
+
+import pickle
+import socket
+import sys
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+
+class Worker:
+    """One process. `unwanted` are folders that Ray put on its search path and the command's own process does not have there."""
+
+    def __init__(self, unwanted: Collection[str]) -> None:
+        sys.path[:] = [folder for folder in sys.path if folder not in unwanted]
+        self._functions: dict[str, Callable[[Any], Any]] = {}
+
+    def greet(self) -> tuple[str, str]:
+        """The name of this machine and the hash of our code on it."""
+        from graph.workers.code import code_hash
+
+        return socket.gethostname(), code_hash()
+
+    def run(self, key: str, function: Sequence[Any], batch: Any) -> Any:
+        """The function of that hash, on a batch; `function` holds a reference to its bytes, which are fetched once."""
+        import ray
+
+        if key not in self._functions:
+            self._functions[key] = pickle.loads(ray.get(function[0]))
+        return self._functions[key](batch)

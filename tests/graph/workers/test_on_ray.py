@@ -1,0 +1,253 @@
+"""The engine ray against a real Ray of two workers on this machine: results, losses, and indexes that are those of one process."""
+
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import graph.build.reading
+import graph.store.vectors
+from graph.build.build import build_index
+from graph.build.lifecycle import compact_index, index_status, resume_build
+from graph.encode.encoder import encoder_folder, open_encoder
+from graph.shared.errors import UserError
+from graph.shared.types import CompletionRequest, Message, OpenModel, Workers
+from graph.store.settings import IndexSettings
+from graph.workers.here import THIS_PROCESS
+from graph.workers.on_ray import RayWorkers, _Pool, result
+from modegraph.cli import open_model
+from tests.corpora import ISLES, guild_documents
+from tests.fakes import HashEncoder, chat_server, extraction_reply
+from tests.graph.build.crash_child import DOCUMENTS
+from tests.graph.build.test_crash import kept_replies
+from tests.places import ROOT
+from tests.tiny_models import write_tiny_llama
+
+ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
+PATH = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayWorkers]:
+    """Two workers, started in a folder that holds a user's own graph.py; a third processor is left to other drivers."""
+    place = tmp_path_factory.mktemp("user")
+    (place / "graph.py").write_text("raise SystemExit('a file of the user')")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [folder for folder in sys.path if folder])
+        patch.setenv("PYTHONPATH", PATH)
+        patch.chdir(place)
+        workers = RayWorkers(cpus=3)
+    workers._pool.most = 2
+    yield workers
+    workers.close()
+
+
+def doubled_slowly(number: int) -> tuple[int, int]:
+    time.sleep(0.2 / number)
+    return 2 * number, os.getpid()
+
+
+def failing(number: int) -> int:
+    if number == 3:
+        raise UserError(f"number {number}", "another", "")
+    return number
+
+
+def killed(place: Path, times: int, number: int) -> int:
+    """Ends its process at the number 2, so many times."""
+    deaths = len(list(place.iterdir()))
+    if number == 2 and deaths < times:
+        (place / str(deaths)).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def sleeping(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def test_results_come_in_the_order_of_the_batches_whoever_is_done_first(workers: RayWorkers) -> None:
+    taken: list[int] = []
+    found = workers.map(doubled_slowly, (taken.append(number) or number for number in range(1, 31)))
+    first, _ = next(found)
+    assert first == 2 and len(taken) < 30, "no more than there is room for"
+    rest = list(found)
+    assert [number for number, _ in rest] == list(range(4, 61, 2))
+    processes = {process for _, process in rest}
+    assert len(processes) == 2 and os.getpid() not in processes
+
+
+def test_what_a_worker_raises_arrives(workers: RayWorkers) -> None:
+    found = workers.map(failing, range(5))
+    assert [next(found) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(UserError, match=r"^number 3; another$"):
+        next(found)
+    with pytest.raises(TypeError):
+        next(workers.map(doubled_slowly, ["x"]))  # type: ignore[list-item]
+
+
+def test_a_batch_whose_worker_was_killed_is_done_again(workers: RayWorkers, tmp_path: Path) -> None:
+    assert list(workers.map(partial(killed, tmp_path, 1), range(5))) == list(range(5))
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_batch_that_kills_its_worker_each_time_ends_the_run(
+    workers: RayWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graph.workers.on_ray.LOSSES", 0)
+    pool = _Pool(workers._cluster, 1, {"num_cpus": 0})
+    with pytest.raises(UserError, match="lost its own 1 times"):
+        result(workers._cluster, pool.send(pool.hold(partial(killed, tmp_path, 9)), 2))
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_ctrl_c_is_heard_while_workers_work(workers: RayWorkers) -> None:
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        list(workers.map(sleeping, [1.5, 0.0]))
+    assert list(workers.map(sleeping, [0.0])) == [0.0]
+
+
+def heard_at(variable: bytes) -> set[str]:
+    """The addresses, in the kernel's digits, at which processes with this in their environment listen."""
+    sockets: set[str] = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if variable in (process / "environ").read_bytes():
+                sockets |= {str(file.readlink()) for file in (process / "fd").iterdir()}
+    rows = [line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/net/{table}").read_text().splitlines()]
+    return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_cluster_is_heard_on_this_machine_alone_and_sends_no_statistics(workers: RayWorkers) -> None:
+    from ray._common.usage import usage_lib
+
+    own = heard_at(b"RAY_AUTH_TOKEN=" + os.environ["RAY_AUTH_TOKEN"].encode())
+    assert own and {address[-8:] for address in own} == {"0100007F"}, "127.0.0.1 alone"
+    assert os.environ["RAY_AUTH_MODE"] == "token" and len(os.environ["RAY_AUTH_TOKEN"]) == 64
+    assert ray._private.worker.get_dashboard_url() in (None, "")
+    assert not usage_lib.usage_stats_enabled()
+
+
+def test_workers_with_other_code_are_refused(workers: RayWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graph.workers.on_ray.code_hash", lambda: "0" * 32)
+    with pytest.raises(UserError, match=r"worker on .*: another modegraph \(.*, this one is 0{12}\)"):
+        _Pool(workers._cluster, 1, {"num_cpus": 0}).wait_for_one()
+
+
+def test_a_process_that_uses_ray_itself_keeps_its_connection(workers: RayWorkers) -> None:
+    with pytest.raises(UserError, match="connected already"):
+        RayWorkers(ray.get_runtime_context().gcs_address)
+    assert list(workers.map(sleeping, [0.0])) == [0.0]
+
+
+def test_an_encoder_that_differs_there_is_refused(workers: RayWorkers, tmp_path: Path) -> None:
+    folder, ours = tmp_path / "encoder", encoder_folder("minilm")
+    shutil.copytree(ours, folder, ignore=shutil.ignore_patterns("*.safetensors", "*.bin", "onnx"))
+    encoder = open_encoder(str(folder))
+    assert list(workers.map(encoder.count_tokens, ["a ferry"])) == [2]
+    (folder / "more.json").write_text("{}")
+    there, here = encoder.fingerprint, open_encoder(str(folder))
+    assert here.fingerprint != there
+    (folder / "more.json").unlink()
+    with pytest.raises(UserError, match=rf"on {socket.gethostname()} it is {there[:12]}, not {here.fingerprint[:12]}"):
+        list(workers.map(here.count_tokens, ["a ferry"]))
+
+
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph.build.reading, "GROUP_PASSAGES", 3)
+    monkeypatch.setattr(graph.build.reading, "BATCH_CHARACTERS", 300)
+    monkeypatch.setattr(graph.store.vectors, "BATCH_TEXTS", 16)
+
+
+def built(folder: Path, workers: Workers, settings: IndexSettings, opening: OpenModel = open_model) -> Path:
+    documents = [*ISLES, *guild_documents(), *DOCUMENTS]
+    build_index(folder, documents, settings, lambda spec: HashEncoder(), partial(opening, workers=workers), workers)
+    return folder
+
+
+def rows_of(folder: Path) -> list[str]:
+    """Every row of the store, with its key, but for what the generations are called."""
+    with sqlite3.connect(folder / "index.sqlite") as database:
+        return list(database.iterdump())
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    """Every file that is derived, after compact."""
+    compact_index(folder, lambda spec: HashEncoder())
+    files = [file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(("index", "ledger"))]
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+def assert_same(one: Path, other: Path) -> None:
+    assert rows_of(one) == rows_of(other)
+    assert bytes_of(one) == bytes_of(other) and len(bytes_of(one)) > 10
+
+
+def test_an_index_is_the_same_to_the_byte(workers: RayWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_batches(monkeypatch)
+    settings = IndexSettings(max_passage_tokens=20, max_chunk_tokens=60)
+    assert_same(built(tmp_path / "local", THIS_PROCESS, settings), built(tmp_path / "ray", workers, settings))
+
+
+def test_a_model_in_the_workers_reads_the_same(workers: RayWorkers, tmp_path: Path) -> None:
+    model = write_tiny_llama(tmp_path / "tiny")
+    here, there = (
+        open_model(f"hf:{model}", tmp_path / f"{n}.sqlite", on) for n, on in ((1, THIS_PROCESS), (2, workers))
+    )
+    asked = [CompletionRequest((Message("user", f"Ship {n}?"),), max_tokens=6) for n in range(40)]
+    assert there.complete(asked) == here.complete(asked)
+    assert (there.name, there.window()) == (here.name, here.window())
+    assert there.count_tokens("a ferry") == here.count_tokens("a ferry")
+
+
+CHILD = """
+import sys
+from functools import partial
+from pathlib import Path
+from graph.build.build import build_index
+from graph.store.settings import IndexSettings
+from graph.workers.open import open_workers
+from modegraph.cli import open_model
+from tests.fakes import HashEncoder
+from tests.graph.build.crash_child import DOCUMENTS, kill_at
+folder, url, address = sys.argv[1:]
+settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{url}")
+kill_at("kept call", 5)
+with open_workers("ray", address) as workers:
+    build_index(Path(folder), DOCUMENTS, settings, lambda spec: HashEncoder(), open_model, workers)
+"""
+
+
+def test_a_driver_that_was_killed_goes_on_where_it_was(workers: RayWorkers, tmp_path: Path) -> None:
+    with chat_server(lambda body, number: extraction_reply(body)) as server:
+        settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{server.url}")
+        whole = tmp_path / "whole"
+        build_index(whole, DOCUMENTS, settings, lambda spec: HashEncoder(), open_model)
+        calls = len(server.asked)
+        server.asked.clear()
+        folder, address = tmp_path / "killed", ray.get_runtime_context().gcs_address
+        command = [sys.executable, "-P", "-c", CHILD, str(folder), server.url, address]
+        run = subprocess.run(command, env={**os.environ, "PYTHONPATH": PATH}, check=False)
+        assert run.returncode == -signal.SIGKILL
+        kept = kept_replies(folder)
+        server.asked.clear()
+        resume_build(folder, lambda spec: HashEncoder(), open_model, workers=workers)
+        assert not kept & {extraction_reply(body) for body in server.asked}, "a completed call was made again"
+        assert 0 < len(server.asked) <= calls - 5
+    assert_same(whole, folder)
+    assert index_status(folder).unfinished == ""

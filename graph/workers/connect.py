@@ -87,7 +87,8 @@ def load_ray() -> ModuleType:
         import ray
     except ImportError as problem:
         raise UserError(f"ray: {problem}", "the extra scale", "pip install 'modegraph[scale]'") from None
-    return ray
+    loaded: ModuleType = ray
+    return loaded
 
 
 def first_line(problem: BaseException) -> str:

@@ -42,16 +42,26 @@ class CrossSettings(Settings):
     depth: int = Field(default=16, ge=1, description="propositions of a question to read at query time")
 
 
+class HopSettings(Settings):
+    """The second hop of `size: hop`, which learns from indexes (`data`) and their questions."""
+
+    questions: tuple[str, ...] = Field(
+        (), description="file of questions with gold documents for each index of `data`, in its order"
+    )
+
+
 class SelectorSettings(Settings):
-    """`data` are folders that `synth relevance` wrote. `target_recall` is the share of dev's relevant propositions to keep.
+    """`data` are folders that `synth relevance` wrote, or indexes for `size: hop`. `target_recall` is the share of dev's relevant propositions to keep.
 
     `positive_weight` is what a relevant example counts for in the loss (others count 1): there are about forty of the others to
     each. What it does to the probabilities is taken back after training. `cross` counts with `size: cross` only.
     """
 
-    data: Folders = Field(description="folders that `synth relevance` wrote")
+    data: Folders = Field(description="folders that `synth relevance` wrote; indexes for `size: hop`")
     output: str = Field(description="folder to save the selector in; must not exist yet")
-    size: Literal["light", "cross"] = Field("light", description="light: trees; cross: a cross-encoder after them")
+    size: Literal["light", "cross", "hop"] = Field(
+        "light", description="light: trees; cross: a cross-encoder after them; hop: trees for the second hop of `hops`"
+    )
     target_recall: float = Field(
         default=0.9, gt=0, le=1, description="share of the relevant propositions of dev that the threshold keeps"
     )
@@ -68,3 +78,4 @@ class SelectorSettings(Settings):
     l2: float = Field(default=1.0, ge=0, description="L2 penalty on the leaves")
     seed: int = Field(default=0, ge=0, description="seed of every random choice")
     cross: CrossSettings = Field(CrossSettings(), description="the cross-encoder of `size: cross`")
+    hop: HopSettings = Field(HopSettings(), description="the questions of `size: hop`")

@@ -22,6 +22,7 @@ from graph.shared.jsonl import write_json
 from train.run.save import about_run, fresh_folder
 from train.selector.card import selector_card
 from train.selector.data import Dataset, examples_of, read_datasets, shares_passages
+from train.selector.hop import HopRecord, train_hop
 from train.selector.ranking import rank_datasets
 from train.selector.settings import SelectorSettings
 from train.selector.types import HELD_OUT, Examples, Ranked, SelectorRecord, Verdicts
@@ -43,8 +44,13 @@ LIBRARIES = {
 }
 
 
-def train_selector(settings: SelectorSettings) -> SelectorRecord:
+def train_selector(settings: SelectorSettings) -> SelectorRecord | HopRecord:
     """Read, train, measure and save; UserError, before training, for data that cannot be learned from or a place that is taken."""
+    return train_hop(settings) if settings.size == "hop" else train_judge(settings)
+
+
+def train_judge(settings: SelectorSettings) -> SelectorRecord:
+    """A light or a cross selector, which judges propositions."""
     about = about_run("selector", settings)
     with fresh_folder(Path(settings.output), resumable=settings.size == "cross", about=about) as folder:
         datasets = read_datasets([Path(each) for each in settings.data])

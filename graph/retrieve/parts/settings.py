@@ -44,7 +44,7 @@ class RetrieveSettings(Settings):
     where: tuple[str, ...] = Field((), description="conditions on documents, such as year>=1990 or source=reports/*")
     selector: str = Field(
         "threshold",
-        description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder",
+        description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder; one of size hop ranks in hops",
     )
     reranker: str = Field("", description="cross-encoder that orders what the mode found: a folder or a hub name")
     router: str = Field("", description='what chooses the mode of auto: a trained router\'s folder; "" for a rule')

@@ -1,0 +1,106 @@
+"""`modegraph train selector --size hop`, from an index and its questions to a folder that `hops` reads."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from graph.build.build import build_index
+from graph.encode.encoder import open_encoder
+from graph.index.index import open_index
+from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.learned.second_hop import HopRows, Ways
+from graph.shared.types import Document
+from graph.store.settings import IndexSettings
+from train.selector import cli as cli_selector
+from train.selector.hop_data import labels
+
+SONGS = [f"{first} {second}" for first in ("Amber", "Birch", "Cedar", "Dusty") for second in ("Rain", "Lamp", "Road")]
+SINGERS = [f"{first} {second}" for first in ("Ona", "Piet", "Rolf", "Suna") for second in ("Vell", "Marsh", "Tarn")]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of songs and singers, and questions that go by way of a song to its singer, split as their file states."""
+    folder, minilm = tmp_path_factory.mktemp("songs"), open_encoder("minilm")
+    documents = [
+        document
+        for song, singer in zip(SONGS, SINGERS, strict=True)
+        for document in (
+            Document(song, song, f"{song} is a song that {singer} performed. It was played in every port."),
+            Document(singer, singer, f"{singer} grew up on an island and kept bees."),
+        )
+    ]
+    build_index(folder / "index", documents, IndexSettings(), lambda spec: minilm)
+    splits = ["train"] * 8 + ["dev"] * 2 + ["test"] * 2
+    rows = [
+        {"id": song, "question": f"Where did the performer of {song} grow up?", "answers": ["an island"]}
+        | {"gold_ids": [song, singer], "split": split}
+        for song, singer, split in zip(SONGS, SINGERS, splits, strict=True)
+    ]
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return folder
+
+
+def run(folder: Path, out: Path, *more: str) -> Result:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    cli_selector.register(app)
+    questions = f"hop.questions=[{folder / 'questions.jsonl'}]"
+    arguments = ["--data", folder / "index", "--size", "hop", "--out", out, "--set", questions]
+    return CliRunner().invoke(app, ["selector", *map(str, arguments), "--set", "min_examples_per_leaf=5", *more])
+
+
+def test_a_run_is_a_folder_that_hops_reads(world: Path, tmp_path: Path) -> None:
+    result = run(world, tmp_path / "run", "--json")
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == [
+        "README.md",
+        "hop.safetensors",
+        "selector.json",
+    ]
+    assert record["asked"] == {"train": 8, "dev": 2, "test": 2}
+    [ranked] = record["ranked"]
+    assert ranked["questions"] == 2 and ranked["recall"] >= ranked["recall_before"] and ranked["recall"] == 1
+    card = (tmp_path / "run" / "README.md").read_text()
+    for told in (record["encoder"], *record["questions"].values(), *record["features"]):
+        assert told in card
+    settings = RetrieveSettings(mode="hops", top_k=2, selector=str(tmp_path / "run"))
+    found = retrieve(open_index(world / "index"), "Where did the performer of Dusty Road grow up?", settings)
+    assert {each.item.source for each in found.passages} == {"Dusty Road", "Suna Tarn"}
+    again = run(world, tmp_path / "again")
+    assert again.exit_code == 0 and "questions of test" in again.stdout
+    one, two = ((tmp_path / name / "hop.safetensors").read_bytes() for name in ("run", "again"))
+    assert one == two
+
+
+def test_what_cannot_be_learned_from_is_told_before_training(world: Path, tmp_path: Path) -> None:
+    too_few = run(world, tmp_path / "run", "--set", "hop.questions=[]")
+    assert "1 indexes and 0 files of questions" in str(too_few.exception)
+    (tmp_path / "questions.jsonl").write_text('{"id": "a", "question": "Who?", "gold_ids": ["elsewhere"]}\n')
+    elsewhere = run(world, tmp_path / "run", "--set", f"hop.questions=[{tmp_path / 'questions.jsonl'}]")
+    assert "no question with a gold document" in str(elsewhere.exception)
+    row = {"id": "a", "question": "Where?", "gold_ids": [SONGS[0]], "split": "train"}
+    (tmp_path / "questions.jsonl").write_text(json.dumps(row) + "\n")
+    one_split = run(world, tmp_path / "run", "--set", f"hop.questions=[{tmp_path / 'questions.jsonl'}]")
+    assert "no question in dev, test" in str(one_split.exception)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_nobody_labelled_is_not_learned_from() -> None:
+    """Candidates: gold document 4, document 5, gold document 6 twice; ways lead on from the first two."""
+    ways = Ways(bridge_K=np.array([0, 1]), said_K=np.array([0, 0]), entity_K=np.array([0, 0]))
+    rows = HopRows(
+        features_XF=np.zeros((8, 1), np.float32),
+        candidates_C=np.array([7, 8, 9, 10]),
+        candidate_X=np.array([2, 2, 1, 3, 0, 1, 2, 3]),
+        way_X=np.array([0, 1, 0, 0, -1, -1, -1, -1]),
+        ways=ways,
+    )
+    label_X, kept_X = labels(rows, np.array([4, 5, 6, 6]), frozenset({4, 6}))
+    assert label_X.tolist() == [1, 0, 0, 0, 1, 0, 1, 0]
+    assert kept_X.tolist() == [True, False, True, False, True, True, True, False]

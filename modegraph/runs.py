@@ -13,10 +13,11 @@ from train.shared.types import RunRecord, read_run
 
 if TYPE_CHECKING:
     from train.router.types import RouterRecord
+    from train.selector.hop import HopRecord
     from train.selector.types import SelectorRecord
     from train.verifier.types import VerifierRecord
 
-Record: TypeAlias = "RunRecord | SelectorRecord | RouterRecord | VerifierRecord"
+Record: TypeAlias = "RunRecord | SelectorRecord | HopRecord | RouterRecord | VerifierRecord"
 LOG = "log.jsonl"
 
 

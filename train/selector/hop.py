@@ -73,6 +73,12 @@ class HopRecord:
     train_seconds: float
     versions: Mapping[str, str]
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """Recall@5 of the test questions of each index, before and now."""
+        before = {f"test Recall@5 before, {each.index}": each.recall_before for each in self.ranked}
+        return before | {f"test Recall@5, {each.index}": each.recall for each in self.ranked}
+
 
 def train_hop(settings: SelectorSettings) -> HopRecord:
     """Read, look, train, measure and save; UserError, before training, for questions that cannot be learned from or a place that is taken."""

@@ -46,7 +46,7 @@ class HopSettings(Settings):
     """The second hop of `size: hop`, which learns from indexes (`data`) and their questions."""
 
     questions: tuple[str, ...] = Field(
-        (), description="file of questions with gold documents for each index of `data`, in its order"
+        default=(), description="file of questions with gold documents for each index of `data`, in its order"
     )
 
 

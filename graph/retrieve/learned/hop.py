@@ -89,7 +89,7 @@ def with_others(reached_P: Floats, candidates_C: Ints, logits_C: NDArray[np.floa
     others_P = np.ones(len(reached_P), np.bool_)
     others_P[candidates_C] = False
     best = reached_P[others_P].max(initial=-np.inf)
-    scores_P = (reached_P - best + logits_C.min()).astype(np.float32)
+    scores_P: Floats = (reached_P - best + logits_C.min()).astype(np.float32)
     scores_P[candidates_C] = logits_C
     return scores_P
 

@@ -26,6 +26,7 @@ from graph.retrieve.parts.passage_scores import ByItself, look_at
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats, Ints
+from graph.store.arrays import Strings
 from graph.text.bm25 import idf, terms_of
 from graph.verify.vocabulary import FUNCTION_WORDS
 
@@ -350,7 +351,7 @@ class _View:
         return np.array(found, np.float32)
 
 
-def rows_of_form(terms: Sequence[str], word: str) -> list[int]:
+def rows_of_form(terms: Strings | Sequence[str], word: str) -> list[int]:
     """The rows of the terms that are forms of a word, among `terms`, which are sorted.
 
     >>> rows_of_form(["founder", "founders", "fountain"], "founders")

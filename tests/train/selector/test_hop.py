@@ -8,6 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+import modegraph as mg
 from graph.build.build import build_index
 from graph.encode.encoder import open_encoder
 from graph.index.index import open_index
@@ -72,8 +73,11 @@ def test_a_run_is_a_folder_that_hops_reads(world: Path, tmp_path: Path) -> None:
     settings = RetrieveSettings(mode="hops", top_k=2, selector=str(tmp_path / "run"))
     found = retrieve(open_index(world / "index"), "Where did the performer of Dusty Road grow up?", settings)
     assert {each.item.source for each in found.passages} == {"Dusty Road", "Suna Tarn"}
-    again = run(world, tmp_path / "again")
-    assert again.exit_code == 0 and "questions of test" in again.stdout
+    hop = {"questions": [str(world / "questions.jsonl")]}
+    again = mg.train.selector(
+        data=[str(world / "index")], out=tmp_path / "again", size="hop", hop=hop, min_examples_per_leaf=5
+    )
+    assert again.metrics["test Recall@5, index"] == 1 >= again.metrics["test Recall@5 before, index"]
     one, two = ((tmp_path / name / "hop.safetensors").read_bytes() for name in ("run", "again"))
     assert one == two
 

@@ -6,12 +6,13 @@ PYTHONPATH=. python -P -m benchmarks.figures [--out docs/figures]
 import argparse
 from pathlib import Path
 
-from benchmarks.figures import batch, boxes, edits, modes, study, walk
+from benchmarks.figures import batch, boxes, edits, modes, recall, study, walk
 from benchmarks.figures.style import save
 from benchmarks.figures.tables import RESULTS
 
 FIGURES = {
     "modes": modes.draw,
+    "recall": recall.draw,
     "study": study.draw_runs,
     "study-equal-kl": study.draw_equal,
     "edits": edits.draw,

@@ -1,7 +1,7 @@
-"""Recall@5 against milliseconds a question, one point a mode and set, from runs of your own.
+"""docs/figures/recall: Recall@5 against milliseconds a question, a point a mode, from benchmarks/figures/data/recall.json. To write that:
 
-    modegraph eval retrieval INDEX --questions SET.jsonl --modes dense … --out "measured/TITLE OF THE SET"
-    PYTHONPATH=. python -P -m benchmarks.figures.recall measured/* --out recall.svg
+    modegraph eval retrieval INDEX --questions SET.jsonl --modes dense … --out measured/SET
+    PYTHONPATH=. python -P -m benchmarks.figures.recall measured/*
 
 Times are without the encoding of the question, which all modes share.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,9 +17,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, dress
+from benchmarks.figures.tables import DATA
+from graph.shared.jsonl import write_json
 
 RECALL, SECONDS = "Recall@5", "s/query without encoder"
 OURS = "hops"
+SYSTEM = "HippoRAG 2, whole corpus"
+PUBLISHED = {"musique_train100": 0.747, "2wiki_dev164": 0.904, "2wiki_train500": 0.904, "hotpotqa_train": 0.963}
+"""Its Recall@5 on MuSiQue, 2WikiMultiHopQA and HotpotQA, as PropRAG's paper has it."""
 COLOURS = (BLUE, ORANGE, GREEN, PINK)
 MARKERS = "osD^"
 CHARACTER_WIDE, LINE_HIGH = 4.8, 9
@@ -29,31 +33,32 @@ OFFSETS = ((6, 3), (6, -11), (-6, 3), (-6, -11), (0, 8), (0, -16), (6, 14), (6, 
 
 
 def main() -> None:
-    """Read the measured sets and write the figure."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Read the measured sets and keep their points."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("measured", nargs="+", type=Path, help="folders that `eval retrieval --out` wrote")
-    parser.add_argument("--out", required=True, type=Path, help="the figure, .svg or .png")
     parser.add_argument("--json", action="store_true", help="print the points")
     options = parser.parse_args()
     points = {folder.name: read_points(folder / "retrieval.json") for folder in options.measured}
-    draw(points).savefig(options.out, transparent=True, metadata={"Date": None} if options.out.suffix == ".svg" else {})
-    if options.json:
-        print(json.dumps(points))
-    print(f"wrote {options.out}", file=sys.stderr)
+    write_json(DATA / "recall.json", points)
+    print(json.dumps(points) if options.json else DATA / "recall.json")
 
 
 def read_points(file: Path) -> dict[str, tuple[float, float]]:
     """Mode to (milliseconds, recall)."""
     modes = json.loads(file.read_text(encoding="utf-8"))["modes"]
-    return {mode: (1000 * figures[SECONDS], figures[RECALL]) for mode, figures in modes.items()}
+    return {mode: (round(1000 * figures[SECONDS], 2), round(figures[RECALL], 3)) for mode, figures in modes.items()}
 
 
-def draw(points: dict[str, dict[str, tuple[float, float]]]) -> Figure:
-    """A panel for each set."""
+def draw() -> Figure:
+    """A panel for each set; a dotted line is a published system, on the set's whole corpus and other questions of it."""
+    points: dict[str, dict[str, tuple[float, float]]] = json.loads((DATA / "recall.json").read_text(encoding="utf-8"))
     figure = Figure(figsize=(4.6 * len(points), 3.6), layout="constrained")
     panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
     for axes, (name, modes), colour, marker in zip(panels, points.items(), COLOURS, MARKERS, strict=False):
         draw_set(axes, name, modes, colour, marker)
+        axes.axhline(PUBLISHED[name], color=GREY, ls=":", lw=1.2)
+        place, label = (0.01, PUBLISHED[name]), {"textcoords": "offset points", "fontsize": 7, "color": GREY}
+        axes.annotate(SYSTEM, place, (0, 3), xycoords=("axes fraction", "data"), **label)
     panels[0].set_ylabel(RECALL)
     panels[0].yaxis.label.set_color(GREY)
     figure.draw_without_rendering()

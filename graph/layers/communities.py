@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from graph.shared.types import Ints
 
 MOST_ITERATIONS = 10
-"""Graphs of real documents change in 3 to 9 (8k nodes); one of invented documents would for a hundred, and is .4 % below that modularity."""
+"""Graphs of real documents change in 3 to 9 (8k nodes); one of invented documents goes on for dozens, and is .4 % below the modularity at their end."""
 _GENERATOR = Lock()
 """igraph has one random number generator for the whole process."""
 

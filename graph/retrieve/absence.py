@@ -9,7 +9,6 @@ Legend: F signs, R passages.
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from graph.retrieve.parts.query import Query
 from graph.shared.types import Absence, Evidence, Floats, Passage
 from graph.text.bm25 import idf, terms_of
 from graph.verify.vocabulary import FUNCTION_WORDS
-from graph.verify.words import form, stem
+from graph.verify.words import form_of
 
 LOOKED_AT = 5
 """Passages, the best first: as many as an answer is written from unless more are asked for."""
@@ -70,16 +69,6 @@ def word_weights(index: Index, question: str) -> dict[str, float]:
             weight = float(data.term_idf_W[row]) if known else float(idf(np.array([0]), len(data.passage_ids))[0])
             weights[form_of(term)] = max(weight, weights.get(form_of(term), 0.0))
     return weights
-
-
-@lru_cache(maxsize=65_536)
-def form_of(term: str) -> str:
-    """What all forms of one term have in common; kept, as passages have most of their terms in common.
-
-    >>> form_of("observes") == form_of("observation"), form_of("ada") == form_of("adam")
-    (True, False)
-    """
-    return form(stem(term))
 
 
 def share_of(weights: Mapping[str, float], forms: set[str]) -> float:

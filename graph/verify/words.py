@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from graph.text.scripts import UNSPACED
 from graph.verify.vocabulary import FUNCTION_WORDS, NEGATORS
@@ -83,3 +83,13 @@ def form(stem: str) -> str:
     (True, False)
     """
     return stem[:_SHARED_LETTERS]
+
+
+@lru_cache(maxsize=65_536)
+def form_of(term: str) -> str:
+    """What all forms of one term have in common; kept, as passages have most of their terms in common.
+
+    >>> form_of("observes") == form_of("observation"), form_of("ada") == form_of("adam")
+    (True, False)
+    """
+    return form(stem(term))

@@ -16,9 +16,9 @@ import numpy as np
 
 from graph.documents.questions import SPLITS
 from graph.index.index import Index
+from graph.retrieve.hop.judge import Hop, best_rows, save_hop, with_others
+from graph.retrieve.hop.rows import HOP_FEATURES
 from graph.retrieve.learned.forest import forest_logits
-from graph.retrieve.learned.hop import Hop, best_rows, save_hop, with_others
-from graph.retrieve.learned.second_hop import HOP_FEATURES
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.console import say
 from graph.shared.jsonl import write_json

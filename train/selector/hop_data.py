@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from graph.documents.questions import SPLITS, Question, read_questions
 from graph.index.index import Index, open_index
-from graph.retrieve.learned.second_hop import HopRows, hop_rows
+from graph.retrieve.hop.rows import HopRows, hop_rows
 from graph.retrieve.modes.hops import follow
 from graph.retrieve.parts.query import Query
 from graph.shared.console import track

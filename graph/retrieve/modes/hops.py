@@ -5,7 +5,7 @@ A question about Port Ellery's ferry's builder names the ferry; the builder is n
    calls its document by name. A word counts once: those of a name that calls a document are the name's.
 2. The best of them are seeds, from which links lead on (links.py).
 3. A passage is ranked by the better of what it is worth itself and the best link to it. All scores are on the scale of nearness.
-4. With a trained hop (`selector`), the best of them and what their entities lead to are ranked anew (graph/retrieve/learned/hop.py), by log odds.
+4. With a trained hop (`selector`), the best of them and what their entities lead to are ranked anew (graph/retrieve/hop/judge.py), by log odds.
 
 Legend: P passages, N propositions.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from graph.index.index import Index
-from graph.retrieve.learned.hop import Judged, find_hop, judge_hops
+from graph.retrieve.hop.judge import Judged, find_hop, judge_hops
 from graph.retrieve.parts.links import SEEDS, Links, LookAt, find_links, raise_by_words, reach, tell_path
 from graph.retrieve.parts.passage_scores import ByItself, look_at_passages, score_alone
 from graph.retrieve.parts.query import Query

@@ -12,10 +12,10 @@ from safetensors.numpy import load_file, save_file
 from graph.build.build import build_index
 from graph.index.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.learned import second_hop
+from graph.retrieve.hop import rows as hop_features
+from graph.retrieve.hop.judge import HOP_FILE, Hop, find_hop, save_hop, with_others
+from graph.retrieve.hop.rows import HOP_FEATURES, NO_WAY, OF_WAY, HopRows, hop_rows
 from graph.retrieve.learned.forest import Forest
-from graph.retrieve.learned.hop import HOP_FILE, Hop, find_hop, save_hop, with_others
-from graph.retrieve.learned.second_hop import HOP_FEATURES, NO_WAY, OF_WAY, HopRows, hop_rows
 from graph.retrieve.modes.hops import follow
 from graph.retrieve.parts.query import Query
 from graph.shared.errors import UserError
@@ -124,8 +124,8 @@ def test_a_planted_bridge_that_only_the_hop_ranks_right(tmp_path: Path, minilm: 
 
 def test_a_large_index_is_searched_in_part(isles: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     _, whole = rows_of(isles, QUESTION)
-    monkeypatch.setattr(second_hop, "SEARCHED", 1)
-    monkeypatch.setattr(second_hop, "POOL", 2)
+    monkeypatch.setattr(hop_features, "SEARCHED", 1)
+    monkeypatch.setattr(hop_features, "POOL", 2)
     _, part = rows_of(isles, QUESTION)
     shared = isles.entity_proposition_EN[part.ways.entity_K, :].nonzero()[1]
     near = set(isles.proposition_passage_NP[shared, :].nonzero()[1].tolist())

@@ -1,6 +1,6 @@
 """A trained second hop at query time: what `hops` found, and what it leads to, ranked anew by boosted trees. No model is called.
 
-`modegraph train selector --size hop` writes the file with `save_hop`; the trees read HOP_FEATURES (graph/retrieve/learned/second_hop.py).
+`modegraph train selector --size hop` writes the file with `save_hop`; the trees read HOP_FEATURES (graph/retrieve/hop/rows.py).
 A passage is worth the highest log odds of its rows: by itself, or by the best way to it. What was not judged follows, in `hops`'s order.
 
 Legend: P passages, C candidates, X rows, F features.
@@ -19,9 +19,9 @@ from safetensors.numpy import save_file
 
 from graph.encode.encoder import find_model
 from graph.index.index import Index
+from graph.retrieve.hop.rows import HOP_FEATURES, HopRows, hop_rows
 from graph.retrieve.learned.classifier import check_encoder
 from graph.retrieve.learned.forest import Forest, forest_arrays, forest_from, forest_logits, read_forests
-from graph.retrieve.learned.second_hop import HOP_FEATURES, HopRows, hop_rows
 from graph.retrieve.parts.links import LookAt
 from graph.retrieve.parts.passage_scores import ByItself
 from graph.retrieve.parts.query import Query

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from graph.extract.entities import title_keys
 from graph.index.index import Index
 from graph.index.nearness import nearness_to
-from graph.retrieve.absence import form_of
 from graph.retrieve.parts.gather import expand_rows
 from graph.retrieve.parts.links import LookAt
 from graph.retrieve.parts.passage_scores import ByItself, look_at
@@ -29,6 +28,7 @@ from graph.shared.types import Floats, Ints
 from graph.store.arrays import Strings
 from graph.text.bm25 import idf, terms_of
 from graph.verify.vocabulary import FUNCTION_WORDS
+from graph.verify.words import form_of
 
 POOL, BRIDGES, WAYS, NEAREST = 40, 6, 48, 3
 """Passages that are ranked anew, those of them that ways lead on from, the ways, and passages near to each that are candidates too."""

@@ -37,7 +37,8 @@ def test_every_mode_has_a_page_and_no_page_is_of_another() -> None:
 def test_a_page_says_what_it_returns_costs_and_reads(mode: str) -> None:
     text = written(mode)
     assert text.startswith(f"# `{mode}`\n")
-    glance = dict(re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", text, flags=re.MULTILINE))
+    at_a_glance = text.partition("## At a glance")[2]
+    glance = dict(re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", at_a_glance, flags=re.MULTILINE))
     assert list(glance) == ["returns", "asks a model", "cost", "settings", "code", "source"]
     known = {line.key for kind in (RetrieveSettings, IndexSettings) for line in setting_lines(kind)} | {"suggestions.*"}
     assert {name for name in re.findall(r"`([^`]+)`", glance["settings"])} <= known

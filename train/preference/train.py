@@ -90,8 +90,6 @@ def read_preference_data(
     """The response groups of train.jsonl and dev.jsonl, all of which fit; UserError with file and line for what cannot be learned from."""
     folder = Path(settings.data)
     scored = holds_responses(folder / "train.jsonl")
-    if scored and not settings.rewards:
-        raise UserError("rewards: {} weights nothing", "at least one component of the data", "for example correct: 1.0")
 
     def read(name: str) -> list[ResponseGroup]:
         file = folder / name

@@ -21,6 +21,12 @@ WIDTH, INNER, POSITIONS = 32, 64, 16
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", "▁query", ":", "▁ferry", "▁the", "fi", "s", "e", "a", "<mask>"]
 
 
+@pytest.fixture(autouse=True)
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor on which encoders compute in float32."""
+    monkeypatch.setattr("graph.encode.encoder.computes_in_bfloat16", lambda: False)
+
+
 def in_blocks(weights: np.ndarray) -> bytes:
     """Weights in blocks of 32: a scale of 1/8, then numbers of 4 bits."""
     numbers = np.clip(np.round(weights.reshape(-1, 32) * 8) + 8, 0, 15).astype(np.uint8)

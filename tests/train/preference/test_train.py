@@ -434,7 +434,6 @@ def test_dev_figures_are_means_over_prompts_whatever_the_batch(base: Path, tmp_p
     ("change", "message"),
     [
         ({"rewards": {"beauty": 1.0}}, "has no reward 'beauty'"),
-        ({"rewards": {}}, "weights nothing"),
         ({"max_length_tokens": 20}, "3 of 3 rows are longer than max_length_tokens = 20"),
         ({"max_length_tokens": 20, "over_long": "drop"}, "all rows are longer than 20 tokens"),
         ({"trainer": "trl"}, "trainer: trl with scored responses"),

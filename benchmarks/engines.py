@@ -24,7 +24,7 @@ from graph.build.lifecycle import compact_index
 from graph.documents.read import read_documents
 from graph.encode.encoder import open_encoder
 from graph.store.settings import IndexSettings
-from graph.store.store import FILE
+from graph.store.sqlite import FILE
 from graph.workers.open import ENGINES, open_workers
 
 MOST_TIMES_LOCAL = 1.15

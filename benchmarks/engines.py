@@ -6,16 +6,19 @@ processor time is that of all processes that it started, Ray's own among them (L
 """
 
 import argparse
-import ctypes
 import os
 import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-from time import perf_counter
+from secrets import token_hex
+from time import perf_counter, sleep
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import psutil
 
 from benchmarks.index import invented_documents
 from benchmarks.report import Check, print_report
@@ -28,7 +31,7 @@ from graph.store.sqlite import FILE
 from graph.workers.open import ENGINES, open_workers
 
 MOST_TIMES_LOCAL = 1.15
-PR_SET_CHILD_SUBREAPER = 36
+MARK, LOOK_S = "MODEGRAPH_ENGINES_RUN", 0.2
 NOT_DERIVED = ("index.", "writer")
 
 
@@ -59,16 +62,28 @@ def measure(engine: str, corpus: Path | None, documents: int, out: Path) -> tupl
         str(documents),
         *source,
     ]
-    started, spent = perf_counter(), 0.0
-    child = subprocess.Popen(call, env={"OMP_NUM_THREADS": "1", **os.environ})
-    while True:
-        try:
-            process, status, usage = os.wait4(-1, 0)
-        except ChildProcessError:
-            return spent, perf_counter() - started
-        spent += usage.ru_utime + usage.ru_stime
-        if process == child.pid and status:
-            raise SystemExit(f"{engine}: the build failed")
+    mark = token_hex(8)
+    started, spent = perf_counter(), dict[int, float]()
+    child = subprocess.Popen(call, env={"OMP_NUM_THREADS": "1", **os.environ, MARK: mark})
+    while child.poll() is None:
+        spent |= spent_by(mark)
+        sleep(LOOK_S)
+    if child.returncode:
+        raise SystemExit(f"{engine}: the build failed")
+    return sum(spent.values()), perf_counter() - started
+
+
+def spent_by(mark: str) -> dict[int, float]:
+    """Seconds of the processor so far of every process that has the mark in its environment, by its number: Ray does not wait for its workers, so the
+    kernel adds theirs to nobody's.
+    """
+    found = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get(MARK) == mark:
+                times = process.cpu_times()
+                found[process.pid] = times.user + times.system
+    return found
 
 
 def is_same(one: Path, other: Path) -> bool:
@@ -94,7 +109,6 @@ def main() -> int:
     if arguments.build:
         build(arguments.build, next(iter(arguments.corpus), None), arguments.documents, arguments.out)
         return 0
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     figures: dict[str, float | str] = {}
     checks: list[Check] = []
     for corpus in arguments.corpus or [None]:

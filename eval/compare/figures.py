@@ -19,7 +19,7 @@ from eval.shared.types import Measure, PairScore
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CHOSEN_COLOUR, REJECTED_COLOUR = "#2b7bba", "#e08a3c"
+CHOSEN_COLOUR, REJECTED_COLOUR = "#0072b2", "#d55e00"
 BOX_WIDTH, OFFSET = 0.34, 0.2
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,15 +12,14 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
 
 from graph.retrieve.learned.classifier import probabilities
 from graph.retrieve.learned.forest import (
     Forest,
-    forest_arrays,
     forest_from,
     forest_logits,
     read_forests,
+    save_forest,
     trained_file,
 )
 from graph.shared.types import Floats
@@ -56,16 +54,13 @@ def judge(verifier: Verifier, claims: Sequence[str], ground: Ground) -> NDArray[
 
 def save_verifier(folder: Path, verifier: Verifier) -> None:
     """Write VERIFIER_FILE into `folder`."""
-    forest = verifier.forest
-    header = {
+    facts = {
         "format": FORMAT,
         "features": FEATURES,
-        "base": forest.base,
-        "depth": forest.depth,
         "temperature": verifier.temperature,
         "threshold": verifier.threshold,
     }
-    save_file(forest_arrays(forest), folder / VERIFIER_FILE, {HEADER: json.dumps(header)})
+    save_forest(folder / VERIFIER_FILE, HEADER, facts, verifier.forest)
 
 
 def open_verifier(spec: str) -> Verifier:

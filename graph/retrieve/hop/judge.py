@@ -6,7 +6,6 @@ A passage is worth the highest log odds of its rows: by itself, or by the best w
 Legend: P passages, C candidates, X rows, F features.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,13 +14,12 @@ from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
 
 from graph.encode.encoder import find_model
 from graph.index.index import Index
 from graph.retrieve.hop.rows import HOP_FEATURES, HopRows, hop_rows
 from graph.retrieve.learned.classifier import check_encoder
-from graph.retrieve.learned.forest import Forest, forest_arrays, forest_from, forest_logits, read_forests
+from graph.retrieve.learned.forest import Forest, forest_from, forest_logits, read_forests, save_forest
 from graph.retrieve.parts.links import LookAt
 from graph.retrieve.parts.passage_scores import ByItself
 from graph.retrieve.parts.query import Query
@@ -96,15 +94,8 @@ def with_others(reached_P: Floats, candidates_C: Ints, logits_C: NDArray[np.floa
 
 def save_hop(folder: Path, hop: Hop) -> None:
     """Write HOP_FILE into `folder`."""
-    forest = hop.forest
-    header = {
-        "format": FORMAT,
-        "features": HOP_FEATURES,
-        "encoder": hop.encoder,
-        "base": forest.base,
-        "depth": forest.depth,
-    }
-    save_file(forest_arrays(forest), folder / HOP_FILE, {HEADER: json.dumps(header)})
+    facts = {"format": FORMAT, "features": HOP_FEATURES, "encoder": hop.encoder}
+    save_forest(folder / HOP_FILE, HEADER, facts, hop.forest)
 
 
 def find_hop(spec: str) -> Hop | None:

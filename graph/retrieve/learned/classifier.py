@@ -6,18 +6,16 @@ as plain arrays, and what it was trained for in the header. Nothing in it is cod
 Legend: n propositions, F features.
 """
 
-import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
 
 from graph.index.index import Index
 from graph.retrieve.learned.features import FEATURES
-from graph.retrieve.learned.forest import Forest, forest_arrays, forest_from, forest_logits, read_forests, trained_file
+from graph.retrieve.learned.forest import Forest, forest_from, forest_logits, read_forests, save_forest, trained_file
 from graph.shared.errors import UserError
 from graph.shared.types import Floats
 
@@ -73,17 +71,14 @@ def check_encoder(what: str, encoder: str, index: Index, data: str) -> None:
 
 def save_selector(folder: Path, classifier: Classifier) -> None:
     """Write SELECTOR_FILE into `folder`."""
-    forest = classifier.forest
-    header = {
+    facts = {
         "format": FORMAT,
         "features": FEATURES,
         "encoder": classifier.encoder,
-        "base": forest.base,
-        "depth": forest.depth,
         "temperature": classifier.temperature,
         "threshold": classifier.threshold,
     }
-    save_file(forest_arrays(forest), folder / SELECTOR_FILE, {HEADER: json.dumps(header)})
+    save_forest(folder / SELECTOR_FILE, HEADER, facts, classifier.forest)
 
 
 def open_selector(spec: str) -> Classifier:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 from graph.encode.encoder import find_model
 from graph.shared.errors import UserError
@@ -53,6 +54,12 @@ def forest_logits(forest: Forest, features_nF: Floats) -> NDArray[np.float64]:
 def forest_arrays(forest: Forest) -> dict[str, NDArray[Any]]:
     """A forest's arrays by name, as a file holds them; its base and depth are numbers for the header."""
     return {name: getattr(forest, name) for name in FOREST_ARRAYS}
+
+
+def save_forest(file: Path, key: str, facts: Mapping[str, Any], forest: Forest) -> None:
+    """Write a file of one forest: its arrays, and under `key` of the header the facts with its base and depth."""
+    header = {**facts, "base": forest.base, "depth": forest.depth}
+    save_file(forest_arrays(forest), file, {key: json.dumps(header)})
 
 
 def forest_of(arrays: Mapping[str, NDArray[Any]], base: float, depth: int, features: int) -> Forest:

@@ -71,8 +71,10 @@ def test_a_run_is_a_folder_that_hops_reads(world: Path, tmp_path: Path) -> None:
     for told in (record["encoder"], *record["questions"].values(), *record["features"]):
         assert told in card
     settings = RetrieveSettings(mode="hops", top_k=2, selector=str(tmp_path / "run"))
-    found = retrieve(open_index(world / "index"), "Where did the performer of Dusty Road grow up?", settings)
+    index, question = open_index(world / "index"), "Where did the performer of Dusty Road grow up?"
+    found, plain = (retrieve(index, question, each) for each in (settings, RetrieveSettings(mode="hops", top_k=2)))
     assert {each.item.source for each in found.passages} == {"Dusty Road", "Suna Tarn"}
+    assert [each.score for each in found.passages] != [each.score for each in plain.passages], "the trees have judged"
     hop = {"questions": [str(world / "questions.jsonl")]}
     again = mg.train.selector(
         data=[str(world / "index")], out=tmp_path / "again", size="hop", hop=hop, min_examples_per_leaf=5

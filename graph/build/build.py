@@ -28,12 +28,13 @@ from graph.layers.model_summaries import WriteSummaries, write_summaries
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.types import Document, Encoder, OpenEncoder, OpenModel, Workers
-from graph.store.arrays import MANIFEST, id_bytes, load_arrays, publish, read_manifest, save_arrays
+from graph.store.arrays import MANIFEST, load_arrays, publish, read_manifest, save_arrays
 from graph.store.data import IndexData
 from graph.store.pending import PendingVectors
 from graph.store.seal import LEDGER
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
+from graph.store.strings import id_bytes
 from graph.store.vectors import EmbeddingCache
 from graph.workers.here import THIS_PROCESS
 
@@ -202,7 +203,7 @@ def _changed_passages(store: Store, last: IndexData, changed: Sequence[str] | No
     known = id_bytes(last.passage_ids)
     if changed is not None:
         known = known[rows_with(last.document_sources, changed)[last.passage_document_P]]
-    return len(np.setxor1d(known, id_bytes(Rows(store, changed).passages().ids)))
+    return len(np.setxor1d(known, Rows(store, changed).passages().ids))
 
 
 def _prepare_folder(folder: Path) -> bool:

@@ -20,7 +20,6 @@ from graph.layers import similarity
 from graph.layers.hierarchy import Hierarchy, LastHierarchy, Passages, Sentences, build_hierarchy
 from graph.layers.model_summaries import WriteSummaries
 from graph.shared.types import Ints
-from graph.store.arrays import Strings, id_bytes, rows_among
 from graph.store.blocks import Entries, entries_by_row
 from graph.store.data import (
     DocumentColumns,
@@ -35,6 +34,7 @@ from graph.store.data import (
 from graph.store.quantiles import cosine_quantiles
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
+from graph.store.strings import Strings, id_bytes, rows_among
 from graph.store.vectors import EmbeddingCache
 from graph.text.bm25 import count_terms, term_weights
 
@@ -106,7 +106,7 @@ def derive_arrays(
         encode=lambda ids, texts: cache.encode("summaries", ids, texts),
         settings=settings,
         write=write,
-        last=None if last is None else _last_hierarchy(last, passages, base is last, kept),
+        last=None if last is None else _last_hierarchy(last, passages, propositions.merge, base is last, kept),
     )
     with store.transaction():
         store.put_summaries((s.id, s.layer, s.text) for s in hierarchy.summaries)
@@ -141,9 +141,9 @@ def _documents(rows: Rows, base: IndexData) -> _Documents:
     sources, titles, metadata = ([each[part] for each in read] for part in range(3))
     keys, document_T = _title_keys(base, merge, before_K, titles)
     columns = DocumentColumns(
-        document_sources=base.document_sources.splice(merge.last_N, sources),
-        document_titles=base.document_titles.splice(merge.last_N, titles),
-        document_metadata=base.document_metadata.splice(merge.last_N, metadata),
+        document_sources=base.document_sources.splice(merge.last_N, Strings.of(sources)),
+        document_titles=base.document_titles.splice(merge.last_N, Strings.of(titles)),
+        document_metadata=base.document_metadata.splice(merge.last_N, Strings.of(metadata)),
         title_keys=keys,
         title_document_T=document_T,
     )
@@ -162,7 +162,8 @@ def _title_keys(base: IndexData, merge: Merge, before_K: Ints, titles: Sequence[
     places_T = merge.place_L[base.title_document_T]
     of_titles = Merge.of(places_T >= 0, np.array(before, np.int64))
     documents_K = merge.new_K[np.array([number for _, number in new], np.int64)]
-    return base.title_keys.splice(of_titles.last_N, [key for key, _ in new]), of_titles.numbers(places_T, documents_K)
+    keys = base.title_keys.splice(of_titles.last_N, Strings.of(key for key, _ in new))
+    return keys, of_titles.numbers(places_T, documents_K)
 
 
 def _passages(rows: Rows, base: IndexData, cache: EmbeddingCache, documents: _Documents) -> _Passages:
@@ -171,8 +172,8 @@ def _passages(rows: Rows, base: IndexData, cache: EmbeddingCache, documents: _Do
     number_K = np.array([number_of[source] for source in read.sources], np.int64)
     last_document_P = documents.merge.place_L[base.passage_document_P]
     merge = Merge.of(last_document_P >= 0, np.searchsorted(base.passage_document_P, documents.before_K[number_K]))
-    ids = base.passage_ids.splice(merge.last_N, read.ids)
-    texts = base.passage_texts.splice(merge.last_N, [rows.passage_text(int(key)) for key in read.key_K])
+    ids = base.passage_ids.splice(merge.last_N, Strings.of_ids(read.ids))
+    texts = base.passage_texts.splice(merge.last_N, Strings.of(rows.passage_text(int(key)) for key in read.key_K))
     document_P = merge.numbers(last_document_P, documents.merge.new_K[number_K])
     before = np.flatnonzero(document_P[1:] == document_P[:-1])
     encoded = _EncodedTexts(titles, document_P, texts)
@@ -198,7 +199,7 @@ def _passages(rows: Rows, base: IndexData, cache: EmbeddingCache, documents: _Do
 
 def _terms(base: IndexData, passages: Merge, encoded: Sequence[str]) -> tuple[Strings, sp.csr_array]:
     """The terms of all passages, in order, and how often each stands in each; only new passages are counted."""
-    counted = count_terms([encoded[row] for row in passages.new_K.tolist()])
+    counted = count_terms(encoded[row] for row in passages.new_K.tolist())
     lost_X = (passages.place_L < 0)[base.term_count_WP.indices]
     kept_W = entries_by_row(base.term_count_WP, lost_X) < np.diff(base.term_count_WP.indptr)
     at_F = np.array([bisect_left(base.term_texts, term) for term in counted.terms], np.int64)
@@ -206,9 +207,8 @@ def _terms(base: IndexData, passages: Merge, encoded: Sequence[str]) -> tuple[St
         at < len(kept_W) and base.term_texts[at] == term for at, term in zip(at_F.tolist(), counted.terms, strict=True)
     ]
     merge, place_F = Merge.of_found(kept_W, at_F, np.array(known, bool))
-    texts = base.term_texts.splice(
-        merge.last_N, [term for term, is_known in zip(counted.terms, known, strict=True) if not is_known]
-    )
+    unknown = (term for term, is_known in zip(counted.terms, known, strict=True) if not is_known)
+    texts = base.term_texts.splice(merge.last_N, Strings.of(unknown))
     new = counted.count_WP.tocoo()
     added = Entries(place_F[new.coords[0]], passages.new_K[new.coords[1]], new.data)
     return texts, edited_block(base.term_count_WP, merge, passages, added)
@@ -282,7 +282,9 @@ def _nodes(documents: DocumentColumns, passages: PassageColumns, propositions: P
     return Passages(id_bytes(passages.passage_ids), encoded, propositions)
 
 
-def _last_hierarchy(last: IndexData, passages: _Passages, moved: bool, kept: Kept) -> LastHierarchy:
+def _last_hierarchy(
+    last: IndexData, passages: _Passages, propositions: Merge, moved: bool, kept: Kept
+) -> LastHierarchy:
     """What is known of the hierarchy; passages are known by their rows if they were `moved` from there, else by their ids."""
     return LastHierarchy(
         last_P=passages.merge.last_N if moved else rows_among(last.passage_ids, passages.columns.passage_ids),
@@ -294,6 +296,9 @@ def _last_hierarchy(last: IndexData, passages: _Passages, moved: bool, kept: Kep
         edges=last.similarity_XX if kept.graphs else None,
         carry=kept.communities,
         extractive=moved and kept.summaries,
+        gone=[last.proposition_texts[row] for row in np.flatnonzero(propositions.place_L < 0).tolist()]
+        if moved
+        else (),
     )
 
 
@@ -335,8 +340,8 @@ def _summaries(hierarchy: Hierarchy, passages: int) -> SummaryColumns:
     rows = np.repeat(np.arange(len(found)), [len(summary.members) for summary in found])
     members = np.concatenate([np.zeros(0, np.int64), *(summary.members for summary in found)])
     return SummaryColumns(
-        summary_ids=Strings.of([summary.id for summary in found]),
-        summary_texts=Strings.of([summary.text for summary in found]),
+        summary_ids=Strings.of(summary.id for summary in found),
+        summary_texts=Strings.of(summary.text for summary in found),
         summary_layer_S=np.array([summary.layer for summary in found], np.int64),
         summary_vectors_SD=hierarchy.vectors_SD,
         summary_member_SX=block(rows, members, (len(found), passages + len(found))),

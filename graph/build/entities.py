@@ -19,10 +19,10 @@ from graph.extract.terms import caseless_terms
 from graph.layers.similarity import KnownGraph, similarity_graph
 from graph.shared.ids import content_id
 from graph.shared.types import Ints
-from graph.store.arrays import Strings, rows_in_order
 from graph.store.blocks import Entries, entries_by_row
 from graph.store.data import DocumentColumns, EntityColumns, IndexData
 from graph.store.settings import IndexSettings
+from graph.store.strings import Strings, rows_in_order
 from graph.store.vectors import EmbeddingCache
 from graph.text.scripts import is_caseless
 

@@ -18,7 +18,6 @@ from graph.store.arrays import (
     MANIFEST,
     Manifest,
     OtherFormat,
-    Strings,
     drop_others,
     files_of,
     generation_of,
@@ -42,6 +41,7 @@ from graph.store.segments import is_sound as segment_is_sound
 from graph.store.settings import IndexSettings
 from graph.store.sqlite import FILE
 from graph.store.store import Store
+from graph.store.strings import Strings
 from graph.workers.here import THIS_PROCESS
 
 COUNTED = (

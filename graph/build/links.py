@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from graph.build.merge import Keyed, Merge, Named, merge_by_id, touched
 from graph.build.rows import Rows
 from graph.shared.types import Ints
-from graph.store.arrays import Strings, id_bytes
 from graph.store.blocks import Entries, edited
 from graph.store.segments import IdBytes
+from graph.store.strings import Strings, id_bytes
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.shared.types import Ints
-from graph.store.arrays import Strings, id_bytes, rows_in_order
 from graph.store.blocks import Entries, edited
 from graph.store.segments import IdBytes
+from graph.store.strings import Strings, id_bytes, rows_in_order
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,9 @@ def merge_by_id(
     at_F = np.searchsorted(last_L, found)
     known_F = rows_in_order(last_L, found) >= 0
     merge, _ = Merge.of_found(kept_L, at_F, known_F)
-    new = [identity.decode() for identity in found[~known_F].tolist()]
-    return Named(
-        merge, last_ids.splice(merge.last_N, new), last_texts.splice(merge.last_N, [text_of(each) for each in new])
-    )
+    new = Strings.of_ids(found[~known_F])
+    texts = Strings.of(map(text_of, new))
+    return Named(merge, last_ids.splice(merge.last_N, new), last_texts.splice(merge.last_N, texts))
 
 
 def edited_block(block: sp.csr_array, rows: Merge, columns: Merge, added: Entries) -> sp.csr_array:

@@ -4,16 +4,18 @@ Legend: K keys of a table, M occurrences, X pairs.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import cast
 
 import numpy as np
 
 from graph.shared.types import Ints
-from graph.store.arrays import id_bytes
-from graph.store.segments import IdBytes
+from graph.store.segments import ID_BYTES, IdBytes
 from graph.store.store import AMONG, Store
+from graph.store.strings import Strings
 
 _CHANGED = "source IN (SELECT source FROM changed)"
 
@@ -23,8 +25,8 @@ class ReadPassages:
     """The passages of changed documents, by source and order: keys, ids, and of each its source, order, start and end."""
 
     key_K: Ints
-    ids: list[str]
-    sources: list[str]
+    ids: IdBytes
+    sources: Strings
     place_K3: Ints
 
 
@@ -46,13 +48,17 @@ class Rows:
     def passages(self) -> ReadPassages:
         """All passages of them."""
         query = f'SELECT row, id, source, "order", "start", "end" FROM passages {self._which} ORDER BY source, "order"'
-        rows = list(self._store.rows(query))
-        return ReadPassages(
-            key_K=np.array([key for key, *_ in rows], np.int64),
-            ids=[str(identity) for _, identity, *_ in rows],
-            sources=[str(source) for _, _, source, *_ in rows],
-            place_K3=np.array([place for _, _, _, *place in rows], np.int64).reshape(-1, 3),
-        )
+        numbers, ids = array("q"), bytearray()
+
+        def sources() -> Iterator[str]:
+            for key, identity, source, *place in self._store.rows(query):
+                numbers.extend(cast(list[int], [key, *place]))
+                ids.extend(str(identity).encode())
+                yield str(source)
+
+        found = Strings.of(sources())
+        numbers_K4 = np.array(numbers, np.int64).reshape(-1, 4)
+        return ReadPassages(numbers_K4[:, 0], np.frombuffer(ids, ID_BYTES), found, numbers_K4[:, 1:])
 
     def passage_text(self, key: int) -> str:
         """The text of one passage."""
@@ -73,8 +79,10 @@ class Rows:
             which, given = f"WHERE row {AMONG}", (json.dumps(keys.tolist()),)
         elif ids is not None:
             which, given = f"WHERE id {AMONG}", (json.dumps(list(ids)),)
-        rows = list(self._store.rows(f"SELECT row, id FROM {table} {which}", given))
-        return np.array([key for key, _ in rows], np.int64), id_bytes([str(identity) for _, identity in rows])
+        rows = np.fromiter(
+            self._store.rows(f"SELECT row, id FROM {table} {which}", given), [("row", np.int64), ("id", ID_BYTES)]
+        )
+        return rows["row"], rows["id"]
 
     def text_of(self, table: str, column: str) -> Callable[[str], str]:
         """From an id of a table to its text."""

@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.shared.types import Ints
-from graph.store.arrays import rows_among
 from graph.store.data import IndexData
 from graph.store.quantiles import cosine_quantiles
+from graph.store.strings import rows_among
 from graph.text.bm25 import term_weights
 
 

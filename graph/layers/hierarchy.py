@@ -17,10 +17,13 @@ from graph.layers.similarity import KnownGraph, similarity_graph
 from graph.layers.summarise import choose_sentences, join_sentences
 from graph.shared.ids import content_id
 from graph.shared.types import Ints
-from graph.store.arrays import Strings, id_bytes, rows_among
 from graph.store.data import PropositionColumns
 from graph.store.segments import IdBytes, Rows, Vectors
 from graph.store.settings import IndexSettings
+from graph.store.strings import Strings, id_bytes, rows_among
+
+MOST_CHANGED_MEMBERS = 0.1
+"""Of a carried community: when more have come and gone in one edit, it is summarised again."""
 
 EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
 """Ids and texts to unit vectors [N, D]; what was encoded before under the same id is not encoded again."""
@@ -81,8 +84,9 @@ class Hierarchy:
 class LastHierarchy:
     """The hierarchy of the last generation, to start from: its X nodes are passages, then S summaries by layer.
 
-    With `carry`, its communities stay as they are (graph/layers/communities.py); else they are found again. With `extractive`, a
-    summary stays where its members do: passages that stay have the propositions that they had, and no model was or is asked.
+    With `carry`, its communities stay as they are (graph/layers/communities.py), and their summaries while few members come or go; else
+    they are found again. With `extractive`, a summary stays where its members do: passages that stay have the propositions that they
+    had, and no model was or is asked.
     """
 
     last_P: Ints
@@ -97,6 +101,8 @@ class LastHierarchy:
     """None: all nodes are searched again."""
     carry: bool
     extractive: bool
+    gone: Sequence[str] = ()
+    """The propositions that stand nowhere any more: no summary that has one stays."""
 
     def known_graph(self, last_L: Ints, layer: int) -> KnownGraph | None:
         """What it knows of the similarity graph of a layer of nodes that had these numbers."""
@@ -123,15 +129,30 @@ class LastHierarchy:
         return np.where(above_L < 0, np.where(last_L < 0, -1, len(self.layer_S) + last_L), above_L)
 
     def same_summaries(self, groups: Sequence[Ints], last_X: Ints, layer: int) -> Ints:
-        """The summary of that layer that has just the members of each group, −1 where none has. `last_X` are the numbers that nodes had."""
+        """The summary of that layer that stays for each group: it has just these members, or, with `carry`, nearly. −1 where none does.
+
+        `last_X` are the numbers that nodes had.
+        """
         if not self.extractive or not groups:
             return np.full(len(groups), -1, np.int64)
         lengths = np.array([len(group) for group in groups], np.int64)
-        above_Y = self.summaries_of(last_X[np.concatenate(groups)], layer)
         starts = np.cumsum(lengths) - lengths
-        least, most = np.minimum.reduceat(above_Y, starts), np.maximum.reduceat(above_Y, starts)
-        members_S = np.append(np.diff(self.member_SX.indptr), -1)
-        return np.where((least == most) & (members_S[least] == lengths), least, -1)
+        last_Y = last_X[np.concatenate(groups)]
+        above_Y = self.summaries_of(last_Y, layer)
+        summary = np.maximum.reduceat(above_Y, starts)
+        of_it = np.add.reduceat(above_Y == np.repeat(summary, lengths), starts)
+        new = np.add.reduceat(last_Y < 0, starts)
+        members = np.append(np.diff(self.member_SX.indptr), -1)[summary]
+        stays = (summary >= 0) & (of_it + new == lengths) & (members - of_it + new <= members * self._most_changed)
+        for place in np.flatnonzero(stays & (of_it < members)).tolist():
+            text = self.summary_texts[int(summary[place])]
+            stays[place] = not any(sentence in text for sentence in self.gone)
+        return np.where(stays, summary, -1)
+
+    @property
+    def _most_changed(self) -> float:
+        """Of a summary's members, the share that may come and go while it stays."""
+        return MOST_CHANGED_MEMBERS if self.carry else 0.0
 
 
 @dataclass(frozen=True)

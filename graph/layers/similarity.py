@@ -16,11 +16,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from graph.layers.nearest import likely_neighbours
 from graph.shared.types import Floats, Ints
 from graph.store.blocks import Entries, edited
 from graph.store.segments import Rows
 
-FLAT_LIMIT = 100_000
+FLAT_LIMIT = 20_000
 SPARE = 8
 """Found beyond k, so that those whose cosines are nearly equal to the last one's are among them."""
 SLACK = 1e-5
@@ -103,23 +104,26 @@ def _symmetric(found: _Pairs, count: int) -> sp.csr_array:
 
 
 def _nearest_of_all(vectors_ND: Rows, neighbours: int, min_similarity: float) -> _Pairs:
-    """Every node with its nearest: exact up to FLAT_LIMIT nodes, without a copy of them if they lie in one segment; by HNSW from there on."""
+    """Every node with its nearest: exact up to FLAT_LIMIT nodes, by graph/layers/nearest.py from there on."""
+    if len(vectors_ND) <= FLAT_LIMIT:
+        return _exact_nearest(vectors_ND, neighbours, min_similarity)
+    likely = likely_neighbours(vectors_ND, 2 * neighbours + SPARE, min_similarity)
+    batches = (_measured(vectors_ND, row_X, other_X, min_similarity) for row_X, other_X in likely)
+    return _Pairs.join([_best(pairs, neighbours) for pairs in batches])
+
+
+def _exact_nearest(vectors_ND: Rows, neighbours: int, min_similarity: float) -> _Pairs:
+    """Every node with its nearest, without a copy of the vectors if they lie in one segment."""
     import faiss
 
     vectors_ND, count = np.ascontiguousarray(vectors_ND, np.float32), len(vectors_ND)
     asked = min(count, neighbours + 1 + SPARE)
-    if count <= FLAT_LIMIT:
-        cosines_NK, found_NK = faiss.knn(vectors_ND, vectors_ND, asked, metric=faiss.METRIC_INNER_PRODUCT)
-    else:
-        index: Any = faiss.IndexHNSWFlat(vectors_ND.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
-        index.hnsw.efConstruction, index.hnsw.efSearch = 80, 64
-        index.add(vectors_ND)
-        cosines_NK, found_NK = index.search(vectors_ND, asked)
+    cosines_NK, found_NK = faiss.knn(vectors_ND, vectors_ND, asked, metric=faiss.METRIC_INNER_PRODUCT)
     rows_NK = np.broadcast_to(np.arange(count)[:, None], found_NK.shape)
-    likely_NK = (found_NK != rows_NK) & (found_NK >= 0) & (cosines_NK >= min_similarity - SLACK)
+    likely_NK = (found_NK != rows_NK) & (cosines_NK >= min_similarity - SLACK)
     pairs = _measured(vectors_ND, rows_NK[likely_NK], found_NK[likely_NK], min_similarity)
     found = _best(pairs, neighbours)
-    if asked == count or count > FLAT_LIMIT:
+    if asked == count:
         return found
     unsure = np.flatnonzero(cosines_NK[:, -1] >= _last_cosines(found, count, neighbours, min_similarity) - SLACK)
     return _best(_Pairs.join([pairs, *_near(vectors_ND, unsure, neighbours, min_similarity)]), neighbours)

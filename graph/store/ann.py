@@ -97,13 +97,23 @@ def _inverted_file(vectors_RD: Held) -> Any:
     inverted = faiss.IndexIVFScalarQuantizer(
         faiss.IndexFlatIP(dimensions), dimensions, lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
     )
-    means = inverted.cp
-    means.niter, means.spherical, means.min_points_per_centroid = TRAINING_ROUNDS, True, 1
-    means.max_points_per_centroid = TRAINED_PER_LIST
-    inverted.train(as_float32(vectors_RD[_spread(rows, TRAINED_PER_LIST * lists)]))
+    train_lists(inverted, as_float32(vectors_RD[training_rows(rows, lists)]))
     for start in range(0, rows, ADDED_ROWS):
         inverted.add(as_float32(vectors_RD[start : start + ADDED_ROWS]))
     return inverted
+
+
+def training_rows(rows: int, lists: int) -> Ints:
+    """The vectors among which the centroids of so many lists are found: evenly spread."""
+    return _spread(rows, TRAINED_PER_LIST * lists)
+
+
+def train_lists(inverted: Any, sample_SD: Floats) -> None:
+    """Find the centroids of an inverted file's lists by k-means, from a fixed seed."""
+    means = inverted.cp
+    means.niter, means.spherical, means.min_points_per_centroid = TRAINING_ROUNDS, True, 1
+    means.max_points_per_centroid = TRAINED_PER_LIST
+    inverted.train(sample_SD)
 
 
 def _choose_probes(inverted: Any, vectors_RD: Held) -> tuple[int, float]:

@@ -7,32 +7,26 @@ it, only which rows of the segments they are (graph/store/segments.py).
 
 import json
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from graph.shared.errors import UserError
-from graph.shared.ids import BYTES, content_id, has_sum, quick_sum
+from graph.shared.ids import content_id, has_sum, quick_sum
 from graph.shared.types import Prompts
 from graph.store.ann import Ann, open_ann
 from graph.store.blocks import narrow
 from graph.store.segments import FOLDER as SEGMENTS
-from graph.store.segments import IdBytes, Vectors, open_vectors, save_vectors, with_ann
+from graph.store.segments import Vectors, open_vectors, save_vectors, with_ann
+from graph.store.strings import Strings
 
 MANIFEST = "manifest.json"
 OLDEST, FORMAT = 4, 7
 """Of index.sqlite and of the arrays (docs/reference/format.md): what is read, and what is written."""
-
-FEW = 8
-"""Ids that are each compared with all known ones, sooner than these are sorted."""
-DECODED_ROWS = 4_096
-"""Texts of a column that are copied at a time to be read one after another."""
 
 
 class OtherFormat(UserError):
@@ -47,122 +41,6 @@ def check_format(file: Path, version: int) -> None:
     if version < OLDEST:
         remedy = "index the documents again, into a new folder"
         raise OtherFormat(f"{file}: format {version}", f"format {OLDEST} to {FORMAT}", remedy)
-
-
-@dataclass(frozen=True)
-class Strings:
-    """A column of texts: UTF-8 bytes end to end, and where each begins. `strings[3]` decodes one.
-
-    >>> Strings.of(["a", "né", ""])[1]
-    'né'
-    """
-
-    data: NDArray[np.uint8]
-    starts: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, texts: list[str]) -> "Strings":
-        encoded = [_encode(text) for text in texts]
-        starts = np.zeros(len(texts) + 1, np.int64)
-        np.cumsum([len(text) for text in encoded], out=starts[1:])
-        return cls(np.frombuffer(b"".join(encoded), np.uint8), starts)
-
-    @classmethod
-    def of_ids(cls, ids: IdBytes) -> "Strings":
-        """Ids, which are all of one length."""
-        return cls(ids.view(np.uint8), np.arange(len(ids) + 1) * ids.itemsize)
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def __iter__(self) -> Iterator[str]:
-        for first in range(0, len(self), DECODED_ROWS):
-            starts = self.starts[first : first + DECODED_ROWS + 1]
-            part, ends = self.data[starts[0] : starts[-1]].tobytes(), (starts - starts[0]).tolist()
-            yield from (part[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends))
-
-    def take(self, rows: NDArray[np.int64]) -> "Strings":
-        """The texts of the given rows, in that order; rows that follow one another share the bytes of this column."""
-        if follow_one_another(rows):
-            return Strings(self.data, self.starts[rows[0] : rows[-1] + 2])
-        return Strings.of([self[int(row)] for row in rows])
-
-    def splice(self, rows: NDArray[np.int64], new: Sequence[str]) -> "Strings":
-        """The texts of the given rows, in that order; where a row is −1, the next of the new ones. Bytes are copied run by run."""
-        if not (rows >= 0).any():
-            return Strings.of(list(new))
-        added, end = iter([_encode(text) for text in new]), 0
-        parts: list[NDArray[np.uint8]] = []
-        starts = np.zeros(len(rows) + 1, np.int64)
-        breaks = np.flatnonzero((np.diff(rows) != 1) | (rows[1:] <= 0)) + 1
-        for first, stop in pairwise([0, *breaks.tolist(), len(rows)]):
-            if rows[first] >= 0:
-                known = self.starts[rows[first] : rows[first] + stop - first + 1]
-                parts.append(self.data[known[0] : known[-1]])
-                starts[first + 1 : stop + 1] = known[1:] + (end - known[0])
-            else:
-                parts.append(np.frombuffer(next(added), np.uint8))
-                starts[stop] = end + len(parts[-1])
-            end += len(parts[-1])
-        return Strings(np.concatenate(parts), starts)
-
-    def rows_at(self, bytes_X: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows that these bytes of `data` belong to, each once, in order."""
-        return np.unique(np.searchsorted(self.starts, bytes_X, side="right") - 1)
-
-    def __getitem__(self, row: int) -> str:
-        return self.data[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "surrogatepass")
-
-
-def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-Ids = Strings | Sequence[str] | IdBytes
-"""Content hashes, in whatever form they are held."""
-
-
-def id_bytes(ids: Ids) -> IdBytes:
-    """Ids as an array of 32 bytes each; those of a column are not copied."""
-    if isinstance(ids, Strings):
-        return np.asarray(ids.data[ids.starts[0] : ids.starts[-1]].view(f"S{2 * BYTES}"))
-    return np.asarray(ids, f"S{2 * BYTES}")
-
-
-def rows_among(known: Ids, ids: Ids) -> NDArray[np.int64]:
-    """The row of each id among the known ones, −1 where it is not there.
-
-    >>> rows_among(["a", "b"], ["b", "c", "a"]).tolist()
-    [1, -1, 0]
-    """
-    known_K, id_N = id_bytes(known), id_bytes(ids)
-    if len(id_N) <= FEW and len(known_K):
-        equal_NK = [known_K == identity for identity in id_N]
-        return np.array([each.argmax() if each.any() else -1 for each in equal_NK], np.int64)
-    return _found(known_K, id_N, np.argsort(known_K))
-
-
-def rows_in_order(known: Ids, ids: Ids) -> NDArray[np.int64]:
-    """The same where the known ids are in order, so that nothing is to be sorted."""
-    return _found(id_bytes(known), id_bytes(ids))
-
-
-def _found(known_K: IdBytes, id_N: IdBytes, order_K: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """The row of each id among those known, which are in order, or else ordered by `order_K`."""
-    if len(known_K) == 0:
-        return np.full(len(id_N), -1, np.int64)
-    place_N = np.minimum(np.searchsorted(known_K, id_N, sorter=order_K), len(known_K) - 1)
-    row_N = place_N if order_K is None else order_K[place_N]
-    return np.where(known_K[row_N] == id_N, row_N, -1)
-
-
-def follow_one_another(rows: NDArray[np.int64]) -> bool:
-    """Whether the rows, in order, are a slice.
-
-    >>> follow_one_another(np.array([3, 4, 5])), follow_one_another(np.array([3, 5])), follow_one_another(np.array([], int))
-    (True, False, False)
-    """
-    return len(rows) > 0 and bool((np.diff(rows) == 1).all())
 
 
 D = TypeVar("D")

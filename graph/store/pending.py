@@ -14,11 +14,10 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.shared.ids import BYTES
 from graph.shared.types import Floats
-from graph.store.arrays import rows_among
 from graph.store.halves import Held
-from graph.store.segments import ENDING, IdBytes, open_segment
+from graph.store.segments import ENDING, ID_BYTES, IdBytes, open_segment
+from graph.store.strings import KnownIds
 
 FOLDER = "pending"
 
@@ -27,24 +26,25 @@ class PendingVectors:
     """The batches in the folder of an index; `ids` are those of all vectors in them."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / FOLDER
+        self.index, self._folder = folder, folder / FOLDER
         self._own = uuid4().hex[:8]
         self._files: list[Path] = []
         self._ids: list[IdBytes] = []
+        self._sorted: KnownIds | None = None
         for file in sorted((*self._folder.glob("*.npy"), *self._folder.glob(f"*{ENDING}"))):
             self._add(file, _open(file)[0])
 
     @property
     def ids(self) -> frozenset[str]:
-        return frozenset(self._joined().astype(str).tolist())
+        return frozenset(self._known().id_K.astype(str).tolist())
 
     def has(self, ids: IdBytes) -> NDArray[np.bool_]:
         """Whether each id has a vector: bool[N]."""
-        return rows_among(self._joined(), ids) >= 0
+        return self._known().rows(ids) >= 0
 
     def put(self, ids: Sequence[str] | IdBytes, vectors_BD: Floats) -> None:
         """Keep a batch."""
-        kinds = [("id", f"S{2 * BYTES}"), ("vector", np.float32, vectors_BD.shape[1:])]
+        kinds = [("id", ID_BYTES), ("vector", np.float32, vectors_BD.shape[1:])]
         batch = np.empty(len(ids), kinds)
         batch["id"], batch["vector"] = ids, vectors_BD
         file = self._next(".npy")
@@ -72,7 +72,7 @@ class PendingVectors:
         File by file, so that one batch at a time is in memory.
         """
         starts_F = np.cumsum([0, *(len(held) for held in self._ids)])
-        row_N = rows_among(self._joined(), ids)
+        row_N = self._known().rows(ids)
         file_N = np.searchsorted(starts_F, row_N, "right") - 1
         vectors_ND = np.empty((len(ids), _open(self._files[file_N[0]])[1].shape[1]), dtype)
         order = np.argsort(file_N, kind="stable")
@@ -84,7 +84,7 @@ class PendingVectors:
     def drop(self) -> None:
         """Forget them all: the arrays have been saved."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._files, self._ids = [], []
+        self._files, self._ids, self._sorted = [], [], None
 
     def _next(self, ending: str) -> Path:
         """The file after all that are there; no other writer, not even one that comes too late, has one of that name."""
@@ -94,10 +94,13 @@ class PendingVectors:
     def _add(self, file: Path, ids: IdBytes) -> None:
         self._files.append(file)
         self._ids.append(np.array(ids))
+        self._sorted = None
 
-    def _joined(self) -> IdBytes:
+    def _known(self) -> KnownIds:
         """The ids of all vectors, file by file."""
-        return np.concatenate([np.zeros(0, f"S{2 * BYTES}"), *self._ids])
+        if self._sorted is None:
+            self._sorted = KnownIds.of(np.concatenate([np.zeros(0, ID_BYTES), *self._ids]))
+        return self._sorted
 
 
 def _open(file: Path) -> tuple[Any, Any]:

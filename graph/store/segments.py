@@ -6,7 +6,7 @@ and never changed. An edit writes the vectors that it adds; which rows of the se
 Legend: N rows of a matrix, R rows of its segments one after another, S segments, D dimensions, Q columns of a product.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ FOLDER, ENDING = "vectors", ".segment"
 WRITTEN_ROWS = 8_192
 """Vectors that are gathered at a time to be written."""
 
+ID_BYTES = f"S{2 * BYTES}"
 IdBytes = NDArray[np.bytes_]
 """Ids as 32 hexadecimal digits each."""
 
@@ -38,6 +39,8 @@ class Segment:
     ids_R: IdBytes
     name: str = ""
     ann: Ann | None = None
+    fresh: bool = False
+    """Whether no generation has it yet, though it is in a file."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Vectors:
     @classmethod
     def of(cls, vectors_ND: Held, ids: Sequence[str] | IdBytes = ()) -> "Vectors":
         """Vectors in memory."""
-        ids_N = np.zeros(len(vectors_ND), f"S{2 * BYTES}")
+        ids_N = np.zeros(len(vectors_ND), ID_BYTES)
         ids_N[: len(ids)] = ids
         return cls((Segment(vectors_ND, ids_N),), np.arange(len(vectors_ND)))
 
@@ -157,17 +160,19 @@ Rows = Floats | Vectors
 def save_vectors(folder: Path, field: str, vectors: Vectors, merge_factor: int, compact: bool = False) -> Vectors:
     """The same vectors with all of them in files: what is in none yet is written into a new segment, in order.
 
-    With it goes what `segments_to_merge` says; if `compact`, everything is in one segment, in order. UserError when a segment that would
-    be written again is damaged.
+    With it goes what `segments_to_merge` says, a fresh segment too; if `compact`, everything is in one segment, in order. UserError when a
+    segment that would be written again is damaged.
     """
     rows_S = [len(segment.ids_R) for segment in vectors.segments]
     segment_N = vectors.segment_of(vectors.row_N)
     live_S = np.bincount(segment_N, minlength=len(rows_S)).tolist()
-    new = {place for place, segment in enumerate(vectors.segments) if not segment.name}
+    new = {place for place, segment in enumerate(vectors.segments) if not segment.name or segment.fresh}
+    in_files = all(segment.name for segment in vectors.segments)
     if compact:
-        again = set() if vectors.whole and not new else set(range(len(rows_S)))
+        again = set() if vectors.whole and in_files else set(range(len(rows_S)))
     else:
-        again = new | segments_to_merge(rows_S, live_S, new, merge_factor)
+        again = segments_to_merge(rows_S, live_S, new, merge_factor)
+        again |= new if again or not in_files else set()
     kept = [place for place in range(len(rows_S)) if place not in again]
     written_N = np.isin(segment_N, list(again))
     moved_S, row_N, segments, end = np.zeros(len(rows_S), np.int64), vectors.row_N.copy(), [], 0
@@ -180,7 +185,8 @@ def save_vectors(folder: Path, field: str, vectors: Vectors, merge_factor: int, 
         for place in again - new:
             if live_S[place]:
                 check_segment(folder, vectors.segments[place].name)
-        segments.append(_write(folder, field, vectors, np.flatnonzero(written_N)))
+        rows_R = np.flatnonzero(written_N)
+        segments.append(write_segment(folder, field, vectors.ids(rows_R), lambda part: vectors.held(rows_R[part])))
         row_N[written_N] = end + np.arange(written_N.sum())
     return Vectors(tuple(segments), row_N)
 
@@ -260,17 +266,22 @@ def is_sound(file: Path) -> bool:
     return has_sum(file, file.stem.rpartition("-")[2])
 
 
-def _write(folder: Path, field: str, vectors: Vectors, rows_R: Ints) -> Segment:
-    """The given rows as a new segment."""
+def write_segment(
+    folder: Path, field: str, ids_R: IdBytes, vectors_of: Callable[[slice], Held], at_a_time: int = WRITTEN_ROWS
+) -> Segment:
+    """The vectors of ids as a new segment; so many are held in memory at a time."""
     partial = folder / FOLDER / f"{field}-{uuid4().hex}.partial"
     partial.parent.mkdir(exist_ok=True)
-    dtype = vectors.segments[0].vectors_RD.dtype.newbyteorder("<")
-    head = {"descr": dtype.str, "fortran_order": False, "shape": (len(rows_R), vectors.shape[1])}
     with partial.open("wb") as opened:
-        np.lib.format.write_array_header_1_0(opened, head)
-        for start in range(0, len(rows_R), WRITTEN_ROWS):
-            opened.write(np.ascontiguousarray(vectors.held(rows_R[start : start + WRITTEN_ROWS]), dtype).data)
-        np.save(opened, vectors.ids(rows_R))
+        for start in range(0, max(1, len(ids_R)), at_a_time):
+            batch = vectors_of(slice(start, start + at_a_time))
+            dtype = batch.dtype.newbyteorder("<")
+            if start == 0:
+                shape = len(ids_R), batch.shape[1]
+                head = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(opened, head)
+            opened.write(np.ascontiguousarray(batch, dtype).data)
+        np.save(opened, ids_R)
     file = partial.with_name(f"{field}-{quick_sum(partial)}{ENDING}")
     partial.replace(file)
     return open_segment(file)

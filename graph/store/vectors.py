@@ -1,6 +1,7 @@
 """Vectors by id: a text is encoded once in the life of an index, also when a run was killed half-way."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -8,15 +9,17 @@ import numpy as np
 from graph.encode.encoder import unit_rows
 from graph.shared.console import track
 from graph.shared.types import Encoder, Ints, Workers
-from graph.store.arrays import Strings, id_bytes, rows_among
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.pending import PendingVectors
-from graph.store.segments import IdBytes, Vectors
+from graph.store.segments import IdBytes, Vectors, write_segment
 from graph.store.settings import VectorType
+from graph.store.strings import Strings, id_bytes, rows_among
 from graph.workers.here import THIS_PROCESS
 
 BATCH_TEXTS = 256
 """Texts encoded between two commits: what a crash may cost."""
+MOST_HELD = 262_144
+"""New vectors that are held in memory, half a gigabyte at most (384 numbers each)."""
 
 Kind = Literal["passages", "propositions", "entities", "summaries"]
 
@@ -26,8 +29,8 @@ Texts = Strings | Sequence[str]
 class EmbeddingCache:
     """Vectors of the last generation, those kept since by a run that did not finish, and new ones from the encoder, made unit, as `dtype`.
 
-    New vectors are kept on disk as they come, so that no more than one array of a kind is ever held in memory; those of the last
-    generation stay in their segments.
+    New vectors are kept on disk as they come, and no more than MOST_HELD are ever held in memory; those of the last generation stay in
+    their segments.
     """
 
     def __init__(
@@ -59,17 +62,23 @@ class EmbeddingCache:
                 self._pending.put(id_N[batch], unit_rows(next(found)))
         if known is not None and len(new) == 0:
             return Vectors(known.segments, known.row_N[rows_N])
-        added = self._since(id_N[new])
+        added = self._since(kind, id_N[new])
         if known is None:
             return added
         joined = Vectors.join([known, added])
         rows_N[new] = len(known) + np.arange(len(new))
         return Vectors(joined.segments, joined.row_N[rows_N])
 
-    def _since(self, ids: IdBytes) -> Vectors:
-        """The vectors of ids that the last generation does not have."""
-        found = self._pending.take(ids, self._dtype) if len(ids) else self._encoder.encode([])
-        return Vectors.of(found.astype(self._dtype, copy=False), ids)
+    def _since(self, kind: Kind, ids: IdBytes) -> Vectors:
+        """The vectors of ids that the last generation does not have; many are mapped from the segment that they are written to."""
+        if len(ids) <= MOST_HELD:
+            found = self._pending.take(ids, self._dtype) if len(ids) else self._encoder.encode([])
+            return Vectors.of(found.astype(self._dtype, copy=False), ids)
+        field = VECTOR_FIELDS[kind][1]
+        segment = write_segment(
+            self._pending.index, field, ids, lambda part: self._pending.take(ids[part], self._dtype), MOST_HELD
+        )
+        return Vectors((replace(segment, fresh=True),), np.arange(len(ids)))
 
     def _last_rows(self, kind: Kind, ids: Texts, last_N: Ints | None) -> tuple[Vectors | None, Ints]:
         """The vectors of the last generation, and the row of each id among them (−1: none)."""

@@ -9,7 +9,7 @@ Legend: P passages, W terms, T texts of one part.
 import re
 import unicodedata
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -46,27 +46,26 @@ class TermCounts:
     count_WP: sp.csr_array
 
 
-def count_terms(texts: Sequence[str]) -> TermCounts:
-    """The terms of P texts.
+def count_terms(texts: Iterable[str]) -> TermCounts:
+    """The terms of P texts, which are read one by one.
 
     >>> counts = count_terms(["a port, the port", "the isle"])
     >>> counts.terms, counts.count_WP.toarray().astype(int).tolist()
     (['a', 'isle', 'port', 'the'], [[1, 0], [0, 1], [2, 0], [1, 1]])
     """
     number_of: dict[str, int] = {}
-    lengths: list[int] = []
-    found = array("i")
+    lengths, found = array("q"), array("i")
     for text in texts:
         own = terms_of(text)
         found.extend(number_of.setdefault(term, len(number_of)) for term in own)
         lengths.append(len(own))
     terms = sorted(number_of)
-    row_of = np.empty(len(terms), np.int64)
+    row_of = np.empty(len(terms), np.int32)
     row_of[[number_of[term] for term in terms]] = np.arange(len(terms))
-    row_X = row_of[np.array(found, np.int64)]
-    text_X = np.repeat(np.arange(len(texts)), lengths)
+    row_X = row_of[np.frombuffer(found, np.int32)]
+    text_X = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
     ones_X = np.ones(len(row_X), np.float32)
-    return TermCounts(terms, sp.csr_array(sp.coo_array((ones_X, (row_X, text_X)), shape=(len(terms), len(texts)))))
+    return TermCounts(terms, sp.csr_array(sp.coo_array((ones_X, (row_X, text_X)), shape=(len(terms), len(lengths)))))
 
 
 def term_weights(count_WP: sp.csr_array) -> tuple[Floats, NDArray[np.float64]]:

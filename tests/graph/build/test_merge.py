@@ -14,11 +14,12 @@ from graph.build.merge import Keyed, Merge, edited_block, merge_by_id
 from graph.build.rows import Rows
 from graph.shared.ids import content_id
 from graph.shared.types import Document
-from graph.store.arrays import MANIFEST, Strings, id_bytes, load_arrays
+from graph.store.arrays import MANIFEST, load_arrays
 from graph.store.blocks import Entries
 from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
 from graph.store.sqlite import SqliteStore
+from graph.store.strings import Strings, id_bytes
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
 
@@ -36,7 +37,7 @@ def test_sorted_words_merge_as_sets_do(last: set[str], gone: set[str], new: set[
     merge = Merge.of(
         np.array([word not in gone for word in old], bool), np.array([place_in(old, word) for word in added], np.int64)
     )
-    assert list(Strings.of(old).splice(merge.last_N, added)) == now
+    assert list(Strings.of(old).splice(merge.last_N, Strings.of(added))) == now
     assert [now[row] for row in merge.new_K.tolist()] == added
     assert [now[row] if row >= 0 else None for row in merge.place_L.tolist()] == [
         None if word in gone else word for word in old

@@ -202,3 +202,28 @@ def test_killed_before_the_manifest_is_renamed_the_last_generation_stands_and_no
     put(index.parent / "twin", [*GUILDS[:30], NEW])
     assert read_manifest(index).segments == read_manifest(index.parent / "twin").segments
     assert {file.name for file in (index / "vectors").iterdir()} == set().union(*read_manifest(index).segments.values())
+
+
+@pytest.mark.parametrize("kept", ["float32", "float16"])
+def test_vectors_that_are_too_many_to_be_held_are_written_as_they_come_to_the_same_bytes(
+    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SETTINGS.model_copy(update={"vectors": kept})
+
+    def life(folder: Path) -> list[dict[str, dict[str, int]]]:
+        named = []
+        for documents in (GUILDS[:30], [NEW], GUILDS[30:33], GUILDS[33:]):
+            build_index(folder, documents, settings, encoder)
+            named.append(read_manifest(folder).segments)
+            files = {file.name for file in (folder / "vectors").iterdir()}
+            last_two = {name for segments in named[-2:] for each in segments.values() for name in each}
+            assert last_two >= files, "nothing is left over"
+        delete_documents(folder, ["new"], encoder)
+        compact_index(folder, encoder)
+        return [*named, read_manifest(folder).segments]
+
+    held = life(tmp_path / "held")
+    monkeypatch.setattr("graph.store.vectors.MOST_HELD", 2)
+    written = life(tmp_path / "written")
+    assert written == held and verify_index(tmp_path / "written") == []
+    assert_same_index(load_arrays(tmp_path / "written", IndexData), load_arrays(tmp_path / "held", IndexData))

@@ -12,6 +12,7 @@ from graph.layers.communities import carry_communities, find_communities, modula
 from graph.layers.similarity import KnownGraph, similarity_graph
 from graph.layers.summarise import choose_sentences
 from graph.store.blocks import narrow
+from graph.store.segments import Vectors
 
 
 def vectors(count: int, seed: int, dimensions: int = 8) -> np.ndarray:
@@ -155,3 +156,27 @@ def test_a_new_node_joins_what_it_is_tied_to_most_and_the_known_ones_stay() -> N
     graph[0, 4] = graph[4, 0] = 0.25
     found = carry_communities(sp.csr_array(graph), known_N).tolist()
     assert found[4] == found[5] == 1, "of equal ties to two communities, the lower known number"
+
+
+def grouped(count: int, dimensions: int, seed: int = 0) -> np.ndarray:
+    """Vectors in groups of about ten near ones, as texts about the same things are."""
+    draw = np.random.default_rng(seed)
+    middles = draw.normal(size=(count // 10, dimensions))
+    around = draw.normal(size=(count, dimensions))
+    return unit_rows((middles[draw.integers(len(middles), size=count)] + 0.6 * around).astype(np.float32))
+
+
+@pytest.mark.parametrize("dimensions", [64, 33])
+def test_a_graph_that_is_too_large_to_be_exact_has_nearly_all_edges_with_the_same_bits(
+    dimensions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors_ND = grouped(3_000, dimensions)
+    exact = similarity_graph(vectors_ND, 5, 0.5)
+    monkeypatch.setattr(similarity, "FLAT_LIMIT", 1_000)
+    near = similarity_graph(vectors_ND, 5, 0.5)
+    both = near.multiply(exact.astype(bool)).tocoo()
+    assert both.nnz >= 0.98 * exact.nnz and (near - near.T).nnz == 0 and near.diagonal().max() == 0
+    assert np.array_equal(both.data, exact.multiply(near.astype(bool)).tocoo().data)
+    assert (near != similarity_graph(vectors_ND, 5, 0.5)).nnz == 0, "the same vectors, the same graph"
+    halves = Vectors.of(vectors_ND.astype(np.float16))
+    assert (similarity_graph(halves, 5, 0.5) != similarity_graph(np.asarray(halves), 5, 0.5)).nnz == 0

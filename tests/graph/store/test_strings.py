@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph.shared.ids import content_id
-from graph.store import arrays
-from graph.store.arrays import Strings, id_bytes, rows_among
+from graph.store import strings
+from graph.store.strings import Strings, id_bytes, rows_among
 
 texts = st.lists(st.text(max_size=4) | st.sampled_from(["", "né", "\ud800", "東京"]), max_size=12)
 ids = st.lists(st.integers(0, 20).map(lambda number: content_id(str(number))), max_size=12, unique=True)
@@ -19,11 +19,11 @@ def test_a_column_is_read_in_blocks_also_where_it_is_part_of_another(
     first = data.draw(st.integers(0, len(column)))
     whole = Strings.of(column)
     part = Strings(whole.data, whole.starts[first:])
-    before, arrays.DECODED_ROWS = arrays.DECODED_ROWS, block
+    before, strings.DECODED_ROWS = strings.DECODED_ROWS, block
     try:
         assert list(whole) == column and list(part) == column[first:]
     finally:
-        arrays.DECODED_ROWS = before
+        strings.DECODED_ROWS = before
 
 
 @given(texts, st.data())
@@ -32,7 +32,7 @@ def test_splicing_gives_the_column_that_all_its_texts_make(column: list[str], da
     new = data.draw(st.lists(st.text(max_size=3), min_size=rows.count(-1), max_size=rows.count(-1)))
     left = iter(new)
     expected = Strings.of([column[row] if row >= 0 else next(left) for row in rows])
-    spliced = Strings.of(column).splice(np.array(rows, np.int64), new)
+    spliced = Strings.of(column).splice(np.array(rows, np.int64), Strings.of(new))
     assert list(spliced) == list(expected)
     assert spliced.data.tobytes() == expected.data.tobytes() and spliced.starts.tolist() == expected.starts.tolist()
 

@@ -1,0 +1,151 @@
+"""A column of texts, and ids among ids.
+
+Legend: N rows, K known ids, X bytes.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graph.store.segments import ID_BYTES, IdBytes
+
+FEW = 8
+"""Ids that are each compared with all known ones, sooner than these are sorted."""
+DECODED_ROWS = 4_096
+"""Texts of a column that are copied at a time to be read one after another."""
+
+
+@dataclass(frozen=True)
+class Strings:
+    """A column of texts: UTF-8 bytes end to end, and where each begins. `strings[3]` decodes one.
+
+    >>> Strings.of(["a", "né", ""])[1]
+    'né'
+    """
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> "Strings":
+        """Texts as they come: no list of them is needed."""
+        data, starts = bytearray(), array("q", [0])
+        for text in texts:
+            data += _encode(text)
+            starts.append(len(data))
+        return cls(np.frombuffer(data, np.uint8), np.array(starts, np.int64))
+
+    @classmethod
+    def of_ids(cls, ids: IdBytes) -> "Strings":
+        """Ids, which are all of one length."""
+        return cls(ids.view(np.uint8), np.arange(len(ids) + 1) * ids.itemsize)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __iter__(self) -> Iterator[str]:
+        for first in range(0, len(self), DECODED_ROWS):
+            starts = self.starts[first : first + DECODED_ROWS + 1]
+            part, ends = self.data[starts[0] : starts[-1]].tobytes(), (starts - starts[0]).tolist()
+            yield from (part[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends))
+
+    def take(self, rows: NDArray[np.int64]) -> "Strings":
+        """The texts of the given rows, in that order; rows that follow one another share the bytes of this column."""
+        if follow_one_another(rows):
+            return Strings(self.data, self.starts[rows[0] : rows[-1] + 2])
+        return Strings.of([self[int(row)] for row in rows])
+
+    def splice(self, rows: NDArray[np.int64], new: "Strings") -> "Strings":
+        """The texts of the given rows, in that order; where a row is −1, the next of the new ones. Bytes are copied run by run."""
+        if not (rows >= 0).any():
+            return new
+        parts: list[NDArray[np.uint8]] = []
+        starts = np.zeros(len(rows) + 1, np.int64)
+        end = added = 0
+        follow = np.where(rows[:-1] >= 0, rows[1:] == rows[:-1] + 1, rows[1:] < 0)
+        breaks = np.flatnonzero(~follow) + 1
+        for first, stop in pairwise([0, *breaks.tolist(), len(rows)]):
+            column, row = (self, int(rows[first])) if rows[first] >= 0 else (new, added)
+            added += 0 if rows[first] >= 0 else stop - first
+            known = column.starts[row : row + stop - first + 1]
+            parts.append(column.data[known[0] : known[-1]])
+            starts[first + 1 : stop + 1] = known[1:] + (end - known[0])
+            end += len(parts[-1])
+        return Strings(np.concatenate(parts), starts)
+
+    def rows_at(self, bytes_X: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows that these bytes of `data` belong to, each once, in order."""
+        return np.unique(np.searchsorted(self.starts, bytes_X, side="right") - 1)
+
+    def __getitem__(self, row: int) -> str:
+        return self.data[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "surrogatepass")
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+Ids = Strings | Sequence[str] | IdBytes
+"""Content hashes, in whatever form they are held."""
+
+
+def id_bytes(ids: Ids) -> IdBytes:
+    """Ids as an array of 32 bytes each; those of a column are not copied."""
+    if isinstance(ids, Strings):
+        return np.asarray(ids.data[ids.starts[0] : ids.starts[-1]].view(ID_BYTES))
+    return np.asarray(ids, ID_BYTES)
+
+
+@dataclass(frozen=True)
+class KnownIds:
+    """Ids among which others are looked up, and their order."""
+
+    id_K: IdBytes
+    order_K: NDArray[np.int64] | None
+    """None where they are in order."""
+
+    @classmethod
+    def of(cls, ids: Ids) -> "KnownIds":
+        """Ids in any order."""
+        id_K = id_bytes(ids)
+        return cls(id_K, np.argsort(id_K))
+
+    def rows(self, ids: Ids) -> NDArray[np.int64]:
+        """The row of each id among them, −1 where it is not there."""
+        id_N = id_bytes(ids)
+        if len(self.id_K) == 0:
+            return np.full(len(id_N), -1, np.int64)
+        place_N = np.minimum(np.searchsorted(self.id_K, id_N, sorter=self.order_K), len(self.id_K) - 1)
+        row_N = place_N if self.order_K is None else self.order_K[place_N]
+        return np.where(self.id_K[row_N] == id_N, row_N, -1)
+
+
+def rows_among(known: Ids, ids: Ids) -> NDArray[np.int64]:
+    """The row of each id among the known ones, −1 where it is not there.
+
+    >>> rows_among(["a", "b"], ["b", "c", "a"]).tolist()
+    [1, -1, 0]
+    """
+    known_K, id_N = id_bytes(known), id_bytes(ids)
+    if len(id_N) <= FEW and len(known_K):
+        equal_NK = [known_K == identity for identity in id_N]
+        return np.array([each.argmax() if each.any() else -1 for each in equal_NK], np.int64)
+    return KnownIds.of(known_K).rows(id_N)
+
+
+def rows_in_order(known: Ids, ids: Ids) -> NDArray[np.int64]:
+    """The same where the known ids are in order, so that nothing is to be sorted."""
+    return KnownIds(id_bytes(known), None).rows(ids)
+
+
+def follow_one_another(rows: NDArray[np.int64]) -> bool:
+    """Whether the rows, in order, are a slice.
+
+    >>> follow_one_another(np.array([3, 4, 5])), follow_one_another(np.array([3, 5])), follow_one_another(np.array([], int))
+    (True, False, False)
+    """
+    return len(rows) > 0 and bool((np.diff(rows) == 1).all())

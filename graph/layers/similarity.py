@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from graph.layers.nearest import likely_neighbours
 from graph.shared.types import Floats, Ints
 from graph.store.blocks import Entries, edited
-from graph.store.segments import Rows
+from graph.store.segments import Rows, Vectors
 
 FLAT_LIMIT = 20_000
 SPARE = 8
@@ -109,7 +109,10 @@ def _nearest_of_all(vectors_ND: Rows, neighbours: int, min_similarity: float) ->
         return _exact_nearest(vectors_ND, neighbours, min_similarity)
     likely = likely_neighbours(vectors_ND, 2 * neighbours + SPARE, min_similarity)
     batches = (_measured(vectors_ND, row_X, other_X, min_similarity) for row_X, other_X in likely)
-    return _Pairs.join([_best(pairs, neighbours) for pairs in batches])
+    found = _Pairs.join([_best(pairs, neighbours) for pairs in batches])
+    if isinstance(vectors_ND, Vectors):
+        vectors_ND.let_go()
+    return found
 
 
 def _exact_nearest(vectors_ND: Rows, neighbours: int, min_similarity: float) -> _Pairs:
@@ -130,20 +133,22 @@ def _exact_nearest(vectors_ND: Rows, neighbours: int, min_similarity: float) -> 
 
 
 def _graph_again(vectors_ND: Rows, neighbours: int, min_similarity: float, known: KnownGraph) -> sp.csr_array:
-    """The graph with its edges as they were but for those of nodes whose nearest are others now: new ones, those that had k and lost
-    one, and those that a searched one is nearer to than the last of their k.
+    """The graph with its edges as they were but for those of nodes whose nearest are others now: new ones, those that a searched one is
+    nearer to than the last of their k, and, where the graph is exact, those that had k and lost one, which are searched too.
     """
     count, place_T, last_N = len(vectors_ND), known.place_T, known.last_rows(len(vectors_ND))
-    near_gone = _own(known.graph, known.neighbours(place_T < 0), neighbours)
-    full_T = np.bincount(near_gone.row_X, minlength=len(place_T)) == neighbours
-    short = near_gone.row_X[full_T[near_gone.row_X] & (place_T[near_gone.other_X] < 0)]
+    exact = count <= FLAT_LIMIT
     searched_N = last_N < 0
-    searched_N[place_T[short]] = True
+    if exact:
+        near_gone = _own(known.graph, known.neighbours(place_T < 0), neighbours)
+        full_T = np.bincount(near_gone.row_X, minlength=len(place_T)) == neighbours
+        short = near_gone.row_X[full_T[near_gone.row_X] & (place_T[near_gone.other_X] < 0)]
+        searched_N[place_T[short]] = True
     searched = np.flatnonzero(searched_N)
     if 4 * len(searched) > count:
         return _symmetric(_nearest_of_all(vectors_ND, neighbours, min_similarity), count)
-    least_N = np.where(searched_N, np.inf, _least_bounds(known.graph, neighbours, min_similarity)[last_N])
-    near = _Pairs.join([_NO_PAIRS, *_near(vectors_ND, searched, neighbours, min_similarity, least_N)])
+    bounds = _Bounds(known.graph, last_N, searched_N, neighbours, min_similarity)
+    near = _Pairs.join([_NO_PAIRS, *_near(vectors_ND, searched, neighbours, min_similarity, bounds)])
 
     changed_N = searched_N.copy()
     changed_N[near.row_X] = True
@@ -181,23 +186,34 @@ def _own(graph: sp.csr_array, rows_T: Ints, neighbours: int) -> _Pairs:
     return pairs.only(nearer_X | (equal_X & (rank_X <= room_B[row_X])))
 
 
-def _least_bounds(graph: sp.csr_array, neighbours: int, min_similarity: float) -> Floats:
-    """A cosine that no node is below which would be among a node's nearest: the least of its row, τ while that has fewer than k; then one more,
-    of no node: float[T + 1].
-    """
-    degree_T = np.diff(graph.indptr)
-    least_T = np.full(len(degree_T) + 1, min_similarity)
-    some = np.flatnonzero(degree_T)
-    if len(some):
-        lowest = np.minimum.reduceat(graph.data, graph.indptr[some])
-        least_T[some] = np.where(degree_T[some] >= neighbours, lowest, min_similarity)
-    return least_T
+@dataclass(frozen=True)
+class _Bounds:
+    """From which cosine a node is likely to be among the nearest of one that is not searched: the least of its row, τ while that has fewer than k."""
+
+    graph: sp.csr_array
+    last_N: Ints
+    searched_N: NDArray[np.bool_]
+    neighbours: int
+    min_similarity: float
+
+    def admit(self, other_X: Ints, cosine_X: Floats) -> NDArray[np.bool_]:
+        """Whether a node so near may be among the nearest of each of these."""
+        others, place_X = np.unique(other_X, return_inverse=True)
+        rows = self.graph[self.last_N[others], :] if len(others) else self.graph[:0, :]
+        degree_O = np.diff(rows.indptr)
+        least_O = np.full(len(others), self.min_similarity)
+        some = np.flatnonzero(degree_O)
+        if len(some):
+            lowest = np.minimum.reduceat(rows.data, rows.indptr[some])
+            least_O[some] = np.where(degree_O[some] >= self.neighbours, lowest, self.min_similarity)
+        least_O[self.searched_N[others]] = np.inf
+        return np.asarray(cosine_X >= least_O[place_X] - SLACK)
 
 
 def _near(
-    vectors_ND: Rows, rows_R: Ints, neighbours: int, min_similarity: float, least_N: Floats | None = None
+    vectors_ND: Rows, rows_R: Ints, neighbours: int, min_similarity: float, bounds: _Bounds | None = None
 ) -> Iterator[_Pairs]:
-    """Pairs, both ways, that hold the nearest of the given rows, and all in which a row is nearer to another than its `least_N`."""
+    """Pairs, both ways, that hold the nearest of the given rows, and all in which a row is near enough for the `bounds` of another."""
     for start in range(0, len(rows_R), BATCH_ROWS):
         rows_B = rows_R[start : start + BATCH_ROWS]
         cosines_BN = np.ascontiguousarray((vectors_ND @ vectors_ND[rows_B].T).T)
@@ -205,10 +221,12 @@ def _near(
         last_B = np.full(len(rows_B), min_similarity)
         if neighbours < len(vectors_ND):
             last_B = np.maximum(last_B, np.partition(cosines_BN, -neighbours, axis=1)[:, -neighbours])
-        likely_BN = cosines_BN >= last_B[:, None] - SLACK
-        if least_N is not None:
-            likely_BN |= cosines_BN >= least_N - SLACK
-        place_X, other_X = np.nonzero(likely_BN)
+        least_B = last_B if bounds is None else np.full(len(rows_B), min_similarity)
+        place_X, other_X = np.nonzero(cosines_BN >= least_B[:, None] - SLACK)
+        if bounds is not None:
+            cosine_X = cosines_BN[place_X, other_X]
+            likely_X = (cosine_X >= last_B[place_X] - SLACK) | bounds.admit(other_X, cosine_X)
+            place_X, other_X = place_X[likely_X], other_X[likely_X]
         one_way = _measured(vectors_ND, rows_B[place_X], other_X, min_similarity)
         yield one_way
         yield one_way.turned()

@@ -19,15 +19,15 @@ from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.ids import has_sum, quick_sum
 from graph.shared.types import Floats, Ints
-from graph.store.halves import Held, as_float32, product
+from graph.store.halves import Held, as_float32, batches
 
 ENDING = ".ann"
 LISTS_PER_ROOT = 2
 """Lists, in square roots of rows."""
-TRAINED_PER_LIST, TRAINING_ROUNDS = 64, 10
+TRAINED_PER_LIST, TRAINING_ROUNDS = 40, 8
 """Vectors that centroids are found among, by k-means of so many rounds."""
 ADDED_ROWS = 8_192
-SAMPLED, NEAREST = 200, 10
+SAMPLED, NEAREST = 100, 10
 """Rows whose recall is measured, and of how many nearest."""
 RECALL_AIMED, LEAST_RECALL = 0.99, 0.98
 MOST_PROBED_SHARE, ALWAYS_PROBED = 4, 64
@@ -98,8 +98,8 @@ def _inverted_file(vectors_RD: Held) -> Any:
         faiss.IndexFlatIP(dimensions), dimensions, lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
     )
     train_lists(inverted, as_float32(vectors_RD[training_rows(rows, lists)]))
-    for start in range(0, rows, ADDED_ROWS):
-        inverted.add(as_float32(vectors_RD[start : start + ADDED_ROWS]))
+    for batch_BD in batches(vectors_RD, ADDED_ROWS):
+        inverted.add(batch_BD)
     return inverted
 
 
@@ -133,8 +133,8 @@ def _last_cosines(vectors_RD: Held, rows_Q: Ints, query_QD: Floats) -> Floats:
     """The cosine of the NEAREST-th nearest row to each sampled one, itself left out: float32[Q]."""
     count = min(NEAREST + 1, len(vectors_RD))
     best_QK = np.full((len(rows_Q), count), -np.inf, np.float32)
-    for start in range(0, len(vectors_RD), ADDED_ROWS):
-        cosines_QR = product(vectors_RD[start : start + ADDED_ROWS], query_QD.T).T
+    for batch_BD in batches(vectors_RD, ADDED_ROWS):
+        cosines_QR = (batch_BD @ query_QD.T).T
         best_QK = np.partition(np.concatenate([best_QK, cosines_QR], axis=1), -count, axis=1)[:, -count:]
     return cast(Floats, best_QK.min(axis=1))
 

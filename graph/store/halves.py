@@ -3,6 +3,10 @@
 Legend: R rows, D dimensions, Q columns of a product.
 """
 
+import mmap
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,6 +29,21 @@ def as_float32(held: Held) -> Floats:
     moved = ((bits & 0x8000) << 16 | (bits & 0x7FFF) << 13).view(np.float32)
     moved *= np.float32(2.0**112)
     return moved.reshape(held.shape)
+
+
+def batches(held_RD: Held, rows: int) -> Iterator[Floats]:
+    """All vectors as float32, so many at a time, for one who reads them through. Of a file that is memory-mapped no more than that stays in memory."""
+    for start in range(0, len(held_RD), rows):
+        yield as_float32(held_RD[start : start + rows])
+        let_go(held_RD)
+
+
+def let_go(mapped: Any) -> None:
+    """Give back the memory of an array that is mapped from a file; it is read again when it is asked for. Of another array nothing."""
+    while isinstance(mapped, np.ndarray):
+        mapped = getattr(mapped, "_mmap", None) or mapped.base
+    if isinstance(mapped, mmap.mmap) and hasattr(mapped, "madvise"):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def product(held_RD: Held, right: Floats) -> Floats:

@@ -20,7 +20,7 @@ from graph.shared.errors import UserError
 from graph.shared.ids import BYTES, has_sum, quick_sum
 from graph.shared.types import Floats, Ints
 from graph.store.ann import Ann, build_ann
-from graph.store.halves import Held, as_float32, product
+from graph.store.halves import Held, as_float32, let_go, product
 
 FOLDER, ENDING = "vectors", ".segment"
 WRITTEN_ROWS = 8_192
@@ -108,6 +108,11 @@ class Vectors:
         if self.whole:
             return np.asarray(self.segments[0].vectors_RD[rows])
         return _gather([segment.vectors_RD for segment in self.segments], self.starts, np.asarray(self.row_N[rows]))
+
+    def let_go(self) -> None:
+        """Give back the memory that reading them took; they are read from their files again when they are asked for."""
+        for segment in self.segments:
+            let_go(segment.vectors_RD)
 
     def candidates(self, query_D: Floats, count: int) -> Ints | None:
         """Rows, ascending, that hold the `count` nearest to a unit vector but for what ANN indexes miss; None where no segment has one."""

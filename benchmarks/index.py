@@ -25,9 +25,9 @@ from graph.documents.read import read_documents
 from graph.encode.encoder import open_encoder
 from graph.shared.types import Document, Encoder, Floats
 from graph.store.arrays import load_arrays
+from graph.store.columns.strings import Strings
 from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
-from graph.store.strings import Strings
 
 ADDED = Document(
     "added", "Added Light", "Added Light stands above Quill. It was first lit in 1902. Ada Marlow paid for it."

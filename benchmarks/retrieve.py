@@ -23,6 +23,7 @@ from graph.retrieve.parts.query import Query
 from graph.shared.modes import Mode
 from graph.shared.types import Floats
 from graph.store.arrays import Manifest
+from graph.store.columns.strings import Strings
 from graph.store.data import (
     DocumentColumns,
     EntityColumns,
@@ -36,7 +37,6 @@ from graph.store.data import (
 from graph.store.quantiles import cosine_quantiles
 from graph.store.segments import Vectors
 from graph.store.settings import IndexSettings
-from graph.store.strings import Strings
 
 DIMENSIONS = 384
 QUERIES = 200

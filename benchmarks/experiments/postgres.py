@@ -19,9 +19,9 @@ from graph.postgres.export import SCHEMA
 from graph.postgres.store.connect import transaction
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats
+from graph.store.columns.strings import Strings
 from graph.store.data import VECTOR_FIELDS
 from graph.store.segments import Rows
-from graph.store.strings import Strings
 
 K = 10
 TABLES = ("passages", "propositions")

@@ -28,18 +28,32 @@ from graph.layers.model_summaries import WriteSummaries, write_summaries
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.types import Document, Encoder, OpenEncoder, OpenModel, Workers
-from graph.store.arrays import MANIFEST, load_arrays, publish, read_manifest, save_arrays
+from graph.store.arrays import (
+    MANIFEST,
+    Base,
+    Manifest,
+    check_arrays,
+    check_files,
+    load_arrays,
+    load_field,
+    publish,
+    read_manifest,
+    save_arrays,
+)
+from graph.store.columns.strings import Strings, id_bytes
 from graph.store.data import IndexData
 from graph.store.pending import PendingVectors
 from graph.store.seal import LEDGER
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
-from graph.store.strings import id_bytes
 from graph.store.vectors import EmbeddingCache
 from graph.workers.here import THIS_PROCESS
 
 MAX_CHANGED_SHARE = 0.1
 """Of an index's passages: when more have come or gone since its communities were found, they are found again at any rate."""
+
+BESIDE_FROM, MOST_BESIDE_SHARE = 20_000, 0.02
+"""Passages from which edits are written beside the arrays, and the share of the documents that may have changed before all are written again."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +181,13 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
 
     encoder = tools.encoder
     manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
-    last = load_arrays(folder, IndexData, manifest, checked=True) if manifest is not None else None
-    changed = store.changed_since(manifest.generation) if manifest is not None else None
+    last, changed, base = None, None, None
+    if manifest is not None:
+        changed = store.changed_since(manifest.generation)
+        check_files(folder, IndexData, manifest)
+        base = None if compact else _base_of_edit(folder, manifest, changed)
+        check_arrays(folder, manifest, but="" if base is None else base.arrays)
+        last = load_arrays(folder, IndexData, manifest, moved=True)
     stale = 0
     if manifest is not None and last is not None and settings.layers_on_edit == "later" and not compact:
         stale = manifest.changed_passages + _changed_passages(store, last, changed)
@@ -188,7 +207,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
         "changed_passages": stale if carry else 0,
         "grown": last is not None and not at_once and has_large_graph(data),
     }
-    saved = save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact)
+    saved = save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact, base)
     with store.transaction():
         publish(folder, saved)
         store.set_meta("encoder", encoder.fingerprint)
@@ -196,6 +215,18 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
         store.note_derived(generation)
     pending.drop()
     return data
+
+
+def _base_of_edit(folder: Path, manifest: Manifest, changed: Sequence[str] | None) -> Base | None:
+    """The whole arrays beside which an edit of these documents is written; None where all are written again."""
+    base = manifest.whole
+    passages, documents = (
+        len(load_field(folder / base.arrays, name, Strings)) for name in ("passage_ids", "document_sources")
+    )
+    if changed is None or passages < BESIDE_FROM:
+        return None
+    base = replace(base, changed_documents=base.changed_documents + len(changed))
+    return base if base.changed_documents <= MOST_BESIDE_SHARE * documents else None
 
 
 def _changed_passages(store: Store, last: IndexData, changed: Sequence[str] | None) -> int:

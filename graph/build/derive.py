@@ -13,14 +13,17 @@ import scipy.sparse as sp
 
 from graph.build.entities import derive_entities
 from graph.build.links import TOPICS, Propositions, linked_block, merge_linked, read_links
-from graph.build.merge import Keyed, Merge, edited_block, merge_by_id, rows_with
+from graph.build.merge import Keyed, merge_by_id, rows_with
 from graph.build.rows import Rows
 from graph.extract.entities import title_keys
 from graph.layers import similarity
 from graph.layers.hierarchy import Hierarchy, LastHierarchy, Passages, Sentences, build_hierarchy
 from graph.layers.model_summaries import WriteSummaries
 from graph.shared.types import Ints
-from graph.store.blocks import Entries, entries_by_row
+from graph.store.columns.blocks import Entries
+from graph.store.columns.merge import Merge
+from graph.store.columns.moved import Block, column_sums, entry_counts, moved_block, moved_strings, whole
+from graph.store.columns.strings import Strings, id_bytes, rows_among
 from graph.store.data import (
     DocumentColumns,
     IndexData,
@@ -34,7 +37,6 @@ from graph.store.data import (
 from graph.store.quantiles import cosine_quantiles
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
-from graph.store.strings import Strings, id_bytes, rows_among
 from graph.store.vectors import EmbeddingCache
 from graph.text.bm25 import count_terms, term_weights
 
@@ -94,7 +96,7 @@ def derive_arrays(
     rows = Rows(store, None if base is not last else changed)
     documents = _documents(rows, base)
     passages = _passages(rows, base, cache, documents)
-    propositions, proposition_columns = _propositions(rows, base, cache, passages)
+    propositions, proposition_columns = _propositions(rows, base, cache, passages, kept)
     synonyms = last if kept.graphs else None
     entities = derive_entities(rows, base, synonyms, cache, documents.columns, documents.merge, propositions, settings)
     topics = _topics(rows, base, propositions)
@@ -141,9 +143,9 @@ def _documents(rows: Rows, base: IndexData) -> _Documents:
     sources, titles, metadata = ([each[part] for each in read] for part in range(3))
     keys, document_T = _title_keys(base, merge, before_K, titles)
     columns = DocumentColumns(
-        document_sources=base.document_sources.splice(merge.last_N, Strings.of(sources)),
-        document_titles=base.document_titles.splice(merge.last_N, Strings.of(titles)),
-        document_metadata=base.document_metadata.splice(merge.last_N, Strings.of(metadata)),
+        document_sources=moved_strings(base.document_sources, merge, Strings.of(sources)),
+        document_titles=moved_strings(base.document_titles, merge, Strings.of(titles)),
+        document_metadata=moved_strings(base.document_metadata, merge, Strings.of(metadata)),
         title_keys=keys,
         title_document_T=document_T,
     )
@@ -162,7 +164,7 @@ def _title_keys(base: IndexData, merge: Merge, before_K: Ints, titles: Sequence[
     places_T = merge.place_L[base.title_document_T]
     of_titles = Merge.of(places_T >= 0, np.array(before, np.int64))
     documents_K = merge.new_K[np.array([number for _, number in new], np.int64)]
-    keys = base.title_keys.splice(of_titles.last_N, Strings.of(key for key, _ in new))
+    keys = moved_strings(base.title_keys, of_titles, Strings.of(key for key, _ in new))
     return keys, of_titles.numbers(places_T, documents_K)
 
 
@@ -172,13 +174,13 @@ def _passages(rows: Rows, base: IndexData, cache: EmbeddingCache, documents: _Do
     number_K = np.array([number_of[source] for source in read.sources], np.int64)
     last_document_P = documents.merge.place_L[base.passage_document_P]
     merge = Merge.of(last_document_P >= 0, np.searchsorted(base.passage_document_P, documents.before_K[number_K]))
-    ids = base.passage_ids.splice(merge.last_N, Strings.of_ids(read.ids))
-    texts = base.passage_texts.splice(merge.last_N, Strings.of(rows.passage_text(int(key)) for key in read.key_K))
+    ids = moved_strings(base.passage_ids, merge, Strings.of_ids(read.ids))
+    texts = moved_strings(base.passage_texts, merge, Strings.of(rows.passage_text(int(key)) for key in read.key_K))
     document_P = merge.numbers(last_document_P, documents.merge.new_K[number_K])
     before = np.flatnonzero(document_P[1:] == document_P[:-1])
     encoded = _EncodedTexts(titles, document_P, texts)
     terms, count_WP = _terms(base, merge, encoded)
-    idf_W, norm_P = term_weights(count_WP)
+    idf_W, norm_P = term_weights(entry_counts(count_WP), column_sums(count_WP))
     columns = PassageColumns(
         passage_ids=ids,
         passage_texts=texts,
@@ -197,25 +199,25 @@ def _passages(rows: Rows, base: IndexData, cache: EmbeddingCache, documents: _Do
     return _Passages(columns, merge, Keyed(read.key_K[order], merge.new_K[order]))
 
 
-def _terms(base: IndexData, passages: Merge, encoded: Sequence[str]) -> tuple[Strings, sp.csr_array]:
+def _terms(base: IndexData, passages: Merge, encoded: Sequence[str]) -> tuple[Strings, Block]:
     """The terms of all passages, in order, and how often each stands in each; only new passages are counted."""
     counted = count_terms(encoded[row] for row in passages.new_K.tolist())
-    lost_X = (passages.place_L < 0)[base.term_count_WP.indices]
-    kept_W = entries_by_row(base.term_count_WP, lost_X) < np.diff(base.term_count_WP.indptr)
+    same = Merge.of_last(np.arange(len(base.term_texts)), len(base.term_texts))
+    kept_W = entry_counts(moved_block(base.term_count_WP, same, passages, Entries.none())) > 0
     at_F = np.array([bisect_left(base.term_texts, term) for term in counted.terms], np.int64)
     known = [
         at < len(kept_W) and base.term_texts[at] == term for at, term in zip(at_F.tolist(), counted.terms, strict=True)
     ]
     merge, place_F = Merge.of_found(kept_W, at_F, np.array(known, bool))
     unknown = (term for term, is_known in zip(counted.terms, known, strict=True) if not is_known)
-    texts = base.term_texts.splice(merge.last_N, Strings.of(unknown))
+    texts = moved_strings(base.term_texts, merge, Strings.of(unknown))
     new = counted.count_WP.tocoo()
     added = Entries(place_F[new.coords[0]], passages.new_K[new.coords[1]], new.data)
-    return texts, edited_block(base.term_count_WP, merge, passages, added)
+    return texts, moved_block(base.term_count_WP, merge, passages, added)
 
 
 def _propositions(
-    rows: Rows, base: IndexData, cache: EmbeddingCache, passages: _Passages
+    rows: Rows, base: IndexData, cache: EmbeddingCache, passages: _Passages, kept: Kept
 ) -> tuple[Propositions, PropositionColumns]:
     """Propositions, and their occurrences by proposition, passage, start."""
     read_M4 = rows.occurrences()
@@ -230,7 +232,7 @@ def _propositions(
     read_M4[:, 0] = Keyed.of(keys, found, named.ids).rows(read_M4[:, 0])
     read_M4[:, 1] = passages.read.rows(read_M4[:, 1])
     read_M4 = read_M4[np.lexsort(read_M4.T[::-1])]
-    kept = (
+    stayed = (
         named.merge.place_L[last_proposition_M[kept_M]],
         last_passage_M[kept_M],
         base.occurrence_start_M[kept_M],
@@ -238,9 +240,9 @@ def _propositions(
     )
     # No passage has occurrences that stay and occurrences that were read, so there are no ties.
     count = len(passages.columns.passage_ids)
-    before = np.searchsorted(kept[0] * count + kept[1], read_M4[:, 0] * count + read_M4[:, 1])
+    before = np.searchsorted(stayed[0] * count + stayed[1], read_M4[:, 0] * count + read_M4[:, 1])
     proposition_M, passage_M, start_M, end_M = (
-        np.insert(column, before, read) for column, read in zip(kept, read_M4.T, strict=True)
+        np.insert(column, before, read) for column, read in zip(stayed, read_M4.T, strict=True)
     )
     changed_N = np.zeros(len(named.ids), bool)
     changed_N[read_M4[:, 0]] = True
@@ -255,16 +257,18 @@ def _propositions(
         occurrence_passage_M=passage_M,
         occurrence_start_M=start_M,
         occurrence_end_M=end_M,
-        passage_proposition_PN=edited_block(
+        passage_proposition_PN=moved_block(
             base.passage_proposition_PN, passages.merge, named.merge, Entries.ones(read_M4[:, 1], read_M4[:, 0])
         ),
-        cosine_quantiles_Z=cosine_quantiles(vectors_ND),
+        cosine_quantiles_Z=base.cosine_quantiles_Z
+        if kept.communities and len(base.proposition_ids)
+        else cosine_quantiles(vectors_ND),
     )
     return Propositions(named.merge, named.ids, named.texts, changed_N), columns
 
 
 def _topics(rows: Rows, base: IndexData, propositions: Propositions) -> TopicColumns:
-    last_NK = sp.csr_array(base.topic_proposition_KN.T)
+    last_NK = sp.csr_array(whole(base.topic_proposition_KN).T)
     read_N = propositions.changed_N
     found = read_links(rows, TOPICS, propositions, read_N)
     last = (base.topic_ids, base.topic_texts, last_NK)
@@ -273,7 +277,7 @@ def _topics(rows: Rows, base: IndexData, propositions: Propositions) -> TopicCol
     return TopicColumns(
         topic_ids=named.ids,
         topic_texts=named.texts,
-        topic_proposition_KN=sp.csr_array(linked_block(last_NK, propositions, named.merge, read_N, *linked).T),
+        topic_proposition_KN=sp.csr_array(whole(linked_block(last_NK, propositions, named.merge, read_N, *linked)).T),
     )
 
 

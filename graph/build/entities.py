@@ -8,21 +8,23 @@ generation, X entries.
 from bisect import bisect_left
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.build.links import ENTITIES, Propositions, linked_block, merge_linked, read_links
-from graph.build.merge import Merge, Named, edited_block
+from graph.build.merge import Named
 from graph.build.rows import Rows
 from graph.extract.aliases import full_names, surname_of_initials
 from graph.extract.terms import caseless_terms
-from graph.layers.similarity import KnownGraph, similarity_graph
+from graph.layers.similarity import KnownGraph, edit_graph, similarity_graph
 from graph.shared.ids import content_id
 from graph.shared.types import Ints
-from graph.store.blocks import Entries, entries_by_row
+from graph.store.columns.blocks import Entries, entries_by_row
+from graph.store.columns.merge import Merge
+from graph.store.columns.moved import Block, moved_block, whole
+from graph.store.columns.strings import Strings, rows_in_order
 from graph.store.data import DocumentColumns, EntityColumns, IndexData
+from graph.store.segments import Vectors
 from graph.store.settings import IndexSettings
-from graph.store.strings import Strings, rows_in_order
 from graph.store.vectors import EmbeddingCache
 from graph.text.scripts import is_caseless
 
@@ -59,7 +61,6 @@ def derive_entities(
     entity_X = np.concatenate([entity_X, full_E[entity_X[aliased]]])
 
     vectors_ED = cache.encode("entities", named.ids, named.texts, named.merge.last_N)
-    known = None if last is None else KnownGraph(last.synonym_EE, rows_in_order(named.ids, last.entity_ids))
     return EntityColumns(
         entity_ids=named.ids,
         entity_texts=named.texts,
@@ -68,13 +69,29 @@ def derive_entities(
             base.proposition_entity_NE, propositions, named.merge, read_N | again_N, proposition_X, entity_X
         ),
         entity_document_EU=_called(base, named, documents, document_merge),
-        synonym_EE=similarity_graph(vectors_ED, settings.synonym_neighbours, settings.min_synonym_similarity, known),
+        synonym_EE=_synonyms(vectors_ED, last, base, named, settings),
     )
+
+
+def _synonyms(
+    vectors_ED: Vectors, last: IndexData | None, base: IndexData, named: Named, settings: IndexSettings
+) -> Block:
+    """The graph of synonyms: that of the last generation with what has changed in it, if that is known."""
+    nearest = settings.synonym_neighbours, settings.min_synonym_similarity
+    if last is None:
+        return similarity_graph(vectors_ED, *nearest)
+    merge = named.merge
+    if last is not base:
+        merge = Merge.of_last(rows_in_order(last.entity_ids, named.ids), len(last.entity_ids))
+    edit = edit_graph(vectors_ED, *nearest, KnownGraph(last.synonym_EE, merge.place_L))
+    if edit is None:
+        return similarity_graph(vectors_ED, *nearest)
+    return moved_block(last.synonym_EE, merge, merge, edit.added, edit.replaced_N, both_ways=True)
 
 
 def _caseless_rows(texts: Strings) -> Ints:
     """The caseless texts; one that is all ASCII is none."""
-    beyond_ascii = texts.rows_at(np.flatnonzero(texts.data >= 0x80))
+    beyond_ascii = texts.rows_with(lambda data: data >= 0x80)
     return np.array([row for row in beyond_ascii.tolist() if is_caseless(texts[row])], np.int64)
 
 
@@ -87,7 +104,7 @@ def _terms(texts: Strings, caseless: Ints, titles: Strings) -> list[tuple[int, s
 def _full_names(keys: Strings) -> Ints:
     """The row of the full name behind each alias, −1 for what is none; only keys with a surname that stands behind initials are read."""
     full_E = np.full(len(keys), -1, np.int64)
-    dotted = keys.rows_at(np.flatnonzero(keys.data == ord(".")))
+    dotted = keys.rows_with(lambda data: data == ord("."))
     surnames = {surname for row in dotted.tolist() if (surname := surname_of_initials(keys[row]))}
     rows = _ending_with(keys, surnames)
     for alias, full in full_names([keys[row] for row in rows.tolist()]):
@@ -121,12 +138,13 @@ def _mention_changed_alias(base: IndexData, propositions: Merge, entities: Merge
     changed[last[(full_before != full_E[known]) | ((before_L[last] >= 0) & (full_before < 0))]] = True
     mention_N = np.zeros(len(propositions.last_N), bool)
     if changed.any():
-        mentioned_L = entries_by_row(base.proposition_entity_NE, changed[base.proposition_entity_NE.indices]) > 0
+        mentions = whole(base.proposition_entity_NE)
+        mentioned_L = entries_by_row(mentions, changed[mentions.indices]) > 0
         mention_N[propositions.place_L[mentioned_L & (propositions.place_L >= 0)]] = True
     return mention_N
 
 
-def _called(base: IndexData, entities: Named, documents: DocumentColumns, document_merge: Merge) -> sp.csr_array:
+def _called(base: IndexData, entities: Named, documents: DocumentColumns, document_merge: Merge) -> Block:
     """1 where a document is called by the key of an entity."""
     titles, document_T = documents.title_keys, documents.title_document_T
     of_new = np.flatnonzero(document_merge.last_N[document_T] < 0)
@@ -139,4 +157,4 @@ def _called(base: IndexData, entities: Named, documents: DocumentColumns, docume
         known = document_T[first:end][document_merge.last_N[document_T[first:end]] >= 0]
         pairs.append((np.full(len(known), row), known))
     rows, columns = (np.concatenate(each) for each in zip(*pairs, strict=True))
-    return edited_block(base.entity_document_EU, entities.merge, document_merge, Entries.ones(rows, columns))
+    return moved_block(base.entity_document_EU, entities.merge, document_merge, Entries.ones(rows, columns))

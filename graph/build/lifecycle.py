@@ -18,17 +18,20 @@ from graph.store.arrays import (
     MANIFEST,
     Manifest,
     OtherFormat,
+    check_arrays,
     drop_others,
-    files_of,
+    files_in,
     generation_of,
     load_arrays,
     load_field,
     names_in,
+    never_written,
     publish,
     read_manifest,
     save_arrays,
     sizes,
 )
+from graph.store.columns.strings import Strings
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.database import FILE as DATABASE
 from graph.store.database import has_database
@@ -41,7 +44,6 @@ from graph.store.segments import is_sound as segment_is_sound
 from graph.store.settings import IndexSettings
 from graph.store.sqlite import FILE
 from graph.store.store import Store
-from graph.store.strings import Strings
 from graph.workers.here import THIS_PROCESS
 
 COUNTED = (
@@ -219,20 +221,16 @@ def verify_index(folder: Path | str) -> list[Damage]:
         raise
     except UserError as error:
         return [*damage, Damage(MANIFEST, str(error), repair)]
-    for name in files_of(IndexData, but=manifest.files):
+    for name in never_written(IndexData, manifest):
         damage.append(Damage(f"{manifest.arrays}/{name}", "never written (an index of an earlier version)", repair))
+    arrays = files_in(folder, manifest)
     for file, expected in sizes(folder, manifest).items():
         size = file.stat().st_size if file.exists() else 0
         if size != expected:
             damage.append(Damage(str(file.relative_to(folder)), f"{size:,} bytes of {expected:,}", repair))
-        elif not _is_sound(file, manifest):
+        elif not (has_sum(file, arrays[file]["checksum"]) if file in arrays else segment_is_sound(file)):
             damage.append(Damage(str(file.relative_to(folder)), "a changed byte", repair))
     return damage
-
-
-def _is_sound(file: Path, manifest: Manifest) -> bool:
-    facts = manifest.files.get(file.name)
-    return segment_is_sound(file) if facts is None else has_sum(file, facts["checksum"])
 
 
 def _store_damage(folder: Path) -> list[Damage]:
@@ -337,9 +335,11 @@ def _save_again(folder: Path, store: Store, manifest: Manifest, compact: bool = 
     """The next generation, of the same arrays, with the ANN indexes that are missing; if `compact`, with one segment of vectors for
     each kind and the ANN indexes that it is to have, and none if it is so already.
     """
-    data, settings = load_arrays(folder, IndexData, manifest, checked=True), read_settings(folder)
+    check_arrays(folder, manifest)
+    data, settings = load_arrays(folder, IndexData, manifest), read_settings(folder)
     vectors = [getattr(data, field) for _, field in VECTOR_FIELDS.values()]
-    if compact and all(each.whole and has_ann_due(each, settings.ann_rows, settings.merge_factor) for each in vectors):
+    in_one = all(each.whole and has_ann_due(each, settings.ann_rows, settings.merge_factor) for each in vectors)
+    if compact and in_one and manifest.base is None:
         return
     with store.transaction():
         generation = store.next_generation()

@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.build.merge import Keyed, Merge, Named, merge_by_id, touched
+from graph.build.merge import Keyed, Named, merge_by_id, touched
 from graph.build.rows import Rows
 from graph.shared.types import Ints
-from graph.store.blocks import Entries, edited
+from graph.store.columns.blocks import Entries
+from graph.store.columns.merge import Merge
+from graph.store.columns.moved import Block, moved_block
+from graph.store.columns.strings import Strings, id_bytes
 from graph.store.segments import IdBytes
-from graph.store.strings import Strings, id_bytes
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def read_links(rows: Rows, table: Table, propositions: Propositions, which_N: ND
 def merge_linked(
     rows: Rows,
     table: Table,
-    last: tuple[Strings, Strings, sp.csr_array],
+    last: tuple[Strings, Strings, Block],
     unsure_L: NDArray[np.bool_],
     found: Linked,
     derived: Mapping[str, str],
@@ -96,15 +97,12 @@ def merge_linked(
 
 
 def linked_block(
-    last_LZ: sp.csr_array,
+    last_LZ: Block,
     propositions: Propositions,
     things: Merge,
     read_N: NDArray[np.bool_],
     proposition_X: Ints,
     thing_X: Ints,
-) -> sp.csr_array:
-    """How often each thing hangs on each proposition: as given for those that were read, as before for the others: CSR[N, Z]."""
-    place_L = propositions.merge.place_L
-    moved_L = np.where(np.append(read_N, True)[place_L], -1, place_L)
-    shape = (len(propositions.ids), len(things.last_N))
-    return edited(last_LZ, moved_L, things.place_L, shape, Entries.ones(proposition_X, thing_X))
+) -> Block:
+    """How often each thing hangs on each proposition: as given for those that were read, as before for the others: [N, Z]."""
+    return moved_block(last_LZ, propositions.merge, things, Entries.ones(proposition_X, thing_X), read_N)

@@ -13,9 +13,9 @@ from typing import cast
 import numpy as np
 
 from graph.shared.types import Ints
+from graph.store.columns.strings import Strings
 from graph.store.segments import ID_BYTES, IdBytes
 from graph.store.store import AMONG, Store
-from graph.store.strings import Strings
 
 _CHANGED = "source IN (SELECT source FROM changed)"
 

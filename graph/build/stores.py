@@ -64,7 +64,11 @@ def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[St
         ):
             yield store
     else:
-        with writer_lock(folder, give_up), unsealed(folder), closing(SqliteStore(folder)) as store:
+        with (
+            writer_lock(folder, give_up),
+            unsealed(folder) as seal,
+            closing(SqliteStore(folder, sealing=seal if seal.before else None)) as store,
+        ):
             yield store
 
 

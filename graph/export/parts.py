@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
-from graph.store.strings import Strings
+from graph.store.columns.strings import Strings
 
 NodeKind = Literal["document", "passage", "proposition", "entity", "topic", "summary"]
 NODE_KINDS: tuple[NodeKind, ...] = get_args(NodeKind)

@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.shared.types import Ints
+from graph.store.columns.strings import follow_one_another
 from graph.store.data import IndexData
-from graph.store.strings import follow_one_another
 
 A = TypeVar("A", bound=np.generic)
 

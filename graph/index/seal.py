@@ -13,9 +13,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.shared.types import Ints
+from graph.store.columns.moved import column_sums, entry_counts
+from graph.store.columns.strings import rows_among
 from graph.store.data import IndexData
 from graph.store.quantiles import cosine_quantiles
-from graph.store.strings import rows_among
 from graph.text.bm25 import term_weights
 
 
@@ -32,7 +33,7 @@ def seal(whole: IndexData, part: IndexData) -> IndexData:
     kept_K = np.flatnonzero(np.diff(topic_KN.indptr))
     kept_W = np.flatnonzero(np.diff(part.term_count_WP.indptr))
     count_WP = sp.csr_array(part.term_count_WP[kept_W, :])
-    idf_W, norm_P = term_weights(count_WP)
+    idf_W, norm_P = term_weights(entry_counts(count_WP), column_sums(count_WP))
     return replace(
         part,
         cosine_quantiles_Z=cosine_quantiles(part.proposition_vectors_ND),

@@ -7,20 +7,24 @@ one, writes the summary from its members' texts instead, and where it cannot the
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
 from graph.layers.communities import carry_communities, find_communities
 from graph.layers.model_summaries import WriteSummaries
-from graph.layers.similarity import KnownGraph, similarity_graph
+from graph.layers.similarity import GraphEdit, KnownGraph, edit_graph, similarity_graph
 from graph.layers.summarise import choose_sentences, join_sentences
 from graph.shared.ids import content_id
 from graph.shared.types import Ints
+from graph.store.columns.blocks import Entries
+from graph.store.columns.merge import Merge
+from graph.store.columns.moved import Block, moved_block
+from graph.store.columns.strings import Strings, id_bytes, rows_among
 from graph.store.data import PropositionColumns
 from graph.store.segments import IdBytes, Rows, Vectors
 from graph.store.settings import IndexSettings
-from graph.store.strings import Strings, id_bytes, rows_among
 
 MOST_CHANGED_MEMBERS = 0.1
 """Of a carried community: when more have come and gone in one edit, it is summarised again."""
@@ -77,7 +81,7 @@ class Hierarchy:
 
     summaries: tuple[SummaryNode, ...]
     vectors_SD: Vectors
-    edges: sp.csr_array
+    edges: Block
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ class LastHierarchy:
     summary_texts: Strings
     layer_S: Ints
     member_SX: sp.csr_array
-    edges: sp.csr_array | None
+    edges: Block | None
     """None: all nodes are searched again."""
     carry: bool
     extractive: bool
@@ -113,7 +117,7 @@ class LastHierarchy:
         place_T = np.full(end - first, -1, np.int64)
         known = np.flatnonzero(last_L >= 0)
         place_T[last_L[known] - first] = known
-        return KnownGraph(sp.csr_array(self.edges[first:end, first:end]), place_T)
+        return KnownGraph(self.edges, place_T, int(first))
 
     def summaries_of(self, last_L: Ints, layer: int) -> Ints:
         """The summary of that layer over each node that had these numbers, −1 where there is none."""
@@ -181,7 +185,7 @@ class _Builder:
     last_X: Ints
     """The number that each node had, −1 for a new one."""
     summaries: list[SummaryNode] = field(default_factory=list)
-    edges: list[tuple[int, sp.csr_array]] = field(default_factory=list)
+    edges: list["_Edges"] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.passages.ids) + len(self.summaries)
@@ -251,14 +255,14 @@ def build_hierarchy(
         vectors_LD = building.vectors[-1] if layer or len(building.vectors) == 1 else Vectors.join(building.vectors)
         last_L = building.last_X[first:end]
         known = None if last is None else last.known_graph(last_L, layer)
-        graph = similarity_graph(vectors_LD, settings.neighbours, settings.min_similarity, known)
-        building.edges.append((first, graph))
+        edges = _Edges.of(vectors_LD, settings, first, known)
+        building.edges.append(edges)
         if layer + 1 == settings.layers or end - first < 2:
             break
         if last is not None and last.carry:
-            community_L = carry_communities(graph, last.communities(last_L, layer))
+            community_L = carry_communities(edges.of_new, last.communities(last_L, layer))
         else:
-            community_L = find_communities(graph, settings.communities, settings.seed)
+            community_L = find_communities(edges.graph, settings.communities, settings.seed)
         groups = [first + group for group in _groups(community_L) if len(group) > 1]
         _add_summaries(building, groups, layer + 1, encode, write, last)
         first, end = end, len(building)
@@ -267,7 +271,8 @@ def build_hierarchy(
     vectors_SD = encode(
         [summary.id for summary in building.summaries], [summary.text for summary in building.summaries]
     )
-    return Hierarchy(tuple(building.summaries), vectors_SD, _join_edges(building.edges, len(building)))
+    joined = _join_edges(building.edges, building.last_X, None if last is None else last.edges)
+    return Hierarchy(tuple(building.summaries), vectors_SD, joined)
 
 
 def _add_summaries(
@@ -311,10 +316,53 @@ def _groups(membership_N: Ints) -> Iterator[Ints]:
     yield from np.split(order, np.flatnonzero(np.diff(membership_N[order])) + 1)
 
 
-def _join_edges(layers: Sequence[tuple[int, sp.csr_array]], count: int) -> sp.csr_array:
-    """The graphs of all layers as one, each from its first node on; what is above the last one has no edges."""
-    indices = np.concatenate([graph.indices + first for first, graph in layers])
-    degrees = np.concatenate([np.diff(graph.indptr) for _, graph in layers])
-    starts = np.concatenate([[0], np.cumsum(degrees), np.full(count - len(degrees), degrees.sum())])
-    cosines = np.concatenate([graph.data for _, graph in layers]).astype(np.float32, copy=False)
-    return sp.csr_array((cosines, indices, starts.astype(indices.dtype)), shape=(count, count))
+@dataclass(frozen=True)
+class _Edges:
+    """The similarity graph of a layer whose first node has the number `first`: what is known of it and what is to change, or else all of it."""
+
+    first: int
+    known: KnownGraph | None
+    edit: GraphEdit | None
+    made: sp.csr_array | None
+
+    @classmethod
+    def of(cls, vectors_LD: Vectors, settings: IndexSettings, first: int, known: KnownGraph | None) -> "_Edges":
+        nearest = settings.neighbours, settings.min_similarity
+        edit = None if known is None else edit_graph(vectors_LD, *nearest, known)
+        return cls(first, known, edit, similarity_graph(vectors_LD, *nearest) if edit is None else None)
+
+    @cached_property
+    def graph(self) -> sp.csr_array:
+        """All of it."""
+        return self.made if self.edit is None or self.known is None else self.known.after(self.edit)
+
+    @property
+    def of_new(self) -> sp.csr_array:
+        """A graph with all edges of its new nodes, and perhaps more."""
+        if self.edit is None:
+            return self.graph
+        count, added = len(self.edit.replaced_N), self.edit.added
+        return sp.csr_array(sp.coo_array((added.value_X, (added.row_X, added.column_X)), shape=(count, count)))
+
+
+def _join_edges(layers: Sequence[_Edges], last_X: Ints, last: Block | None) -> Block:
+    """The graphs of all layers as one; what is above the last one has no edges."""
+    known = last_X[last_X >= 0]
+    if last is not None and all(layer.edit for layer in layers) and bool((np.diff(known) > 0).all()):
+        return _edited_edges(layers, last_X, last)
+    indices = np.concatenate([layer.graph.indices + layer.first for layer in layers])
+    degrees = np.concatenate([np.diff(layer.graph.indptr) for layer in layers])
+    starts = np.concatenate([[0], np.cumsum(degrees), np.full(len(last_X) - len(degrees), degrees.sum())])
+    cosines = np.concatenate([layer.graph.data for layer in layers]).astype(np.float32, copy=False)
+    return sp.csr_array((cosines, indices, starts.astype(indices.dtype)), shape=(len(last_X), len(last_X)))
+
+
+def _edited_edges(layers: Sequence[_Edges], last_X: Ints, last: Block) -> Block:
+    """The edges of all layers that are known, with what has changed in each."""
+    moves, replaced_X, added = Merge.of_last(last_X, last.shape[0]), np.zeros(len(last_X), bool), Entries.none()
+    for layer in layers:
+        assert layer.edit is not None
+        replaced_X[layer.first : layer.first + len(layer.edit.replaced_N)] = layer.edit.replaced_N
+        own = layer.edit.added
+        added = added.and_(Entries(own.row_X + layer.first, own.column_X + layer.first, own.value_X))
+    return moved_block(last, moves, moves, added, replaced_X, both_ways=True)

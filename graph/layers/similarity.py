@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from graph.layers.nearest import likely_neighbours
 from graph.shared.types import Floats, Ints
-from graph.store.blocks import Entries, edited
+from graph.store.columns.blocks import Entries
+from graph.store.columns.merge import Merge
+from graph.store.columns.moved import Block, moved_block, taken, whole
 from graph.store.segments import Rows, Vectors
 
 FLAT_LIMIT = 20_000
@@ -31,13 +33,20 @@ BATCH_ROWS, BATCH_PAIRS = 64, 8_192
 
 @dataclass(frozen=True)
 class KnownGraph:
-    """A similarity graph of vectors some of which are searched again: its edges, and where its nodes are now (−1: gone).
+    """A similarity graph of T nodes, some of which are gone, as part of a block: its first node is the `first` of that.
 
-    Nodes stand in the same order as before. `graph` was made with the same k and τ.
+    `place_T` is where its nodes are now (−1: gone); they stand in the same order as before. It was made with the same k and τ.
     """
 
-    graph: sp.csr_array
+    edges: Block
     place_T: Ints
+    first: int = 0
+
+    def rows(self, nodes_T: Ints) -> sp.csr_array:
+        """The edges of some of its nodes: CSR[·, T]."""
+        found = taken(self.edges, nodes_T + self.first)
+        shape = len(nodes_T), len(self.place_T)
+        return sp.csr_array((found.data, found.indices - self.first, found.indptr), shape=shape)
 
     def last_rows(self, count: int) -> Ints:
         """The row that each of the nodes now had, −1 for a new one: int64[N]."""
@@ -46,10 +55,26 @@ class KnownGraph:
         last_N[self.place_T[kept]] = kept
         return last_N
 
-    def neighbours(self, nodes_T: NDArray[np.bool_]) -> Ints:
+    def neighbours(self, nodes_T: Ints) -> Ints:
         """The nodes that are still there and have an edge to one of the given ones, in order."""
-        near = np.unique(self.graph[np.flatnonzero(nodes_T), :].indices).astype(np.int64)
+        near = np.unique(self.rows(nodes_T).indices).astype(np.int64)
         return near[self.place_T[near] >= 0]
+
+    def after(self, edit: "GraphEdit") -> sp.csr_array:
+        """The whole graph as it is after an edit."""
+        rows, count = np.arange(len(self.place_T)), len(edit.replaced_N)
+        moves = Merge.of_last(self.last_rows(count), len(rows))
+        return sp.csr_array(
+            whole(moved_block(self.rows(rows), moves, moves, edit.added, edit.replaced_N, both_ways=True))
+        )
+
+
+@dataclass(frozen=True)
+class GraphEdit:
+    """What has changed in a graph: all edges of the nodes that are `replaced`, new ones among them, are those that are `added`, both ways."""
+
+    replaced_N: NDArray[np.bool_]
+    added: Entries
 
 
 @dataclass(frozen=True)
@@ -81,20 +106,16 @@ _LARGEST = np.uint32(0xFFFFFFFF)
 _NO_PAIRS = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
-def similarity_graph(
-    vectors_ND: Rows, neighbours: int, min_similarity: float, known: KnownGraph | None = None
-) -> sp.csr_array:
+def similarity_graph(vectors_ND: Rows, neighbours: int, min_similarity: float) -> sp.csr_array:
     """Symmetric float32 CSR[N, N] of cosines: i–j where either is among the other's k nearest and cosine ≥ τ.
 
     `vectors_ND` are unit rows. No node neighbours itself, however many duplicates it has; an edge stands once in each
-    direction with one weight; of equally near nodes the first ones count. What is `known` already is not searched again.
+    direction with one weight; of equally near nodes the first ones count.
     """
     count = len(vectors_ND)
     if count < 2:
         return sp.csr_array((count, count), dtype=np.float32)
-    if known is None:
-        return _symmetric(_nearest_of_all(vectors_ND, neighbours, min_similarity), count)
-    return _graph_again(vectors_ND, neighbours, min_similarity, known)
+    return _symmetric(_nearest_of_all(vectors_ND, neighbours, min_similarity), count)
 
 
 def _symmetric(found: _Pairs, count: int) -> sp.csr_array:
@@ -132,44 +153,41 @@ def _exact_nearest(vectors_ND: Rows, neighbours: int, min_similarity: float) -> 
     return _best(_Pairs.join([pairs, *_near(vectors_ND, unsure, neighbours, min_similarity)]), neighbours)
 
 
-def _graph_again(vectors_ND: Rows, neighbours: int, min_similarity: float, known: KnownGraph) -> sp.csr_array:
-    """The graph with its edges as they were but for those of nodes whose nearest are others now: new ones, those that a searched one is
-    nearer to than the last of their k, and, where the graph is exact, those that had k and lost one, which are searched too.
+def edit_graph(vectors_ND: Rows, neighbours: int, min_similarity: float, known: KnownGraph) -> GraphEdit | None:
+    """What is to be done to a known graph for it to be that of vectors that have come or gone since; None where that is no less than making it anew.
+
+    Edges are replaced of nodes whose nearest are others now: new ones, those that a searched one is nearer to than the last of their k, and, where
+    the graph is exact, those that had k and lost one, which are searched too.
     """
     count, place_T, last_N = len(vectors_ND), known.place_T, known.last_rows(len(vectors_ND))
-    exact = count <= FLAT_LIMIT
     searched_N = last_N < 0
-    if exact:
-        near_gone = _own(known.graph, known.neighbours(place_T < 0), neighbours)
+    if count <= FLAT_LIMIT:
+        near_gone = _own(known, known.neighbours(np.flatnonzero(place_T < 0)), neighbours)
         full_T = np.bincount(near_gone.row_X, minlength=len(place_T)) == neighbours
         short = near_gone.row_X[full_T[near_gone.row_X] & (place_T[near_gone.other_X] < 0)]
         searched_N[place_T[short]] = True
     searched = np.flatnonzero(searched_N)
-    if 4 * len(searched) > count:
-        return _symmetric(_nearest_of_all(vectors_ND, neighbours, min_similarity), count)
-    bounds = _Bounds(known.graph, last_N, searched_N, neighbours, min_similarity)
+    if count < 2 or 4 * len(searched) > count:
+        return None
+    bounds = _Bounds(known, last_N, searched_N, neighbours, min_similarity)
     near = _Pairs.join([_NO_PAIRS, *_near(vectors_ND, searched, neighbours, min_similarity, bounds)])
 
     changed_N = searched_N.copy()
     changed_N[near.row_X] = True
     gained = np.flatnonzero(changed_N & ~searched_N)
-    own = _best(_Pairs.join([near, _own(known.graph, last_N[gained], neighbours).moved(place_T)]), neighbours)
+    own = _best(_Pairs.join([near, _own(known, last_N[gained], neighbours).moved(place_T)]), neighbours)
     changed_T = np.append(changed_N, True)[place_T]
-    among_T = np.zeros(len(place_T), bool)
-    among_T[last_N[changed_N & (last_N >= 0)]] = True
-    others = known.neighbours(among_T)
-    to_changed = _own(known.graph, others[~changed_T[others]], neighbours).moved(place_T)
+    others = known.neighbours(last_N[changed_N & (last_N >= 0)])
+    to_changed = _own(known, others[~changed_T[others]], neighbours).moved(place_T)
     edges = _Pairs.join([own, to_changed.only(changed_N[to_changed.other_X])])
     both = _Pairs.join([edges, edges.turned()])
     once = np.unique(both.row_X * count + both.other_X, return_index=True)[1]
-    gone_X = changed_T[known.graph.indices] | np.repeat(changed_T, np.diff(known.graph.indptr))
-    added = Entries(both.row_X[once], both.other_X[once], both.cosine_X[once])
-    return edited(known.graph, place_T, place_T, (count, count), added, gone_X)
+    return GraphEdit(changed_N, Entries(both.row_X[once], both.other_X[once], both.cosine_X[once]))
 
 
-def _own(graph: sp.csr_array, rows_T: Ints, neighbours: int) -> _Pairs:
+def _own(known: KnownGraph, rows_T: Ints, neighbours: int) -> _Pairs:
     """The own k nearest of nodes of a graph. A row holds them and those nodes that it is among the nearest of; the first k are its own."""
-    rows = graph[rows_T, :]
+    rows = known.rows(rows_T)
     starts, degree_B = rows.indptr[:-1], np.diff(rows.indptr)
     row_X = np.repeat(np.arange(len(rows_T)), degree_B)
     # Cosines are above 0, so that they have the order of their bits; rows are told by the upper half.
@@ -190,7 +208,7 @@ def _own(graph: sp.csr_array, rows_T: Ints, neighbours: int) -> _Pairs:
 class _Bounds:
     """From which cosine a node is likely to be among the nearest of one that is not searched: the least of its row, τ while that has fewer than k."""
 
-    graph: sp.csr_array
+    known: KnownGraph
     last_N: Ints
     searched_N: NDArray[np.bool_]
     neighbours: int
@@ -199,7 +217,7 @@ class _Bounds:
     def admit(self, other_X: Ints, cosine_X: Floats) -> NDArray[np.bool_]:
         """Whether a node so near may be among the nearest of each of these."""
         others, place_X = np.unique(other_X, return_inverse=True)
-        rows = self.graph[self.last_N[others], :] if len(others) else self.graph[:0, :]
+        rows = self.known.rows(np.maximum(self.last_N[others], 0))
         degree_O = np.diff(rows.indptr)
         least_O = np.full(len(others), self.min_similarity)
         some = np.flatnonzero(degree_O)

@@ -8,7 +8,7 @@ it, only which rows of the segments they are (graph/store/segments.py).
 import json
 import shutil
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -19,13 +19,15 @@ from graph.shared.errors import UserError
 from graph.shared.ids import content_id, has_sum, quick_sum
 from graph.shared.types import Prompts
 from graph.store.ann import Ann, open_ann
-from graph.store.blocks import narrow
+from graph.store.columns.blocks import narrow
+from graph.store.columns.moved import MovedBlock, MovedStrings, whole
+from graph.store.columns.patch import MOVED, MovedFiles, save_moved
+from graph.store.columns.strings import Strings
 from graph.store.segments import FOLDER as SEGMENTS
 from graph.store.segments import Vectors, open_vectors, save_vectors, with_ann
-from graph.store.strings import Strings
 
 MANIFEST = "manifest.json"
-OLDEST, FORMAT = 4, 7
+OLDEST, FORMAT = 4, 8
 """Of index.sqlite and of the arrays (docs/reference/format.md): what is read, and what is written."""
 
 
@@ -47,6 +49,15 @@ D = TypeVar("D")
 
 
 @dataclass(frozen=True)
+class Base:
+    """The whole arrays of an earlier generation: their folder, those of its files that are in use, and how many documents have changed since."""
+
+    arrays: str
+    files: dict[str, dict[str, Any]]
+    changed_documents: int = 0
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What an index holds. `identity` is the hash of all of it: equal for the same arrays and settings, and for no others.
 
@@ -64,12 +75,19 @@ class Manifest:
     segments: dict[str, dict[str, int]]
     ann: dict[str, dict[str, Any]]
     """By segment: the `file` of its ANN index, its `bytes`, and `probes` and `recall` as graph/store/ann.py has them."""
+    base: "Base | None" = None
+    """Of which generation the arrays say what has changed since; None where they are whole."""
     prompts: Prompts | None = None
     """Of the encoder; None where an earlier version wrote the index."""
     changed_passages: int = 0
     """That came or went since the communities were found."""
     grown: bool = False
     """Whether nodes came to or went from a graph of more than graph/layers/similarity.py's FLAT_LIMIT since it was made at once."""
+
+    @property
+    def whole(self) -> Base:
+        """The last arrays that were written whole: those that these are based on, or these."""
+        return self.base or Base(self.arrays, self.files)
 
 
 def save_arrays(
@@ -80,10 +98,12 @@ def save_arrays(
     merge_factor: int,
     ann_rows: int,
     compact: bool = False,
+    base: Base | None = None,
 ) -> str:
     """Write every field of the dataclass `data` under `folder`; returns the manifest, which `publish` makes the current generation.
 
-    Fields are arrays (.npy), Strings (two .npy), CSR matrices (.npz) or Vectors (the rows that they are of segments, .rows.npy).
+    Fields are arrays (.npy), Strings (two .npy), CSR matrices (.npz) or Vectors (the rows that they are of segments, .rows.npy). Of those
+    that have moved only what has changed is written if their `base` is given (.moved.npz, graph/store/columns/patch.py), else all.
     `facts` go into the manifest. `merge_factor`, `ann_rows` and `compact` are those of graph/store/segments.py.
     """
     scratch = folder / f"arrays-{generation:06d}.partial"
@@ -91,6 +111,7 @@ def save_arrays(
     scratch.mkdir()
     segments: dict[str, dict[str, int]] = {}
     ann: dict[str, dict[str, Any]] = {}
+    known = set() if base is None else set(map(_field_of, base.files))
     for field in fields(data):
         value = getattr(data, field.name)
         if isinstance(value, Vectors):
@@ -100,18 +121,22 @@ def save_arrays(
                 segment.name: (folder / SEGMENTS / segment.name).stat().st_size for segment in value.segments
             }
             ann |= {segment.name: _ann_facts(segment.ann) for segment in value.segments if segment.ann is not None}
-        _save_field(scratch, field.name, value)
+        if field.name in known and isinstance(value, MovedStrings | MovedBlock):
+            save_moved(scratch / (field.name + MOVED), value)
+        else:
+            _save_field(scratch, field.name, whole(value))
     files = {
         file.name: {"bytes": file.stat().st_size, "checksum": quick_sum(file)} for file in sorted(scratch.iterdir())
     }
+    named = {"files": files, "segments": segments, "ann": ann}
+    if base is not None:
+        moved = {_field_of(file) for file in files if file.endswith(MOVED)}
+        in_use = {file: told for file, told in base.files.items() if _field_of(file) in moved}
+        named["base"] = asdict(replace(base, files=in_use))
     name = f"arrays-{generation:06d}-{content_id(json.dumps([files, segments]))[:8]}"
     shutil.rmtree(folder / name, ignore_errors=True)
     scratch.rename(folder / name)
-    return json.dumps(
-        {"format": FORMAT, "generation": generation, **facts}
-        | {"arrays": name, "files": files, "segments": segments, "ann": ann},
-        indent=1,
-    )
+    return json.dumps({"format": FORMAT, "generation": generation, **facts, "arrays": name, **named}, indent=1)
 
 
 def publish(folder: Path, saved: str) -> None:
@@ -134,30 +159,25 @@ def drop_others(folder: Path, kept: Collection[str]) -> None:
 
 
 def names_in(manifest: Manifest) -> list[str]:
-    """The folder, the segments and their ANN indexes of a generation."""
+    """The folders, the segments and their ANN indexes of a generation."""
     segments = (name for named in manifest.segments.values() for name in named)
-    return [manifest.arrays, *segments, *(facts["file"] for facts in manifest.ann.values())]
+    folders = [manifest.arrays] if manifest.base is None else [manifest.arrays, manifest.base.arrays]
+    return [*folders, *segments, *(facts["file"] for facts in manifest.ann.values())]
 
 
-def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, checked: bool = False) -> D:
-    """The arrays of a manifest (None: the one that is there now) as `kind`, memory-mapped.
+def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, moved: bool = False) -> D:
+    """The arrays of a manifest (None: the one that is there now) as `kind`, memory-mapped; what has changed since they were whole is put into
+    them, or, if `moved`, beside them.
 
-    UserError naming the file when one is missing or cut short, or, if `checked`, has a changed byte. Segments are not read for that.
+    UserError naming the file when one is missing or cut short. Bytes are checked by `check_arrays`.
     """
     manifest = manifest or read_manifest(folder)
-    target = folder / manifest.arrays
-    remedy = f"run: modegraph repair {folder}"
-    for name in files_of(kind, but=manifest.files):
-        raise UserError(f"{target / name}: never written", "arrays of this version", remedy)
-    for file, expected in sizes(folder, manifest).items():
-        size = file.stat().st_size if file.exists() else 0
-        if size != expected:
-            raise UserError(f"{file}: {size:,} bytes", f"{expected:,} bytes", remedy)
-    for name, facts in manifest.files.items() if checked else ():
-        if not has_sum(target / name, facts["checksum"]):
-            raise UserError(f"{target / name}: a changed byte", "the file as it was written", remedy)
+    check_files(folder, kind, manifest)
     hints = get_type_hints(kind)
-    values = {field.name: load_field(target, field.name, hints[field.name]) for field in fields(kind)}  # type: ignore[arg-type]
+    files = MovedFiles()
+    values = {field.name: _load(folder, manifest, files, field.name, hints[field.name]) for field in fields(kind)}  # type: ignore[arg-type]
+    if not moved:
+        values = {name: whole(value) for name, value in values.items()}
     ann = {
         name: open_ann(folder / SEGMENTS / facts["file"], facts["probes"], facts["recall"])
         for name, facts in manifest.ann.items()
@@ -166,9 +186,44 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, c
     return kind(**(values | joined))
 
 
+def _load(folder: Path, manifest: Manifest, moved: MovedFiles, name: str, kind: Any) -> Any:
+    """One field; of Vectors, their rows."""
+    if manifest.base is None or name + MOVED not in manifest.files:
+        return load_field(folder / manifest.arrays, name, kind)
+    base = load_field(folder / manifest.base.arrays, name, kind)
+    return moved.load(folder / manifest.arrays / (name + MOVED), base)
+
+
+def check_files(folder: Path, kind: type[Any], manifest: Manifest) -> None:
+    """UserError naming a file of a generation that is missing or cut short."""
+    remedy = f"run: modegraph repair {folder}"
+    for name in never_written(kind, manifest):
+        raise UserError(f"{folder / manifest.arrays / name}: never written", "arrays of this version", remedy)
+    for file, expected in sizes(folder, manifest).items():
+        size = file.stat().st_size if file.exists() else 0
+        if size != expected:
+            raise UserError(f"{file}: {size:,} bytes", f"{expected:,} bytes", remedy)
+
+
+def check_arrays(folder: Path, manifest: Manifest, but: str = "") -> None:
+    """UserError when a file of the arrays, or of what they are based on, has a changed byte; those in the folder `but` are not read, nor are segments."""
+    for file, facts in files_in(folder, manifest).items():
+        if file.parent.name != but and not has_sum(file, facts["checksum"]):
+            found = f"{file}: a changed byte"
+            raise UserError(found, "the file as it was written", f"run: modegraph repair {folder}")
+
+
+def files_in(folder: Path, manifest: Manifest) -> dict[Path, dict[str, Any]]:
+    """Every file of the arrays and of what they are based on, with its "bytes" and its "checksum"."""
+    folders = [(manifest.arrays, manifest.files)]
+    if manifest.base is not None:
+        folders.append((manifest.base.arrays, manifest.base.files))
+    return {folder / arrays / name: facts for arrays, files in folders for name, facts in files.items()}
+
+
 def sizes(folder: Path, manifest: Manifest) -> dict[Path, int]:
     """Every file of a generation, with the bytes that it has."""
-    arrays = {folder / manifest.arrays / name: int(facts["bytes"]) for name, facts in manifest.files.items()}
+    arrays = {file: int(facts["bytes"]) for file, facts in files_in(folder, manifest).items()}
     named = [each for segments in manifest.segments.values() for each in segments.items()]
     named += [(facts["file"], facts["bytes"]) for facts in manifest.ann.values()]
     return arrays | {folder / SEGMENTS / name: count for name, count in named}
@@ -198,6 +253,7 @@ def read_manifest(folder: Path) -> Manifest:
         files=facts["files"],
         segments=facts.get("segments", {}),
         ann=facts.get("ann", {}),
+        base=Base(**facts["base"]) if "base" in facts else None,
         prompts=Prompts(**facts["prompts"]) if "prompts" in facts else None,
         changed_passages=facts.get("changed_passages", 0),
         grown=facts.get("grown", False),
@@ -224,12 +280,18 @@ def _names_in_use(folder: Path) -> list[str]:
         return []
 
 
-def files_of(kind: type[Any], but: Collection[str] = ()) -> list[str]:
-    """The files that the fields of the dataclass `kind` are kept in, without those named in `but`."""
+def never_written(kind: type[Any], manifest: Manifest) -> list[str]:
+    """The files that the fields of the dataclass `kind` are kept in and a generation does not have."""
     endings = {Strings: (".data.npy", ".starts.npy"), sp.csr_array: (".npz",), Vectors: (".rows.npy",)}
     hints = get_type_hints(kind)
-    names = [field.name + ending for field in fields(kind) for ending in endings.get(hints[field.name], (".npy",))]
-    return [name for name in names if name not in but]
+    whole_fields = (field.name for field in fields(kind) if field.name + MOVED not in manifest.files)
+    names = (name + ending for name in whole_fields for ending in endings.get(hints[name], (".npy",)))
+    return [name for name in names if name not in manifest.files]
+
+
+def _field_of(file: str) -> str:
+    """The field that a file of the arrays is of."""
+    return file.partition(".")[0]
 
 
 def _save_field(target: Path, name: str, value: Any) -> None:

@@ -14,9 +14,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.shared.types import Floats, Ints
+from graph.store.columns.strings import Strings
 from graph.store.quantiles import cosine_quantiles
 from graph.store.segments import Vectors
-from graph.store.strings import Strings
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.shared.types import Floats
+from graph.store.columns.strings import KnownIds
 from graph.store.halves import Held
 from graph.store.segments import ENDING, ID_BYTES, IdBytes, open_segment
-from graph.store.strings import KnownIds
 
 FOLDER = "pending"
 

@@ -6,7 +6,7 @@ that SQLite cannot read is damaged, sealed or not.
 
 import glob
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
@@ -15,6 +15,7 @@ from urllib.parse import quote
 from graph.shared.errors import UserError
 from graph.shared.ids import has_sum, quick_sum
 from graph.store.sqlite import FILE
+from graph.store.sums import BLOCK_BYTES, BlockSums
 
 LEDGER = "ledger.sqlite"
 LEDGER_TABLE = """
@@ -39,37 +40,70 @@ def seal_of(file: str) -> str:
     return file + ".seal"
 
 
+class Sealing:
+    """What a writer tells of index.sqlite: which pages it is about to write there, where the file was sealed by blocks."""
+
+    def __init__(self, folder: Path, before: BlockSums | None) -> None:
+        self._file, self.before, self._written = folder / FILE, before, set[int]()
+        self.found_damage = False
+
+    def write(self, pages: Iterable[int], page_bytes: int) -> None:
+        """Take note of pages (from 1) before they are written. UserError where one is not as the last run left it: a new seal would hide that."""
+        if self.before is None:
+            return
+        blocks = {(page - 1) * page_bytes // BLOCK_BYTES for page in pages} - self._written
+        if not self.before.hold(self._file, blocks):
+            self.found_damage = True
+            raise _damage(self._file, AGAIN)
+        self._written |= blocks
+
+    def now(self) -> BlockSums:
+        """The checksums of the file as it is now."""
+        return BlockSums.of(self._file) if self.before is None else self.before.again(self._file, self._written)
+
+
 @contextmanager
-def unsealed(folder: Path) -> Iterator[None]:
+def unsealed(folder: Path) -> Iterator[Sealing]:
     """Break the seals while an index is written; seal it again at the end, or when nothing was changed after all.
 
-    UserError when index.sqlite or the call ledger is not as the last run left it: a new seal would hide that.
+    UserError when index.sqlite, where it is written, or the call ledger is not as the last run left it: a new seal would hide that.
     """
     seal = folder / seal_of(FILE)
-    untouched = _not_damaged(folder, FILE, AGAIN) == "intact"
+    sealing = Sealing(folder, _sealed_sums(folder))
     if has_ledger(folder):
         _not_damaged(folder, LEDGER, f"run: modegraph repair {folder} (what can be read of it is kept)")
-    before = seal.read_text().partition("\n")[0] if untouched else None
     seal.unlink(missing_ok=True)
     (folder / seal_of(LEDGER)).unlink(missing_ok=True)
     try:
-        yield
+        yield sealing
     except BaseException:
-        if before is not None and has_sum(folder / FILE, before):
+        if sealing.before is not None and (sealing.found_damage or sealing.now() == sealing.before):
             _seal_ledger(folder)
-            _write(seal, before)
+            _write(seal, sealing.before.text)
         raise
     _seal_ledger(folder)
-    _write(seal, quick_sum(folder / FILE))
+    _write(seal, sealing.now().text)
+
+
+def _sealed_sums(folder: Path) -> BlockSums | None:
+    """What index.sqlite was sealed with; None where the last run did not finish. UserError where a seal of before format 8 tells damage."""
+    seal = folder / seal_of(FILE)
+    told = BlockSums.read(seal.read_text(errors="replace")) if seal.exists() else None
+    if told is None and _not_damaged(folder, FILE, AGAIN) == "intact":
+        return BlockSums.of(folder / FILE)
+    return told
 
 
 def _not_damaged(folder: Path, file: str, remedy: str) -> Seal:
     """The state of a file's seal, UserError when it says damage."""
     state = check_seal(folder, file)
     if state == "damaged":
-        found = f"{folder / file}: its bytes are not those of the last run"
-        raise UserError(found, "the file as it was sealed", remedy)
+        raise _damage(folder / file, remedy)
     return state
+
+
+def _damage(file: Path, remedy: str) -> UserError:
+    return UserError(f"{file}: its bytes are not those of the last run", "the file as it was sealed", remedy)
 
 
 def has_ledger(folder: Path) -> bool:
@@ -82,6 +116,9 @@ def check_seal(folder: Path, file: str) -> Seal:
     seal = folder / seal_of(file)
     if not seal.exists():
         return "damaged" if file == LEDGER and not _readable(folder / file) else "unfinished"
+    by_blocks = BlockSums.read(seal.read_text(errors="replace"))
+    if by_blocks is not None:
+        return "intact" if (folder / file).exists() and BlockSums.of(folder / file) == by_blocks else "damaged"
     lines = seal.read_bytes().split(b"\n")
     if len(lines) != 2 or lines[0] != lines[1]:
         return "illegible"
@@ -122,11 +159,12 @@ def _seal_ledger(folder: Path) -> None:
         return
     with closing(sqlite3.connect(folder / LEDGER)) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    _write(folder / seal_of(LEDGER), quick_sum(folder / LEDGER))
+    found = quick_sum(folder / LEDGER)
+    _write(folder / seal_of(LEDGER), f"{found}\n{found}")
 
 
-def _write(seal: Path, found: str) -> None:
-    """The checksum twice, so that a changed byte in the seal is told from one in what it seals."""
+def _write(seal: Path, text: str) -> None:
+    """What a file is sealed with, in a form that tells a changed byte in the seal from one in what it seals."""
     partial = seal.with_name(seal.name + ".partial")
-    partial.write_text(f"{found}\n{found}")
+    partial.write_text(text)
     partial.replace(seal)

@@ -2,9 +2,13 @@
 
 import json
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import quote
+
+import numpy as np
 
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
@@ -13,6 +17,9 @@ from graph.store.settings import IndexSettings
 from graph.store.store import Store
 
 FILE = "index.sqlite"
+MOST_LOGGED_BYTES = 64 << 20
+"""Of the write-ahead log, before what it holds is brought into the file."""
+_LOG_HEAD_BYTES = 32
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (source TEXT PRIMARY KEY, title TEXT NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL,
@@ -51,6 +58,12 @@ CREATE INDEX IF NOT EXISTS passages_by_reader ON passages (reader, dropped);
 """What an index of before has not yet: documents put, read or deleted since the arrays were derived, and what spares reading all rows."""
 
 
+class Sealing(Protocol):
+    """Who is told which pages of the file, from 1, are about to be written, and how many bytes each has."""
+
+    def write(self, pages: Iterable[int], page_bytes: int) -> None: ...
+
+
 def read_sqlite_settings(folder: Path) -> IndexSettings:
     """The settings of the index in a folder; UserError when its file cannot be read."""
     with closing(sqlite3.connect(f"file:{quote(str(folder / FILE))}?mode=ro", uri=True)) as connection:
@@ -65,9 +78,9 @@ def read_sqlite_settings(folder: Path) -> IndexSettings:
 class SqliteStore(Store):
     """A connection to one index.sqlite: the writer's, or with `read_only` one that changes nothing."""
 
-    def __init__(self, folder: Path, read_only: bool = False) -> None:
+    def __init__(self, folder: Path, read_only: bool = False, sealing: Sealing | None = None) -> None:
         super().__init__()
-        self._file = folder / FILE
+        self._file, self._sealing = folder / FILE, sealing
         mode = "ro" if read_only else "rwc"
         connection = sqlite3.connect(f"file:{quote(str(self._file))}?mode={mode}", uri=True, isolation_level=None)
         self._connection = connection
@@ -75,6 +88,8 @@ class SqliteStore(Store):
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
+        if sealing is not None:
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
         if not read_only and self._format() == 0 and self.count("sqlite_master") == 0:
             connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
         check_format(self._file, self._format())
@@ -84,9 +99,11 @@ class SqliteStore(Store):
 
     def close(self) -> None:
         """Let the file go; a writer folds the write-ahead log into it first."""
-        if not self._read_only:
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._connection.close()
+        try:
+            if not self._read_only:
+                self._fold()
+        finally:
+            self._connection.close()
 
     def vacuum(self) -> None:
         self._connection.execute("VACUUM")
@@ -97,5 +114,33 @@ class SqliteStore(Store):
     def _finish(self) -> None:
         """Nothing: rows are written as they come."""
 
+    def _committed(self) -> None:
+        if self._sealing is not None and self._log.exists() and self._log.stat().st_size > MOST_LOGGED_BYTES:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Bring what the write-ahead log holds into the file."""
+        if self._sealing is not None:
+            self._sealing.write(*_pages_in(self._log))
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    @property
+    def _log(self) -> Path:
+        return self._file.with_name(FILE + "-wal")
+
     def _format(self) -> int:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _pages_in(log: Path) -> tuple[list[int], int]:
+    """The pages that SQLite's write-ahead log holds, and the bytes of one (https://sqlite.org/fileformat.html, section 4)."""
+    if not log.exists() or log.stat().st_size <= _LOG_HEAD_BYTES:
+        return [], 0
+    head = np.fromfile(log, ">u4", _LOG_HEAD_BYTES // 4)
+    page_bytes, salt = int(head[2]), head[4:6]
+    frame = np.dtype(
+        [("page", ">u4"), ("pages", ">u4"), ("salt", ">u4", 2), ("sum", ">u4", 2), ("data", f"V{page_bytes}")]
+    )
+    count = (log.stat().st_size - _LOG_HEAD_BYTES) // frame.itemsize
+    frames = np.memmap(log, frame, "r", _LOG_HEAD_BYTES, (count,))
+    return np.unique(frames["page"][(frames["salt"] == salt).all(axis=1)]).tolist(), page_bytes

@@ -86,6 +86,10 @@ class Store(ABC):
     def _finish(self) -> None:
         """Do what is left before a transaction is committed."""
 
+    @abstractmethod
+    def _committed(self) -> None:
+        """Do what is to be done once a transaction is there to stay."""
+
     def count(self, table: str) -> int:
         """Rows of a table."""
         return int(self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
@@ -101,6 +105,7 @@ class Store(ABC):
             self._undo()
             raise
         self._connection.execute("COMMIT")
+        self._committed()
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> Iterator[tuple[object, ...]]:
         """The rows of a SELECT, streamed."""

@@ -68,11 +68,9 @@ def count_terms(texts: Iterable[str]) -> TermCounts:
     return TermCounts(terms, sp.csr_array(sp.coo_array((ones_X, (row_X, text_X)), shape=(len(terms), len(lengths)))))
 
 
-def term_weights(count_WP: sp.csr_array) -> tuple[Floats, NDArray[np.float64]]:
-    """What BM25 takes of all texts: `idf` of each term, and k1(1 − b + b·|d|/mean) of each text."""
-    idf_W = idf(np.diff(count_WP.indptr), count_WP.shape[1])
-    length_P = np.bincount(count_WP.indices, weights=count_WP.data, minlength=count_WP.shape[1])
-    return idf_W, K1 * ((1 - B) + B * length_P / (length_P.mean() if length_P.any() else 1))
+def term_weights(texts_W: Ints, length_P: NDArray[np.float64]) -> tuple[Floats, NDArray[np.float64]]:
+    """What BM25 takes of all texts: `idf` of each term, of how many texts it stands in, and k1(1 − b + b·|d|/mean) of each text, of how many terms it has."""
+    return idf(texts_W, len(length_P)), K1 * ((1 - B) + B * length_P / (length_P.mean() if length_P.any() else 1))
 
 
 def idf(texts_W: Ints, texts: int) -> Floats:

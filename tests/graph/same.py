@@ -5,8 +5,8 @@ from dataclasses import fields
 import numpy as np
 import scipy.sparse as sp
 
+from graph.store.columns.strings import Strings
 from graph.store.data import IndexData
-from graph.store.strings import Strings
 
 
 def assert_same_index(a: IndexData, b: IndexData) -> None:

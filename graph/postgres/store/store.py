@@ -57,6 +57,9 @@ class PostgresStore(Store):
         if not self._connection.server.closed:
             super()._undo()
 
+    def _committed(self) -> None:
+        """Nothing: the server keeps its own log."""
+
     def _finish(self) -> None:
         assert self._turn is not None
         with refusals_told(self._connection.dsn):

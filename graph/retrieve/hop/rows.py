@@ -25,7 +25,7 @@ from graph.retrieve.parts.passage_scores import ByItself, look_at
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats, Ints
-from graph.store.strings import Strings
+from graph.store.columns.strings import Strings
 from graph.text.bm25 import idf, terms_of
 from graph.verify.vocabulary import FUNCTION_WORDS
 from graph.verify.words import form_of

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from graph.extract.entities import entity_key
 from graph.extract.terms import bare_form
 from graph.index.index import Index
-from graph.store.strings import Strings
+from graph.store.columns.strings import Strings
 from graph.text.scripts import is_caseless, unspaced_runs
 
 MAX_TITLE_WORDS, MAX_TITLE_CHARACTERS = 10, 12

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from graph.prompt.context import of_passage
 from graph.shared.types import Evidence, Passage
-from graph.store.strings import Strings
+from graph.store.columns.strings import Strings
 from serve.live_index import Generation
 from serve.views.citations import passage_url
 

@@ -10,16 +10,18 @@ from hypothesis import strategies as st
 
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents, repair_index
-from graph.build.merge import Keyed, Merge, edited_block, merge_by_id
+from graph.build.merge import Keyed, merge_by_id
 from graph.build.rows import Rows
 from graph.shared.ids import content_id
 from graph.shared.types import Document
 from graph.store.arrays import MANIFEST, load_arrays
-from graph.store.blocks import Entries
+from graph.store.columns.blocks import Entries
+from graph.store.columns.merge import Merge
+from graph.store.columns.moved import moved_block, whole
+from graph.store.columns.strings import Strings, id_bytes
 from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
 from graph.store.sqlite import SqliteStore
-from graph.store.strings import Strings, id_bytes
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
 
@@ -91,7 +93,7 @@ def test_entries_move_with_their_rows_and_columns(data: st.DataObject) -> None:
                 expected[row, column] = data.draw(st.sampled_from([0, 0, 1, 2]))
                 new += int(expected[row, column]) * [(row, column)]
     places = np.array(data.draw(st.permutations(new)), np.int64).reshape(-1, 2)
-    after = edited_block(sp.csr_array(before), by_row, by_column, Entries.ones(places[:, 0], places[:, 1]))
+    after = whole(moved_block(sp.csr_array(before), by_row, by_column, Entries.ones(places[:, 0], places[:, 1])))
     twin = sp.csr_array(expected)
     assert np.array_equal(after.toarray(), expected) and after.shape == twin.shape
     assert np.array_equal(after.indices, twin.indices) and np.array_equal(after.indptr, twin.indptr), "in order"

@@ -25,9 +25,9 @@ from graph.export.parts import NODE_KINDS, edges, nodes, occurrences
 from graph.index.index import Index, open_index
 from graph.shared.errors import UserError
 from graph.shared.types import Document
+from graph.store.columns.strings import Strings
 from graph.store.lock import writer_lock
 from graph.store.settings import IndexSettings
-from graph.store.strings import Strings
 from modegraph.cli import build_app
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder

@@ -13,9 +13,9 @@ from graph.index.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.shared.config import parse_settings
 from graph.shared.types import Document
+from graph.store.columns.strings import Strings
 from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
-from graph.store.strings import Strings
 from tests.fakes import HashEncoder
 
 OWN = [

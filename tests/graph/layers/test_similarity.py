@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from graph.encode.encoder import unit_rows
 from graph.layers import similarity
 from graph.layers.communities import carry_communities, find_communities, modularity
-from graph.layers.similarity import KnownGraph, similarity_graph
+from graph.layers.similarity import KnownGraph, edit_graph, similarity_graph
 from graph.layers.summarise import choose_sentences
-from graph.store.blocks import narrow
+from graph.store.columns.blocks import narrow
 from graph.store.segments import Vectors
 
 
@@ -90,6 +90,12 @@ def test_modularity_of_two_joined_triangles_by_hand() -> None:
     assert modularity(sp.csr_array(graph), np.array([0, 0, 0, 1, 1, 1])) == pytest.approx(12 / 14 - 2 * (7 / 14) ** 2)
 
 
+def again(vectors_ND: np.ndarray, neighbours: int, least: float, known: KnownGraph) -> sp.csr_array:
+    """The graph of vectors, of which some were known before."""
+    edit = edit_graph(vectors_ND, neighbours, least, known)
+    return similarity_graph(vectors_ND, neighbours, least) if edit is None else known.after(edit)
+
+
 def same_bytes(a: sp.csr_array, b: sp.csr_array) -> bool:
     parts = ((graph.data.tobytes(), graph.indices.tobytes(), graph.indptr.tobytes()) for graph in map(narrow, (a, b)))
     return next(parts) == next(parts)
@@ -112,7 +118,7 @@ def test_a_graph_that_lost_and_gained_nodes_is_the_one_that_all_of_them_give(
         place += fate != "-"
     first = similarity_graph(pool_ND[before], neighbours, least)
     known = KnownGraph(first, np.array(place_T, np.int64))
-    changed = similarity_graph(pool_ND[[row for row, _ in now]], neighbours, least, known)
+    changed = again(pool_ND[[row for row, _ in now]], neighbours, least, known)
     assert same_bytes(changed, similarity_graph(pool_ND[[row for row, _ in now]], neighbours, least))
 
 
@@ -128,10 +134,10 @@ def test_only_what_is_new_and_what_lost_a_neighbour_is_searched(monkeypatch: pyt
 
     monkeypatch.setattr(similarity, "_near", counted)
     monkeypatch.setattr(similarity, "_nearest_of_all", None)
-    with_one = similarity_graph(vectors_ND, 4, 0.0, KnownGraph(first, np.arange(1, 300)))
+    with_one = again(vectors_ND, 4, 0.0, KnownGraph(first, np.arange(1, 300)))
     assert searched == [0] and with_one.nnz > first.nnz
     searched.clear()
-    without = similarity_graph(vectors_ND[1:], 4, 0.0, KnownGraph(with_one, np.arange(-1, 299)))
+    without = again(vectors_ND[1:], 4, 0.0, KnownGraph(with_one, np.arange(-1, 299)))
     assert same_bytes(without, first)
     assert 0 < len(searched) < 30, "those that had it among their nearest"
 

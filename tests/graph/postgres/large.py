@@ -8,10 +8,10 @@ import scipy.sparse as sp
 from graph.index.index import Index
 from graph.shared.ids import content_id
 from graph.shared.types import Floats
+from graph.store.columns.strings import Strings
 from graph.store.data import IndexData, block
 from graph.store.quantiles import LEVELS_Z
 from graph.store.segments import Vectors
-from graph.store.strings import Strings
 
 DIMENSIONS, COLOURS, MENTIONS = 16, 20, 3
 

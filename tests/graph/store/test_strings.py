@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph.shared.ids import content_id
-from graph.store import strings
-from graph.store.strings import Strings, id_bytes, rows_among
+from graph.store.columns import strings
+from graph.store.columns.strings import Strings, id_bytes, rows_among
 
 texts = st.lists(st.text(max_size=4) | st.sampled_from(["", "né", "\ud800", "東京"]), max_size=12)
 ids = st.lists(st.integers(0, 20).map(lambda number: content_id(str(number))), max_size=12, unique=True)

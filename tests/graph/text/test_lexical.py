@@ -1,5 +1,7 @@
 """`lexical` and `hybrid`: equal to bm25s's own retrieval and to the formula of rank fusion, and nothing cut but the question."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from bm25s import BM25
@@ -10,6 +12,7 @@ from graph.index.index import Index
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.modes.hybrid import fuse_ranks
 from graph.retrieve.parts.rank import top_rows
+from graph.store.columns.moved import column_sums, entry_counts
 from graph.text.bm25 import K1, B, bm25, count_terms, sum_of_terms, term_weights, terms_of
 from tests.corpora import ISLES
 
@@ -38,10 +41,14 @@ def test_a_character_of_another_script_elsewhere_changes_no_term(text: str) -> N
     assert terms_of(f"{text} 京") == [*terms_of(text), "京"]
 
 
+def weights(count_WP: Any) -> tuple[np.ndarray, np.ndarray]:
+    return term_weights(entry_counts(count_WP), column_sums(count_WP))
+
+
 def test_a_score_by_hand() -> None:
     """Lucene's BM25: ln(1 + (N − n + ½)/(n + ½)) · f/(f + k1(1 − b + b·|d|/avg)); two texts, "b" in both, "a" in one."""
     counts = count_terms(["a b", "b b c d"])
-    idf_W, norm_P = term_weights(counts.count_WP)
+    idf_W, norm_P = weights(counts.count_WP)
     scores_WP = bm25(counts.count_WP.toarray(), idf_W[:, None], norm_P)
     assert counts.terms == ["a", "b", "c", "d"]
     short, long = K1 * (1 - B + B * 2 / 3), K1 * (1 - B + B * 4 / 3)
@@ -57,7 +64,7 @@ def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], asked: l
     counts = count_terms(texts)
     terms = counts.terms
     known = [terms.index(term) for term in terms_of(question) if term in terms]
-    scores_P = sum_of_terms(counts.count_WP, *term_weights(counts.count_WP), known)
+    scores_P = sum_of_terms(counts.count_WP, *weights(counts.count_WP), known)
     if not terms:
         assert not scores_P.any()
         return

@@ -31,6 +31,23 @@ class Entries:
         """A count of one each."""
         return cls(row_X, column_X, np.ones(len(row_X), np.float32))
 
+    @classmethod
+    def none(cls) -> "Entries":
+        """No entry."""
+        nothing = np.zeros(0, np.int64)
+        return cls.ones(nothing, nothing)
+
+    def summed(self, columns: int) -> "Entries":
+        """Each place once, in order, in a block of so many columns."""
+        places, place_X = np.unique(self.row_X * columns + self.column_X, return_inverse=True)
+        values = np.bincount(place_X, self.value_X, len(places)).astype(np.float32)
+        return Entries(places // max(columns, 1), places % max(columns, 1), values)
+
+    def and_(self, more: "Entries") -> "Entries":
+        """These and more."""
+        both = zip(vars(self).values(), vars(more).values(), strict=True)
+        return Entries(*(np.concatenate(each) for each in both))
+
 
 def edited(
     block: sp.csr_array,

@@ -4,7 +4,7 @@ Legend: N rows, K known ids, X bytes.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -77,9 +77,9 @@ class Strings:
             end += len(parts[-1])
         return Strings(np.concatenate(parts), starts)
 
-    def rows_at(self, bytes_X: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows that these bytes of `data` belong to, each once, in order."""
-        return np.unique(np.searchsorted(self.starts, bytes_X, side="right") - 1)
+    def rows_with(self, sought: Callable[[NDArray[np.uint8]], NDArray[np.bool_]]) -> NDArray[np.int64]:
+        """The rows, in order, of which at least one byte is sought."""
+        return np.unique(np.searchsorted(self.starts, np.flatnonzero(sought(self.data)), side="right") - 1)
 
     def __getitem__(self, row: int) -> str:
         return self.data[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "surrogatepass")

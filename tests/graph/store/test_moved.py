@@ -1,0 +1,101 @@
+"""Columns in which a little has changed, over several edits, against lists and dense matrices to which the same was done."""
+
+import numpy as np
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph.store.columns.blocks import Entries
+from graph.store.columns.merge import Merge
+from graph.store.columns.moved import MovedBlock, column_sums, entry_counts, moved_block, moved_strings, taken, whole
+from graph.store.columns.strings import Strings
+
+EDITS = st.integers(1, 4)
+
+
+def drawn_merge(data: st.DataObject, count: int) -> Merge:
+    kept = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
+    return Merge.of(kept, np.array(sorted(data.draw(st.lists(st.integers(0, count), max_size=3))), np.int64))
+
+
+@given(st.data(), EDITS)
+def test_merges_one_after_another_are_one_and_can_be_told_by_what_is_gone_and_new(
+    data: st.DataObject, edits: int
+) -> None:
+    first = data.draw(st.integers(0, 6))
+    named, total = [f"0.{row}" for row in range(first)], Merge.of_last(np.arange(first), first)
+    original = list(named)
+    for edit in range(edits):
+        merge = drawn_merge(data, len(named))
+        new = iter(f"{edit + 1}.{number}" for number in range(9))
+        named = [named[last] if last >= 0 else next(new) for last in merge.last_N.tolist()]
+        total = total.then(merge)
+        assert total.last_N.tolist() == [original.index(name) if name in original else -1 for name in named]
+        assert total.place_L.tolist() == [named.index(name) if name in named else -1 for name in original]
+    kept_L = np.ones(first, bool)
+    kept_L[total.gone_G] = False
+    again = Merge.of(kept_L, total.before_K)
+    assert again.last_N.tolist() == total.last_N.tolist() and again.place_L.tolist() == total.place_L.tolist()
+
+
+@given(st.data(), EDITS)
+def test_texts_after_edits_are_those_of_a_list(data: st.DataObject, edits: int) -> None:
+    text = st.text(max_size=3) | st.sampled_from(["né", "a.b", "\ud800"])
+    texts = data.draw(st.lists(text, max_size=6))
+    column = Strings.of(texts)
+    for _ in range(edits):
+        merge = drawn_merge(data, len(texts))
+        count = len(merge.new_K)
+        new = data.draw(st.lists(text, min_size=count, max_size=count))
+        left = iter(new)
+        texts = [texts[last] if last >= 0 else next(left) for last in merge.last_N.tolist()]
+        column = moved_strings(column, merge, Strings.of(new))
+        assert len(column) == len(texts) and [column[row] for row in range(len(texts))] == texts
+        sought = column.rows_with(lambda data: data >= 0x80).tolist()
+        assert sought == [row for row, each in enumerate(texts) if not each.isascii()]
+    assert list(column) == list(whole(column)) == texts
+    assert whole(column).data.tobytes() == Strings.of(texts).data.tobytes()
+
+
+@settings(max_examples=150)
+@given(st.data(), EDITS, st.booleans())
+def test_a_block_after_edits_is_the_matrix_to_which_the_same_was_done(
+    data: st.DataObject, edits: int, both_ways: bool
+) -> None:
+    size = st.integers(0, 5)
+    rows = data.draw(size)
+    columns = rows if both_ways else data.draw(size)
+    count = rows * columns
+    cells = data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
+    twin = np.array(cells, np.float32).reshape(rows, columns)
+    block, lazy = sp.csr_array(twin), False
+    for _ in range(edits):
+        by_row = drawn_merge(data, twin.shape[0])
+        by_column = by_row if both_ways else drawn_merge(data, twin.shape[1])
+        row_N, column_D = by_row.last_N, by_column.last_N
+        padded = np.pad(twin, ((0, 1), (0, 1)))
+        twin = padded[row_N][:, column_D]
+        chosen = data.draw(st.lists(st.booleans(), min_size=len(row_N), max_size=len(row_N)))
+        replaced_N = np.array(chosen, bool)
+        twin[replaced_N] = 0
+        if both_ways:
+            twin[:, replaced_N] = 0
+        free = [
+            (row, column)
+            for row in range(len(row_N))
+            for column in range(len(column_D))
+            if row_N[row] < 0 or column_D[column] < 0 or replaced_N[row] or (both_ways and replaced_N[column])
+        ]
+        places = np.array(data.draw(st.lists(st.sampled_from(free), max_size=4)) if free else [], np.int64).reshape(
+            -1, 2
+        )
+        np.add.at(twin, (places[:, 0], places[:, 1]), 1)
+        block = moved_block(block, by_row, by_column, Entries.ones(places[:, 0], places[:, 1]), replaced_N, both_ways)
+        lazy |= isinstance(block, MovedBlock)
+        assert block.shape == twin.shape and np.array_equal(whole(block).toarray(), twin)
+        asked = np.array(
+            data.draw(st.lists(st.integers(0, len(row_N) - 1), max_size=4)) if len(row_N) else [], np.int64
+        )
+        assert np.array_equal(taken(block, asked).toarray(), twin[asked])
+        assert entry_counts(block).tolist() == (twin > 0).sum(axis=1).tolist()
+        assert column_sums(block).tolist() == twin.sum(axis=0).tolist()

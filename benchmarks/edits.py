@@ -47,13 +47,19 @@ STEPS = {
     "entities": [("graph.build.entities", "_caseless_rows"), ("graph.build.entities", "_full_names")],
     "nearest neighbours": [
         ("graph.build.entities", "similarity_graph"),
+        ("graph.build.entities", "edit_graph"),
         ("graph.layers.hierarchy", "similarity_graph"),
+        ("graph.layers.hierarchy", "edit_graph"),
     ],
     "communities": [("graph.layers.hierarchy", "find_communities")],
     "summaries": [("graph.layers.hierarchy", "_add_summaries")],
     "files": [("graph.build.build", "save_arrays")],
     "ANN indexes": [("graph.store.segments", "build_ann")],
-    "seals": [("graph.store.seal", "quick_sum"), ("graph.store.seal", "has_sum")],
+    "seals": [
+        ("graph.store.seal", "Sealing.write"),
+        ("graph.store.seal", "Sealing.now"),
+        ("graph.store.seal", "has_sum"),
+    ],
 }
 """What is timed apart: functions by module and name."""
 

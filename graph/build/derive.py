@@ -274,6 +274,8 @@ def _topics(rows: Rows, base: IndexData, propositions: Propositions) -> TopicCol
     last = (base.topic_ids, base.topic_texts, last_NK)
     named = merge_linked(rows, TOPICS, last, propositions.were(read_N), found, {})
     linked = (found.proposition_X, found.rows(named.ids))
+    if not len(named.ids):
+        return TopicColumns(named.ids, named.texts, block(*linked, (0, len(propositions.ids))))
     return TopicColumns(
         topic_ids=named.ids,
         topic_texts=named.texts,

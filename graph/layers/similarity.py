@@ -3,7 +3,7 @@
 Up to FLAT_LIMIT nodes the graph is exact and follows from the vectors alone, bit by bit: nodes are found by matrix products, whose
 last bits depend on what else is multiplied, and every cosine that decides is computed once more, pair by pair. So a graph that
 gains or loses nodes is searched for those alone and is the one that a search for all would give. Above, a search for all misses some
-neighbours, and those that come later do not: then the graph depends on its life, until it is made at once again.
+neighbours, a new node is tied to its own nearest, and all other edges stay: so the graph depends on its life, until it is made at once again.
 
 Legend: N nodes, T nodes of a graph known before, D dimensions, K found for each, R rows to search for, B rows of a batch, X pairs.
 """
@@ -154,34 +154,50 @@ def _exact_nearest(vectors_ND: Rows, neighbours: int, min_similarity: float) -> 
 
 
 def edit_graph(vectors_ND: Rows, neighbours: int, min_similarity: float, known: KnownGraph) -> GraphEdit | None:
-    """What is to be done to a known graph for it to be that of vectors that have come or gone since; None where that is no less than making it anew.
-
-    Edges are replaced of nodes whose nearest are others now: new ones, those that a searched one is nearer to than the last of their k, and, where
-    the graph is exact, those that had k and lost one, which are searched too.
-    """
-    count, place_T, last_N = len(vectors_ND), known.place_T, known.last_rows(len(vectors_ND))
+    """What is to be done to a known graph for it to be that of vectors that have come or gone since; None where that is no less than making it anew."""
+    count, last_N = len(vectors_ND), known.last_rows(len(vectors_ND))
     searched_N = last_N < 0
-    if count <= FLAT_LIMIT:
-        near_gone = _own(known, known.neighbours(np.flatnonzero(place_T < 0)), neighbours)
-        full_T = np.bincount(near_gone.row_X, minlength=len(place_T)) == neighbours
-        short = near_gone.row_X[full_T[near_gone.row_X] & (place_T[near_gone.other_X] < 0)]
-        searched_N[place_T[short]] = True
+    exact = count <= FLAT_LIMIT
+    if exact:
+        searched_N[_short_of_neighbours(known, neighbours)] = True
     searched = np.flatnonzero(searched_N)
     if count < 2 or 4 * len(searched) > count:
         return None
-    bounds = _Bounds(known, last_N, searched_N, neighbours, min_similarity)
+    bounds = _Bounds(known, last_N, searched_N, neighbours, min_similarity) if exact else None
     near = _Pairs.join([_NO_PAIRS, *_near(vectors_ND, searched, neighbours, min_similarity, bounds)])
+    if not exact:
+        return _graph_edit(searched_N, _best(near.only(searched_N[near.row_X]), neighbours))
+    changed_N, edges = _exact_edges(known, last_N, searched_N, near, neighbours)
+    return _graph_edit(changed_N, edges)
 
-    changed_N = searched_N.copy()
+
+def _short_of_neighbours(known: KnownGraph, neighbours: int) -> Ints:
+    """The nodes that had k nearest and lost one."""
+    place_T = known.place_T
+    near_gone = _own(known, known.neighbours(np.flatnonzero(place_T < 0)), neighbours)
+    full_T = np.bincount(near_gone.row_X, minlength=len(place_T)) == neighbours
+    short: Ints = place_T[near_gone.row_X[full_T[near_gone.row_X] & (place_T[near_gone.other_X] < 0)]]
+    return short
+
+
+def _exact_edges(
+    known: KnownGraph, last_N: Ints, searched_N: NDArray[np.bool_], near: _Pairs, neighbours: int
+) -> tuple[NDArray[np.bool_], _Pairs]:
+    """The nodes whose nearest are others now, searched ones and those that one of them is nearer to than the last of their k; and all their edges, one way."""
+    place_T, changed_N = known.place_T, searched_N.copy()
     changed_N[near.row_X] = True
     gained = np.flatnonzero(changed_N & ~searched_N)
     own = _best(_Pairs.join([near, _own(known, last_N[gained], neighbours).moved(place_T)]), neighbours)
     changed_T = np.append(changed_N, True)[place_T]
     others = known.neighbours(last_N[changed_N & (last_N >= 0)])
     to_changed = _own(known, others[~changed_T[others]], neighbours).moved(place_T)
-    edges = _Pairs.join([own, to_changed.only(changed_N[to_changed.other_X])])
+    return changed_N, _Pairs.join([own, to_changed.only(changed_N[to_changed.other_X])])
+
+
+def _graph_edit(changed_N: NDArray[np.bool_], edges: _Pairs) -> GraphEdit:
+    """All edges of the changed nodes are these, each once both ways."""
     both = _Pairs.join([edges, edges.turned()])
-    once = np.unique(both.row_X * count + both.other_X, return_index=True)[1]
+    once = np.unique(both.row_X * len(changed_N) + both.other_X, return_index=True)[1]
     return GraphEdit(changed_N, Entries(both.row_X[once], both.other_X[once], both.cosine_X[once]))
 
 

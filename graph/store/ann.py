@@ -19,7 +19,7 @@ from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.ids import has_sum, quick_sum
 from graph.shared.types import Floats, Ints
-from graph.store.halves import Held, as_float32, batches
+from graph.store.halves import Held, as_float32, batches, gathered
 
 ENDING = ".ann"
 LISTS_PER_ROOT = 2
@@ -97,7 +97,7 @@ def _inverted_file(vectors_RD: Held) -> Any:
     inverted = faiss.IndexIVFScalarQuantizer(
         faiss.IndexFlatIP(dimensions), dimensions, lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
     )
-    train_lists(inverted, as_float32(vectors_RD[training_rows(rows, lists)]))
+    train_lists(inverted, gathered(vectors_RD, training_rows(rows, lists), ADDED_ROWS))
     for batch_BD in batches(vectors_RD, ADDED_ROWS):
         inverted.add(batch_BD)
     return inverted

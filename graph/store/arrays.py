@@ -29,6 +29,8 @@ from graph.store.segments import Vectors, open_vectors, save_vectors, with_ann
 MANIFEST = "manifest.json"
 OLDEST, FORMAT = 4, 8
 """Of index.sqlite and of the arrays (docs/reference/format.md): what is read, and what is written."""
+BLOCK_PARTS, OLD_BLOCK = ("data", "indices", "indptr"), ".npz"
+"""Of a block, the arrays that it is kept in beside its shape; before format 8 all were in one file."""
 
 
 class OtherFormat(UserError):
@@ -102,7 +104,7 @@ def save_arrays(
 ) -> str:
     """Write every field of the dataclass `data` under `folder`; returns the manifest, which `publish` makes the current generation.
 
-    Fields are arrays (.npy), Strings (two .npy), CSR matrices (.npz) or Vectors (the rows that they are of segments, .rows.npy). Of those
+    Fields are arrays (.npy), Strings (two .npy), CSR matrices (four .npy) or Vectors (the rows that they are of segments, .rows.npy). Of those
     that have moved only what has changed is written if their `base` is given (.moved.npz, graph/store/columns/patch.py), else all.
     `facts` go into the manifest. `merge_factor`, `ann_rows` and `compact` are those of graph/store/segments.py.
     """
@@ -282,11 +284,13 @@ def _names_in_use(folder: Path) -> list[str]:
 
 def never_written(kind: type[Any], manifest: Manifest) -> list[str]:
     """The files that the fields of the dataclass `kind` are kept in and a generation does not have."""
-    endings = {Strings: (".data.npy", ".starts.npy"), sp.csr_array: (".npz",), Vectors: (".rows.npy",)}
-    hints = get_type_hints(kind)
-    whole_fields = (field.name for field in fields(kind) if field.name + MOVED not in manifest.files)
-    names = (name + ending for name in whole_fields for ending in endings.get(hints[name], (".npy",)))
-    return [name for name in names if name not in manifest.files]
+    blocks = tuple(f".{part}.npy" for part in (*BLOCK_PARTS, "shape"))
+    endings = {Strings: (".data.npy", ".starts.npy"), sp.csr_array: blocks, Vectors: (".rows.npy",)}
+    hints, found = get_type_hints(kind), manifest.files
+    elsewhere = {field.name for field in fields(kind) if found.keys() & {field.name + MOVED, field.name + OLD_BLOCK}}
+    names = (field.name for field in fields(kind) if field.name not in elsewhere)
+    files = (name + ending for name in names for ending in endings.get(hints[name], (".npy",)))
+    return [file for file in files if file not in found]
 
 
 def _field_of(file: str) -> str:
@@ -299,7 +303,10 @@ def _save_field(target: Path, name: str, value: Any) -> None:
         np.save(target / f"{name}.data.npy", value.data)
         np.save(target / f"{name}.starts.npy", value.starts)
     elif sp.issparse(value):
-        sp.save_npz(target / f"{name}.npz", narrow(value), compressed=False)
+        kept = narrow(value)
+        for part in BLOCK_PARTS:
+            np.save(target / f"{name}.{part}.npy", getattr(kept, part))
+        np.save(target / f"{name}.shape.npy", np.array(kept.shape, np.int64))
     elif isinstance(value, Vectors):
         np.save(target / f"{name}.rows.npy", value.row_N)
     else:
@@ -311,7 +318,10 @@ def load_field(target: Path, name: str, kind: Any) -> Any:
     if kind is Strings:
         return Strings(_load_array(target / f"{name}.data.npy"), _load_array(target / f"{name}.starts.npy"))
     if kind is sp.csr_array:
-        return sp.csr_array(sp.load_npz(target / f"{name}.npz"))
+        if (target / f"{name}{OLD_BLOCK}").exists():
+            return sp.csr_array(sp.load_npz(target / f"{name}{OLD_BLOCK}"))
+        shape = tuple(np.load(target / f"{name}.shape.npy").tolist())
+        return sp.csr_array(tuple(_load_array(target / f"{name}.{part}.npy") for part in BLOCK_PARTS), shape=shape)
     return _load_array(target / (f"{name}.rows.npy" if kind is Vectors else f"{name}.npy"))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.shared.types import Floats
+from graph.shared.types import Floats, Ints
 
 Held = NDArray[np.float32] | NDArray[np.float16]
 PRODUCT_ROWS = 1_024
@@ -36,6 +36,15 @@ def batches(held_RD: Held, rows: int) -> Iterator[Floats]:
     for start in range(0, len(held_RD), rows):
         yield as_float32(held_RD[start : start + rows])
         let_go(held_RD)
+
+
+def gathered(held_RD: Held, row_X: Ints, rows: int) -> Floats:
+    """The vectors of many rows as float32; of a file that is memory-mapped what so many of them touch stays in memory, no more."""
+    found = np.empty((len(row_X), held_RD.shape[1]), np.float32)
+    for start in range(0, len(row_X), rows):
+        found[start : start + rows] = as_float32(held_RD[row_X[start : start + rows]])
+        let_go(held_RD)
+    return found
 
 
 def let_go(mapped: Any) -> None:

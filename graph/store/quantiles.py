@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.shared.types import Floats
-from graph.store.segments import Rows
+from graph.store.segments import Rows, Vectors
 
 LEVELS_Z: NDArray[np.float64] = np.concatenate([np.arange(100) / 100, 0.99 + np.arange(1, 10) / 1000, [0.9999, 1.0]])
 """Shares of the pairs: every hundredth, then finer towards the nearest pairs."""
@@ -31,6 +31,8 @@ def cosine_quantiles(vectors_ND: Rows) -> Floats:
     second_B = (first_B + draws.integers(1, count, PAIRS)) % count
     blocks = [slice(start, start + BLOCK) for start in range(0, PAIRS, BLOCK)]
     cosines = [_products(vectors_ND[first_B[block]], vectors_ND[second_B[block]]) for block in blocks]
+    if isinstance(vectors_ND, Vectors):
+        vectors_ND.let_go()
     return np.asarray(np.quantile(np.concatenate(cosines), LEVELS_Z).round(DIGITS), np.float32)
 
 

@@ -10,6 +10,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -245,8 +246,8 @@ def with_manifest(folder: Path, old: str, new: str) -> None:
 
 def test_an_index_of_a_newer_version_is_named_and_left_alone(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
-    with_manifest(tmp_path / "i", '"format": 7', '"format": 8')
-    told = r"manifest\.json: format 8, of a newer modegraph; at most format 7; install one as new"
+    with_manifest(tmp_path / "i", '"format": 8', '"format": 9')
+    told = r"manifest\.json: format 9, of a newer modegraph; at most format 8; install one as new"
     for attempt in (open_index, verify_index, lambda folder: repair_index(folder, lambda spec: HashEncoder())):
         with pytest.raises(UserError, match=told):
             attempt(tmp_path / "i")
@@ -256,13 +257,20 @@ def as_before_format_6(folder: Path, version: int) -> set[str]:
     """Write an index anew as that version had it: vectors among the arrays, and before 5 no counts of terms. The files it has not."""
     manifest, data = read_manifest(folder), load_arrays(folder, IndexData)
     arrays = folder / manifest.arrays
-    gone = {name for name in manifest.files if name.endswith(".rows.npy")}
-    if version < 5:
-        gone |= {"term_count_WP.npz", "term_idf_W.npy", "term_norm_P.npy"}
-    for name in gone:
+    rows = {name for name in manifest.files if name.endswith(".rows.npy")}
+    terms = {
+        name for name in manifest.files if version < 5 and name.startswith(("term_count", "term_idf", "term_norm"))
+    }
+    blocks = {name.removesuffix(".shape.npy") for name in manifest.files if name.endswith(".shape.npy")}
+    in_one = {f"{name}.{part}.npy" for name in blocks for part in ("data", "indices", "indptr", "shape")}
+    for name in rows | terms | in_one:
         (arrays / name).unlink()
     shutil.rmtree(folder / "vectors")
-    files = {name: facts for name, facts in manifest.files.items() if name not in gone}
+    files = {name: facts for name, facts in manifest.files.items() if name not in rows | terms | in_one}
+    for name in blocks - {file.partition(".")[0] for file in terms}:
+        sp.save_npz(arrays / f"{name}.npz", getattr(data, name), compressed=False)
+        file = arrays / f"{name}.npz"
+        files[file.name] = {"bytes": file.stat().st_size, "checksum": checksum(file)}
     for _, field in VECTOR_FIELDS.values():
         file = arrays / f"{field}.npy"
         np.save(file, np.asarray(getattr(data, field)))
@@ -271,13 +279,13 @@ def as_before_format_6(folder: Path, version: int) -> set[str]:
     del body["segments"]
     text = json.dumps(body | {"format": version, "files": files})
     (folder / MANIFEST).write_text(f"{text}\n{content_id(text)}", encoding="utf-8")
-    return gone
+    return rows | terms
 
 
 def as_format_6(folder: Path) -> None:
     """Write an index anew with the checksums that were in files' names, in the manifest and in the seal before format 7."""
     file = folder / MANIFEST
-    text = file.read_text(encoding="utf-8").rpartition("\n")[0].replace('"format": 7', '"format": 6')
+    text = file.read_text(encoding="utf-8").rpartition("\n")[0].replace('"format": 8', '"format": 6')
     written = [*folder.glob("arrays-*/*"), *folder.glob("vectors/*")]
     of_quick = {quick_sum(each): checksum(each) for each in written}
     for quick, sum_before in of_quick.items():
@@ -323,8 +331,8 @@ def test_an_index_of_an_earlier_format_is_brought_over_by_repair_without_the_enc
 def test_an_index_of_an_earlier_version_is_to_be_made_again(tmp_path: Path) -> None:
     """Whichever of its files is read first: the arrays by a reader, the store by a writer."""
     build(tmp_path / "i", ISLES)
-    told = "format 3; format 4 to 7; index the documents again, into a new folder"
-    with_manifest(tmp_path / "i", '"format": 7', '"format": 3')
+    told = "format 3; format 4 to 8; index the documents again, into a new folder"
+    with_manifest(tmp_path / "i", '"format": 8', '"format": 3')
     with unsealed(tmp_path / "i"), closing(sqlite3.connect(tmp_path / "i" / FILE)) as store:
         store.execute("PRAGMA user_version = 3")
     with pytest.raises(UserError, match=told):

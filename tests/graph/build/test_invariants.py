@@ -5,7 +5,7 @@ Compared are the arrays, their files byte by byte, and the rows of the store by 
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from graph.store.data import IndexData
 from graph.store.pending import PendingVectors
 from graph.store.settings import IndexSettings
 from tests.fakes import HashEncoder
+from tests.graph.build.beside import edits_written_beside
 from tests.graph.same import assert_same_index
 
 SETTINGS = IndexSettings(
@@ -161,37 +162,45 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.none() | changes), min_siz
 
 @pytest.mark.usefixtures("place")
 @quick(12)
-@given(start=corpora(min_size=2, sources="abc"), steps=steps)
+@given(start=corpora(min_size=2, sources="abc"), steps=steps, beside=st.booleans())
 @example(
     start=[Document("a", "", SENTENCES[0]), Document("b", "", SENTENCES[1])],
     steps=[("a", {"text": SENTENCES[2]}), ("a", {"metadata": {"year": 1911}}), ("b", {"title": "Tarn"})],
+    beside=True,
 )
 def test_from_scratch_equals_incremental(
-    start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], tmp_path_factory: pytest.TempPathFactory
+    start: list[Document],
+    steps: list[tuple[str, dict[str, Any] | None]],
+    beside: bool,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("invariant")
     there = {document.source: document for document in start}
     put(folder / "grown", start)
-    for source, change in steps:
-        if change is not None:
-            there[source] = replace(there.get(source, Document(source, "", "It is so.")), **change)
-            put(folder / "grown", [there[source]])
-        elif there.pop(source, None) is not None:
-            delete(folder / "grown", [source])
+    with edits_written_beside() if beside else nullcontext():
+        for source, change in steps:
+            if change is not None:
+                there[source] = replace(there.get(source, Document(source, "", "It is so.")), **change)
+                put(folder / "grown", [there[source]])
+            elif there.pop(source, None) is not None:
+                delete(folder / "grown", [source])
     put(folder / "scratch", list(there.values()))
     assert_same(held(folder / "scratch"), held(folder / "grown"))
 
 
 @quick(12)
-@given(start=corpora(min_size=2, sources="abc"), steps=steps)
+@given(start=corpora(min_size=2, sources="abc"), steps=steps, beside=st.booleans())
 def test_from_scratch_equals_carried_over_and_compacted(
-    start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], tmp_path_factory: pytest.TempPathFactory
+    start: list[Document],
+    steps: list[tuple[str, dict[str, Any] | None]],
+    beside: bool,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Communities are carried over all edits, however many passages change (layers_on_edit = later)."""
     folder = tmp_path_factory.mktemp("invariant")
     later = SETTINGS.model_copy(update={"layers_on_edit": "later"})
     there = {document.source: document for document in start}
-    with pytest.MonkeyPatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched, edits_written_beside() if beside else nullcontext():
         patched.setattr(graph.build.build, "MAX_CHANGED_SHARE", 1e9)
         build_index(folder / "grown", start, later, lambda spec: HashEncoder())
         for source, change in steps:

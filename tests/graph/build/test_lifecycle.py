@@ -92,7 +92,7 @@ def test_every_flipped_byte_and_every_cut_is_found_and_named(in_sqlite: Path) ->
 
 
 @pytest.mark.parametrize(
-    "name", ["proposition_vectors_ND-*.segment", "passage_ids.starts.npy", "similarity_XX.npz", "manifest.json"]
+    "name", ["proposition_vectors_ND-*.segment", "passage_ids.starts.npy", "similarity_XX.indices.npy", "manifest.json"]
 )
 def test_repair_restores_the_arrays_and_keeps_sound_vectors(index: Path, name: str) -> None:
     build_index(index.parent / "twin", ISLES, SETTINGS, encoder)
@@ -188,7 +188,7 @@ def test_no_generation_has_a_number_that_was_there_before(index: Path, lost: str
     repair_index(index, encoder)
     repaired = index_status(index)
     assert repaired.generation == 3
-    (file,) = index.rglob("similarity_XX.npz")
+    (file,) = index.rglob("similarity_XX.indices.npy")
     file.write_bytes(file.read_bytes()[:-9])
     repair_index(index, encoder)
     assert index_status(index).generation == 4 and index_status(index).identity != repaired.identity

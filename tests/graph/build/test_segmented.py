@@ -149,7 +149,7 @@ def test_a_segment_that_was_merged_is_mended_from_those_before_it_without_the_en
     assert len(working.seen) == 1, "the passage of the last edit"
 
 
-@pytest.mark.parametrize("name", ["similarity_XX.npz", "term_count_WP.npz", "proposition_texts.data.npy"])
+@pytest.mark.parametrize("name", ["similarity_XX.indptr.npy", "term_count_WP.data.npy", "proposition_texts.data.npy"])
 def test_an_edit_does_not_write_on_what_is_damaged(index: Path, name: str) -> None:
     (file,) = index.rglob(name)
     flip(file)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from graph.store.arrays import FORMAT, Manifest, read_manifest
 from tests.places import ROOT
@@ -24,7 +23,11 @@ def test_the_manifest_is_described(hashed_isles: Path) -> None:
 def test_every_file_is_described_with_its_dtype_and_its_shape(hashed_isles: Path) -> None:
     manifest = read_manifest(hashed_isles)
     arrays = hashed_isles / manifest.arrays
-    endings = {"texts": (".data.npy", ".starts.npy"), "block": (".npz",), "vectors": (".rows.npy",)}
+    endings = {
+        "texts": (".data.npy", ".starts.npy"),
+        "block": (".data.npy", ".indices.npy", ".indptr.npy", ".shape.npy"),
+        "vectors": (".rows.npy",),
+    }
     described = {name + ending for name, kind, _ in COLUMNS for ending in endings.get(kind, (".npy",))}
     assert described == set(manifest.files) and len(COLUMNS) == 41
     size: dict[str, int] = {}
@@ -35,10 +38,10 @@ def test_every_file_is_described_with_its_dtype_and_its_shape(hashed_isles: Path
             assert (starts.dtype, data.dtype, starts[-1]) == (np.int64, np.uint8, len(data)), name
             shape: tuple[int, ...] = (len(starts) - 1,)
         elif kind == "block":
-            block = sp.load_npz(arrays / f"{name}.npz")
-            assert block.format == "csr" and block.dtype == np.float32, name
-            assert block.indices.dtype == block.indptr.dtype == np.int32, name
-            shape = block.shape
+            parts = [np.load(arrays / f"{name}.{part}.npy") for part in ("data", "indices", "indptr", "shape")]
+            assert [part.dtype for part in parts] == [np.float32, np.int32, np.int32, np.int64], name
+            shape = tuple(parts[3].tolist())
+            assert len(parts[2]) == shape[0] + 1 and parts[2][-1] == len(parts[0]) == len(parts[1]), name
         elif kind == "vectors":
             rows = np.load(arrays / f"{name}.rows.npy")
             (segment,) = manifest.segments[name]

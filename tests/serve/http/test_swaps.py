@@ -134,14 +134,14 @@ def test_an_index_that_is_away_is_told_once_and_its_return_again(isles: Path, ca
 
 
 def test_a_file_that_cannot_be_read_does_not_end_the_watch(isles: Path) -> None:
-    """zipfile's own error is neither an OSError nor a ValueError."""
+    """What numpy cannot read raises errors of its own."""
     held = live(isles)
     build(isles, [Document("gull", "Gull Rock", "Gull Rock is a lighthouse.")])
     arrays = max(isles.glob("arrays-*"))
-    sound = (arrays / "similarity_XX.npz").read_bytes()
-    (arrays / "similarity_XX.npz").write_bytes(sound[:4] + bytes(len(sound) - 4))
+    sound = (arrays / "similarity_XX.shape.npy").read_bytes()
+    (arrays / "similarity_XX.shape.npy").write_bytes(sound[:4] + bytes(len(sound) - 4))
     asyncio.run(held.refresh())
     assert held.current.number == 1
-    (arrays / "similarity_XX.npz").write_bytes(sound)
+    (arrays / "similarity_XX.shape.npy").write_bytes(sound)
     asyncio.run(held.refresh())
     assert held.current.number == 2

@@ -1,0 +1,17 @@
+"""Small indexes whose edits are written beside their whole arrays, as those of large ones are."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import graph.build.build
+
+
+@contextmanager
+def edits_written_beside(most: float = 1e9) -> Iterator[None]:
+    """While documents that have changed are no more than `most` times those of the whole arrays."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(graph.build.build, "BESIDE_FROM", 0)
+        patched.setattr(graph.build.build, "MOST_BESIDE_SHARE", most)
+        yield

@@ -1,0 +1,123 @@
+"""Edits that are written beside whole arrays: little is written, readers see the same, damage is named, compact makes all one again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from graph.build.build import build_index
+from graph.build.lifecycle import compact_index, delete_documents, repair_index, verify_index
+from graph.index.index import open_index
+from graph.shared.errors import UserError
+from graph.shared.types import Document
+from graph.store.arrays import load_arrays, read_manifest
+from graph.store.data import IndexData
+from graph.store.settings import IndexSettings
+from tests.corpora import guild_documents
+from tests.fakes import HashEncoder
+from tests.graph.build.beside import edits_written_beside
+from tests.graph.same import assert_same_index
+
+SETTINGS = IndexSettings(min_similarity=0.2, neighbours=3)
+GUILDS = guild_documents()
+NEW = Document("new", "Member Zan", "Member Zan joined the Netmakers Guild in 1799. Zan keeps bees.")
+CHANGED = Document(GUILDS[4].source, GUILDS[4].title, "Nobody knows what became of the Coopers Guild.")
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+def put(folder: Path, documents: list[Document]) -> None:
+    build_index(folder, documents, SETTINGS, encoder)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Path]:
+    put(tmp_path / "i", GUILDS)
+    with edits_written_beside():
+        yield tmp_path / "i"
+
+
+def scratch(index: Path, documents: list[Document]) -> IndexData:
+    put(index.parent / "scratch", documents)
+    return load_arrays(index.parent / "scratch", IndexData)
+
+
+def test_an_edit_leaves_the_files_of_the_whole_arrays_and_writes_little_beside_them(index: Path) -> None:
+    whole = read_manifest(index)
+    before = {file: file.stat() for file in (index / whole.arrays).iterdir()}
+    for document in (NEW, CHANGED):
+        put(index, [document])
+        manifest = read_manifest(index)
+        assert manifest.base is not None and manifest.base.arrays == whole.arrays
+        assert {"passage_texts", "proposition_texts", "term_count_WP", "proposition_entity_NE"} <= {
+            name.removesuffix(".moved.npz") for name in manifest.files
+        }
+    for file, stat in before.items():
+        assert (file.stat().st_ino, file.stat().st_mtime_ns) == (stat.st_ino, stat.st_mtime_ns)
+    assert manifest.base.changed_documents == 2 and verify_index(index) == []
+    (moved,) = (index / manifest.arrays).glob("passage_texts.moved.npz")
+    assert moved.stat().st_size < 3_000 < (index / whole.arrays / "passage_texts.data.npy").stat().st_size
+    kept = [*GUILDS[:4], CHANGED, *GUILDS[5:], NEW]
+    assert_same_index(load_arrays(index, IndexData), scratch(index, kept))
+    assert len(open_index(index, encoder).passages_of("new")) == 1
+
+
+def test_compact_writes_all_again_as_a_build_at_once_does(index: Path) -> None:
+    put(index, [NEW])
+    delete_documents(index, [GUILDS[0].source, GUILDS[9].source], encoder)
+    compact_index(index, encoder)
+    scratch(index, [*GUILDS[1:9], *GUILDS[10:], NEW])
+    manifest, twin = read_manifest(index), read_manifest(index.parent / "scratch")
+    assert manifest.base is None and (manifest.files, manifest.segments) == (twin.files, twin.segments)
+    assert {file.name for file in index.glob("arrays-*")} == {manifest.arrays}
+
+
+def test_when_too_much_has_changed_all_is_written_again_and_is_the_next_base(index: Path) -> None:
+    with edits_written_beside(most=3 / len(GUILDS)):
+        bases = []
+        for document in GUILDS[:5]:
+            delete_documents(index, [document.source], encoder)
+            manifest = read_manifest(index)
+            bases.append(None if manifest.base is None else manifest.base.changed_documents)
+    assert bases == [1, 2, 3, None, 1]
+    assert_same_index(load_arrays(index, IndexData), scratch(index, GUILDS[5:]))
+
+
+def test_an_index_that_another_way_of_counting_changes_is_written_whole(index: Path) -> None:
+    """What changed is not known where another program wrote: all is read, and nothing is beside."""
+    put(index, [NEW])
+    (index / "manifest.json").unlink()
+    put(index, [CHANGED])
+    assert read_manifest(index).base is None
+    assert_same_index(load_arrays(index, IndexData), scratch(index, [*GUILDS[:4], CHANGED, *GUILDS[5:], NEW]))
+
+
+@pytest.mark.parametrize("where", ["base", "beside"])
+def test_damage_is_named_and_mended(index: Path, where: str) -> None:
+    put(index, [NEW])
+    manifest = read_manifest(index)
+    assert manifest.base is not None
+    name = {
+        "base": f"{manifest.base.arrays}/passage_texts.data.npy",
+        "beside": f"{manifest.arrays}/passage_texts.moved.npz",
+    }
+    file = index / name[where]
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    file.write_bytes(data)
+    assert [found.file for found in verify_index(index)] == [name[where]]
+    if where == "beside":
+        with pytest.raises(UserError, match=r"passage_texts\.moved\.npz: a changed byte"):
+            put(index, [CHANGED])
+    else:
+        put(index, [CHANGED])
+        assert [found.file for found in verify_index(index)] == [name[where]], "an edit does not hide it"
+        with edits_written_beside(most=0), pytest.raises(UserError, match=r"passage_texts\.data\.npy: a changed byte"):
+            put(index, [Document("more", "", "It is so.")])
+    repair_index(index, encoder)
+    assert verify_index(index) == []
+    put(index, [CHANGED, Document("more", "", "It is so.")])
+    delete_documents(index, ["more"], encoder)
+    assert_same_index(load_arrays(index, IndexData), scratch(index, [*GUILDS[:4], CHANGED, *GUILDS[5:], NEW]))

@@ -1,0 +1,106 @@
+"""index.sqlite sealed by blocks: an edit reads what it writes, damage elsewhere stays damage, damage where it writes is refused."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from graph.build.build import build_index
+from graph.build.lifecycle import delete_documents, verify_index
+from graph.build.stores import open_for_writing
+from graph.shared.errors import UserError
+from graph.shared.types import Document
+from graph.store import sqlite, sums
+from graph.store.settings import IndexSettings
+from graph.store.sums import BlockSums
+from tests.fakes import HashEncoder
+
+DOCUMENTS = [
+    Document(f"d{number:03}", f"Port {number}", f"Keeper {number} of Port {number} saw {900 + number} ships. " * 40)
+    for number in range(120)
+]
+NEW = Document("new", "New Port", "The keeper of New Port keeps bees.")
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+def put(folder: Path, documents: list[Document]) -> None:
+    build_index(folder, documents, IndexSettings(), encoder)
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sums, "BLOCK_BYTES", 4_096)
+    monkeypatch.setattr("graph.store.seal.BLOCK_BYTES", 4_096)
+    put(tmp_path / "i", DOCUMENTS)
+    return tmp_path / "i"
+
+
+def flip(file: Path, place: int) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(place)
+        byte = opened.read(1)
+        opened.seek(place)
+        opened.write(bytes([byte[0] ^ 1]))
+
+
+def test_sums_of_what_was_written_are_those_of_the_whole_file(tmp_path: Path) -> None:
+    file, block = tmp_path / "file", sums.BLOCK_BYTES
+    file.write_bytes(os.urandom(3 * block + 5))
+    before = BlockSums.of(file)
+    assert len(before.blocks) == 4 and BlockSums.read(before.text) == before
+    flip(file, block + 7)
+    with file.open("ab") as opened:
+        opened.write(os.urandom(block))
+    assert not before.hold(file, [1]) and before.hold(file, [0, 2, 3, 9])
+    assert before.again(file, [1]) == BlockSums.of(file) != before.again(file, [])
+    os.truncate(file, block // 2)
+    assert before.again(file, []) == before.again(file, [0]) == BlockSums.of(file) or not before.hold(file, [0])
+    damaged = before.text.replace(before.blocks[2], before.blocks[1])
+    assert BlockSums.read(damaged) is None and BlockSums.read("x1\nx1") is None
+
+
+@pytest.mark.parametrize("most_logged", [1, 64 << 20])
+def test_after_edits_the_seal_is_that_of_the_whole_file(
+    index: Path, most_logged: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the write-ahead log was brought into the file on the way."""
+    monkeypatch.setattr(sqlite, "MOST_LOGGED_BYTES", most_logged)
+    read: list[int] = []
+    sum_of = sums._sum_of
+    monkeypatch.setattr(sums, "_sum_of", lambda file, block, most: read.append(block) or sum_of(file, block, most))
+    put(index, [NEW])
+    delete_documents(index, [DOCUMENTS[7].source], encoder)
+    blocks = len(BlockSums.of(index / "index.sqlite").blocks)
+    assert 0 < len(set(read[:-blocks])) < blocks, "what was not written was not read"
+    assert verify_index(index) == [] and blocks > 10
+    put(index, DOCUMENTS[:40])
+    assert verify_index(index) == []
+
+
+def test_damage_where_an_edit_does_not_write_stays_and_where_it_writes_is_refused(index: Path) -> None:
+    file, twin = index / "index.sqlite", index.parent / "twin"
+    shutil.copytree(index, twin)
+    put(twin, [NEW])
+    before, after = BlockSums.of(file).blocks, BlockSums.of(twin / "index.sqlite").blocks
+    same = [block for block, each in enumerate(before) if after[block] == each]
+    untouched = same[len(same) // 2] * sums.BLOCK_BYTES + 2_000
+    flip(file, untouched)
+    put(index, [NEW])
+    assert [found.file for found in verify_index(index)] == ["index.sqlite"], "an edit elsewhere does not hide it"
+    flip(file, untouched)
+    assert verify_index(index) == []
+    flip(file, 90)
+    with pytest.raises(UserError, match="not those of the last run"):
+        put(index, [Document("more", "", "It is so.")])
+    assert "index.sqlite" in [found.file for found in verify_index(index)]
+
+
+def test_a_writer_that_changes_nothing_leaves_the_seal(index: Path) -> None:
+    seal = (index / "index.sqlite.seal").read_text()
+    with pytest.raises(KeyError), open_for_writing(index):
+        raise KeyError
+    assert (index / "index.sqlite.seal").read_text() == seal and verify_index(index) == []

@@ -86,17 +86,21 @@ def test_damage_where_an_edit_does_not_write_stays_and_where_it_writes_is_refuse
     shutil.copytree(index, twin)
     put(twin, [NEW])
     before, after = BlockSums.of(file).blocks, BlockSums.of(twin / "index.sqlite").blocks
-    same = [block for block, each in enumerate(before) if after[block] == each]
-    untouched = same[len(same) // 2] * sums.BLOCK_BYTES + 2_000
+    same, other = (
+        [block for block, each in enumerate(before) if (after[block] == each) is kept] for kept in (True, False)
+    )
+    untouched, touched = (blocks[len(blocks) // 2] * sums.BLOCK_BYTES + 2_000 for blocks in (same, other))
     flip(file, untouched)
     put(index, [NEW])
     assert [found.file for found in verify_index(index)] == ["index.sqlite"], "an edit elsewhere does not hide it"
     flip(file, untouched)
     assert verify_index(index) == []
-    flip(file, 90)
+    shutil.rmtree(twin)
+    put(twin, DOCUMENTS)
+    flip(twin / "index.sqlite", touched)
     with pytest.raises(UserError, match="not those of the last run"):
-        put(index, [Document("more", "", "It is so.")])
-    assert "index.sqlite" in [found.file for found in verify_index(index)]
+        put(twin, [NEW])
+    assert "index.sqlite" in [found.file for found in verify_index(twin)]
 
 
 def test_a_writer_that_changes_nothing_leaves_the_seal(index: Path) -> None:

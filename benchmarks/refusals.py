@@ -1,110 +1,259 @@
-"""Whether the time of a refusal tells that what it names is there: a foreign collection or document against ones that do not exist.
+"""Whether the time of a refusal tells that what it names is there: foreign things against ones that do not exist.
 
-Run: python -P benchmarks/refusals.py [--requests 3000] [--seed 0] [--json]. The requests of a round go in drawn order over one connection.
-"rest" is what two absent names differ by: the error of the measurement.
+Run: python -P benchmarks/refusals.py [--rounds 1000] [--seed 0] [--json]. A round asks for a foreign thing and two absent ones in drawn order
+over one connection. Of each request: microseconds of the server's processor and on the clock, medians of the differences within
+rounds with 95 % intervals; "rest" is what the two absent names differ by: the error of the measurement.
 """
 
 import argparse
 import asyncio
+import json
+import math
 import shutil
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import httpx2
 
-from benchmarks.report import print_report
+from benchmarks.report import Check, print_report
 from benchmarks.serve import answering, begin, made_index
+from graph.index.index import open_index
 from serve.engines.vllm import free_port
 from serve.http.guard.key_file import change_keys, make_key
 
+WARM_ROUNDS = 20
+LARGEST_SHARE = 0.02
+"""Of a refusal's processor time: by what a foreign thing may surely (the whole interval) take more or less than an absent one."""
+OTHER_KEY, OTHER_READER = "others", "reader-0001"
+MCP = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 NAMES = {"foreign": "secret", "absent": "zzzzzz", "other": "yyyyyy"}
 """Collections: one that is there and not for the key, two that are not there."""
 SOURCES = {"foreign": "ferry-lantern.md", "absent": "ferry-lanterx.md", "other": "ferry-lantery.md"}
 """Documents of the key's own collection, in the same way."""
+READERS = {"foreign": OTHER_READER, "absent": "reader-0002", "other": "reader-0003"}
+"""Names under which other keys have feedback here, or nobody has."""
+OWNERS = {kind: f"{OTHER_KEY}/{name}" for kind, name in READERS.items()}
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request with a place for the name, and who asks."""
+    """A request with {} where the name goes, and who asks."""
 
     key: str
     method: str
     path: str
-    names: dict[str, str]
-    body: dict[str, str] | None = None
+    names: Mapping[str, str]
+    body: str = ""
+    refused: int = 404
 
 
-REQUESTS = {
-    "retrieve": Request("collection", "POST", "/v1/retrieve?collection={}", NAMES, {"query": "Who?"}),
-    "documents of a collection": Request("collection", "GET", "/v1/documents?collection={}", NAMES),
-    "vector store": Request("collection", "GET", "/v1/vector_stores/{}", NAMES),
-    "document": Request("label", "GET", "/v1/documents/{}", SOURCES),
-    "neighbourhood": Request("label", "GET", "/v1/graph/neighbourhood?kind=document&id={}", SOURCES),
-}
+def tool(name: str, **arguments: str) -> str:
+    """The body of a call of an MCP tool."""
+    return rpc("tools/call", name=name, arguments=arguments)
+
+
+def rpc(method: str, **parameters: Any) -> str:
+    """The body of a request of the protocol."""
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters})
+
+
+def requests_over(passages: Mapping[str, str]) -> dict[str, Request]:
+    """Every kind of request that names a thing; `passages` are ids of passages."""
+    query = json.dumps({"query": "Who?"})
+    node = "/v1/graph/neighbourhood?id={}&kind="
+    chat = json.dumps({"model": "stub@{}", "messages": [{"role": "user", "content": "Who?"}]})
+    return {
+        "collection, search": Request("collection", "POST", "/v1/retrieve?collection={}", NAMES, query),
+        "collection, documents": Request("collection", "GET", "/v1/documents?collection={}", NAMES),
+        "collection, chat": Request("collection", "POST", "/v1/chat/completions", NAMES, chat),
+        "collection, feedback": Request("collection", "GET", "/v1/feedback/reader-0002?collection={}", NAMES),
+        "collection, MCP": Request(
+            "collection", "POST", "/mcp", NAMES, tool("search", query="Who?", collection="{}"), 200
+        ),
+        "vector store": Request("collection", "GET", "/v1/vector_stores/{}", NAMES),
+        "vector store, search": Request("collection", "POST", "/v1/vector_stores/{}/search", NAMES, query),
+        "document": Request("label", "GET", "/v1/documents/{}", SOURCES),
+        "document, neighbourhood": Request("label", "GET", f"{node}document", SOURCES),
+        "document, MCP": Request("label", "POST", "/mcp", SOURCES, tool("fetch", id="{}"), 200),
+        "document, MCP resource": Request(
+            "label", "POST", "/mcp", SOURCES, rpc("resources/read", uri="modegraph://public/{}"), 200
+        ),
+        "passage, neighbourhood": Request("label", "GET", f"{node}passage", passages),
+        "passage, MCP": Request("label", "POST", "/mcp", passages, tool("fetch", id="{}"), 200),
+        "feedback": Request("label", "GET", "/v1/feedback/{}", READERS, refused=200),
+        "feedback of a key": Request("label", "GET", "/v1/feedback/{}", OWNERS, refused=200),
+        "feedback, deleting": Request("label", "DELETE", "/v1/feedback/{}", READERS, refused=200),
+    }
 
 
 def main() -> int:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=3000)
+    parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with TemporaryDirectory(prefix="modegraph-bench-") as scratch:
-        figures = measure(Path(scratch), options.requests, Random(options.seed))
-    return print_report("refusals", {"requests of a kind": options.requests, **figures}, [], options.json)
+        figures, checks = measure(Path(scratch), options.rounds, Random(options.seed))
+    return print_report("refusals", {"rounds": options.rounds, **figures}, checks, options.json)
 
 
-def measure(scratch: Path, requests: int, chance: Random) -> dict[str, float | str]:
-    """For each request the median of the absent one in microseconds, and by how much those of the others differ from it."""
+def measure(scratch: Path, rounds: int, chance: Random) -> tuple[dict[str, float | str], list[Check]]:
+    """For each request what the absent name takes, and by how much the foreign one and the other absent one differ from it."""
     made_index(scratch / "public")
     shutil.copytree(scratch / "public", scratch / "secret")
-    made = {
-        "collection": make_key("collection", scopes=("read",), collections=("public",)),
-        "label": make_key("label", scopes=("read",), collections=("public",), where=("source=corrow*",)),
+    keys = write_keys(scratch / "keys.json")
+    requests = requests_over(passages_in(scratch / "public", chance))
+    figures: dict[str, float | str] = {}
+    checks = []
+    with (
+        sink() as collector,
+        serving(scratch, collector) as (url, pid),
+        httpx2.Client(base_url=url, trust_env=False, timeout=60) as client,
+    ):
+        for key in ("collection", OTHER_KEY):
+            leave_feedback(client, keys[key])
+        for name, request in requests.items():
+            taken = times_us(client, request, keys[request.key], rounds, chance, lambda: processor_s(pid))
+            for clock, (absent, foreign, other) in taken.items():
+                figures[f"{name}, {clock}: absent, µs"] = median(absent)
+                figures[f"{name}, {clock}: foreign less absent, µs"] = told(gaps(foreign, absent))
+                figures[f"{name}, {clock}: rest, µs"] = told(gaps(other, absent))
+            absent, foreign, _ = taken["processor"]
+            low, high = interval(gaps(foreign, absent))
+            certain = max(0.0, low, -high) / median(absent)
+            checks.append(Check(f"{name}: certain share of its processor time", certain, LARGEST_SHARE, at_least=False))
+    return figures, checks
+
+
+def times_us(
+    client: httpx2.Client, request: Request, key: str, rounds: int, chance: Random, processor: Callable[[], float]
+) -> dict[str, tuple[list[float], list[float], list[float]]]:
+    """Microseconds of the server's processor and on the clock, for each a list of rounds of the absent, the foreign and the other absent name."""
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **MCP}
+    kinds = ("absent", "foreign", "other")
+    taken: dict[tuple[str, str], list[float]] = {
+        (clock, kind): [] for clock in ("processor", "clock") for kind in kinds
     }
-    change_keys(scratch / "keys.json", lambda keys: [key for key, _ in made.values()])
+    for number in range(rounds + WARM_ROUNDS):
+        for kind in chance.sample(kinds, len(kinds)):
+            name = request.names[kind]
+            path, body = request.path.replace("{}", name), request.body.replace("{}", name)
+            begun = processor(), time.perf_counter()
+            told = client.request(request.method, path, content=body, headers=headers)
+            ended = processor(), time.perf_counter()
+            assert told.status_code == request.refused, (request.path, told.text)
+            if number >= WARM_ROUNDS:
+                for clock, before, after in zip(("processor", "clock"), begun, ended, strict=True):
+                    taken[clock, kind].append(1e6 * (after - before))
+    return {clock: tuple(taken[clock, kind] for kind in kinds) for clock in ("processor", "clock")}  # type: ignore[misc]
+
+
+def processor_s(pid: int) -> float:
+    """The processor time of a process so far: Linux names its clock by the process's number."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def gaps(ones: Sequence[float], others: Sequence[float]) -> list[float]:
+    """The differences within rounds, in order of size."""
+    return sorted(one - other for one, other in zip(ones, others, strict=True))
+
+
+def told(gaps_in_order: Sequence[float]) -> str:
+    """The median of differences and its 95 % interval."""
+    low, high = interval(gaps_in_order)
+    return f"{median(gaps_in_order):.1f} ({low:.1f} to {high:.1f})"
+
+
+def interval(in_order: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of a median: from the rank below n / 2 to that above it by which a binomial (n, ½) strays in one case of twenty.
+
+    >>> interval([float(each) for each in range(1, 101)])
+    (40.0, 61.0)
+    """
+    rank = max(1, math.floor(len(in_order) / 2 - 0.98 * math.sqrt(len(in_order))))
+    return in_order[rank - 1], in_order[-rank]
+
+
+def write_keys(file: Path) -> dict[str, str]:
+    """A key for one of two collections, and two for parts of it; the text of each by its name."""
+    rights = {
+        "collection": (),
+        "label": ("source=corrow*",),
+        OTHER_KEY: ("source=ferry*",),
+    }
+    made = {
+        name: make_key(name, scopes=("read",), collections=("public",), where=where) for name, where in rights.items()
+    }
+    change_keys(file, lambda keys: [key for key, _ in made.values()])
+    return {name: text for name, (_, text) in made.items()}
+
+
+def passages_in(folder: Path, chance: Random) -> dict[str, str]:
+    """The id of a passage that the key with a label does not see, and two that no passage has."""
+    foreign = open_index(folder).passages_of(SOURCES["foreign"])[0].id
+    absent, other = ("".join(chance.choices("0123456789abcdef", k=len(foreign))) for _ in range(2))
+    return {"foreign": foreign, "absent": absent, "other": other}
+
+
+def leave_feedback(client: httpx2.Client, key: str) -> None:
+    """Feedback of OTHER_READER, brought with a key."""
+    vote = {"kind": "vote", "user": OTHER_READER, "consent": True, "question": "Who?", "rating": "up"}
+    vote["answer"] = {"model": "stub", "text": "so"}
+    client.post("/v1/feedback", json=vote, headers={"Authorization": f"Bearer {key}"}).raise_for_status()
+
+
+@contextmanager
+def serving(scratch: Path, collector: str) -> Iterator[tuple[str, int]]:
+    """The server of both collections, which sends its spans to a collector: its address and the number of its process."""
     url = f"http://127.0.0.1:{free_port()}"
-    command = ["-m", "modegraph", "serve", str(scratch / "public"), str(scratch / "secret")]
+    command = ["-m", "modegraph", "serve", str(scratch / "public"), str(scratch / "secret"), "--feedback"]
+    # No refusal asks the model, so that none need be there.
+    command += ["--model", f"openai:stub@http://127.0.0.1:{free_port()}/v1", "--otlp-endpoint", collector]
     command += ["--keys", str(scratch / "keys.json"), "--port", url.rpartition(":")[2]]
     process = begin(command, "none")
     try:
         asyncio.run(answering(f"{url}/health", process))
-        figures: dict[str, float | str] = {}
-        with httpx2.Client(base_url=url, trust_env=False, timeout=60) as client:
-            for name, request in REQUESTS.items():
-                medians = median_us(client, request, made[request.key][1], requests, chance)
-                figures[f"{name}, absent, µs"] = medians["absent"]
-                figures[f"{name}, foreign less absent, µs"] = medians["foreign"] - medians["absent"]
-                figures[f"{name}, rest, µs"] = medians["other"] - medians["absent"]
+        yield url, process.pid
     finally:
         process.terminate()
         process.wait()
-    return figures
 
 
-def median_us(client: httpx2.Client, request: Request, key: str, count: int, chance: Random) -> dict[str, float]:
-    """The median microseconds of a refusal, by the kind of name in it."""
-    headers = {"Authorization": f"Bearer {key}"}
-    taken_us: dict[str, list[float]] = {kind: [] for kind in request.names}
-    for number in range(count + 20):
-        for kind in chance.sample(list(request.names), len(request.names)):
-            path = request.path.format(request.names[kind])
-            started = time.perf_counter()
-            told = client.request(request.method, path, json=request.body, headers=headers)
-            passed_us = 1e6 * (time.perf_counter() - started)
-            assert told.status_code == 404, told.text
-            if number >= 20:
-                taken_us[kind].append(passed_us)
-    return {kind: median(each) for kind, each in taken_us.items()}
+@contextmanager
+def sink() -> Iterator[str]:
+    """A collector of spans that keeps none: its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *told: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 if __name__ == "__main__":

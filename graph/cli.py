@@ -23,6 +23,10 @@ from graph.shared.cli_options import (
     FileMemory,
     FileSeconds,
     IndexFolder,
+    OcrLanguages,
+    OcrPages,
+    OcrPageSeconds,
+    OcrProgram,
     Out,
     RayAddress,
     Set,
@@ -121,6 +125,10 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         store: StorePlace = None,
         file_seconds: FileSeconds = 4.5,
         file_memory_mb: FileMemory = 512,
+        ocr: OcrProgram = None,
+        ocr_languages: OcrLanguages = "eng",
+        ocr_pages: OcrPages = 500,
+        ocr_page_seconds: OcrPageSeconds = 30.0,
         strict: Strict = False,
         watch: Watch = False,
         engine: EngineChoice = "local",
@@ -139,12 +147,14 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         from graph.build.build import build_index
         from graph.build.own_settings import reading_settings, settings_for
         from graph.build.watch import watched_for
+        from graph.documents.ocr.types import ocr_by
         from graph.documents.parse.types import Limits
         from graph.documents.read import Skipped, read_documents
         from graph.encode.encoder import open_encoder, prepare_for_questions
         from graph.workers.open import open_workers
 
-        limits, skipped = Limits(file_seconds, file_memory_mb), Skipped(say)
+        scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
+        limits, skipped = Limits(file_seconds, file_memory_mb, scans), Skipped(say)
         watched = watched_for(documents, out) if watch else None
         if store is not None:
             from graph.postgres.store.place import place_in_database
@@ -212,6 +222,10 @@ def plan_command(
     price_out: PriceOut = 0.0,
     file_seconds: FileSeconds = 4.5,
     file_memory_mb: FileMemory = 512,
+    ocr: OcrProgram = None,
+    ocr_languages: OcrLanguages = "eng",
+    ocr_pages: OcrPages = 500,
+    ocr_page_seconds: OcrPageSeconds = 30.0,
     strict: Strict = False,
     config: Config = None,
     settings: Set = None,
@@ -223,6 +237,7 @@ def plan_command(
     """
     from graph.build.estimate import Prices, plan_build
     from graph.build.own_settings import reading_settings, settings_for
+    from graph.documents.ocr.types import ocr_by
     from graph.documents.parse.types import Limits
     from graph.documents.read import Skipped, read_documents
     from graph.encode.encoder import open_encoder
@@ -230,7 +245,8 @@ def plan_command(
     chosen = settings_for(out, config, settings or [], reading_settings(extractor_model, import_file, summary_model))
     prices = Prices(price_in, price_out) if price_in or price_out else None
     skipped = Skipped(say)
-    found = read_documents(documents, skipped, Limits(file_seconds, file_memory_mb))
+    scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
+    found = read_documents(documents, skipped, Limits(file_seconds, file_memory_mb, scans))
     plan = plan_build(out, found, chosen, open_encoder, prices)
     if as_json:
         print_json({"index": str(out), **asdict(plan), "skipped": skipped.lines})

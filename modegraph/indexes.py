@@ -13,6 +13,7 @@ from graph.build.build import BuildReport, build_index
 from graph.build.edit import Edit, edit_index
 from graph.build.lifecycle import IndexStatus, delete_documents, index_status, lost_passages
 from graph.build.own_settings import reading_settings, settings_for
+from graph.documents.ocr.types import Ocr, ocr_by
 from graph.documents.parse.types import Limits
 from graph.index.fresh import FreshIndex
 from graph.retrieve import RetrieveSettings, retrieve
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from serve.streamed import Written
 
 MAX_ANSWER_TOKENS = 256
-LIMITS = Limits()
+LIMITS, OCR = Limits(), Ocr()
 
 
 class Index:
@@ -239,6 +240,10 @@ def index(
     summary_model: str | None = None,
     file_seconds: float = LIMITS.seconds,
     file_memory_mb: int = LIMITS.memory_mb,
+    ocr: str | None = None,
+    ocr_languages: str = OCR.languages,
+    ocr_pages: int = OCR.pages,
+    ocr_page_seconds: float = OCR.page_seconds,
     strict: bool = False,
     progress: bool = False,
     store: str | None = None,
@@ -248,6 +253,7 @@ def index(
 
     `documents` is a folder, a file or a `.jsonl`; or `Document`s, dicts with `id` and `text` (`title`, `metadata`), rows of a table.
     `store` keeps the rows of a new index in PostgreSQL (postgresql://USER@HOST/DATABASE).
+    `ocr="tesseract"` reads pages of PDFs that have no text; tesseract and pdftoppm must be installed.
     Settings are those of `modegraph index --set` (encoder=, max_passage_tokens=, …), over those of the YAML file `config`.
     Files of a folder that cannot be read are skipped, each with a warning of the logger "modegraph"; with `strict`, UserError names them
     once the others are in the index. UserError names any other input that cannot be read and leaves the index as it was.
@@ -264,7 +270,8 @@ def index(
         file = Path(config) if config is not None else None
         chosen = settings_for(folder, file, (), {**settings, **models}, "index")
         skipped = skips()
-        found = documents_of(documents, Limits(file_seconds, file_memory_mb), skipped)
+        scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
+        found = documents_of(documents, Limits(file_seconds, file_memory_mb, scans), skipped)
         build_index(folder, found, chosen, open_encoder, open_engine)
         prepare_for_questions(chosen.encoder)
     _raise_if_lost(folder)

@@ -1,6 +1,7 @@
 """What a test may ask of the machine's processes."""
 
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 
 
@@ -10,6 +11,14 @@ def processes_below(parent: int) -> set[int]:
         ["ps", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True, check=False
     )
     return {int(line.split()[0]) for line in found.stdout.splitlines() if "graph.documents.parse.child" in line}
+
+
+def programs_below(parent: int, names: Collection[str]) -> set[int]:
+    """The children of a process that run programs of these names."""
+    found = subprocess.run(
+        ["ps", "-o", "pid=,comm=", "--ppid", str(parent)], capture_output=True, text=True, check=False
+    )
+    return {int(line.split()[0]) for line in found.stdout.splitlines() if line.split()[1] in names}
 
 
 def runs(process: int) -> bool:

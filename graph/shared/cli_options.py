@@ -292,6 +292,37 @@ FileSeconds = Annotated[
         help="Longest time to read a file of up to 1 MiB that is not plain text, in seconds; larger files get more.",
     ),
 ]
+OcrProgram = Annotated[
+    str | None,
+    typer.Option(
+        "--ocr",
+        metavar="NAME",
+        rich_help_panel=INPUT,
+        help="Read pages of a PDF that have no text (scans) by OCR: tesseract, with pdftoppm, both installed beside modegraph.",
+    ),
+]
+OcrLanguages = Annotated[
+    str,
+    typer.Option(
+        "--ocr-languages", metavar="NAMES", rich_help_panel=INPUT, help="Languages of scans, such as eng+deu."
+    ),
+]
+OcrPages = Annotated[
+    int,
+    typer.Option(
+        "--ocr-pages", metavar="N", min=1, rich_help_panel=LIMITS, help="Most pages of a file to read by OCR."
+    ),
+]
+OcrPageSeconds = Annotated[
+    float,
+    typer.Option(
+        "--ocr-page-seconds",
+        metavar="S",
+        min=1,
+        rich_help_panel=LIMITS,
+        help="Longest time to read a page by OCR, in seconds.",
+    ),
+]
 FileMemory = Annotated[
     int,
     typer.Option(

@@ -3,7 +3,7 @@
 A request is a line of JSON ({"file", "suffix", "bytes", "seconds", "memory"}) and the bytes of the file; the reply a line of JSON (an
 Ended) and JSON of either a Parsed or what to tell the user ({"refused"}). What reads a format is loaded before the fork, in which the
 kernel lets nothing open a file or a connection; nothing is unpickled or run. The kernel ends a fork whose time is over; when the other
-process goes, this one goes.
+process goes, this one goes. A request with a "page" and "languages" is answered with the text that other programs see on it (ocr/).
 """
 
 import codecs
@@ -22,6 +22,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
+from graph.documents.ocr.tesseract import PageLimits, page_text
 from graph.documents.parse.formats import FRONT_MATTER, READERS
 from graph.documents.parse.types import MIB, Ended, Parsed
 from graph.shared.errors import UserError
@@ -49,7 +50,10 @@ def main() -> None:
     while line := requests.readline():
         request = json.loads(line)
         data = requests.read(request["bytes"])
-        ended, body = _read_in_a_fork(request, _reader(request["suffix"]), data)
+        if "page" in request:
+            ended, body = _read_page(request, data)
+        else:
+            ended, body = _read_in_a_fork(request, _reader(request["suffix"]), data)
         replies.write(json.dumps(asdict(ended)).encode() + b"\n" + body)
         replies.flush()
 
@@ -69,6 +73,20 @@ def _read_in_a_fork(request: dict[str, Any], read: Read, data: bytes) -> tuple[E
     body = body if ended_by == code == 0 else b""
     peak_mb = used.ru_maxrss * _MAXRSS_UNIT / MIB
     return Ended(len(body), -ended_by, code, used.ru_utime + used.ru_stime, peak_mb), body
+
+
+def _read_page(request: dict[str, Any], data: bytes) -> tuple[Ended, bytes]:
+    """The text on a page as an image, {"text"}, or why there is none."""
+    limits = PageLimits(request["seconds"], PATIENCE * request["seconds"], request["memory"])
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    try:
+        answer = {"text": page_text(data, request["page"], request["languages"], request["file"], limits)}
+    except UserError as problem:
+        answer = {"refused": str(problem)}
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    body = json.dumps(_clean(answer), ensure_ascii=False).encode()
+    return Ended(len(body), 0, 0, cpu_s, used.ru_maxrss * _MAXRSS_UNIT / MIB), body
 
 
 def _fork(request: dict[str, Any], read: Read, data: bytes, answer: int) -> int:

@@ -5,7 +5,7 @@ Blocks stand apart, a table's rows are Markdown rows, and the places at which pa
 
 from collections.abc import Iterable, Sequence
 
-from graph.documents.parse.types import MAX_PAGES
+from graph.documents.parse.types import MAX_PAGES, Parsed
 from graph.shared.errors import UserError
 from graph.shared.pages import PAGE_STARTS
 
@@ -91,7 +91,44 @@ def with_pages(pages: Sequence[str]) -> tuple[str, dict[str, list[int]]]:
     return text, {PAGE_STARTS: [min(start, len(text)) for start in starts]}
 
 
+def pages_of(parsed: Parsed) -> list[str]:
+    """The texts of the pages: what `with_pages` was made from.
+
+    >>> pages_of(Parsed("", *with_pages(["Tides", "", "Salt"])))
+    ['Tides', '', 'Salt']
+    """
+    starts = parsed.metadata[PAGE_STARTS]
+    ends = [*starts[1:], len(parsed.text)]
+    return [parsed.text[start:end].removesuffix(GAP) for start, end in zip(starts, ends, strict=True)]
+
+
+def with_headings(page: str, headings: Sequence[str]) -> str:
+    """A page with each heading in place of the line that says the same, or before the text where no line does.
+
+    >>> with_headings("12\\n2 Wheels\\nThey turn.", ["# Mills", "## Wheels"])
+    '# Mills\\n\\n12\\n\\n## Wheels\\n\\nThey turn.'
+    """
+    if not headings:
+        return page
+    lines = page.split("\n")
+    rows = {letters: row for row, line in reversed(list(enumerate(lines))) if (letters := _letters(line))}
+    above = []
+    for heading in headings:
+        row = rows.pop(_letters(heading), None)
+        if row is None:
+            above.append(heading)
+        else:
+            lines[row] = f"\n{heading}\n"
+    blocks = "\n".join(lines).split("\n\n")
+    return joined([*above, *blocks])
+
+
 def check_count(count: int, what: str, file: str) -> None:
     """UserError when a file has more of `what` than MAX_PAGES."""
     if count > MAX_PAGES:
         raise UserError(f"{file}: {count:,} {what}", f"at most {MAX_PAGES:,}", "split the file")
+
+
+def _letters(line: str) -> str:
+    """What tells a heading from others, whatever its number, its case and its spaces."""
+    return "".join(filter(str.isalpha, line.casefold()))

@@ -1,8 +1,10 @@
 """The nouns of reading foreign files. Nothing heavy is imported here or beside it: the worker process starts with it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from graph.documents.ocr.types import Ocr
 
 MIB = 1 << 20
 MAX_FILE_BYTES = 256 * MIB
@@ -24,11 +26,13 @@ class Parsed:
     title: str
     text: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    textless: Sequence[int] = ()
+    """The pages, counted from 1, that have no text and may be scans."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What reading one file that is not plain text may take: processor seconds and memory, for files of up to 1 MiB.
+    """What reading one file that is not plain text may take: processor seconds and memory, for files of up to 1 MiB; and how scans are read.
 
     >>> Limits().seconds_for(700), Limits().seconds_for(10 * MIB), Limits().memory_for(2 * MIB) // MIB
     (4.5, 45.0, 513)
@@ -36,6 +40,8 @@ class Limits:
 
     seconds: float = 4.5
     memory_mb: int = 512
+    ocr: Ocr | None = None
+    """None: not at all."""
 
     def seconds_for(self, size: int) -> float:
         """Seconds for a file of `size` bytes: in proportion, from 1 MiB on."""

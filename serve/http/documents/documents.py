@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, UploadFile
 
+from graph.documents.ocr.types import ocr_by
 from graph.documents.parse.types import Limits
 from graph.shared.types import Document
 from serve.http.documents.document_views import (
@@ -60,7 +61,8 @@ def documents_router(services: Services) -> APIRouter:
 
 def _add_writing(router: APIRouter, services: Services) -> None:
     settings = services.settings
-    uploads = Uploads(Limits(settings.file_seconds, settings.file_memory_mb))
+    scans = ocr_by(settings.ocr, settings.ocr_languages, settings.ocr_pages, settings.ocr_page_seconds)
+    uploads = Uploads(Limits(settings.file_seconds, settings.file_memory_mb, scans))
 
     @router.post("")
     async def add(request: NewDocuments, seen: SeenCollection) -> WriteResult:

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from fastapi import UploadFile
 
+from graph.documents.ocr.tesseract import check_programs
 from graph.documents.parse.formats import SUFFIXES, TOLD
 from graph.documents.parse.types import Limits
 from graph.documents.parse.worker import ParseWorker
@@ -41,9 +42,14 @@ def source_problem(source: str) -> str:
 
 
 class Uploads:
-    """Reads uploaded files: those of AT_ONCE requests at a time, in threads that nothing else waits for."""
+    """Reads uploaded files: those of AT_ONCE requests at a time, in threads that nothing else waits for.
+
+    UserError when scans are to be read and no program is there that does.
+    """
 
     def __init__(self, limits: Limits) -> None:
+        if limits.ocr is not None:
+            check_programs(limits.ocr)
         self._limits = limits
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._threads = ThreadPoolExecutor(AT_ONCE, "uploads")

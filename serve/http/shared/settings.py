@@ -2,6 +2,7 @@
 
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -52,6 +53,12 @@ class ServerSettings(Settings):
     file_memory_mb: int = Field(
         512, ge=64, description="MiB of memory to read a file of up to 1 MiB that is not plain text"
     )
+    ocr: Literal["tesseract"] | None = Field(
+        None, description="what reads pages of uploaded PDFs that have no text (scans); nothing when not given"
+    )
+    ocr_languages: str = Field("eng", min_length=1, description="languages of scans, joined by +, such as eng+deu")
+    ocr_pages: int = Field(500, ge=1, description="most pages of a file to read by OCR")
+    ocr_page_seconds: float = Field(30.0, ge=1, description="processor seconds to read a page by OCR")
     body_timeout_s: float = Field(10.0, gt=0, description="seconds in which a body must have come")
     request_timeout_s: float = Field(300.0, gt=0, description="seconds in which a request must be answered")
     drain_s: float = Field(30.0, ge=0, description="seconds that running requests are given when the server stops")

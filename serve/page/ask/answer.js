@@ -1,6 +1,6 @@
 // An answer while it is written and when it is whole: the text, the reasoning that can be folded away, what was removed or cut.
 
-import { el } from "../shared/dom.js";
+import { count, el } from "../shared/dom.js";
 import { openCitation } from "./evidence.js";
 import { prose } from "../text/prose.js";
 
@@ -76,15 +76,21 @@ function notes({ answer, reason, length, removed, unsupported, retrieval }) {
     const sure = Math.round(100 * retrieval.absence.probability);
     lines.push(`The documents hold nothing on this, at a probability of ${sure} %; no model was asked.`);
   }
-  if (!answer && !reason) lines.push("The model wrote nothing.");
+  if (retrieval?.left_out) {
+    lines.push(`Left out: ${count(retrieval.left_out, "passage")} found, which the model’s window does not hold.`);
+  }
+  if (!answer && !reason) {
+    lines.push(unsupported.length ? "Nothing is left of what the model wrote." : "The model wrote nothing.");
+  }
   if (length) lines.push("Cut: the model reached the longest answer.");
   if (removed.length) {
     const what = removed.length === 1 ? "A citation was" : `${removed.length} citations were`;
     lines.push(`${what} removed: no such passage was read.`);
   }
-  for (const { text, start, end, cited, missing } of unsupported) {
+  for (const { part, text, start, end, cited, missing } of unsupported) {
     const where = cited.map((number) => `[${number}]`).join(" ") || "the passages";
-    const what = start === end ? "Left out: not" : "Not";
+    const of = part === "content" ? "" : " of the reasoning";
+    const what = start === end ? `Left out${of}: not` : `Not${of && `,${of},`}`;
     lines.push(`${what} supported by ${where}${missing.length ? ` (not there: ${missing.join(", ")})` : ""}: “${text}”`);
   }
   return lines;

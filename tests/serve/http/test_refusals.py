@@ -4,18 +4,22 @@ Every function of ours that the server runs for a request is counted; benchmarks
 """
 
 import inspect
+import json
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import FrameType
+from typing import Any
 
+import httpx2
 import pytest
 
 from serve import live_index
 from tests.places import ROOT
-from tests.serve.http.house import House, living_in, refusals
+from tests.serve.http.house import Holder, House, living_in, refusals
 
 OURS = tuple(f"{ROOT / folder}/" for folder in ("serve", "graph"))
 BESIDE = {str(ROOT / "serve/http" / file) for file in ("guard/connections.py", "telemetry/otlp.py")}
@@ -68,21 +72,109 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, C
             threading.setprofile(None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["label", "writer", "collection"])
+NAMES = ("label", "writer", "collection")
+
+
+def assert_same_calls(
+    calls: Calls, foreign: list[Callable[[], httpx2.Response]], absent: list[Callable[[], httpx2.Response]]
+) -> None:
+    """Of each request both are answered with one status by the same calls."""
+    for number, (one, other) in enumerate(zip(foreign, absent, strict=True)):
+        assert one().status_code == other().status_code, number
+        counted = calls.of(one), calls.of(other)
+        assert counted[0] == counted[1], (number, counted[0] - counted[1], counted[1] - counted[0])
+        assert sum(counted[0].values()) > 10, "the server's threads are watched"
+
+
+def elsewhere(holder: Holder) -> str:
+    """A collection that is there and not for the holder."""
+    (found,) = {"isles", "moors"} - {holder.collection}
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_foreign_is_refused_by_the_same_calls_as_what_is_absent(
     watched: tuple[House, Calls], name: str
 ) -> None:
     house, calls = watched
     holder = house.holders[name]
-    collection, source = holder.hidden[0]
-    where = collection if collection != holder.collection else ({"isles", "moors"} - {collection}).pop()
-    foreign = refusals(house, holder, where, source)
+    source = holder.hidden[0][1]
+    foreign = refusals(house, holder, elsewhere(holder), source)
     absent = refusals(house, holder, "zz9zz", f"{source.partition('/')[0]}/nix")
-    for number, (one, other) in enumerate(zip(foreign, absent, strict=True)):
-        one(), other()
-        counted = calls.of(one), calls.of(other)
-        assert counted[0] == counted[1], (name, number, counted[0] - counted[1], counted[1] - counted[0])
-        assert sum(counted[0].values()) > 10, "the server's threads are watched"
+    assert_same_calls(calls, foreign, absent)
+
+
+def by_mcp(house: House, holder: Holder, method: str, **parameters: Any) -> Callable[[], httpx2.Response]:
+    """A request of the protocol."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
+    accepted = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+
+    def ask() -> httpx2.Response:
+        made = house.running.post("/mcp", json=body, headers={**holder.headers, **accepted})
+        told = made.json()
+        assert "error" in told or told["result"]["isError"], told
+        return made
+
+    return ask
+
+
+def mcp_refusals(
+    house: House, holder: Holder, collection: str, source: str, passage: str
+) -> list[Callable[[], httpx2.Response]]:
+    """What the protocol's clients can name of a collection, a document and a passage."""
+    here, who = {"collection": holder.collection}, {"query": "Who?"}
+    tools = [
+        ("fetch", {"id": source, **here}),
+        ("fetch", {"id": passage, **here}),
+        ("fetch", {"id": source, "collection": collection}),
+        ("search", {**who, "collection": collection}),
+        ("search", {**who, **here, "where": [f"source={source}"]}),
+        ("ask", {"question": "Who?", "collection": collection}),
+    ]
+    places = (f"modegraph://{holder.collection}/{source}", f"modegraph://{collection}/{source}")
+    return [
+        *(by_mcp(house, holder, "tools/call", name=tool, arguments=arguments) for tool, arguments in tools),
+        *(by_mcp(house, holder, "resources/read", uri=uri) for uri in places),
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mcp_and_the_graph_refuse_what_is_foreign_by_the_same_calls(watched: tuple[House, Calls], name: str) -> None:
+    house, calls = watched
+    holder = house.holders[name]
+    where, source = holder.hidden[0]
+    (passage,) = (each.id for each in house.running.services.collections.live[where].current.index.passages_of(source))
+    absent, nowhere = f"{source.partition('/')[0]}/nix", "0" * len(passage)
+    assert_same_calls(
+        calls,
+        mcp_refusals(house, holder, elsewhere(holder), source, passage),
+        mcp_refusals(house, holder, "zz9zz", absent, nowhere),
+    )
+    node = f"/v1/graph/neighbourhood?collection={holder.collection}&kind=passage&id="
+    nodes = [partial(house.running.get, node + each, headers=holder.headers) for each in (passage, nowhere)]
+    assert_same_calls(calls, nodes[:1], nodes[1:])
+
+
+@pytest.mark.parametrize("name", ["label", "writer"])
+def test_readers_of_other_keys_are_looked_for_by_the_same_calls_as_nobody(
+    watched: tuple[House, Calls], name: str
+) -> None:
+    """Feedback of a name is an empty list to whoever may not see it: two other keys have left some under the name that is there."""
+    house, calls = watched
+    holder = house.holders[name]
+    (other,) = {"label", "writer"} - {name}
+    at, vote = "?collection=isles", {"kind": "vote", "user": f"reader-{other}", "consent": True, "question": "Who?"}
+    vote |= {"rating": "up", "answer": {"model": "tiny", "text": "so"}}
+    for headers in (house.operator, house.holders[other].headers):
+        assert house.running.post(f"/v1/feedback{at}", json=vote, headers=headers).status_code == 200
+
+    def asked(reader: str) -> list[Callable[[], httpx2.Response]]:
+        ways = (house.running.get, house.running.delete)
+        names = (reader, f"{other}/{reader}")
+        return [partial(way, f"/v1/feedback/{each}{at}", headers=holder.headers) for way in ways for each in names]
+
+    assert all(json.loads(each().text) in ({"entries": []}, {"deleted": 0}) for each in asked(f"reader-{other}"))
+    assert_same_calls(calls, asked(f"reader-{other}"), asked("reader-nobody"))
 
 
 def test_a_check_that_only_what_is_there_meets_is_seen(

@@ -128,6 +128,25 @@ def test_a_sentence_that_its_passage_does_not_say_is_named_below_the_answer(visi
     assert re.fullmatch(r"Not supported by \[1\] \(not there: [^)]*\b1822\b[^)]*\): “Pirates .* \[1\]\.”", told)
 
 
+def test_what_was_left_out_of_prompt_reasoning_and_answer_is_told(isles_and_hostile: Path, visit: Visits) -> None:
+    storm = "###Reason: A storm of 1733 began it [1]. ###Answer: Pirates sank her in 1822 [1]."
+    said = [f"{storm} She was built in 1911 by the Marlow Yard [1].", storm]
+    with (
+        chat_server(lambda body, number: said[number - 1], window=140) as upstream,
+        serving(isles_and_hostile, f"openai:tiny@{upstream.url}", unsupported="drop") as running,
+    ):
+        seen = visit(running)
+        seen.ask()
+        window, reasoning, answer = (each.inner_text() for each in seen.page.query_selector_all(".answer .hint"))
+        assert window == "Left out: 3 passages found, which the model’s window does not hold."
+        assert re.match(r"Left out of the reasoning: not supported by \[1\] .*1733.*: “A storm", reasoning)
+        assert re.match(r"Left out: not supported by \[1\] .*1822.*: “Pirates", answer)
+        seen = visit(running)
+        seen.ask()
+        nothing = seen.page.inner_text(".answer .hint >> nth=1")
+        assert nothing == "Nothing is left of what the model wrote."
+
+
 def test_what_is_not_in_the_documents_is_said_and_no_model_asked(isles_and_hostile: Path, visit: Visits) -> None:
     with (
         chat_server(lambda body, number: SAID) as upstream,

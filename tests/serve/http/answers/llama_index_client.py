@@ -43,11 +43,13 @@ def chat(url: str, asked: list[ChatMessage]) -> dict[str, Any]:
     """The class for OpenAI-compatible servers: what it knows, and our fields in `raw`."""
     model = OpenAILike(model="tiny", api_base=url, is_chat_model=True, context_window=8192, **SERVER)
     whole = model.chat(asked)
-    message = whole.raw.choices[0].message
+    pieces = list(model.stream_chat(asked))
+    deltas = [each.raw.choices[0].delta for each in pieces if each.raw.choices]
     return {
         "text": whole.message.content,
-        "citations": [each["number"] for each in message.citations],
-        "streamed": "".join(each.delta or "" for each in model.stream_chat(asked)),
+        "citations": [each["number"] for each in whole.raw.choices[0].message.citations],
+        "streamed": "".join(each.delta or "" for each in pieces),
+        "streamed_citations": [each["number"] for delta in deltas for each in getattr(delta, "citations", ())],
     }
 
 

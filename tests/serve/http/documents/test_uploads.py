@@ -14,8 +14,13 @@ import httpx2
 import pytest
 
 from benchmarks.hostile_files import forms
+from graph.documents.ocr.types import Ocr
+from graph.documents.parse.types import Limits
+from graph.shared.errors import UserError
 from graph.store.lock import writer_lock
+from serve.http.documents.uploads import Uploads
 from tests.fakes import chat_server
+from tests.graph.documents.scans import needs_tesseract, scan
 from tests.processes import processes_below
 from tests.serve.http.running import Running, serving
 
@@ -70,6 +75,24 @@ def test_a_file_that_takes_too_much_is_refused_by_name(isles: Path) -> None:
         made = on.post("/v1/documents/files", files={"files": ("endless.pdf", ENDLESS)})
         assert made.status_code == 400 and made.json()["error"]["code"] == "unreadable"
         assert "endless.pdf: not read in 0.2 s of work" in made.json()["error"]["message"]
+
+
+@needs_tesseract
+def test_an_uploaded_scan_is_read_where_the_server_is_told_to(isles: Path) -> None:
+    upload = {"files": ("deeds.pdf", scan(["The Lantern", "Tarn is a village of 312 people."]))}
+    with serving(isles, None, writable=True, ocr="tesseract", ocr_pages=2) as on:
+        assert on.post("/v1/documents/files", files=upload).status_code == 200
+        made = on.get("/v1/documents/deeds.pdf").json()
+        assert made["metadata"]["ocr"] == "tesseract" and "312 people" in made["passages"][-1]["text"]
+        longer = {"files": ("long.pdf", scan(["One", "Two", "Three"]))}
+        refused = on.post("/v1/documents/files", files=longer)
+        assert refused.status_code == 400 and "at most 2 for OCR" in refused.json()["error"]["message"]
+
+
+def test_a_server_without_the_programs_does_not_start(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match="the program pdftoppm is not installed"):
+        Uploads(Limits(ocr=Ocr("nor")))
 
 
 def note(number: int) -> dict[str, tuple[str, bytes]]:

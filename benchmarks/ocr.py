@@ -1,0 +1,74 @@
+"""What a scanned page costs to read by tesseract, and how many of its words come back.
+
+Run: python -P benchmarks/ocr.py [--pages 10] [--json]. Pages are drawn from the documents of examples/: clean print, 420 words each, at
+200 dots an inch. A word comes back where it is found on its page, letter by letter.
+"""
+
+import argparse
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from PIL import Image, ImageDraw, ImageFont
+
+from benchmarks.report import print_report
+from graph.documents.ocr.types import Ocr
+from graph.documents.parse.types import Limits
+from graph.documents.parse.worker import ParseWorker
+
+WORDS, LINE_CHARS, DPI = 420, 88, 200
+A4 = (1654, 2339)
+
+
+def main() -> int:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pages", type=int, default=10)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if shutil.which("tesseract") is None or shutil.which("pdftoppm") is None:
+        return print_report("ocr", {"not measured": "tesseract or pdftoppm is not installed"}, [], options.json)
+    return print_report("ocr", measure(options.pages), [], options.json)
+
+
+def measure(count: int) -> dict[str, float | str]:
+    """Seconds of processor a page, and the share of the different words of a page that come back."""
+    texts = (file.read_text(encoding="utf-8") for file in sorted((ROOT / "examples" / "documents").glob("*.md")))
+    words = " ".join(texts).replace("#", "").split()
+    written = [words[start : start + WORDS] for start in range(0, count * WORDS, WORDS)]
+    taken_s, found, sought, peak_mb = [], 0, 0, 0.0
+    with ParseWorker(Limits(ocr=Ocr())) as worker:
+        for page in written:
+            read = set(worker.parse(scan(page), ".pdf", "page.pdf").text.split())
+            taken_s.append(worker.last.cpu_s)
+            peak_mb = max(peak_mb, worker.last.peak_mb)
+            found, sought = found + len(read & set(page)), sought + len(set(page))
+    return {
+        "pages": count,
+        "a page, processor s": median(taken_s),
+        "longest page, processor s": max(taken_s),
+        "peak of a program, MiB": peak_mb,
+        "words that come back": found / sought,
+    }
+
+
+def scan(words: Sequence[str]) -> bytes:
+    """A PDF of one page that is an image of the words."""
+    image = Image.new("L", A4, 255)
+    text = "\n".join(textwrap.wrap(" ".join(words), LINE_CHARS))
+    font = ImageFont.load_default(size=28)
+    ImageDraw.Draw(image).multiline_text((150, 150), text, fill=0, font=font, spacing=8)
+    out = BytesIO()
+    image.save(out, "PDF", resolution=DPI)
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""Text of scanned pages, by programs that are installed beside ours."""

@@ -1,0 +1,39 @@
+"""PDFs whose pages are images of letters, as a scanner makes them."""
+
+import shutil
+from collections.abc import Sequence
+from io import BytesIO
+
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+from pypdf import PdfReader, PdfWriter
+
+from tests.graph.documents.made import pdf_pages
+
+DPI = 150
+needs_tesseract = pytest.mark.skipif(
+    shutil.which("tesseract") is None or shutil.which("pdftoppm") is None, reason="tesseract or pdftoppm is missing"
+)
+
+
+def scan(texts: Sequence[str]) -> bytes:
+    """An A5 page for each text, as an image of it; "" makes an empty page."""
+    drawn = []
+    for text in texts:
+        image = Image.new("L", (874, 1240), 255)
+        ImageDraw.Draw(image).multiline_text((90, 100), text, fill=0, font=ImageFont.load_default(size=28))
+        drawn.append(image)
+    out = BytesIO()
+    drawn[0].save(out, "PDF", save_all=True, append_images=drawn[1:], resolution=DPI)
+    return out.getvalue()
+
+
+def mixed(text: str, scanned: str, heading: str) -> bytes:
+    """A page with a text layer, then a scanned one, to which the outline leads by a heading."""
+    writer = PdfWriter()
+    for part in (pdf_pages([text]), scan([scanned])):
+        writer.append(PdfReader(BytesIO(part)))
+    writer.add_outline_item(heading, 1)
+    out = BytesIO()
+    writer.write(out)
+    return out.getvalue()

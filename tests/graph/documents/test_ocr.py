@@ -1,0 +1,149 @@
+"""Scanned pages are read by tesseract itself, within limits, and keep the numbers of their pages."""
+
+import time
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+import modegraph as mg
+from graph.documents.ocr import tesseract
+from graph.documents.ocr.tesseract import PageLimits, check_programs
+from graph.documents.ocr.types import Ocr, ocr_by
+from graph.documents.parse.types import MIB, Limits
+from graph.documents.parse.worker import ParseWorker
+from graph.documents.read import read_bytes
+from graph.shared.errors import UserError
+from graph.shared.pages import page_at
+from graph.shared.types import Document
+from tests.graph.documents.made import pdf_pages
+from tests.graph.documents.scans import mixed, needs_tesseract, scan
+from tests.processes import programs_below, runs
+
+LANTERN = "The Lantern of Tarn\n\nwas built in 1911 by the Marlow Yard."
+TARN = "Tarn is a village of 312 people."
+PROGRAMS = ("pdftoppm", "tesseract")
+LIMITS = PageLimits(seconds=5, patience_s=5, memory=256 * MIB)
+
+
+def read(data: bytes, ocr: Ocr | None) -> Document:
+    with ParseWorker(Limits(ocr=ocr)) as worker:
+        return read_bytes(data, "deeds.pdf", "deeds.pdf", worker)
+
+
+@needs_tesseract
+def test_a_scan_becomes_text_whose_places_are_on_their_pages() -> None:
+    found = read(scan([LANTERN, "", TARN]), Ocr())
+    assert found.text == f"{LANTERN}\n\n{TARN}" and found.title == "The Lantern of Tarn"
+    assert found.metadata["ocr"] == "tesseract"
+    assert [page_at(found.metadata, found.text.index(word)) for word in ("Lantern", "1911", "village")] == [1, 1, 3]
+
+
+@needs_tesseract
+def test_a_page_with_text_keeps_it_and_a_heading_of_the_outline_takes_its_line_of_a_scan() -> None:
+    found = read(mixed("One of the mills.", "Wheels\nThey turn in the tide.", "2 Wheels"), Ocr())
+    assert found.text == "One of the mills.\n\n# 2 Wheels\n\nThey turn in the tide."
+    assert page_at(found.metadata, found.text.index("# 2")) == 2
+
+
+@needs_tesseract
+def test_empty_pages_between_text_change_nothing_and_a_scan_of_nothing_is_refused() -> None:
+    data = pdf_pages(["One.", "", "Three."])
+    assert read(data, Ocr()) == read(data, None)
+    with pytest.raises(
+        UserError, match=r"deeds\.pdf: tesseract sees no text on its 2 pages; letters of eng; .*--ocr-l"
+    ):
+        read(scan(["", ""]), Ocr())
+
+
+def test_without_a_word_of_it_nothing_is_read_by_ocr() -> None:
+    assert Limits().ocr is None
+    with pytest.raises(UserError, match=r"deeds\.pdf: 2 pages without text \(a scan\?\); .*run OCR on it \(--ocr tess"):
+        read(scan([LANTERN, TARN]), None)
+
+
+@needs_tesseract
+def test_what_is_too_much_is_named_with_the_remedy() -> None:
+    data = scan([LANTERN, TARN])
+    with pytest.raises(UserError, match=r"deeds\.pdf: 2 pages without text \(a scan\?\); at most 1 .*--ocr-pages"):
+        read(data, Ocr(pages=1))
+    told = r"a\.pdf: page 2: tesseract failed \(.+\); a page that it can read within 60 MiB; .*--file-memory-mb"
+    with pytest.raises(UserError, match=told):
+        tesseract.page_text(data, 2, "eng", "a.pdf", PageLimits(30, 60, 60 * MIB))
+
+
+@needs_tesseract
+def test_a_damaged_page_is_named_with_what_the_program_says() -> None:
+    with pytest.raises(UserError, match=r"a\.pdf: page 9: pdftoppm failed \(.*page.*\)"):
+        tesseract.page_text(scan([TARN]), 9, "eng", "a.pdf", LIMITS)
+    with pytest.raises(UserError, match=r"a\.pdf: page 1: pdftoppm failed \(.*\)"):
+        tesseract.page_text(b"%PDF-1.4 no more", 1, "eng", "a.pdf", LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("while :; do :; done", "sh was not done in 1 s of work; raise the limit (--ocr-page-seconds"),
+        ("sleep 60", "sh was not done in 1 s of work"),
+        ("head -c 1 /dev/zero > written", "sh failed"),
+        ("echo no such thing >&2; exit 3", "sh failed (no such thing)"),
+        ("exit 3", "sh failed (status 3)"),
+    ],
+)
+def test_a_program_is_held_to_its_time_and_writes_no_file(
+    script: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as problem:
+        tesseract._output(["sh", "-c", script], b"", "a.pdf: page 2", PageLimits(1, 2, 256 * MIB))
+    assert str(problem.value).startswith(f"a.pdf: page 2: {told}")
+    assert not (tmp_path / "written").exists() or not (tmp_path / "written").read_bytes()
+    assert tesseract._output(["cat"], b"so", "a.pdf: page 2", LIMITS) == b"so"
+
+
+def test_a_missing_program_is_told_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="the program pdftoppm is not installed; install both"):
+        check_programs.__wrapped__(Ocr())
+    with pytest.raises(UserError, match="ocr: 'abbyy'; tesseract; name it"):
+        mg.index(tmp_path, tmp_path / "index", ocr="abbyy")
+    assert ocr_by("tesseract", "deu", 7, 9.0) == Ocr("deu", 7, 9.0)
+
+
+@needs_tesseract
+@pytest.mark.parametrize("languages", ["klingon", "eng+", "--help", "eng --psm 0"])
+def test_a_language_is_one_that_is_installed(languages: str) -> None:
+    with pytest.raises(UserError, match=r"tesseract has no language .*; one of .*eng.*; name another"):
+        check_programs(Ocr(languages))
+
+
+@needs_tesseract
+def test_the_end_of_the_worker_ends_the_programs() -> None:
+    problems = list[UserError]()
+
+    def parse(worker: ParseWorker) -> None:
+        try:
+            worker.parse(scan([LANTERN] * 50), ".pdf", "long.pdf")
+        except UserError as problem:
+            problems.append(problem)
+
+    with ParseWorker(Limits(ocr=Ocr())) as worker:
+        thread = Thread(target=parse, args=(worker,))
+        thread.start()
+        while worker._process is None or not programs_below(worker._process.pid, PROGRAMS):
+            time.sleep(0.01)
+        begun = programs_below(worker._process.pid, PROGRAMS)
+    thread.join(20)
+    assert not thread.is_alive() and problems
+    while any(runs(each) for each in begun):
+        time.sleep(0.01)
+
+
+@needs_tesseract
+def test_a_passage_of_a_scan_is_cited_by_its_page(tmp_path: Path) -> None:
+    long = f"{LANTERN}\nIt stood at the old harbour,\nwhere forty shipwrights worked."
+    (tmp_path / "deeds").mkdir()
+    (tmp_path / "deeds" / "deeds.pdf").write_bytes(scan([long, "", TARN]))
+    index = mg.index(tmp_path / "deeds", tmp_path / "index", ocr="tesseract", max_passage_tokens=32)
+    (first, *_) = index.retrieve("How many people live in the village of Tarn?", top_k=3, mode="dense").passages
+    assert first.item.text.strip() == TARN and first.item.page == 3

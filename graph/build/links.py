@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from graph.build.merge import Keyed, Named, merge_by_id, touched
 from graph.build.rows import Rows
-from graph.shared.types import Ints
+from graph.shared.types import IdBytes, Ints
 from graph.store.columns.blocks import Entries
 from graph.store.columns.merge import Merge
 from graph.store.columns.moved import Block, moved_block
 from graph.store.columns.strings import Strings, id_bytes
-from graph.store.segments import IdBytes
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.shared.types import Ints
+from graph.shared.types import IdBytes, Ints
 from graph.store.columns.merge import Merge
 from graph.store.columns.moved import Block, moved_strings, taken
 from graph.store.columns.strings import Strings, id_bytes, rows_in_order
-from graph.store.segments import IdBytes
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import cast
 
 import numpy as np
 
-from graph.shared.types import Ints
+from graph.shared.ids import ID_BYTES
+from graph.shared.types import IdBytes, Ints
 from graph.store.columns.strings import Strings
-from graph.store.segments import ID_BYTES, IdBytes
 from graph.store.store import AMONG, Store
 
 _CHANGED = "source IN (SELECT source FROM changed)"

@@ -17,13 +17,13 @@ from graph.layers.model_summaries import WriteSummaries
 from graph.layers.similarity import GraphEdit, KnownGraph, edit_graph, similarity_graph
 from graph.layers.summarise import choose_sentences, join_sentences
 from graph.shared.ids import content_id
-from graph.shared.types import Ints
+from graph.shared.types import IdBytes, Ints
 from graph.store.columns.blocks import Entries
 from graph.store.columns.merge import Merge
 from graph.store.columns.moved import Block, moved_block
 from graph.store.columns.strings import Strings, id_bytes, rows_among
 from graph.store.data import PropositionColumns
-from graph.store.segments import IdBytes, Rows, Vectors
+from graph.store.segments import Rows, Vectors
 from graph.store.settings import IndexSettings
 
 MOST_CHANGED_MEMBERS = 0.1

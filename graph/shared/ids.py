@@ -7,6 +7,8 @@ from pathlib import Path
 import xxhash
 
 BYTES = 16
+ID_BYTES = f"S{2 * BYTES}"
+"""How arrays hold ids."""
 SHOWN_DIGITS = 8
 QUICK = "x"
 """What a quick sum begins with."""

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+IdBytes = NDArray[np.bytes_]
+"""Ids as 32 hexadecimal digits each."""
 
 Encode = Callable[[Sequence[str]], Floats]
 """Texts to unit vectors: N texts -> float32[N, D]."""

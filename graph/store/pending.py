@@ -14,10 +14,11 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.shared.types import Floats
+from graph.shared.ids import ID_BYTES
+from graph.shared.types import Floats, IdBytes
 from graph.store.columns.strings import KnownIds
 from graph.store.halves import Held
-from graph.store.segments import ENDING, ID_BYTES, IdBytes, open_segment
+from graph.store.segments import ENDING, open_segment
 
 FOLDER = "pending"
 

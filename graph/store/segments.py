@@ -17,18 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.shared.errors import UserError
-from graph.shared.ids import BYTES, has_sum, quick_sum
-from graph.shared.types import Floats, Ints
+from graph.shared.ids import ID_BYTES, has_sum, quick_sum
+from graph.shared.types import Floats, IdBytes, Ints
 from graph.store.ann import Ann, build_ann
 from graph.store.halves import Held, as_float32, let_go, product
 
 FOLDER, ENDING = "vectors", ".segment"
 WRITTEN_ROWS = 8_192
 """Vectors that are gathered at a time to be written."""
-
-ID_BYTES = f"S{2 * BYTES}"
-IdBytes = NDArray[np.bytes_]
-"""Ids as 32 hexadecimal digits each."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class IndexSettings(Settings):
     communities: Literal["leidenalg", "igraph"] = Field("leidenalg", description="implementation of Leiden")
     layers_on_edit: Literal["now", "later"] = Field(
         "now",
-        description="find communities anew at each edit, or carry them over until a tenth of the passages has changed, or compact",
+        description="find communities anew at each edit, or carry them and their summaries over until a tenth of the passages has changed, or compact",
     )
     merge_factor: int = Field(
         8,

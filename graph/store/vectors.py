@@ -8,11 +8,11 @@ import numpy as np
 
 from graph.encode.encoder import unit_rows
 from graph.shared.console import track
-from graph.shared.types import Encoder, Ints, Workers
+from graph.shared.types import Encoder, IdBytes, Ints, Workers
 from graph.store.columns.strings import Strings, id_bytes, rows_among
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.pending import PendingVectors
-from graph.store.segments import IdBytes, Vectors, write_segment
+from graph.store.segments import Vectors, write_segment
 from graph.store.settings import VectorType
 from graph.workers.here import THIS_PROCESS
 

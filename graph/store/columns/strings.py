@@ -11,7 +11,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.store.segments import ID_BYTES, IdBytes
+from graph.shared.ids import ID_BYTES
+from graph.shared.types import IdBytes
 
 FEW = 8
 """Ids that are each compared with all known ones, sooner than these are sorted."""

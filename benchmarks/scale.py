@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.edits import SETTINGS, Stopwatch, StubEncoder, edit_checks, invented_document, watch_steps
 from benchmarks.edits import measure as measure_edits
 from benchmarks.report import Check, measured_apart, peak_mib, print_report, seconds_of
-from graph.build.lifecycle import index_status
+from graph.build.build import build_index
+from graph.build.lifecycle import compact_index, index_status
 from graph.index.index import Index, open_index
 from graph.retrieve import STRATEGIES, RetrieveSettings
 from graph.retrieve.parts.query import Query
@@ -34,6 +35,8 @@ QUERIES, MOST_MS = 50, 100
 MOST_GROWTH = 1.2
 """Seconds a passage, of a build against one of fewer passages."""
 MOST_MIB = 10 * 1024
+SEGMENTS, MOST_SLOWER = 10, 1.25
+"""Segments that queries are asked of, and what they may take in times of one segment."""
 
 
 def measure(passages: int, settings: IndexSettings) -> dict[str, float]:
@@ -49,9 +52,32 @@ def measure(passages: int, settings: IndexSettings) -> dict[str, float]:
         for mode in MODES:
             of_clock, of_processor = time_queries(index, passages, mode)
             figures |= {f"{passages}: {mode}, ms": of_clock, f"{passages}: {mode}, ms of the processor": of_processor}
+        figures |= time_segments(folder, passages, settings, watch)
         recalls = index_status(folder).ann_recall
         figures |= {f"{passages}: recall of ANN indexes, {kind}": recall for kind, recall in recalls.items()}
     return figures | {f"{passages}: peak MiB": peak_mib()}
+
+
+def time_segments(folder: Path, passages: int, settings: IndexSettings, watch: Stopwatch) -> dict[str, float]:
+    """What queries take of the processor over SEGMENTS segments, in times of what they take over one."""
+    encoder = StubEncoder(watch)
+    one = compacted_ms(folder, passages, encoder)
+    apart = settings.model_copy(update={"merge_factor": 100, "layers_on_edit": "later"})
+    for number in range(1, SEGMENTS):
+        build_index(folder, [invented_document(passages + number)], apart, lambda spec: encoder)
+    index = open_index(folder, lambda spec: encoder)
+    assert len(index.data.passage_vectors_PD.segments) == SEGMENTS
+    return {
+        f"{passages}: {mode}, {SEGMENTS} segments, times one": time_queries(index, passages, mode)[1] / one[mode]
+        for mode in MODES
+    }
+
+
+def compacted_ms(folder: Path, passages: int, encoder: StubEncoder) -> dict[Mode, float]:
+    """Milliseconds of the processor of queries once the index is compact, by mode."""
+    compact_index(folder, lambda spec: encoder)
+    index = open_index(folder, lambda spec: encoder)
+    return {mode: time_queries(index, passages, mode)[1] for mode in MODES}
 
 
 def time_queries(index: Index, passages: int, mode: Mode) -> tuple[float, float]:
@@ -86,7 +112,10 @@ def scale_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> li
         for size in sizes
         for mode in MODES
     ]
-    return [*grown, *held, *asked, *edit_checks(figures, sizes)]
+    apart = [
+        Check(name, float(value), MOST_SLOWER, False) for name, value in figures.items() if name.endswith("times one")
+    ]
+    return [*grown, *held, *asked, *apart, *edit_checks(figures, sizes)]
 
 
 def main() -> int:

@@ -12,15 +12,16 @@ COPY . .
 
 FROM source AS cpu-build
 RUN pip install --index-url https://download.pytorch.org/whl/cpu torch==2.13.0
-RUN pip install --constraint constraints.txt '.[serve,offline,fast]'
+RUN pip install --constraint constraints.txt '.[serve,offline,fast]' 'psycopg[binary]'
 
 FROM source AS cuda-build
 # Without the constraints: vLLM pins much of the same by itself.
-RUN pip install '.[serve,offline,fast,gpu-serve]'
+RUN pip install '.[serve,offline,fast,gpu-serve]' 'psycopg[binary]>=3.3'
 
 FROM python:3.12-slim-bookworm AS runtime
 ENV PATH=/opt/modegraph/bin:$PATH PYTHONUNBUFFERED=1 HF_HOME=/var/lib/modegraph/huggingface
-RUN useradd --system --uid 10001 --user-group --create-home --home-dir /var/lib/modegraph --shell /usr/sbin/nologin modegraph
+RUN useradd --system --uid 10001 --user-group --create-home --home-dir /var/lib/modegraph --shell /usr/sbin/nologin modegraph \
+    && install --directory --owner modegraph --group modegraph /index
 WORKDIR /var/lib/modegraph
 EXPOSE 8080
 STOPSIGNAL SIGTERM

@@ -169,9 +169,9 @@ def varied(bodies: Sequence[dict[str, Any]], turn: int) -> list[dict[str, Any]]:
 
 
 def full(asked: Engine, body: dict[str, Any], stream: bool) -> dict[str, Any]:
-    """A request of the benchmark: greedy, and always the same number of tokens."""
+    """A request of the benchmark: greedy, and always the same number of tokens, unless the body says another."""
     fields = {"temperature": 0, "max_tokens": ANSWER_TOKENS, "ignore_eos": True, "stream": stream}
-    return {"model": asked.model, **body, **fields}
+    return {"model": asked.model, **fields, **body}
 
 
 def metric(ours: Engine, name: str) -> float:

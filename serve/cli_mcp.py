@@ -71,7 +71,7 @@ def register_mcp(app: typer.Typer) -> None:
         named = ", ".join(map(str, indexes))
         if http:
             say(f"modegraph serves {named} to MCP clients at http://{chosen.host}:{chosen.port}/mcp (stop with Ctrl-C)")
-            server_of(build_app(services, only_mcp=True), chosen).run()
+            server_of(build_app(services, only_mcp=True), services).run()
         else:
             say(f"modegraph: {named} is ready for one MCP client, on standard input and output")
             serve_stdio(services)

@@ -100,7 +100,7 @@ Feedback = Annotated[
         "--feedback",
         metavar="",
         rich_help_panel=SERVER,
-        help="Keep votes and corrections of readers in the index folder, for `modegraph data import feedback`.",
+        help="Keep votes and corrections of readers beside the index, for `modegraph data import feedback`.",
     ),
 ]
 OtlpEndpoint = Annotated[
@@ -193,12 +193,12 @@ def serve_command(
     backend = open_backend(model, adapter or [], VllmOptions(vllm_python, tuple(vllm_arg or [])))
     for encoder in {open_index(index).settings.encoder for index in indexes}:
         prepare_for_questions(encoder)
-    app = build_app(make_services(indexes, backend, chosen))
+    services = make_services(indexes, backend, chosen)
     models = f"models: {', '.join(backend.models)}" if backend.models else "no model: search and evidence only"
     say(
         f"modegraph serves {', '.join(map(str, indexes))} at http://{chosen.host}:{chosen.port} (stop with Ctrl-C); {models}"
     )
-    server_of(app, chosen).run()
+    server_of(build_app(services), services).run()
 
 
 def load_for_one_core() -> None:

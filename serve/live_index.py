@@ -20,7 +20,7 @@ from graph.store.arrays import read_manifest
 from serve.http.telemetry.metrics import Metrics
 
 LOG = logging.getLogger("modegraph.serve")
-POLL_S = 1.0
+POLL_S = 0.5
 MOST_VIEWS = 32
 """Parts of one generation that are kept: for so many different conditions of keys."""
 WARM_UP = "What is this about?"

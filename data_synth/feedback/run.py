@@ -24,7 +24,7 @@ from data_synth.route.rows import route_rows
 from data_synth.route.runs import parse_modes
 from data_synth.route.types import FORM as ROUTE
 from data_synth.types import Dropped
-from graph.feedback.file import read_feedback
+from graph.feedback.kept import read_feedback
 from graph.index.index import Index
 from graph.shared.console import track
 from graph.shared.errors import UserError

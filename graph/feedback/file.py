@@ -5,14 +5,13 @@ An entry is on disk when `add` returns. What is deleted is overwritten with zero
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from graph.feedback.types import Feedback, kind_of, said_from_json, said_to_json
+from graph.feedback.types import Feedback, FeedbackFull, entry_of, row_of
 from graph.shared.errors import UserError
 
 FEEDBACK = "feedback.sqlite"
@@ -29,10 +28,6 @@ COMMIT;
 _COLUMNS = "id, user, at, consent, kind, question, said"
 
 
-class FeedbackFull(Exception):
-    """The file holds as much as it may."""
-
-
 class FeedbackFile:
     """The entries of the index in `folder`, at most `max_bytes` of them; safe for several threads and processes."""
 
@@ -43,10 +38,13 @@ class FeedbackFile:
         """Keep an entry; FeedbackFull when there is no room."""
         if self._file.exists() and self._file.stat().st_size >= self._max_bytes:
             raise FeedbackFull
-        said = json.dumps(said_to_json(entry.said))
-        values = (entry.id, entry.user, entry.at, entry.consent, kind_of(entry.said), entry.question, said)
         with closing(_open(self._file, "rwc")) as database, database:
-            database.execute(f"INSERT INTO feedback ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            database.execute(f"INSERT INTO feedback ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row_of(entry))
+
+    def all(self) -> list[Feedback]:
+        """All entries, oldest first; UserError for a file that cannot be read."""
+        with _told(self._file):
+            return _read(self._file)
 
     def of_user(self, user: str) -> list[Feedback]:
         """What a user said, oldest first."""
@@ -60,22 +58,12 @@ class FeedbackFile:
             return database.execute("DELETE FROM feedback WHERE user = ?", (user,)).rowcount
 
 
-def read_feedback(folder: Path) -> list[Feedback]:
-    """All entries of the index in `folder`, oldest first; UserError for a file that cannot be read."""
-    file = folder / FEEDBACK
-    with _told(file):
-        return _read(file)
-
-
 def _read(file: Path, where: str = "", values: Sequence[object] = ()) -> list[Feedback]:
     if not file.exists():
         return []
     with closing(_open(file, "rw")) as database:
         rows = database.execute(f"SELECT {_COLUMNS} FROM feedback {where} ORDER BY row", values).fetchall()
-    return [
-        Feedback(one, user, at, bool(consent), question, said_from_json(kind, json.loads(said)))
-        for one, user, at, consent, kind, question, said in rows
-    ]
+    return [entry_of(row) for row in rows]
 
 
 def _open(file: Path, mode: str) -> sqlite3.Connection:

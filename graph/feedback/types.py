@@ -5,6 +5,7 @@ Passages are kept by id, so that a document's text goes when the document goes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -86,6 +87,14 @@ class Feedback:
     said: Said
 
 
+FeedbackRow = tuple[str, str, str, int, str, str, str]
+"""The columns of an entry where it is kept: id, user, at, consent, kind, question, said."""
+
+
+class FeedbackFull(Exception):
+    """As much is kept as may be."""
+
+
 def kind_of(said: Said) -> str:
     """The name of a kind in KINDS."""
     return next(name for name, kind in KINDS.items() if isinstance(said, kind))
@@ -101,6 +110,18 @@ def said_from_json(kind: str, values: Mapping[str, Any]) -> Said:
     read = {name: _answer(value) if isinstance(value, Mapping) else _tuple(value) for name, value in values.items()}
     said: Said = KINDS[kind](**read)
     return said
+
+
+def row_of(entry: Feedback) -> FeedbackRow:
+    """An entry as it is kept."""
+    said = json.dumps(said_to_json(entry.said))
+    return entry.id, entry.user, entry.at, int(entry.consent), kind_of(entry.said), entry.question, said
+
+
+def entry_of(row: FeedbackRow) -> Feedback:
+    """The inverse of `row_of`."""
+    identity, user, at, consent, kind, question, said = row
+    return Feedback(identity, user, at, bool(consent), question, said_from_json(kind, json.loads(said)))
 
 
 def _answer(values: Mapping[str, Any]) -> GivenAnswer:

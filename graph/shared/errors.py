@@ -19,3 +19,7 @@ class UserError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as what it says, since an error may come from another process."""
         return copyreg.__newobj__, (type(self), str(self))  # type: ignore[attr-defined]
+
+
+class Unavailable(UserError):
+    """What the operator's machines do not give now, whoever asks: a database that is away or refuses. A server tells its clients no more of it."""

@@ -10,14 +10,16 @@ import uvicorn
 
 from serve.http.guard.connections import protocol_of
 from serve.http.guard.overflow import OverflowMiddleware
-from serve.http.shared.settings import ServerSettings
+from serve.http.routes.services import Services
+from serve.http.stop import LeavingServer
 
 OTHER_FILES = 256
 """Open files that are no connections of clients: the index, the store, those to the model's server."""
 
 
-def server_of(app: OverflowMiddleware, settings: ServerSettings) -> uvicorn.Server:
-    """A uvicorn server, not yet running; SIGTERM and SIGINT make it stop listening and give requests `drain_s` to end."""
+def server_of(app: OverflowMiddleware, services: Services) -> uvicorn.Server:
+    """A uvicorn server, not yet running; SIGTERM and SIGINT make it stop as stop.py says, and give requests `drain_s` to end."""
+    settings = services.settings
     most = connections_that_fit(settings.max_connections)
     config = uvicorn.Config(
         app,
@@ -34,7 +36,7 @@ def server_of(app: OverflowMiddleware, settings: ServerSettings) -> uvicorn.Serv
         timeout_keep_alive=math.ceil(settings.idle_timeout_s),
         timeout_graceful_shutdown=max(1, round(settings.drain_s)),
     )
-    return uvicorn.Server(config)
+    return LeavingServer(config, services.leaving, settings.unready_s)
 
 
 def connections_that_fit(wanted: int) -> int:

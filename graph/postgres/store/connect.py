@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from graph.shared.console import say
-from graph.shared.errors import UserError
+from graph.shared.errors import Unavailable, UserError
 from graph.store.database import read_database
 
 try:
@@ -44,7 +44,7 @@ def connect(dsn: str) -> Connection:
 
 @contextmanager
 def refusals_told(dsn: str) -> Iterator[None]:
-    """What PostgreSQL refuses becomes a UserError."""
+    """What PostgreSQL refuses becomes a UserError: `Unavailable`, unless it is a text that it cannot hold."""
     try:
         yield
     except psycopg.Error as problem:
@@ -101,9 +101,9 @@ def _read(dsn: str) -> dict[str, str]:
 def _told(shown: str, problem: psycopg.Error) -> UserError:
     said = " ".join((problem.diag.message_primary or str(problem)).split())
     if isinstance(problem, psycopg.errors.InsufficientPrivilege):
-        return UserError(f"{shown}: {said}", "a role that may", "have it granted, or connect as another role")
+        return Unavailable(f"{shown}: {said}", "a role that may", "have it granted, or connect as another role")
     if isinstance(problem, psycopg.DataError):
         return UserError(f"{shown}: {said}", "text that PostgreSQL can hold", "take the character out of the document")
     if problem.sqlstate is None:
-        return UserError(f"{shown}: {said}", "a server that answers", "check the address, the role and its password")
-    return UserError(f"{shown}: {said}", "nothing was changed", "")
+        return Unavailable(f"{shown}: {said}", "a server that answers", "check the address, the role and its password")
+    return Unavailable(f"{shown}: {said}", "nothing was changed", "")

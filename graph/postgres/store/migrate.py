@@ -3,7 +3,7 @@
 from importlib.resources import files
 
 from graph.postgres.store.connect import Connection
-from graph.shared.errors import UserError
+from graph.shared.errors import Unavailable
 
 SCHEMA = "modegraph_index"
 KEYED = ("passages", "propositions", "entities", "occurrences", "topics")
@@ -25,7 +25,7 @@ def enter_schema(connection: Connection) -> None:
 
 
 def migrate(connection: Connection, database: str) -> None:
-    """Make the schema if it is missing, and run what is missing in it. UserError as `check_schema`, or when it is somebody else's."""
+    """Make the schema if it is missing, and run what is missing in it. Unavailable as `check_schema`, or when it is somebody else's."""
     enter_schema(connection)
     connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (SCHEMA,))
     if not connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone():
@@ -49,22 +49,22 @@ def restart_keys(connection: Connection) -> None:
 
 
 def check_schema(connection: Connection, database: str) -> None:
-    """UserError when there is no index, or when its schema is not the one that this program reads; it names the migration."""
+    """Unavailable when there is no index, or when its schema is not the one that this program reads; it names the migration."""
     enter_schema(connection)
     run, known = _check_newest(connection, database), known_migrations()
     if run < max(known):
         remedy = "a command that writes to the index runs it, as modegraph resume does"
-        raise UserError(f"{database}: migration {known[run + 1]} was not run there", "all of them", remedy)
+        raise Unavailable(f"{database}: migration {known[run + 1]} was not run there", "all of them", remedy)
 
 
 def _check_newest(connection: Connection, database: str) -> int:
     """The number of the newest migration that was run, 0 for none."""
     if connection.execute("SELECT to_regclass('migrations')").fetchone() == (None,):
         remedy = "make one with: modegraph copy INDEX DATABASE"
-        raise UserError(f"{database}: no index in schema {SCHEMA}", "one that was copied there", remedy)
+        raise Unavailable(f"{database}: no index in schema {SCHEMA}", "one that was copied there", remedy)
     newest = connection.execute("SELECT number, name FROM migrations ORDER BY number DESC LIMIT 1").fetchone()
     number, name = newest or (0, "")
     if int(str(number)) > max(known_migrations()):
         found = f"{database}: migration {name}, of a newer modegraph"
-        raise UserError(found, f"at most {known_migrations()[max(known_migrations())]}", "install one as new")
+        raise Unavailable(found, f"at most {known_migrations()[max(known_migrations())]}", "install one as new")
     return int(str(number))

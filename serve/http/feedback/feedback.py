@@ -1,4 +1,4 @@
-"""/v1/feedback: what readers say of answers, kept in the folder of the collection where the server takes feedback."""
+"""/v1/feedback: what readers say of answers, kept beside the collection where the server takes feedback."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from uuid import uuid4
 from fastapi import APIRouter, Path
 from pydantic import BaseModel
 
-from graph.feedback.file import FeedbackFile, FeedbackFull
-from graph.feedback.types import Feedback, kind_of, said_to_json
+from graph.feedback.file import FeedbackFile
+from graph.feedback.kept import FeedbackDatabase, open_feedback
+from graph.feedback.types import Feedback, FeedbackFull, kind_of, said_to_json
 from serve.http.feedback.feedback_request import NAME, FeedbackRequest
 from serve.http.routes.collections import Seen
 from serve.http.routes.services import SeenCollection, Services
@@ -50,8 +51,8 @@ def feedback_router(services: Services) -> APIRouter:
     router = APIRouter(prefix="/v1/feedback", tags=["feedback"])
     settings = services.settings
 
-    def kept(seen: Seen) -> FeedbackFile:
-        return FeedbackFile(services.collections.live[seen.name].folder, settings.max_feedback_mb << 20)
+    def kept(seen: Seen) -> FeedbackFile | FeedbackDatabase:
+        return open_feedback(services.collections.live[seen.name].folder, settings.max_feedback_mb << 20)
 
     @router.post("")
     def add(request: FeedbackRequest, seen: SeenCollection) -> Entry:

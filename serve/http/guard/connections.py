@@ -14,6 +14,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from serve.http.guard.overflow import OverflowMiddleware
 
+FIRST_S = 1.0
+"""How long a stopping server waits for the request of a connection that has brought none yet."""
 STUCK_LOOKS = 6
 """So many times `idle_s` an answer waits for a client that takes nothing of it."""
 
@@ -56,6 +58,18 @@ class WatchedConnection(H11Protocol):
         else:
             super().data_received(data)
             self.watch()
+
+    def shutdown(self) -> None:
+        """The server stops: end after the answer, or at once; a new connection may still bring its first request."""
+        if self.cycle is None:
+            self.loop.call_later(FIRST_S, self.end)
+        else:
+            self.end()
+
+    def end(self) -> None:
+        """Close, after the answer if there is one."""
+        if not self.transport.is_closing():
+            super().shutdown()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

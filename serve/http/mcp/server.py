@@ -27,13 +27,13 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from graph.shared.errors import UserError
+from graph.shared.errors import Unavailable, UserError
 from serve.http.mcp.texts import TEMPLATE, document_uri, read_uri, text_of
 from serve.http.mcp.tools import Call, tools_for
 from serve.http.routes.services import Services
 from serve.http.shared.access import EVERYTHING, access_of
 from serve.http.shared.encoding import ascii_json, with_whole_characters
-from serve.http.shared.errors import ApiError
+from serve.http.shared.errors import ApiError, store_gone
 
 LOG = logging.getLogger("modegraph.serve")
 PAGE = 100
@@ -69,6 +69,8 @@ def build_mcp(services: Services) -> Server[Any]:
         except ApiError as problem:
             services.metrics.errors.labels(problem.code).inc()
             return _failed(problem.message)
+        except Unavailable as problem:
+            return _failed(store_gone(problem).message)
         except UserError as problem:
             return _failed(str(problem))
         except Exception:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from serve.http.routes.services import Caller, Services
+from serve.http.shared.errors import ApiError
 
 
 class Health(BaseModel):
@@ -51,9 +52,11 @@ def health_router(services: Services) -> APIRouter:
         """The process answers."""
         return Health()
 
-    @router.get("/ready", responses={503: {"description": "the model's server does not answer"}})
+    @router.get("/ready", responses={503: {"description": "the model's server does not answer, or this one stops"}})
     async def ready(access: Caller) -> Ready:
-        """Index and model answer; 503 while the model does not."""
+        """Index and model answer; 503 while the model does not, and once the server is told to stop."""
+        if services.leaving.is_set():
+            raise ApiError(503, "stopping", "this server is about to stop: send new requests to another")
         await services.backend.check()
         names = services.collections.names(access)
         seen = [(await services.collections.seen(access, name)).generation for name in names]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 from urllib.parse import quote
 
@@ -36,6 +36,8 @@ class Services:
     tracing: Tracing
     audit: AuditLog
     verifier: Verifier
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the server is told to stop (stop.py)."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

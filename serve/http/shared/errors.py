@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from graph.shared.errors import UserError
+from graph.shared.errors import Unavailable, UserError
 from serve.http.shared.encoding import AsciiJSONResponse
 
 LOG = logging.getLogger("modegraph.serve")
@@ -87,6 +87,13 @@ def no_model() -> ApiError:
     return ApiError(404, "no_model", told)
 
 
+def store_gone(problem: Unavailable) -> ApiError:
+    """503 for what needs the database of the index while that does not answer; why is for the log alone."""
+    LOG.error("%s", problem)
+    told = "the database of the index does not answer: nothing was written; search goes on, try again later"
+    return ApiError(503, "store_gone", told, headers={"Retry-After": "10"})
+
+
 def unknown_model(name: str, known: tuple[str, ...]) -> ApiError:
     """404 for a model that is not served."""
     if not known:
@@ -106,6 +113,10 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(ApiError)
     async def told(request: Request, problem: ApiError) -> Response:
         return error_response(problem)
+
+    @app.exception_handler(Unavailable)
+    async def away(request: Request, problem: Unavailable) -> Response:
+        return error_response(store_gone(problem))
 
     @app.exception_handler(UserError)
     async def refused(request: Request, problem: UserError) -> Response:

@@ -26,7 +26,7 @@ class ServerSettings(Settings):
         None, description="address under which readers reach the page, for links to passages; as asked when not given"
     )
     writable: bool = Field(False, description="whether documents may be added and deleted over HTTP")
-    feedback: bool = Field(False, description="whether what readers say of answers is kept in the index folder")
+    feedback: bool = Field(False, description="whether what readers say of answers is kept, beside the index")
     max_feedback_mb: int = Field(256, ge=1, description="MiB of feedback to keep; then no more is taken")
     capacity: int = Field(8, ge=1, le=1024, description="requests worked on at once")
     queue: int = Field(4, ge=0, le=4096, description="requests that may wait; more are answered 429 at once")
@@ -61,6 +61,11 @@ class ServerSettings(Settings):
     ocr_page_seconds: float = Field(30.0, ge=1, description="processor seconds to read a page by OCR")
     body_timeout_s: float = Field(10.0, gt=0, description="seconds in which a body must have come")
     request_timeout_s: float = Field(300.0, gt=0, description="seconds in which a request must be answered")
+    unready_s: float = Field(
+        0.0,
+        ge=0,
+        description="seconds that the server goes on listening when it is told to stop, with 503 at /ready",
+    )
     drain_s: float = Field(30.0, ge=0, description="seconds that running requests are given when the server stops")
     max_question_chars: int = Field(8_000, ge=1, description="longest question")
     mode: Mode = Field(DEFAULT_MODE, description="how to retrieve when the request does not say")

@@ -13,8 +13,19 @@ from pathlib import Path
 import pytest
 
 from graph.build.lifecycle import compact_index, repair_index
-from graph.feedback.file import FEEDBACK, FeedbackFile, FeedbackFull, read_feedback
-from graph.feedback.types import KINDS, Correction, Feedback, GivenAnswer, Preference, RightPassage, Said, Vote
+from graph.feedback.file import FEEDBACK, FeedbackFile
+from graph.feedback.kept import read_feedback
+from graph.feedback.types import (
+    KINDS,
+    Correction,
+    Feedback,
+    FeedbackFull,
+    GivenAnswer,
+    Preference,
+    RightPassage,
+    Said,
+    Vote,
+)
 from graph.index.index import open_index
 from graph.shared.errors import UserError
 from tests.corpora import ISLES

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx2
 import openai
+import uvicorn
 
 from graph.shared.config import parse_settings
 from graph.shared.types import OpenEncoder
@@ -28,6 +29,7 @@ class Running:
     url: str
     port: int
     services: Services
+    server: uvicorn.Server
 
     def client(self, key: str = "none") -> openai.OpenAI:
         plain = openai.DefaultHttpx2Client(verify=False)
@@ -76,8 +78,7 @@ def serving(
     services = make_services(
         [index] if isinstance(index, Path) else index, open_backend(spec, adapters, vllm), settings, open_encoder
     )
-    app = build_app(services)
-    server = server_of(app, settings)
+    server = server_of(build_app(services), services)
     socket_here = listening()
     port = socket_here.getsockname()[1]
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket_here]}, daemon=True)
@@ -86,7 +87,7 @@ def serving(
         assert thread.is_alive(), "the server did not start"
         time.sleep(0.01)
     try:
-        yield Running(f"http://127.0.0.1:{port}", port, services)
+        yield Running(f"http://127.0.0.1:{port}", port, services, server)
     finally:
         server.should_exit = True
         thread.join(60)

@@ -13,7 +13,7 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from graph.feedback.file import read_feedback
+from graph.feedback.kept import read_feedback
 from graph.retrieve import MODES
 from tests.serve.http.house import HILL, HOUSE, MOOR, QUESTIONS, SEA, Holder, House, living_in, refusals
 from tests.serve.http.mcp.clients import VERSIONS, called, with_client

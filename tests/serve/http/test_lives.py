@@ -262,7 +262,7 @@ from tests.fakes import HashEncoder
 settings = parse_settings(ServerSettings, {"port": int(sys.argv[3]), "drain_s": float(sys.argv[4])}, "test")
 backend = open_backend(sys.argv[2], (), VllmOptions())
 services = make_services([Path(sys.argv[1])], backend, settings, lambda spec: HashEncoder())
-server_of(build_app(services), settings).run()
+server_of(build_app(services), services).run()
 """
 
 

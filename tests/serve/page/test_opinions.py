@@ -9,7 +9,7 @@ import pytest
 
 from data_synth.dataset.validate import validate_file
 from data_synth.feedback.run import import_feedback
-from graph.feedback.file import read_feedback
+from graph.feedback.kept import read_feedback
 from graph.feedback.types import Correction, Preference, RightPassage, Vote
 from graph.index.index import open_index
 from tests.fakes import HashEncoder

@@ -5,7 +5,8 @@ from typing import Any
 
 import httpx2
 
-from graph.feedback.file import FEEDBACK, read_feedback
+from graph.feedback.file import FEEDBACK
+from graph.feedback.kept import read_feedback
 from graph.feedback.types import Correction, GivenAnswer, Preference, RightPassage, Vote
 from tests.fakes import chat_server
 from tests.serve.http.conftest import Stack

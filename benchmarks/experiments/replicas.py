@@ -1,0 +1,66 @@
+"""What a second replica brings where the model sets the pace: answers a second of two servers over one index, in times of one.
+
+Run: python -P benchmarks/experiments/replicas.py [--rounds 5] [--json]. An index of examples/, the embedded encoder, the stub engine of
+benchmarks/stub_engine.py, which takes TOKENS times its time a token for each answer, and as many requests at once as a server works on.
+"""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+from benchmarks.report import Check, print_report
+from benchmarks.serve import CONCURRENT, ROOT, Engine, engine, made_index, run_all, server
+from benchmarks.stub_engine import STUB_TOKEN_S
+from graph.documents.questions import read_questions
+
+TOKENS, EACH = 100, 24
+LEAST_TIMES = 1.8
+
+
+def main() -> int:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with TemporaryDirectory(prefix="modegraph-bench-") as scratch:
+        found = asyncio.run(measure(made_index(Path(scratch) / "index"), Path(scratch), options.rounds))
+    times = median(both / one for one, both in found)
+    figures = {
+        "an answer of the engine, s": TOKENS * STUB_TOKEN_S,
+        "answers a second, one replica": median(one for one, _ in found),
+        "answers a second, two": median(both for _, both in found),
+        "rounds": len(found),
+    }
+    return print_report(
+        "replicas", figures, [Check("two in times of one", times, LEAST_TIMES, at_least=True)], options.json
+    )
+
+
+async def measure(index: Path, scratch: Path, rounds: int) -> list[tuple[float, float]]:
+    """Answers a second of one replica and of two, round by round."""
+    async with engine(None, scratch) as bare, server(index, bare) as (first, _), server(index, bare) as (second, _):
+        await together([first, second], -1)
+        return [(await together([first], turn), await together([first, second], turn)) for turn in range(rounds)]
+
+
+async def together(replicas: list[Engine], turn: int) -> float:
+    """Answers a second of replicas that are asked at once, each EACH questions, which none was asked before."""
+    rates = [run_all(each, bodies(f" {'?' * (turn + 2)} {len(replicas)}"), CONCURRENT) for each in replicas]
+    return sum(await asyncio.gather(*rates))
+
+
+def bodies(ending: str) -> list[dict[str, Any]]:
+    """Questions of examples/, spelt so that no server has them in its cache."""
+    questions = read_questions(ROOT / "examples" / "questions.jsonl")[:EACH]
+    return [{"messages": [{"role": "user", "content": each.text + ending}], "max_tokens": TOKENS} for each in questions]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""What deploy/replicas describes, on this machine: two replicas over one index with its rows in PostgreSQL, behind the nginx.conf that is shipped."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from graph.build.build import build_index
+from graph.postgres.store.place import place_in_database
+from graph.store.settings import IndexSettings
+from tests.corpora import ISLES
+from tests.fakes import ChatServer, HashEncoder, chat_server
+from tests.places import ROOT
+from tests.serve.http.running import listening
+
+NGINX_CONF = ROOT / "deploy" / "replicas" / "nginx.conf"
+SETTINGS = IndexSettings(min_similarity=0.1)
+SAID = "###Reason: so [1]. ###Answer: 1911 [1]"
+THINKS_S = 0.3
+LOGGED = "log_format told '$http_x_request_id|$upstream_addr|$status|$msec|$request_time'; access_log {} told;"
+
+
+@dataclass
+class Replica:
+    """A replica on a port of its own, with a model's server of its own, which tells what reached it."""
+
+    index: Path
+    model: ChatServer
+    port: int
+    log: Path
+    process: "subprocess.Popen[bytes]" = field(init=False)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it, and wait until it is ready."""
+        words = [str(self.index), f"openai:tiny@{self.model.url}", str(self.port)]
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-P", "-m", "tests.deploy.replica", *words]
+            variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+            self.process = subprocess.Popen(command, env=variables, stdout=log, stderr=log)
+        end = time.monotonic() + 120
+        while not self.is_ready():
+            assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()[-1000:]
+            time.sleep(0.05)
+
+    def is_ready(self) -> bool:
+        try:
+            return self.get("/ready").status_code == 200
+        except httpx2.HTTPError:
+            return False
+
+    def stop(self) -> None:
+        """As a rolling restart does."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(120)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+
+    def get(self, path: str, **options: Any) -> httpx2.Response:
+        return httpx2.get(self.url + path, timeout=60, verify=False, **options)
+
+    def post(self, path: str, **options: Any) -> httpx2.Response:
+        return httpx2.post(self.url + path, timeout=60, verify=False, **options)
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What nginx noted of a request: the replicas that it was sent to, in order, and when it came."""
+
+    replicas: tuple[str, ...]
+    status: int
+    came_at: float
+
+
+@dataclass(frozen=True)
+class Cluster:
+    url: str
+    index: Path
+    replicas: tuple[Replica, Replica]
+    nginx_log: Path
+
+    def passed(self) -> dict[str, Passed]:
+        """Every request that had an X-Request-Id, by it."""
+        found = {}
+        for line in self.nginx_log.read_text().splitlines():
+            name, replicas, status, ended_at, seconds = line.split("|")
+            found[name] = Passed(tuple(replicas.split(", ")), int(status), float(ended_at) - float(seconds))
+        return found
+
+
+@contextmanager
+def running_cluster(dsn: str, folder: Path) -> Iterator[Cluster]:
+    """Everything started and ready, until the block ends."""
+    program = nginx_program()
+    index = folder / "index"
+    place_in_database(index, dsn)
+    build_index(index, ISLES, SETTINGS, lambda spec: HashEncoder())
+    with ExitStack() as exits:
+        models = [exits.enter_context(chat_server(_reply)) for _ in range(2)]
+        ports = free_ports(3)
+        made = [
+            Replica(index, model, port, folder / f"{port}.log") for model, port in zip(models, ports[:2], strict=True)
+        ]
+        for each in made:
+            each.start()
+            exits.callback(lambda each=each: each.kill())  # type: ignore[misc]
+        log = exits.enter_context(running_nginx(program, ports[2], ports[:2], folder))
+        yield Cluster(f"http://127.0.0.1:{ports[2]}", index, (made[0], made[1]), log)
+
+
+def nginx_program() -> str:
+    """nginx; skips the test where there is none."""
+    program = shutil.which("nginx") or "/usr/sbin/nginx"
+    if not Path(program).exists():
+        pytest.skip("replicas are tested behind nginx, which is not installed (apt-get install nginx-light)")
+    return program
+
+
+@contextmanager
+def running_nginx(program: str, port: int, replicas: Sequence[int], folder: Path) -> Iterator[Path]:
+    """nginx with the configuration that is shipped, but for addresses, places of files and a log, which is returned."""
+    log = folder / "nginx.log"
+    log.touch()
+    changes = {
+        "listen 8080;": f"listen 127.0.0.1:{port};",
+        "access_log off;": LOGGED.format(log),
+        **{f"server replica-{number}:8080": f"server 127.0.0.1:{at}" for number, at in enumerate(replicas, 1)},
+    }
+    text = NGINX_CONF.read_text(encoding="utf-8").replace("/tmp/", f"{folder}/")
+    for shipped, here in changes.items():
+        assert text.count(shipped) == 1, shipped
+        text = text.replace(shipped, here)
+    (folder / "nginx.conf").write_text(text, encoding="utf-8")
+    # Workers of root's would become another user, who may not enter the folder.
+    words = "daemon off;" if os.geteuid() else "daemon off; user root;"
+    command = [program, "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", words]
+    with (folder / "nginx-errors.log").open("wb") as errors:
+        process = subprocess.Popen(command, stderr=errors)
+    try:
+        _wait_for(port, process)
+        yield log
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports that nobody listens on."""
+    with ExitStack() as exits:
+        return [exits.enter_context(listening()).getsockname()[1] for _ in range(number)]
+
+
+def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
+    end = time.monotonic() + 30
+    while True:
+        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+            return
+        assert process.poll() is None and time.monotonic() < end, "nginx does not start"
+        time.sleep(0.02)
+
+
+def _reply(body: dict[str, Any], number: int) -> str:
+    time.sleep(THINKS_S)
+    return SAID

@@ -1,0 +1,95 @@
+"""Clients who ask through nginx, each one request after the other, until told to stop; what came of every request is kept."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+
+import httpx2
+
+QUESTION = "Who built the Lantern?"
+PAUSE_S = 0.4
+"""Between the requests of one client: the servers are asked all the time, and not so much that they have no time for anything else."""
+READING = ("search", "document")
+"""Kinds of requests that nginx may send once more."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request and what was wrong with its answer, "" for nothing."""
+
+    id: str
+    kind: str
+    problem: str
+
+
+def answer(client: httpx2.Client, headers: dict[str, str]) -> str:
+    """A chat completion; the question names the request, so that the model's server knows which it was."""
+    made = client.post("/v1/chat/completions", json=chat(headers), headers=headers)
+    return "" if made.status_code == 200 and "1911" in made.text else f"{made.status_code} {made.text[:200]}"
+
+
+def stream(client: httpx2.Client, headers: dict[str, str]) -> str:
+    """The same as a stream, which is whole when it ends as it should and tells of no error."""
+    with client.stream("POST", "/v1/chat/completions", json={**chat(headers), "stream": True}, headers=headers) as made:
+        text = "".join(made.iter_text())
+    whole = made.status_code == 200 and text.endswith("data: [DONE]\n\n") and '"error"' not in text
+    return "" if whole else f"{made.status_code} {text[-200:]}"
+
+
+def search(client: httpx2.Client, headers: dict[str, str]) -> str:
+    """A search, which is a POST that only reads."""
+    made = client.post("/v1/retrieve", json={"query": f"Lantern {headers['X-Request-Id']}"}, headers=headers)
+    return "" if made.status_code == 200 and made.json()["passages"] else f"{made.status_code} {made.text[:200]}"
+
+
+def document(client: httpx2.Client, headers: dict[str, str]) -> str:
+    """A document, by GET."""
+    made = client.get("/v1/documents/lantern", headers=headers)
+    return "" if made.status_code == 200 and made.json()["title"] else f"{made.status_code} {made.text[:200]}"
+
+
+KINDS: dict[str, Callable[[httpx2.Client, dict[str, str]], str]] = {
+    "answer": answer,
+    "stream": stream,
+    "search": search,
+    "document": document,
+}
+
+
+def chat(headers: dict[str, str]) -> dict[str, object]:
+    question = f"{QUESTION} {headers['X-Request-Id']}"
+    return {"model": "tiny", "messages": [{"role": "user", "content": question}]}
+
+
+@contextmanager
+def crowd(url: str, clients: int) -> Iterator[list[Asked]]:
+    """So many clients while the block runs; all have their last answer when it has ended."""
+    asked: list[Asked] = []
+    stop = threading.Event()
+
+    def ask(number: int) -> None:
+        with httpx2.Client(base_url=url, timeout=60, verify=False) as client:
+            for turn in count():
+                if stop.is_set():
+                    return
+                kind = list(KINDS)[(number + turn) % len(KINDS)]
+                name = f"r{number}-{turn}-{time.monotonic_ns()}"
+                try:
+                    problem = KINDS[kind](client, {"X-Request-Id": name})
+                except httpx2.HTTPError as failed:
+                    problem = repr(failed)
+                asked.append(Asked(name, kind, problem))
+                stop.wait(PAUSE_S)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(clients)]
+    for each in threads:
+        each.start()
+    try:
+        yield asked
+    finally:
+        stop.set()
+        for each in threads:
+            each.join()

@@ -1,0 +1,31 @@
+"""One replica as a process: `modegraph serve` with the settings of deploy/replicas, but for the encoder, which is the tests'.
+
+Run: python -m tests.deploy.replica INDEX MODEL PORT
+"""
+
+import sys
+from pathlib import Path
+
+from graph.shared.config import parse_settings, read_yaml
+from serve.http.app import build_app, make_services
+from serve.http.backends.engines import VllmOptions, open_backend
+from serve.http.run import log_to_stderr, server_of
+from serve.http.shared.settings import ServerSettings
+from tests.fakes import HashEncoder
+from tests.places import ROOT
+
+SETTINGS = ROOT / "deploy" / "replicas" / "serve.yaml"
+
+
+def main(index: str, model: str, port: str) -> None:
+    """Serve until told to stop."""
+    log_to_stderr()
+    values = {**read_yaml(SETTINGS), "port": int(port), "capacity": 32, "feedback": True}
+    settings = parse_settings(ServerSettings, values, str(SETTINGS))
+    backend = open_backend(model, (), VllmOptions())
+    services = make_services([Path(index)], backend, settings, lambda spec: HashEncoder())
+    server_of(build_app(services), services).run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

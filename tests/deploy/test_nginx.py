@@ -1,0 +1,136 @@
+"""The nginx.conf that is shipped, before replicas that misbehave as told: which requests it sends once more, and how it passes streams on."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.deploy.cluster import free_ports, nginx_program, running_nginx
+
+
+class Replicas:
+    """Two servers. The first request of a test that reaches either is read to its end, and its connection broken; what follows is answered."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, str]] = []
+        self.first_piece_read = threading.Event()
+        self.breaks = True
+        self._lock = threading.Lock()
+
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        replicas = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                with replicas._lock:
+                    replicas.got.append((self.command, self.path))
+                    broken = replicas.breaks and len(replicas.got) == 1
+                self.close_connection = True
+                if broken:
+                    return
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.send_header("X-Connection", self.headers["Connection"])
+                self.end_headers()
+                self.wfile.write(b"data: first\n\n")
+                self.wfile.flush()
+                if self.path == "/stream":
+                    replicas.first_piece_read.wait(30)
+                self.wfile.write(b"data: last\n\n")
+
+            do_GET = do_HEAD = do_POST = do_DELETE = answer
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+                pass
+
+        return Handler
+
+
+@contextmanager
+def before(replicas: Replicas, folder: Path, dead: int = 0) -> Iterator[str]:
+    """nginx before two servers of which the first `dead` are not there."""
+    with ExitStack() as exits:
+        ports = free_ports(dead)
+        for _ in range(2 - dead):
+            server = ThreadingHTTPServer(("127.0.0.1", 0), replicas.handler())
+            exits.callback(server.server_close)
+            threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+            exits.callback(server.shutdown)
+            ports.append(server.server_address[1])
+        (port,) = free_ports(1)
+        exits.enter_context(running_nginx(nginx_program(), port, ports, folder))
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "times"),
+    [
+        ("GET", "/v1/documents/lantern", 2),
+        ("DELETE", "/v1/documents/lantern", 2),
+        ("POST", "/v1/retrieve", 2),
+        ("POST", "/v1/rerank", 2),
+        ("POST", "/v1/embeddings", 2),
+        ("POST", "/v1/vector_stores/index/search", 2),
+        ("POST", "/v1/chat/completions", 1),
+        ("POST", "/v1/responses", 1),
+        ("POST", "/v1/messages", 1),
+        ("POST", "/v1/documents", 1),
+        ("POST", "/v1/documents/files", 1),
+        ("POST", "/v1/feedback", 1),
+        ("POST", "/mcp", 1),
+    ],
+)
+def test_a_request_whose_connection_broke_is_sent_again_only_where_that_is_safe(
+    tmp_path: Path, method: str, path: str, times: int
+) -> None:
+    replicas = Replicas()
+    with before(replicas, tmp_path) as url:
+        made = httpx2.request(method, url + path, content=b"{}" if method == "POST" else None, timeout=30, verify=False)
+    assert (made.status_code, replicas.got) == (200 if times == 2 else 502, [(method, path)] * times)
+
+
+def test_a_connection_that_breaks_while_the_other_replica_is_away_costs_one_request(tmp_path: Path) -> None:
+    replicas = Replicas()
+    with before(replicas, tmp_path, dead=1) as url:
+        made = [httpx2.post(f"{url}/v1/messages", timeout=30, verify=False).status_code for _ in range(4)]
+    assert made == [502, 200, 200, 200]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_replica_that_is_not_there_costs_no_request(tmp_path: Path, method: str) -> None:
+    replicas = Replicas()
+    replicas.breaks = False
+    with before(replicas, tmp_path, dead=1) as url:
+        made = [
+            httpx2.request(method, f"{url}/v1/chat/completions", timeout=30, verify=False).status_code for _ in range(6)
+        ]
+    assert made == [200] * 6 and len(replicas.got) == 6
+
+
+def test_a_stream_is_passed_on_as_it_comes_on_a_connection_of_its_own(tmp_path: Path) -> None:
+    replicas = Replicas()
+    replicas.breaks = False
+    with before(replicas, tmp_path) as url, httpx2.stream("POST", f"{url}/stream", timeout=20, verify=False) as made:
+        pieces = made.iter_text()
+        assert next(pieces) == "data: first\n\n", "the server writes the rest only when this was read"
+        replicas.first_piece_read.set()
+        assert "".join(pieces) == "data: last\n\n" and made.headers["x-connection"] == "close"
+
+
+def test_bodies_up_to_the_largest_upload_are_passed_on(tmp_path: Path) -> None:
+    replicas = Replicas()
+    replicas.breaks = False
+    with before(replicas, tmp_path) as url:
+        sent = [
+            httpx2.post(f"{url}/v1/documents/files", content=b"x" * (mib << 20), timeout=60, verify=False).status_code
+            for mib in (32, 34)
+        ]
+    assert sent == [200, 413] and len(replicas.got) == 1

@@ -1,0 +1,187 @@
+"""Two replicas behind nginx over PostgreSQL: what one takes in the other answers from, and neither a kill nor a restart costs more than it must."""
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx2
+import psycopg
+import pytest
+
+from graph.build.lifecycle import index_status, verify_index
+from graph.postgres.store.connect import dsn_of
+from graph.shared.types import Document
+from graph.store.database import FILE as DATABASE
+from tests.corpora import guild_documents
+from tests.deploy.cluster import Cluster, Replica, running_cluster
+from tests.deploy.crowd import READING, Asked, crowd
+from tests.postgres_server import fresh_database
+
+CLIENTS = 20
+SEEN_S = 2.0
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def cluster(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """For all tests of this file, which leave both replicas running."""
+    with (
+        fresh_database(postgres, "replicas") as dsn,
+        running_cluster(dsn, tmp_path_factory.mktemp("replicas")) as running,
+    ):
+        yield running
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> float:
+    """Wait until it is so; the seconds that took."""
+    started = time.monotonic()
+    while not true():
+        assert time.monotonic() - started < seconds, f"not so after {seconds} s"
+        time.sleep(0.01)
+    return time.monotonic() - started
+
+
+def upload(replica: Replica, *documents: Document) -> dict[str, object]:
+    rows = [{"source": each.source, "title": each.title, "text": each.text} for each in documents]
+    made = replica.post("/v1/documents", json={"documents": rows})
+    assert made.status_code == 200, made.text
+    return made.json()  # type: ignore[no-any-return]
+
+
+def answers_from(replica: Replica, document: Document) -> bool:
+    """Whether the model is shown the document when its text is asked for: in the question and among the passages."""
+    body = {"model": "tiny", "messages": [{"role": "user", "content": document.text}]}
+    made = replica.post("/v1/chat/completions", json=body)
+    assert made.status_code == 200, made.text
+    return any(str(each["messages"]).count(document.text) > 1 for each in replica.model.asked)
+
+
+def test_what_is_uploaded_at_one_is_answered_from_at_the_other(cluster: Cluster) -> None:
+    took = []
+    for number in range(6):
+        here, there = cluster.replicas[number % 2], cluster.replicas[1 - number % 2]
+        gull = Document(f"gull{number}", f"Gull {number}", f"Gull Rock number {number} was lit by Ines Vaar.")
+        upload(here, gull)
+        took.append(until(lambda there=there, gull=gull: answers_from(there, gull)))  # type: ignore[misc]
+    print(f"seen by the other after {', '.join(f'{each:.2f}' for each in took)} s")
+    if os.environ.get("MODEGRAPH_TIMES"):
+        assert max(took) < SEEN_S
+
+
+def test_what_both_are_given_at_once_is_indexed_once(cluster: Cluster) -> None:
+    documents = guild_documents()[:6]
+    before = index_status(cluster.index)
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda pair: upload(*pair), [(one, each) for each in documents for one in cluster.replicas]))
+    after = index_status(cluster.index)
+    assert after.rows["documents"] == before.rows["documents"] + len(documents)
+    assert before.generation < after.generation <= before.generation + 2 * len(documents)
+    with psycopg.connect(dsn_of(cluster.index)) as connection:
+        told = 'SELECT count(*), count(DISTINCT (source, "start", "end")) FROM modegraph_index.passages'
+        passages, different = connection.execute(told).fetchone() or (0, 1)
+        assert passages == different >= after.rows["documents"]
+        assert connection.execute("SELECT count(*) FROM modegraph_index.leases").fetchone() == (0,), (
+            "turns were given back"
+        )
+    until(lambda: {each.get("/ready").json()["index"] for each in cluster.replicas} == {after.identity})
+    assert after.unfinished == "" and verify_index(cluster.index) == []
+
+
+def test_a_killed_replica_takes_nothing_along_but_what_it_worked_on(cluster: Cluster) -> None:
+    first = cluster.replicas[0]
+    with crowd(cluster.url, CLIENTS) as asked:
+        until(lambda: len(asked) > 4 * CLIENTS and first.model.running > 1)
+        killed_at = time.time()
+        first.kill()
+        here = len(asked)
+        until(lambda: len(asked) > here + 4 * CLIENTS)
+        first.start()
+        until(lambda: any(each.replicas == (address(first),) for each in later(cluster, time.time() - 0.5)))
+    passed = cluster.passed()
+    failed = [each for each in asked if each.problem]
+    print(f"{len(asked)} requests, {len(failed)} failed, {Counter(each.kind for each in failed)}")
+    assert 0 < len(failed) <= CLIENTS
+    for each in failed:
+        assert passed[each.id].replicas == (address(first),) and passed[each.id].came_at <= killed_at + 0.1, each
+        assert each.kind not in READING, "nginx sends these once more"
+        assert times_asked(cluster, each) <= 1, "an answer is not made twice"
+    assert any(len(each.replicas) == 2 and each.status == 200 for each in passed.values()), "some were sent once more"
+    assert times_asked(cluster, next(each for each in asked if each.kind == "answer" and not each.problem)) == 1
+
+
+def test_a_rolling_restart_costs_no_request(cluster: Cluster) -> None:
+    with crowd(cluster.url, CLIENTS) as asked:
+        for number, each in enumerate(cluster.replicas):
+            until(lambda: len(asked) > 4 * CLIENTS)
+            each.stop()
+            here = len(asked)
+            lighthouse = Document(f"light{number}", "Lighthouse", f"Lighthouse number {number} is of brick.")
+            upload(cluster.replicas[1 - number], lighthouse)
+            until(lambda here=here: len(asked) > here + 2 * CLIENTS)  # type: ignore[misc]
+            each.start()
+            assert answers_from(each, lighthouse), "it began with the newest index"
+        here = len(asked)
+        until(lambda: len(asked) > here + 4 * CLIENTS)
+    print(f"{len(asked)} requests, {sum(bool(each.problem) for each in asked)} failed")
+    assert [each for each in asked if each.problem] == []
+    served = Counter(passed.replicas[-1] for passed in cluster.passed().values())
+    assert all(served[address(each)] > CLIENTS for each in cluster.replicas), "both were asked"
+
+
+def test_feedback_that_one_takes_the_other_shows_and_deletes(cluster: Cluster) -> None:
+    here, there = cluster.replicas
+    said = {
+        "kind": "vote",
+        "user": "reader-0001",
+        "consent": True,
+        "question": "Who built the Lantern?",
+        "rating": "up",
+    }
+    assert here.post("/v1/feedback", json={**said, "answer": {"model": "tiny", "text": "so"}}).status_code == 200
+    assert [each["kind"] for each in there.get("/v1/feedback/reader-0001").json()["entries"]] == ["vote"]
+    deleted = httpx2.delete(f"{there.url}/v1/feedback/reader-0001", timeout=60, verify=False)
+    assert deleted.json() == {"deleted": 1} and here.get("/v1/feedback/reader-0001").json()["entries"] == []
+
+
+def test_counts_are_had_from_each_replica_and_not_through_nginx(cluster: Cluster) -> None:
+    assert httpx2.get(f"{cluster.url}/metrics", verify=False).status_code == 404
+    assert all("modegraph_requests_waiting 0.0" in each.get("/metrics").text for each in cluster.replicas)
+
+
+def test_without_the_database_search_goes_on_and_uploads_are_told_so(cluster: Cluster) -> None:
+    """Last of the file: the database is not as it was."""
+    file = cluster.index / DATABASE
+    file.write_text(json.dumps({"postgresql": {"host": "127.0.0.1", "port": "9", "dbname": "hidden"}}))
+    one = cluster.replicas[0]
+    made = one.post("/v1/documents", json={"documents": [{"source": "new", "text": "New."}]})
+    assert (made.status_code, made.json()["error"]["code"]) == (503, "store_gone")
+    assert "hidden" not in made.text and "127.0.0.1" not in made.text and made.headers["retry-after"]
+    assert one.get("/v1/feedback/reader-0001").json()["error"]["code"] == "store_gone"
+    call = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "add_document", "arguments": {"source": "new", "text": "New."}},
+    }
+    told = one.post("/mcp", json=call, headers={"Accept": "application/json, text/event-stream"}).text
+    assert "the database of the index does not answer" in told and "hidden" not in told
+    assert (
+        one.get("/ready").status_code == 200 and one.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
+    )
+
+
+def address(replica: Replica) -> str:
+    return replica.url.removeprefix("http://")
+
+
+def later(cluster: Cluster, moment: float) -> list[object]:
+    """The requests that came to nginx after a moment."""
+    return [each for each in cluster.passed().values() if each.came_at > moment]
+
+
+def times_asked(cluster: Cluster, asked: Asked) -> int:
+    """How often any model's server was asked for this request."""
+    return sum(f"{asked.id}" in str(body["messages"]) for each in cluster.replicas for body in each.model.asked)

@@ -1,0 +1,135 @@
+"""A stop that loses no request: whoever has connected is answered, whoever has not is refused before a byte is sent."""
+
+import asyncio
+import json
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import httpx2
+import pytest
+
+from serve.http.stop import emptied
+from tests.serve.http.running import Running, listening, serving
+
+BODY = json.dumps({"query": "Lantern", "mode": "lexical"}).encode()
+HEAD = (
+    b"POST /v1/retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+    % len(BODY)
+)
+CLIENTS, STOPS = 20, 5
+
+
+def until(true: Callable[[], object], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"not so after {seconds} s"
+        time.sleep(0.02)
+
+
+def is_refused(running: Running) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", running.port), 5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def answer_on(connection: socket.socket, head: bytes = HEAD) -> bytes:
+    """What comes of a search asked on a connection, up to its end or the end of its JSON."""
+    connection.settimeout(30)
+    connection.sendall(head + b"\r\n" + BODY)
+    told = b""
+    while not told.endswith(b"}") and (more := connection.recv(65536)):
+        told += more
+    return told
+
+
+def test_told_to_stop_it_says_so_and_answers_as_long_as_it_listens(isles_kept: Path) -> None:
+    with serving(isles_kept, None, unready_s=2.0) as running, httpx2.Client(base_url=running.url) as kept:
+        assert running.get("/ready").status_code == 200
+        assert "connection" not in kept.get("/v1/documents").headers
+        running.server.should_exit = True
+        until(lambda: running.get("/ready").status_code == 503)
+        assert running.get("/ready").json()["error"]["code"] == "stopping"
+        until(lambda: kept.get("/v1/documents").headers.get("connection") == "close", 1.5)
+        assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
+        assert running.get("/health").status_code == 200
+        until(lambda: is_refused(running))
+
+
+def test_by_default_it_stops_listening_at_once(isles_kept: Path) -> None:
+    with serving(isles_kept, None) as running:
+        running.server.should_exit = True
+        until(lambda: is_refused(running), 1.0)
+
+
+def test_a_connection_from_before_the_stop_may_still_ask_and_one_that_rests_is_closed(isles_kept: Path) -> None:
+    with serving(isles_kept, None) as running:
+        new, resting = (socket.create_connection(("127.0.0.1", running.port)) for _ in range(2))
+        with new, resting:
+            assert b" 200 OK" in answer_on(resting)
+            running.server.should_exit = True
+            until(lambda: is_refused(running))
+            assert resting.recv(1) == b""
+            told = answer_on(new)
+            assert b" 200 OK" in told and b"connection: close" in told.lower()
+
+
+def test_those_in_the_queue_of_a_listener_are_had_when_it_closes() -> None:
+    with listening() as listener:
+        listener.listen(8)
+        address = listener.getsockname()
+        waiting = [socket.create_connection(address) for _ in range(3)]
+        duplicate = listener.dup()
+    for each in waiting:
+        each.sendall(b"hello")
+    taken = emptied(duplicate)
+    assert [each.recv(9) for each in taken] == [b"hello"] * 3
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)
+    for each in (*waiting, *taken):
+        each.close()
+
+
+@pytest.mark.slow
+def test_clients_who_come_while_it_stops_are_answered_or_refused(isles_kept: Path) -> None:
+    """Without `emptied` and the patience of new connections, half of such stops cut somebody off."""
+    found: Counter[str] = Counter()
+    for _ in range(STOPS):
+        with serving(isles_kept, None, queue=CLIENTS * 10) as running:
+            load = Thread(target=lambda port: asyncio.run(ask_until_refused(port, found)), args=(running.port,))
+            load.start()
+            time.sleep(0.5)
+            running.server.should_exit = True
+            load.join(60)
+    assert found.keys() == {"200", "refused"}
+    assert found["refused"] == STOPS * CLIENTS and found["200"] > STOPS * CLIENTS
+
+
+async def ask_until_refused(port: int, found: Counter[str]) -> None:
+    async def ask() -> str:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            return "refused"
+        try:
+            writer.write(HEAD + b"Connection: close\r\n\r\n" + BODY)
+            line = await reader.readline()
+            await reader.read()
+        except OSError:
+            line = b""
+        finally:
+            writer.close()
+        return line.split()[1].decode() if line else "cut"
+
+    async def client() -> None:
+        said = ""
+        while said != "refused":
+            said = await ask()
+            found[said] += 1
+
+    await asyncio.gather(*(client() for _ in range(CLIENTS)))

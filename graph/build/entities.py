@@ -20,7 +20,7 @@ from graph.shared.ids import content_id
 from graph.shared.types import Ints
 from graph.store.columns.blocks import Entries, entries_by_row
 from graph.store.columns.merge import Merge
-from graph.store.columns.moved import Block, moved_block, whole
+from graph.store.columns.moved import Block, find_ids, moved_block, whole
 from graph.store.columns.strings import Strings, rows_in_order
 from graph.store.data import DocumentColumns, EntityColumns, IndexData
 from graph.store.segments import Vectors
@@ -52,7 +52,7 @@ def derive_entities(
     full_E = _full_names(named.texts)
     again_N = _mention_changed_alias(base, propositions.merge, named.merge, full_E) & ~read_N
     found_again = read_links(rows, ENTITIES, propositions, again_N)
-    term_row = dict(zip(derived, rows_in_order(named.ids, list(derived)).tolist(), strict=True))
+    term_row = dict(zip(derived, find_ids(named.ids, list(derived)).tolist(), strict=True))
     of_terms = np.array([(row, term_row[content_id("entity", term)]) for row, term in terms], np.int64).reshape(-1, 2)
     proposition_X = np.concatenate([found.proposition_X, found_again.proposition_X, of_terms[:, 0]])
     entity_X = np.concatenate([found.rows(named.ids), found_again.rows(named.ids), of_terms[:, 1]])
@@ -148,7 +148,7 @@ def _called(base: IndexData, entities: Named, documents: DocumentColumns, docume
     """1 where a document is called by the key of an entity."""
     titles, document_T = documents.title_keys, documents.title_document_T
     of_new = np.flatnonzero(document_merge.last_N[document_T] < 0)
-    named = rows_in_order(entities.ids, [content_id("entity", titles[row]) for row in of_new.tolist()])
+    named = find_ids(entities.ids, [content_id("entity", titles[row]) for row in of_new.tolist()])
     pairs = [(named[named >= 0], document_T[of_new][named >= 0])]
     for row in entities.merge.new_K.tolist() if (document_merge.last_N >= 0).any() else ():
         first = end = bisect_left(titles, entities.texts[row])

@@ -88,8 +88,8 @@ def merge_linked(
     doubtful = touched(last_LZ, unsure_L)
     kept_Z = np.ones(len(last_ids), bool)
     if len(doubtful):
-        _, there = rows.keys(table.name, ids=[last_ids[row] for row in doubtful.tolist()])
-        kept_Z[doubtful] = np.isin(id_bytes(last_ids)[doubtful], there)
+        asked = [last_ids[row] for row in doubtful.tolist()]
+        kept_Z[doubtful] = np.isin(id_bytes(asked), rows.keys(table.name, ids=asked)[1])
     text_of = rows.text_of(table.name, table.text)
     ids = np.concatenate([found.id_K, id_bytes(list(derived))])
     return merge_by_id(last_ids, last_texts, kept_Z, ids, lambda identity: derived.get(identity) or text_of(identity))

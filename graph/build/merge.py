@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from graph.shared.types import IdBytes, Ints
 from graph.store.columns.merge import Merge
-from graph.store.columns.moved import Block, moved_strings, taken
-from graph.store.columns.strings import Strings, id_bytes, rows_in_order
+from graph.store.columns.moved import Block, find_ids, ids_below, moved_strings, taken
+from graph.store.columns.strings import Strings
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,8 @@ def merge_by_id(
     last_ids: Strings, last_texts: Strings, kept_L: NDArray[np.bool_], found: IdBytes, text_of: Callable[[str], str]
 ) -> Named:
     """The rows that stay with those whose ids were found, which may be among them; `text_of` gives the text of a new id."""
-    last_L, found = id_bytes(last_ids), np.unique(found)
-    at_F = np.searchsorted(last_L, found)
-    known_F = rows_in_order(last_L, found) >= 0
+    found = np.unique(found)
+    at_F, known_F = ids_below(last_ids, found), find_ids(last_ids, found) >= 0
     merge, _ = Merge.of_found(kept_L, at_F, known_F)
     new = Strings.of_ids(found[~known_F])
     texts = Strings.of(map(text_of, new))
@@ -49,7 +48,7 @@ class Keyed:
     def of(cls, keys: Ints, ids: IdBytes, now: Strings) -> "Keyed":
         """The keys of rows with these ids among the rows as they are now, in order of their ids."""
         order = np.argsort(keys)
-        return cls(keys[order], rows_in_order(now, ids)[order])
+        return cls(keys[order], find_ids(now, ids)[order])
 
     def rows(self, keys_X: Ints) -> Ints:
         """The row of each key, all of which are known."""

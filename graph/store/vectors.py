@@ -9,6 +9,7 @@ import numpy as np
 from graph.encode.encoder import unit_rows
 from graph.shared.console import track
 from graph.shared.types import Encoder, IdBytes, Ints, Workers
+from graph.store.columns.moved import find_ids
 from graph.store.columns.strings import Strings, id_bytes, rows_among
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.pending import PendingVectors
@@ -24,6 +25,8 @@ MOST_HELD = 262_144
 Kind = Literal["passages", "propositions", "entities", "summaries"]
 
 Texts = Strings | Sequence[str]
+IN_ORDER: tuple[Kind, ...] = "propositions", "entities"
+"""Whose rows are in the order of their ids."""
 
 
 class EmbeddingCache:
@@ -50,19 +53,20 @@ class EmbeddingCache:
         `last_N` are rows that ids are known to have had, −1 where that is not known.
         """
         known, rows_N = self._last_rows(kind, ids, last_N)
-        new, id_N = np.flatnonzero(rows_N < 0), id_bytes(ids)
-        missing = new[~self._pending.has(id_N[new])]
-        lengths = np.array([len(texts[row]) for row in missing.tolist()], np.int64)
-        missing = missing[np.argsort(-lengths, kind="stable")]
+        new = np.flatnonzero(rows_N < 0)
+        new_ids = _ids_at(ids, new)
+        waits = ~self._pending.has(new_ids)
+        missing, missing_ids = new[waits], new_ids[waits]
+        longest_first = np.argsort([-len(texts[row]) for row in missing.tolist()], kind="stable")
         if len(missing):
-            batches = [missing[start : start + BATCH_TEXTS] for start in range(0, len(missing), BATCH_TEXTS)]
-            given = ([texts[row] for row in batch.tolist()] for batch in batches)
+            batches = [longest_first[start : start + BATCH_TEXTS] for start in range(0, len(missing), BATCH_TEXTS)]
+            given = ([texts[row] for row in missing[batch].tolist()] for batch in batches)
             found = self._workers.map(self._encoder.encode, given, computes=True)
             for batch in track(batches, f"Encoding {kind}", len(missing), size=len):
-                self._pending.put(id_N[batch], unit_rows(next(found)))
+                self._pending.put(missing_ids[batch], unit_rows(next(found)))
         if known is not None and len(new) == 0:
             return Vectors(known.segments, known.row_N[rows_N])
-        added = self._since(kind, id_N[new])
+        added = self._since(kind, new_ids)
         if known is None:
             return added
         joined = Vectors.join([known, added])
@@ -87,5 +91,11 @@ class EmbeddingCache:
             return None, rows_N
         id_field, vector_field = VECTOR_FIELDS[kind]
         unknown = np.flatnonzero(rows_N < 0)
-        rows_N[unknown] = rows_among(getattr(self._last, id_field), id_bytes(ids)[unknown])
+        find = find_ids if kind in IN_ORDER else rows_among
+        rows_N[unknown] = find(getattr(self._last, id_field), _ids_at(ids, unknown))
         return getattr(self._last, vector_field), rows_N
+
+
+def _ids_at(ids: Texts, rows: Ints) -> IdBytes:
+    """The ids of some rows; of a column that has moved, few are asked for one by one."""
+    return id_bytes([ids[row] for row in rows.tolist()]) if len(rows) <= BATCH_TEXTS else id_bytes(ids)[rows]

@@ -13,10 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.shared.types import Ints
+from graph.shared.types import IdBytes, Ints
 from graph.store.columns.blocks import Entries, edited, entries_by_row
 from graph.store.columns.merge import Merge
-from graph.store.columns.strings import Strings
+from graph.store.columns.strings import Ids, Strings, id_bytes, rows_in_order
 
 
 class MovedStrings(Strings):
@@ -64,6 +64,24 @@ class MovedStrings(Strings):
 def moved_strings(column: Strings, merge: Merge, new: Strings) -> Strings:
     """The column with its rows where they are now, and new ones between."""
     return column.moved(merge, new) if isinstance(column, MovedStrings) else _unless_all_new(column, merge, new)
+
+
+def ids_below(column: Strings, ids: IdBytes) -> Ints:
+    """How many ids of a column that is in order are less than each of these."""
+    if not isinstance(column, MovedStrings):
+        return np.searchsorted(id_bytes(column), ids)
+    in_base = ids_below(column.base, ids)
+    kept = in_base - np.searchsorted(column.merge.gone_G, in_base)
+    return kept + np.searchsorted(id_bytes(column.new), ids)
+
+
+def find_ids(column: Strings, ids: Ids) -> Ints:
+    """The row of each of these ids in a column that is in order, −1 where it is not there."""
+    if not isinstance(column, MovedStrings):
+        return rows_in_order(column, ids)
+    in_base, in_new = rows_in_order(column.base, ids), rows_in_order(column.new, ids)
+    of_base = np.where(in_base >= 0, column.merge.place_L[in_base], -1) if len(column.merge.place_L) else in_base
+    return np.where(in_new >= 0, column.merge.new_K[in_new], of_base) if len(column.merge.new_K) else of_base
 
 
 def _unless_all_new(column: Strings, merge: Merge, new: Strings) -> Strings:

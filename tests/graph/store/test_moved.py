@@ -5,10 +5,21 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graph.shared.ids import content_id
 from graph.store.columns.blocks import Entries
 from graph.store.columns.merge import Merge
-from graph.store.columns.moved import MovedBlock, column_sums, entry_counts, moved_block, moved_strings, taken, whole
-from graph.store.columns.strings import Strings
+from graph.store.columns.moved import (
+    MovedBlock,
+    column_sums,
+    entry_counts,
+    find_ids,
+    ids_below,
+    moved_block,
+    moved_strings,
+    taken,
+    whole,
+)
+from graph.store.columns.strings import Strings, id_bytes
 
 EDITS = st.integers(1, 4)
 
@@ -99,3 +110,20 @@ def test_a_block_after_edits_is_the_matrix_to_which_the_same_was_done(
         assert np.array_equal(taken(block, asked).toarray(), twin[asked])
         assert entry_counts(block).tolist() == (twin > 0).sum(axis=1).tolist()
         assert column_sums(block).tolist() == twin.sum(axis=0).tolist()
+
+
+@given(st.data(), EDITS)
+def test_ids_are_found_in_a_column_that_has_moved(data: st.DataObject, edits: int) -> None:
+    pool = sorted(content_id(str(number)) for number in range(12))
+    ids = sorted(data.draw(st.sets(st.sampled_from(pool), max_size=8)))
+    column = Strings.of(ids)
+    for _ in range(edits):
+        now = sorted(data.draw(st.sets(st.sampled_from(pool), max_size=8)))
+        kept = np.array([each in now for each in ids], bool)
+        new = [each for each in now if each not in ids]
+        merge = Merge.of(kept, np.array([sum(known < each for known in ids) for each in new], np.int64))
+        column, ids = moved_strings(column, merge, Strings.of(new)), now
+        assert list(column) == ids
+        asked = id_bytes(pool)
+        assert find_ids(column, asked).tolist() == [ids.index(each) if each in ids else -1 for each in pool]
+        assert ids_below(column, asked).tolist() == [sum(known < each for known in ids) for each in pool]

@@ -21,6 +21,7 @@ from graph.shared.types import Prompts
 from graph.store.ann import Ann, open_ann
 from graph.store.columns.blocks import narrow
 from graph.store.columns.moved import MovedBlock, MovedStrings, whole
+from graph.store.columns.npy import save_array
 from graph.store.columns.patch import MOVED, MovedFiles, save_moved
 from graph.store.columns.strings import Strings
 from graph.store.segments import FOLDER as SEGMENTS
@@ -300,17 +301,17 @@ def _field_of(file: str) -> str:
 
 def _save_field(target: Path, name: str, value: Any) -> None:
     if isinstance(value, Strings):
-        np.save(target / f"{name}.data.npy", value.data)
-        np.save(target / f"{name}.starts.npy", value.starts)
+        save_array(target / f"{name}.data.npy", value.data)
+        save_array(target / f"{name}.starts.npy", value.starts)
     elif sp.issparse(value):
         kept = narrow(value)
         for part in BLOCK_PARTS:
-            np.save(target / f"{name}.{part}.npy", getattr(kept, part))
-        np.save(target / f"{name}.shape.npy", np.array(kept.shape, np.int64))
+            save_array(target / f"{name}.{part}.npy", getattr(kept, part))
+        save_array(target / f"{name}.shape.npy", np.array(kept.shape, np.int64))
     elif isinstance(value, Vectors):
-        np.save(target / f"{name}.rows.npy", value.row_N)
+        save_array(target / f"{name}.rows.npy", value.row_N)
     else:
-        np.save(target / f"{name}.npy", value, allow_pickle=False)
+        save_array(target / f"{name}.npy", value)
 
 
 def load_field(target: Path, name: str, kind: Any) -> Any:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from graph.shared.ids import ID_BYTES
 from graph.shared.types import Floats, IdBytes
+from graph.store.columns.npy import write_array
 from graph.store.columns.strings import KnownIds
 from graph.store.halves import Held
 from graph.store.segments import ENDING, open_segment
@@ -51,7 +52,7 @@ class PendingVectors:
         file = self._next(".npy")
         partial = file.with_suffix(".partial")
         with partial.open("wb") as opened:
-            np.save(opened, batch)
+            write_array(opened, batch)
         partial.replace(file)
         self._add(file, batch["id"])
 

@@ -20,6 +20,7 @@ from graph.shared.errors import UserError
 from graph.shared.ids import ID_BYTES, has_sum, quick_sum
 from graph.shared.types import Floats, IdBytes, Ints
 from graph.store.ann import Ann, build_ann
+from graph.store.columns.npy import write_array
 from graph.store.halves import Held, as_float32, let_go, product
 
 FOLDER, ENDING = "vectors", ".segment"
@@ -282,7 +283,7 @@ def write_segment(
                 head = {"descr": dtype.str, "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(opened, head)
             opened.write(np.ascontiguousarray(batch, dtype).data)
-        np.save(opened, ids_R)
+        write_array(opened, ids_R)
     file = partial.with_name(f"{field}-{quick_sum(partial)}{ENDING}")
     partial.replace(file)
     return open_segment(file)

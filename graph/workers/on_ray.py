@@ -15,8 +15,12 @@ from graph.workers import worker
 from graph.workers.code import code_hash
 from graph.workers.connect import Cluster, first_line
 
-BATCHES_AHEAD = 3
-"""Given to a worker before the first comes back, so that it need not wait for the next."""
+BATCHES_AHEAD = 2
+"""That a worker has at a time, so that it need not wait for the next; more would wait behind each other while another worker starts."""
+RESULTS_AHEAD = 4
+"""For each worker: batches given before the result of the first is taken, which may be the last to come."""
+LOOK_S = 1.0
+"""After which workers that have no room are looked at again, though none is heard of."""
 START_S = 120.0
 """For the first worker: a cluster whose processors are all taken has none for us."""
 LOSSES = 3
@@ -81,8 +85,8 @@ class _Pool:
 
     @property
     def room(self) -> int:
-        """Batches that may be on their way."""
-        return BATCHES_AHEAD * max(1, len(self._busy))
+        """Batches whose results nobody has taken yet, at most."""
+        return RESULTS_AHEAD * max(1, len(self._busy))
 
     def hold(self, function: Callable[[Any], Any]) -> tuple[str, list[Any]]:
         """The function's hash and a reference to its bytes, as Worker.run takes them."""
@@ -95,18 +99,28 @@ class _Pool:
             return key, [self._functions[key]]
 
     def send(self, held: tuple[str, list[Any]], batch: Any) -> Any:
-        """A reference to what will come of the batch, given to the worker that has the fewest."""
+        """A reference to what will come of the batch, given to the worker that has the fewest, once that has room for it."""
         with self._lock:
-            self.wait_for_one()
-            done = set(self._ready([each for given in self._busy.values() for each in given]))
-            for actor, given in self._busy.items():
-                self._busy[actor] = [each for each in given if each not in done]
-            actor = min(self._busy, key=lambda each: len(self._busy[each]))
-            if self._busy[actor] and not self._starting and len(self._busy) < self.most:
-                self._start()
+            while len(self._busy[actor := self._least_busy()]) >= BATCHES_AHEAD:
+                self._ready([*self._starting, *self._given()], LOOK_S)
             reference = actor.run.remote(*held, batch)
             self._busy[actor].append(reference)
             return reference
+
+    def _least_busy(self) -> Any:
+        """The worker that has the fewest batches. Where each has one, as many again are started as there are, for the batches to come."""
+        self.wait_for_one()
+        done = set(self._ready(self._given()))
+        self._busy = {actor: [each for each in given if each not in done] for actor, given in self._busy.items()}
+        least = min(self._busy, key=lambda each: len(self._busy[each]))
+        if self._busy[least] and not self._starting:
+            for _ in range(min(len(self._busy), self.most - len(self._busy))):
+                self._start()
+        return least
+
+    def _given(self) -> list[Any]:
+        """References to all that workers have, or had when somebody looked last."""
+        return [each for given in self._busy.values() for each in given]
 
     def wait_for_one(self) -> None:
         """Take in the workers that have started, at least one; UserError when none does, or one has other code."""

@@ -1,9 +1,10 @@
-"""The same tests for an index in SQLite and for one with its rows in PostgreSQL."""
+"""The same tests for an index in SQLite and for one with its rows in PostgreSQL: `place`, and `in_either_store` for properties."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import cycle
 from pathlib import Path
+from typing import TypeVar
 
 import psycopg
 import pytest
@@ -13,6 +14,7 @@ from graph.postgres.store.place import place_in_database
 from tests.postgres_server import fresh_database
 
 Place = Callable[[Path], None]
+Test = TypeVar("Test", bound=Callable[..., None])
 AT_ONCE = 4
 """Indexes that a test uses at the same time, at most: a later one takes the database of the one so many before it."""
 
@@ -44,3 +46,14 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pl
 
     monkeypatch.setattr(graph.build.build, "_prepare_folder", prepared)
     return place
+
+
+def in_either_store(sqlite: int, postgresql: int) -> Callable[[Test], Test]:
+    """Run a test of a property once for each kind of store; its argument `examples` is how many are tried there (PostgreSQL takes three times as long)."""
+
+    def parametrised(test: Test) -> Test:
+        stores = [("sqlite", sqlite), ("postgresql", postgresql)]
+        each = pytest.mark.parametrize(("place", "examples"), stores, indirect=["place"])
+        return pytest.mark.usefixtures("place")(each(test))
+
+    return parametrised

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -11,13 +12,14 @@ from threading import Thread
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.build.build import build_index
 from graph.build.edit import Edit, edit_index
 from graph.build.lifecycle import repair_index, verify_index
 from graph.build.own_settings import settings_for
+from graph.build.stores import open_for_writing
 from graph.documents.read import read_documents
 from graph.index.index import open_index
 from graph.shared.errors import UserError
@@ -25,15 +27,16 @@ from graph.shared.ids import checksum, content_id, quick_sum
 from graph.shared.types import Document, Encoder
 from graph.store.arrays import MANIFEST, load_arrays, read_manifest
 from graph.store.data import VECTOR_FIELDS, IndexData
-from graph.store.lock import writer_lock
 from graph.store.seal import unsealed
 from graph.store.settings import IndexSettings
 from graph.store.sqlite import FILE
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
+from tests.graph.build.conftest import in_either_store
 from tests.graph.same import assert_same_index
 from tests.places import EXAMPLES
 
+in_both_stores = pytest.mark.usefixtures("place")
 SETTINGS = IndexSettings(max_passage_tokens=30, max_chunk_tokens=60, max_summary_tokens=20)
 
 
@@ -58,25 +61,28 @@ documents = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(given_documents=documents, extra=documents, order=st.randoms(use_true_random=False))
-def test_order_repetition_and_replacement_do_not_show(
-    given_documents: list[Document], extra: list[Document], order: object, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("life")
-    whole = build(folder / "whole", given_documents)
-    shuffled = list(given_documents)
-    order.shuffle(shuffled)  # type: ignore[attr-defined]
-    for document in shuffled:
-        one_by_one = build(folder / "single", [document])
-    assert_same_index(whole, one_by_one)
-    assert_same_index(whole, build(folder / "whole", given_documents))
-    build(folder / "detour", extra)
-    changed = {document.source for document in extra} - {document.source for document in given_documents}
-    if not changed:
-        assert_same_index(whole, build(folder / "detour", given_documents))
+@in_either_store(sqlite=15, postgresql=4)
+def test_order_repetition_and_replacement_do_not_show(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    @settings(max_examples=examples)
+    @given(given_documents=documents, extra=documents, order=st.randoms(use_true_random=False))
+    def holds(given_documents: list[Document], extra: list[Document], order: object) -> None:
+        folder = tmp_path_factory.mktemp("life")
+        whole = build(folder / "whole", given_documents)
+        shuffled = list(given_documents)
+        order.shuffle(shuffled)  # type: ignore[attr-defined]
+        for document in shuffled:
+            one_by_one = build(folder / "single", [document])
+        assert_same_index(whole, one_by_one)
+        assert_same_index(whole, build(folder / "whole", given_documents))
+        build(folder / "detour", extra)
+        changed = {document.source for document in extra} - {document.source for document in given_documents}
+        if not changed:
+            assert_same_index(whole, build(folder / "detour", given_documents))
+
+    holds()
 
 
+@in_both_stores
 def test_counts_spans_and_shared_propositions(tmp_path: Path) -> None:
     shared = "Tarn is a village. "
     data = build(tmp_path / "i", [Document("a", "", shared + shared), Document("b", "", "It is so. " + shared)])
@@ -92,6 +98,7 @@ def test_counts_spans_and_shared_propositions(tmp_path: Path) -> None:
     assert sum(after.passage_proposition_PN.data) == 3 and after.passage_proposition_PN.shape[1] == 3
 
 
+@in_both_stores
 def test_no_text_is_encoded_twice_even_after_a_crash(tmp_path: Path) -> None:
     class Dying(HashEncoder):
         left = 2
@@ -130,6 +137,7 @@ def test_offsets_of_passages_slice_the_files_themselves(tmp_path: Path, minilm: 
     assert "<|endoftext|>" in " ".join(p.text for p in index.passages_of("pomfret-code.md"))
 
 
+@in_both_stores
 def test_nothing_behind_a_nul_is_lost(tmp_path: Path) -> None:
     text = "Ada sailed.\0 The Lantern burned in 1911."
     build_index(tmp_path, [Document("a", "T\0", text)], IndexSettings(), lambda spec: HashEncoder())
@@ -138,18 +146,27 @@ def test_nothing_behind_a_nul_is_lost(tmp_path: Path) -> None:
     assert any("1911" in each for each in data.proposition_texts)
 
 
-def test_bad_input_leaves_nothing_behind_and_an_index_as_it_was(tmp_path: Path) -> None:
-    file = tmp_path / "c.jsonl"
-    file.write_text('{"id": "a", "text": "x y."}\n{"id": "b"}\n')
+@pytest.fixture
+def bad_file(tmp_path: Path) -> Path:
+    (tmp_path / "c.jsonl").write_text('{"id": "a", "text": "x y."}\n{"id": "b"}\n')
+    return tmp_path / "c.jsonl"
+
+
+def test_bad_input_leaves_nothing_behind(tmp_path: Path, bad_file: Path) -> None:
     with pytest.raises(UserError, match="line 2"):
-        build_index(tmp_path / "new", read_documents(file, print), SETTINGS, lambda spec: HashEncoder())
+        build_index(tmp_path / "new", read_documents(bad_file, print), SETTINGS, lambda spec: HashEncoder())
     assert not (tmp_path / "new").exists()
+
+
+@in_both_stores
+def test_bad_input_leaves_an_index_as_it_was(tmp_path: Path, bad_file: Path) -> None:
     before = build(tmp_path / "old", ISLES)
     with pytest.raises(UserError, match="line 2"):
-        build_index(tmp_path / "old", read_documents(file, print), SETTINGS, lambda spec: HashEncoder())
+        build_index(tmp_path / "old", read_documents(bad_file, print), SETTINGS, lambda spec: HashEncoder())
     assert_same_index(before, build(tmp_path / "old", ISLES))
 
 
+@in_both_stores
 def test_another_encoder_other_settings_and_foreign_folders_are_refused(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
     with pytest.raises(UserError, match="made with encoder"):
@@ -169,23 +186,26 @@ def test_another_encoder_other_settings_and_foreign_folders_are_refused(tmp_path
         build(tmp_path / "home", ISLES)
 
 
+@in_both_stores
 def test_a_run_without_flags_takes_the_settings_of_the_index(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
     assert settings_for(tmp_path / "i", None, []) == SETTINGS
 
 
+@in_both_stores
 def test_a_second_writer_waits_says_so_and_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     build(tmp_path / "i", ISLES)
     second = Thread(target=build, args=(tmp_path / "i", [Document("new", "New", "A new ferry came.")]))
-    with writer_lock(tmp_path / "i"):
+    with open_for_writing(tmp_path / "i"):
         second.start()
         second.join(0.5)
         assert second.is_alive() and "new" not in open_index(tmp_path / "i").sources()
     second.join(60)
     assert "new" in open_index(tmp_path / "i").sources()
-    assert f"being written by process {os.getpid()}; waiting until it is done" in capfd.readouterr().err
+    assert re.search(rf"being written by process {os.getpid()}.*; waiting until it is done", capfd.readouterr().err)
 
 
+@in_both_stores
 def test_edits_of_one_turn_are_one_generation_with_counts_of_their_own(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
     before = read_manifest(tmp_path / "i").generation
@@ -219,6 +239,7 @@ def test_a_file_cut_short_is_named(tmp_path: Path) -> None:
         file.write_bytes(whole)
 
 
+@in_both_stores
 def test_a_reader_keeps_its_generation_while_the_next_is_written(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
     index = open_index(tmp_path / "i", lambda spec: HashEncoder())

@@ -20,6 +20,7 @@ from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
 
+pytestmark = pytest.mark.usefixtures("place")
 SETTINGS = IndexSettings(min_similarity=0.2, neighbours=3, layers=3, layers_on_edit="later")
 GUILDS = guild_documents()
 NEW = Document(

@@ -153,8 +153,10 @@ def test_killed_again_and_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
-def test_killed_at_random_moments(nursery: Nursery, undisturbed: Path, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(("place", "seed"), [("sqlite", 0), ("sqlite", 1), ("postgresql", 2)], indirect=["place"])
+def test_killed_at_random_moments(nursery: Nursery, undisturbed: Path, tmp_path: Path, place: Place, seed: int) -> None:
+    place(tmp_path / "timed")
+    place(tmp_path / "i")
     started = time.monotonic()
     nursery.run(tmp_path / "timed")
     whole_s = time.monotonic() - started

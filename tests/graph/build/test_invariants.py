@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import graph.build.build
@@ -25,6 +25,7 @@ from graph.store.pending import PendingVectors
 from graph.store.settings import IndexSettings
 from tests.fakes import HashEncoder
 from tests.graph.build.beside import edits_written_beside
+from tests.graph.build.conftest import in_either_store
 from tests.graph.same import assert_same_index
 
 SETTINGS = IndexSettings(
@@ -106,49 +107,51 @@ def delete(folder: Path, sources: Sequence[str]) -> None:
     delete_documents(folder, sources, lambda spec: HashEncoder())
 
 
-def quick(examples: int) -> settings:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@in_either_store(sqlite=8, postgresql=3)
+def test_one_by_one_equals_in_bulk(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    @settings(max_examples=examples)
+    @given(documents=corpora(min_size=2), data=st.data())
+    def holds(documents: list[Document], data: st.DataObject) -> None:
+        folder = tmp_path_factory.mktemp("invariant")
+        shuffled = data.draw(st.permutations(documents))
+        for document in shuffled:
+            put(folder / "single", [document])
+        put(folder / "bulk", documents)
+        assert_same(held(folder / "bulk"), held(folder / "single"))
+
+    holds()
 
 
-@quick(8)
-@given(documents=corpora(min_size=2), data=st.data())
-def test_one_by_one_equals_in_bulk(
-    documents: list[Document], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("invariant")
-    shuffled = data.draw(st.permutations(documents))
-    for document in shuffled:
-        put(folder / "single", [document])
-    put(folder / "bulk", documents)
-    assert_same(held(folder / "bulk"), held(folder / "single"))
+@in_either_store(sqlite=8, postgresql=3)
+def test_inserting_twice_equals_once(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    @settings(max_examples=examples)
+    @given(documents=corpora(), data=st.data())
+    def holds(documents: list[Document], data: st.DataObject) -> None:
+        folder = tmp_path_factory.mktemp("invariant") / "i"
+        put(folder, documents)
+        once, again = held(folder), HashEncoder()
+        report = build_index(folder, data.draw(st.permutations(documents)), SETTINGS, lambda spec: again)
+        assert_same(once, held(folder))
+        assert (report.written, report.unchanged) == (0, len(documents))
+        assert again.seen == [], "nothing is encoded a second time"
+
+    holds()
 
 
-@quick(8)
-@given(documents=corpora(), data=st.data())
-def test_inserting_twice_equals_once(
-    documents: list[Document], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("invariant") / "i"
-    put(folder, documents)
-    once, again = held(folder), HashEncoder()
-    report = build_index(folder, data.draw(st.permutations(documents)), SETTINGS, lambda spec: again)
-    assert_same(once, held(folder))
-    assert (report.written, report.unchanged) == (0, len(documents))
-    assert again.seen == [], "nothing is encoded a second time"
+@in_either_store(sqlite=8, postgresql=3)
+def test_delete_undoes_insert(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    @settings(max_examples=examples)
+    @given(before=corpora(), inserted=corpora(sources="vwxyz"))
+    def holds(before: list[Document], inserted: list[Document]) -> None:
+        folder = tmp_path_factory.mktemp("invariant") / "i"
+        put(folder, before)
+        first = held(folder)
+        put(folder, inserted)
+        assert len(load_arrays(folder, IndexData).document_sources) == len(before) + len(inserted)
+        delete(folder, [document.source for document in inserted])
+        assert_same(first, held(folder))
 
-
-@quick(8)
-@given(before=corpora(), inserted=corpora(sources="vwxyz"))
-def test_delete_undoes_insert(
-    before: list[Document], inserted: list[Document], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("invariant") / "i"
-    put(folder, before)
-    first = held(folder)
-    put(folder, inserted)
-    assert len(load_arrays(folder, IndexData).document_sources) == len(before) + len(inserted)
-    delete(folder, [document.source for document in inserted])
-    assert_same(first, held(folder))
+    holds()
 
 
 changes = (
@@ -160,55 +163,55 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.none() | changes), min_siz
 """What happens to an index, in order: a source, and what of its document changes; None: it is deleted."""
 
 
-@pytest.mark.usefixtures("place")
-@quick(12)
-@given(start=corpora(min_size=2, sources="abc"), steps=steps, beside=st.booleans())
-@example(
-    start=[Document("a", "", SENTENCES[0]), Document("b", "", SENTENCES[1])],
-    steps=[("a", {"text": SENTENCES[2]}), ("a", {"metadata": {"year": 1911}}), ("b", {"title": "Tarn"})],
-    beside=True,
-)
-def test_from_scratch_equals_incremental(
-    start: list[Document],
-    steps: list[tuple[str, dict[str, Any] | None]],
-    beside: bool,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    folder = tmp_path_factory.mktemp("invariant")
-    there = {document.source: document for document in start}
-    put(folder / "grown", start)
-    with edits_written_beside() if beside else nullcontext():
-        for source, change in steps:
-            if change is not None:
-                there[source] = replace(there.get(source, Document(source, "", "It is so.")), **change)
-                put(folder / "grown", [there[source]])
-            elif there.pop(source, None) is not None:
-                delete(folder / "grown", [source])
-    put(folder / "scratch", list(there.values()))
-    assert_same(held(folder / "scratch"), held(folder / "grown"))
+@in_either_store(sqlite=12, postgresql=4)
+def test_from_scratch_equals_incremental(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    @settings(max_examples=examples)
+    @given(start=corpora(min_size=2, sources="abc"), steps=steps, beside=st.booleans())
+    @example(
+        start=[Document("a", "", SENTENCES[0]), Document("b", "", SENTENCES[1])],
+        steps=[("a", {"text": SENTENCES[2]}), ("a", {"metadata": {"year": 1911}}), ("b", {"title": "Tarn"})],
+        beside=True,
+    )
+    def holds(start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], beside: bool) -> None:
+        folder = tmp_path_factory.mktemp("invariant")
+        there = {document.source: document for document in start}
+        put(folder / "grown", start)
+        with edits_written_beside() if beside else nullcontext():
+            for source, change in steps:
+                if change is not None:
+                    there[source] = replace(there.get(source, Document(source, "", "It is so.")), **change)
+                    put(folder / "grown", [there[source]])
+                elif there.pop(source, None) is not None:
+                    delete(folder / "grown", [source])
+        put(folder / "scratch", list(there.values()))
+        assert_same(held(folder / "scratch"), held(folder / "grown"))
+
+    holds()
 
 
-@quick(12)
-@given(start=corpora(min_size=2, sources="abc"), steps=steps, beside=st.booleans())
+@in_either_store(sqlite=12, postgresql=2)
 def test_from_scratch_equals_carried_over_and_compacted(
-    start: list[Document],
-    steps: list[tuple[str, dict[str, Any] | None]],
-    beside: bool,
-    tmp_path_factory: pytest.TempPathFactory,
+    examples: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Communities are carried over all edits, however many passages change (layers_on_edit = later)."""
-    folder = tmp_path_factory.mktemp("invariant")
-    later = SETTINGS.model_copy(update={"layers_on_edit": "later"})
-    there = {document.source: document for document in start}
-    with pytest.MonkeyPatch.context() as patched, edits_written_beside() if beside else nullcontext():
-        patched.setattr(graph.build.build, "MAX_CHANGED_SHARE", 1e9)
-        build_index(folder / "grown", start, later, lambda spec: HashEncoder())
-        for source, change in steps:
-            if change is not None:
-                there[source] = replace(there.get(source, Document(source, "", "It is so.")), **change)
-                build_index(folder / "grown", [there[source]], later, lambda spec: HashEncoder())
-            elif there.pop(source, None) is not None:
-                delete(folder / "grown", [source])
-    compact_index(folder / "grown", lambda spec: HashEncoder())
-    put(folder / "scratch", list(there.values()))
-    assert_same(held(folder / "scratch"), held(folder / "grown"))
+
+    @settings(max_examples=examples)
+    @given(start=corpora(min_size=2, sources="abc"), steps=steps, beside=st.booleans())
+    def holds(start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], beside: bool) -> None:
+        folder = tmp_path_factory.mktemp("invariant")
+        later = SETTINGS.model_copy(update={"layers_on_edit": "later"})
+        there = {document.source: document for document in start}
+        with pytest.MonkeyPatch.context() as patched, edits_written_beside() if beside else nullcontext():
+            patched.setattr(graph.build.build, "MAX_CHANGED_SHARE", 1e9)
+            build_index(folder / "grown", start, later, lambda spec: HashEncoder())
+            for source, change in steps:
+                if change is not None:
+                    there[source] = replace(there.get(source, Document(source, "", "It is so.")), **change)
+                    build_index(folder / "grown", [there[source]], later, lambda spec: HashEncoder())
+                elif there.pop(source, None) is not None:
+                    delete(folder / "grown", [source])
+        compact_index(folder / "grown", lambda spec: HashEncoder())
+        put(folder / "scratch", list(there.values()))
+        assert_same(held(folder / "scratch"), held(folder / "grown"))
+
+    holds()

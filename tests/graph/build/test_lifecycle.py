@@ -150,23 +150,25 @@ class Slow(HashEncoder):
     def encode(self, texts):
         time.sleep(.02)
         return super().encode(texts)
+Path({started!r}).touch()
 build_index(Path({folder!r}), ISLES, SETTINGS, lambda spec: Slow())
 """
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_resumes_to_the_same_index(tmp_path: Path) -> None:
-    root = str(ROOT)
+def test_killed_at_any_moment_it_resumes_to_the_same_index(tmp_path: Path, place: Place) -> None:
     build_index(tmp_path / "whole", ISLES, SETTINGS, encoder)
     whole = load_arrays(tmp_path / "whole", IndexData)
-    folder = tmp_path / "killed"
+    folder, started = tmp_path / "killed", tmp_path / "started"
+    place(folder)
+    writer = WRITER.format(root=str(ROOT), folder=str(folder), started=str(started))
     ended = False
-    for attempt in range(12):
-        child = subprocess.Popen([sys.executable, "-P", "-c", WRITER.format(root=root, folder=str(folder))])
-        started = time.monotonic()
-        while not (folder / "index.sqlite").exists() and child.poll() is None and time.monotonic() - started < 60:
+    for attempt in range(7):
+        started.unlink(missing_ok=True)
+        child = subprocess.Popen([sys.executable, "-P", "-c", writer])
+        while not started.exists() and child.poll() is None:
             time.sleep(0.005)
-        time.sleep(0.03 * attempt)
+        time.sleep(0.05 * attempt)
         if child.poll() is None:
             os.kill(child.pid, signal.SIGKILL)
         ended = child.wait() == 0 or ended

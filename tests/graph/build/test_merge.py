@@ -12,6 +12,7 @@ from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents, repair_index
 from graph.build.merge import Keyed, merge_by_id
 from graph.build.rows import Rows
+from graph.build.stores import open_for_writing
 from graph.shared.ids import content_id
 from graph.shared.types import Document
 from graph.store.arrays import MANIFEST, load_arrays
@@ -21,8 +22,9 @@ from graph.store.columns.moved import moved_block, whole
 from graph.store.columns.strings import Strings, id_bytes
 from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
-from graph.store.sqlite import SqliteStore
+from graph.store.store import Store
 from tests.fakes import HashEncoder
+from tests.graph.build.conftest import Place
 from tests.graph.same import assert_same_index
 
 words = st.sets(st.sampled_from([f"{letter}{digit}" for letter in "abcde" for digit in range(4)]))
@@ -111,7 +113,7 @@ def document(number: int) -> Document:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(place: Place, tmp_path: Path) -> Path:
     build_index(tmp_path / "index", [document(number) for number in range(60)], IndexSettings(), encoder)
     return tmp_path / "index"
 
@@ -160,7 +162,7 @@ def test_an_edit_reads_what_it_touches(folder: Path, tmp_path: Path, monkeypatch
     )
 
 
-@pytest.mark.parametrize("how", ["another program wrote", "arrays are repaired", "killed before it was noted"])
+@pytest.mark.parametrize("how", ["arrays are repaired", "killed before it was noted", "another generation was noted"])
 def test_all_is_read_where_changes_are_not_known(
     how: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +173,7 @@ def test_all_is_read_where_changes_are_not_known(
         assert watched.passages == [60]
     elif how == "killed before it was noted":
         with monkeypatch.context() as patched:
-            patched.setattr(SqliteStore, "note_derived", lambda self, generation: 1 / 0)
+            patched.setattr(Store, "note_derived", lambda self, generation: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 build_index(folder, [document(60)], IndexSettings(), encoder)
         build_index(folder, [document(61)], IndexSettings(), encoder)
@@ -180,15 +182,23 @@ def test_all_is_read_where_changes_are_not_known(
             load_arrays(folder, IndexData), from_scratch(tmp_path, [document(number) for number in range(62)])
         )
     else:
-        store = SqliteStore(folder)
-        with store.transaction():
-            store.next_generation()
-            store._connection.execute("DROP TABLE changed")
-            store._connection.execute("DELETE FROM meta WHERE key = 'derived'")
-        store.close()
-        (folder / "index.sqlite.seal").unlink()
+        with open_for_writing(folder) as store, store.transaction():
+            store.note_derived(store.next_generation())
         build_index(folder, [document(60)], IndexSettings(), encoder)
         assert watched.passages == [61]
+
+
+def test_all_is_read_of_an_index_that_keeps_no_account_of_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in SQLite, of before."""
+    build_index(tmp_path / "index", [document(number) for number in range(9)], IndexSettings(), encoder)
+    with open_for_writing(tmp_path / "index") as store, store.transaction():
+        store._connection.execute("DROP TABLE changed")
+        store._connection.execute("DELETE FROM meta WHERE key = 'derived'")
+    watched = Watched(monkeypatch)
+    build_index(tmp_path / "index", [document(9)], IndexSettings(), encoder)
+    assert watched.passages == [10]
 
 
 def links_of(index: IndexData, entity: str) -> tuple[int, int]:

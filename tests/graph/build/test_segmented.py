@@ -29,6 +29,7 @@ from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.settings import IndexSettings
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
+from tests.graph.build.conftest import Place
 from tests.graph.same import assert_same_index
 from tests.places import ROOT
 
@@ -36,6 +37,9 @@ SETTINGS = IndexSettings(min_similarity=0.2, neighbours=3, merge_factor=4)
 GUILDS = guild_documents()
 FIELDS = [field for _, field in VECTOR_FIELDS.values()]
 NEW = Document("new", "Member Zan", "Member Zan joined the Netmakers Guild in 1799. Zan keeps bees.")
+
+of_files_alone = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+"""Of tests in which the rows have no part."""
 
 
 def encoder(spec: str) -> HashEncoder:
@@ -47,11 +51,12 @@ def put(folder: Path, documents: list[Document]) -> None:
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Path:
+def index(place: Place, tmp_path: Path) -> Path:
     put(tmp_path / "i", GUILDS[:30])
     return tmp_path / "i"
 
 
+@of_files_alone
 def test_an_edit_writes_the_vectors_that_it_adds_and_leaves_the_others_where_they_are(index: Path) -> None:
     before = {file: file.stat() for file in (index / "vectors").iterdir()}
     put(index, [NEW])
@@ -94,6 +99,7 @@ def test_a_reader_sees_its_own_generation_through_all_edits_after_it(index: Path
     assert reader.passages_of("new")[0].title == "Member Zan"
 
 
+@of_files_alone
 def test_a_reader_that_was_overtaken_opens_what_is_there_now(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load, before = graph.index.index.load_arrays, read_manifest(index).generation
 
@@ -121,6 +127,7 @@ def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-7])
 
 
+@of_files_alone
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
 def test_a_damaged_segment_is_named_and_mended_and_its_own_vectors_alone_are_encoded(
     index: Path, damage: Callable[[Path], None]
@@ -137,6 +144,7 @@ def test_a_damaged_segment_is_named_and_mended_and_its_own_vectors_alone_are_enc
     assert_same_index(load_arrays(index, IndexData), load_arrays(index.parent / "twin", IndexData))
 
 
+@of_files_alone
 def test_a_segment_that_was_merged_is_mended_from_those_before_it_without_the_encoder(index: Path) -> None:
     for document in (NEW, *GUILDS[30:32]):
         put(index, [document])
@@ -149,6 +157,7 @@ def test_a_segment_that_was_merged_is_mended_from_those_before_it_without_the_en
     assert len(working.seen) == 1, "the passage of the last edit"
 
 
+@of_files_alone
 @pytest.mark.parametrize("name", ["similarity_XX.indptr.npy", "term_count_WP.data.npy", "proposition_texts.data.npy"])
 def test_an_edit_does_not_write_on_what_is_damaged(index: Path, name: str) -> None:
     (file,) = index.rglob(name)
@@ -161,6 +170,7 @@ def test_an_edit_does_not_write_on_what_is_damaged(index: Path, name: str) -> No
     assert_same_index(load_arrays(index, IndexData), load_arrays(index.parent / "twin", IndexData))
 
 
+@of_files_alone
 def test_damage_to_a_segment_shows_after_edits_that_keep_it(index: Path) -> None:
     segment = load_arrays(index, IndexData).entity_vectors_ED.segments[0].name
     flip(index / "vectors" / segment)

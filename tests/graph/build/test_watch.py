@@ -81,6 +81,7 @@ def test_what_lies_in_a_folder_that_cannot_be_read_stays(docs: Path) -> None:
         (docs / "sub").chmod(0o700)
 
 
+@pytest.mark.usefixtures("place")
 def test_an_index_that_followed_its_folder_is_that_of_the_folder(docs: Path, tmp_path: Path) -> None:
     index, notes = tmp_path / "index", list[str]()
     watched = Watched(docs)

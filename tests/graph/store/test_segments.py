@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from graph.encode.encoder import unit_rows
 from graph.shared.errors import UserError
-from graph.shared.ids import content_id
+from graph.shared.ids import ID_BYTES, content_id
+from graph.store.columns.npy import write_array
 from graph.store.segments import Vectors, open_vectors, save_vectors, segments_to_merge
 
 DIMENSIONS = 24
@@ -104,3 +105,16 @@ def test_vectors_of_a_damaged_segment_are_not_written_on(tmp_path: Path) -> None
     assert kept.segments[0].name == vectors.segments[0].name, "a segment that is kept keeps its checksum"
     with pytest.raises(UserError, match="not the bytes that were written; a sound segment; run: modegraph repair"):
         save_vectors(tmp_path, "v", kept, 8, compact=True)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
+@pytest.mark.parametrize(
+    "array", [np.arange(5), np.array([b"ab", b"c"], ID_BYTES), np.zeros((0, 3)), np.eye(90)[:, 1:]]
+)
+def test_an_array_is_written_as_numpy_does_and_a_full_disk_is_told(tmp_path: Path, array: np.ndarray) -> None:  # type: ignore[type-arg]
+    np.save(tmp_path / "twin.npy", array)
+    with (tmp_path / "a.npy").open("wb") as opened:
+        write_array(opened, array)
+    assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "twin.npy").read_bytes()
+    with pytest.raises(OSError, match="No space left"), Path("/dev/full").open("wb") as full:
+        write_array(full, array)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, index_status, resume_build
 from graph.encode.encoder import encoder_folder, open_encoder
 from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest, Message, OpenModel, Workers
+from graph.shared.types import CompletionRequest, Floats, Message, OpenModel, Workers
 from graph.store.settings import IndexSettings
 from graph.workers.here import THIS_PROCESS
 from graph.workers.on_ray import RayWorkers, _Pool, result
@@ -74,9 +74,24 @@ def killed(place: Path, times: int, number: int) -> int:
     return number
 
 
+def in_company(place: Path, number: int) -> int:
+    """Waits until two processes have a batch."""
+    (place / str(os.getpid())).touch()
+    for _ in range(3000):
+        if len(list(place.iterdir())) > 1:
+            return number
+        time.sleep(0.02)
+    raise AssertionError("one process has them all")
+
+
 def sleeping(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
+
+
+def test_batches_wait_for_the_worker_that_starts_and_not_behind_each_other(workers: RayWorkers, tmp_path: Path) -> None:
+    """The first test of the file: the second worker starts here."""
+    assert list(workers.map(partial(in_company, tmp_path), range(4))) == list(range(4))
 
 
 def test_results_come_in_the_order_of_the_batches_whoever_is_done_first(workers: RayWorkers) -> None:
@@ -169,6 +184,34 @@ def test_an_encoder_that_differs_there_is_refused(workers: RayWorkers, tmp_path:
     (folder / "more.json").unlink()
     with pytest.raises(UserError, match=rf"on {socket.gethostname()} it is {there[:12]}, not {here.fingerprint[:12]}"):
         list(workers.map(here.count_tokens, ["a ferry"]))
+
+
+class Keeping(HashEncoder):
+    """Keeps what it encodes in a file of the worker's machine, as caches of models do."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file = file
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        if texts:
+            self.file.write_text("\n".join(texts))
+        return super().encode(texts)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
+def test_a_full_disk_on_a_worker_is_told_in_one_line_and_the_run_goes_on(workers: RayWorkers, tmp_path: Path) -> None:
+    settings, folder = IndexSettings(min_similarity=0.1), tmp_path / "i"
+    told = (
+        rf"^worker on {socket.gethostname()}: \[Errno 28\] No space left on device; a disk with room; make room there; "
+    )
+    with pytest.raises(UserError, match=told):
+        build_index(folder, ISLES, settings, lambda spec: Keeping(Path("/dev/full")), workers=workers)
+    assert index_status(folder).unfinished
+    resume_build(folder, lambda spec: Keeping(tmp_path / "kept"), workers=workers)
+    assert (tmp_path / "kept").exists() and index_status(folder).unfinished == ""
+    build_index(tmp_path / "whole", ISLES, settings, lambda spec: HashEncoder())
+    assert_same(folder, tmp_path / "whole")
 
 
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,33 @@
+"""Two writers and three readers at once, in processes of their own: nothing is lost, nothing doubled, and nobody sees two generations in one.
+
+benchmarks/writers.py for seconds; by itself it runs for two minutes.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.places import ROOT
+from tests.postgres_server import fresh_database
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest) -> Iterator[str]:
+    """As --store takes it."""
+    if request.param == "sqlite":
+        yield "sqlite"
+        return
+    with fresh_database(request.getfixturevalue("postgres"), "writers") as dsn:
+        yield dsn
+
+
+@pytest.mark.slow
+def test_two_writers_and_three_readers_end_with_what_one_writer_makes(store: str) -> None:
+    script = [sys.executable, "-P", str(ROOT / "benchmarks/writers.py"), "--seconds", "2", "--store", store, "--json"]
+    done = subprocess.run(script, env=dict(os.environ), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:] + done.stdout
+    assert len(json.loads(done.stdout)["checks"]) == 8

@@ -1,39 +1,31 @@
 """What a trained hop knows of a question, a way on and a passage: one row of numbers each, made from the index alone.
 
-A way on is a bridge, one of the passages that `hops` ranks best, and an entity that it mentions. It stands for the question with the
-entity in place of the bridge: "who founded the yard that built the Lantern?" asks, by way of "Marlow Yard", something near to question −
-"Lantern" + "Marlow Yard", as vectors (Mikolov et al. 2013). So a way leads to passages called so, to those that share the entity, and to
-the nearest to that composed question. A passage that no way leads to is judged by itself.
+A way (ways.py) leads to passages called so, to those that share the entity, and to the nearest to its composed question. A passage that
+no way leads to is judged by itself.
 
-Legend: P passages, N propositions, E entities, D dimensions, W terms of a question, B bridges, K ways on, C candidates, Y occurrences in
+Legend: P passages, N propositions, E entities, D dimensions, W words of a question, B bridges, K ways on, C candidates, Y occurrences in
 candidates, X rows (a way on and a candidate each, or a candidate alone), F features.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.extract.entities import title_keys
 from graph.index.index import Index
 from graph.index.nearness import nearness_to
+from graph.retrieve.hop.ways import NEAREST, Ways, beyond_pool, compose, find_ways, unit
+from graph.retrieve.hop.words import AskedWords, share
 from graph.retrieve.parts.gather import expand_rows
 from graph.retrieve.parts.links import LookAt
 from graph.retrieve.parts.passage_scores import ByItself, look_at
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats, Ints
-from graph.store.columns.strings import Strings
-from graph.text.bm25 import idf, terms_of
-from graph.verify.vocabulary import FUNCTION_WORDS
-from graph.verify.words import form_of
+from graph.text.bm25 import terms_of
 
-POOL, BRIDGES, WAYS, NEAREST = 40, 6, 48, 3
-"""Passages that are ranked anew, those of them that ways lead on from, the ways, and passages near to each that are candidates too."""
-SEARCHED = 20_000
-"""In indexes of more passages, those near to a way are looked for among the pool and what shares its entity."""
+POOL, BRIDGES = 40, 6
+"""Passages that are ranked anew, and those of them that ways lead on from."""
 OF_QUESTION = ("documents_named", "terms", "terms_in_names", "log_length", "asks_for", "best_own", "own_lead")
 OF_PASSAGE = (
     *("own", "lift", "reached", "reached_lead", "own_rank", "reached_rank", "nearness", "best_nearness", "words"),
@@ -52,10 +44,6 @@ HOP_FEATURES = (*OF_QUESTION, *OF_PASSAGE, *OF_WAY)
 question, `sum` with question + entity; `cover` is a share of the question's words by idf. A row of a passage alone has NO_WAY in the columns of a way."""
 NO_WAY = -9.0
 """Below every value of a way."""
-TITLE_SHARE = 0.5
-"""How much of the bridge's title is taken from a composed question: of .3, .5 and .7 best on 2wiki_train500 and hotpotqa_train together."""
-PREFIX = 3
-"""Letters that all forms of a word have in common at least."""
 ASKED_FOR = {
     **dict.fromkeys(("who", "whose", "whom"), 1),
     **dict.fromkeys(("when", "year", "date"), 2),
@@ -65,15 +53,6 @@ ASKED_FOR = {
 FAR = np.float32(-3)
 """Below the sum of any two cosines."""
 Flags = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Ways:
-    """Ways on, at most WAYS: the place of each bridge among the candidates, the proposition that says it, and the entity."""
-
-    bridge_K: Ints
-    said_K: Ints
-    entity_K: Ints
 
 
 @dataclass(frozen=True)
@@ -106,55 +85,6 @@ def hop_rows(index: Index, query: Query, alone: ByItself, reached_P: Floats, loo
     return HopRows(np.concatenate(features, axis=1).astype(np.float32), candidates, candidate_X, way_X, ways)
 
 
-def find_ways(index: Index, bridges_B: Ints, alone: ByItself, reached_P: Floats, query_D: Floats) -> Ways:
-    """The ways on from the bridges that are said nearest to the question by the best bridges; an entity once a bridge."""
-    data = index.data
-    bridge_Y, proposition_Y = expand_rows(data.passage_proposition_PN, bridges_B)
-    look_at(index, proposition_Y, alone.scores_N, query_D)
-    from_Y, entity_Y = expand_rows(data.proposition_entity_NE, proposition_Y)
-    bridge_Y, proposition_Y = bridge_Y[from_Y], proposition_Y[from_Y]
-    worth_Y = alone.scores_N[proposition_Y] + reached_P[bridges_B[bridge_Y]]
-    order_Y = np.lexsort((proposition_Y, entity_Y, -worth_Y))
-    key_Y = bridge_Y[order_Y] * np.int64(len(data.entity_ids)) + entity_Y[order_Y]
-    first = np.sort(np.unique(key_Y, return_index=True)[1])[:WAYS]
-    kept = order_Y[first]
-    return Ways(bridge_Y[kept], proposition_Y[kept], entity_Y[kept])
-
-
-def compose(index: Index, query_D: Floats, bridges_B: Ints, ways: Ways) -> Floats:
-    """question − TITLE_SHARE · bridge's title + entity, of length 1: [K, D]. Nothing is taken where no entity is called like the title."""
-    data = index.data
-    titles = [data.document_titles[row] for row in data.passage_document_P[bridges_B].tolist()]
-    title_BD = np.zeros((len(titles), len(query_D)), np.float32)
-    for place, title in enumerate(titles):
-        called = [index.entity_rows[key] for key in title_keys(title) if key in index.entity_rows]
-        if called:
-            title_BD[place] = data.entity_vectors_ED[np.array(called)].mean(axis=0)
-    return unit(query_D - TITLE_SHARE * title_BD[ways.bridge_K] + data.entity_vectors_ED[ways.entity_K])
-
-
-def unit(vectors_KD: Floats) -> Floats:
-    """The vectors with length 1."""
-    lengths_K1 = np.linalg.norm(vectors_KD, axis=1, keepdims=True)
-    return np.asarray(vectors_KD / np.maximum(lengths_K1, 1e-9), np.float32)
-
-
-def beyond_pool(index: Index, pool: Ints, ways: Ways, composed_KD: Floats) -> Ints:
-    """The passages outside the pool that are among the NEAREST to a composed question, ascending."""
-    vectors_PD = index.data.passage_vectors_PD
-    if not len(composed_KD):
-        return np.zeros(0, np.int64)
-    if len(vectors_PD) <= SEARCHED:
-        near_PK = vectors_PD @ composed_KD.T
-        count = min(NEAREST, len(near_PK))
-        return np.setdiff1d(np.argpartition(-near_PK, count - 1, axis=0)[:count].ravel(), pool)
-    shared = np.unique(expand_rows(index.entity_proposition_EN, np.unique(ways.entity_K))[1])
-    scope = np.setdiff1d(expand_rows(index.proposition_passage_NP, shared)[1], pool)[:SEARCHED]
-    near_RK = vectors_PD[scope] @ composed_KD.T
-    count = min(NEAREST, len(scope))
-    return scope[np.unique(np.argpartition(-near_RK, count - 1, axis=0)[:count])] if count else scope
-
-
 class _View:
     """A question's candidates and ways, from which all features are worked out."""
 
@@ -179,7 +109,15 @@ class _View:
         self.entity_KD = data.entity_vectors_ED[ways.entity_K]
         self.composed_CK, self.best_composed_CK = self._near(composed_KD)
         self.both_CK = np.where(self._elsewhere_CK(), self.composed_CK + self.best_composed_CK, FAR)
-        self._read_words()
+        titles = [data.document_titles[row] for row in self.document_C.tolist()]
+        self.words = AskedWords(index, query.text, [name for name, _ in alone.named])
+        title_CW = self.words.in_texts(titles)
+        self.has_WC = np.maximum(self.words.in_passages(candidates_C), title_CW.T)
+        self.cover_C = share(self.words.weight_W, self.has_WC)
+        self.title_cover_C = share(self.words.weight_W, title_CW.T)
+        self.title_asked_C = self.words.share_asked(titles)
+        called = {document for _, document in alone.named}
+        self.named_C = np.array([document in called for document in self.document_C.tolist()], np.float32)
         self.called_KC, self.shares_KC = self._links()
 
     def pairs_KC(self) -> Flags:
@@ -193,7 +131,7 @@ class _View:
         asked = max((ASKED_FOR.get(word, 0) for word in words), default=0)
         best = np.sort(self.own_C)[::-1][:2]
         lead = best[0] - best[-1]
-        counts = (len(self.alone.named), len(self.weight_W), int(self.named_W.sum()), np.log1p(len(words)))
+        counts = (len(self.alone.named), len(self.words.weight_W), int(self.words.named_W.sum()), np.log1p(len(words)))
         return np.array([*counts, asked, best[0], lead], np.float32)
 
     def of_passage(self) -> Floats:
@@ -217,7 +155,7 @@ class _View:
             np.where(np.isfinite(best_C), best_C, near_C),
             self.alone.words_P[self.rows_C] / most_words,
             self.cover_C,
-            share(self.unnamed_W, self.has_WC),
+            share(self.words.unnamed_W, self.has_WC),
             self.title_asked_C,
             self.title_cover_C,
             self.named_C,
@@ -232,8 +170,8 @@ class _View:
         index, data, ways = self.index, self.index.data, self.ways
         bridge_K, query_D = ways.bridge_K, self.query.vector_D
         bridge_X = bridge_K[way_X]
-        said_KW = self._has([data.proposition_texts[row] for row in ways.said_K.tolist()])
-        asked_K = self._asked([data.entity_texts[row] for row in ways.entity_K.tolist()])
+        said_KW = self.words.in_texts([data.proposition_texts[row] for row in ways.said_K.tolist()])
+        asked_K = self.words.share_asked([data.entity_texts[row] for row in ways.entity_K.tolist()])
         said_vectors_KD = data.proposition_vectors_ND[ways.said_K]
         titles_B = np.array([self.called_KC[bridge_K == place].any(axis=0).sum() for place in range(BRIDGES)])
         mentions_K = np.diff(index.entity_proposition_EN.indptr)[ways.entity_K]
@@ -253,7 +191,7 @@ class _View:
             self.cover_C[bridge_X],
             self.title_asked_C[bridge_X],
             self.alone.scores_N[ways.said_K][way_X],
-            share(self.weight_W, said_KW.T)[way_X],
+            share(self.words.weight_W, said_KW.T)[way_X],
             np.log1p(mentions_K)[way_X],
             np.log1p(called_K)[way_X],
             nearness_to(index, query_D, self.entity_KD @ query_D)[way_X],
@@ -261,9 +199,9 @@ class _View:
             titles_B[bridge_X],
             self.called_KC[way_X, to_X],
             self.shares_KC[way_X, to_X],
-            share(self.unnamed_W, self.has_WC[:, to_X] * (1 - self.has_WC[:, bridge_X])),
-            share(self.weight_W, self.has_WC[:, to_X] * (1 - said_KW.T[:, way_X])),
-            share(self.weight_W, np.maximum(self.has_WC[:, to_X], self.has_WC[:, bridge_X])),
+            share(self.words.unnamed_W, self.has_WC[:, to_X] * (1 - self.has_WC[:, bridge_X])),
+            share(self.words.weight_W, self.has_WC[:, to_X] * (1 - said_KW.T[:, way_X])),
+            share(self.words.weight_W, np.maximum(self.has_WC[:, to_X], self.has_WC[:, bridge_X])),
             self.composed_CK[to_X, way_X],
             self.best_composed_CK[to_X, way_X],
             np.log1p(ranks(self.both_CK))[to_X, way_X],
@@ -310,66 +248,6 @@ class _View:
         shared[at_Z[hit_Z], self.place_Y[from_Z[hit_Z]]] = True
         shares_KC = shared[place_K]
         return called_KC & elsewhere_KC, shares_KC & elsewhere_KC
-
-    def _read_words(self) -> None:
-        """What of the question's words, function words left out, stands in each candidate and its title, in any form."""
-        data = self.index.data
-        words = [term for term in terms_of(self.query.text) if term not in FUNCTION_WORDS]
-        rows_of = {form_of(word): rows_of_form(data.term_texts, word) for word in words}
-        unknown = float(idf(np.array([0]), len(data.passage_ids))[0])
-        weights = [float(data.term_idf_W[rows].min()) if rows else unknown for rows in rows_of.values()]
-        in_names = {form_of(term) for name, _ in self.alone.named for term in terms_of(name)}
-        self.place_of = {form: place for place, form in enumerate(rows_of)}
-        self.weight_W = np.array(weights, np.float32)
-        self.named_W = np.array([form in in_names for form in rows_of], np.bool_)
-        self.unnamed_W = np.where(self.named_W, 0, self.weight_W)
-        titles = [data.document_titles[row] for row in self.document_C.tolist()]
-        title_CW = self._has(titles)
-        count_WP, self.has_WC = data.term_count_WP, title_CW.T.copy()
-        for place, rows in enumerate(rows_of.values()):
-            for row in rows:
-                passages = count_WP.indices[count_WP.indptr[row] : count_WP.indptr[row + 1]]
-                self.has_WC[place, np.isin(self.rows_C, passages)] = 1
-        self.cover_C = share(self.weight_W, self.has_WC)
-        self.title_cover_C = share(self.weight_W, title_CW.T)
-        self.title_asked_C = self._asked(titles)
-        called = {document for _, document in self.alone.named}
-        self.named_C = np.array([document in called for document in self.document_C.tolist()], np.float32)
-
-    def _has(self, texts: list[str]) -> Floats:
-        """1 where a text has a word of the question: [texts, W]."""
-        found = np.zeros((len(texts), len(self.place_of)), np.float32)
-        for row, text in enumerate(texts):
-            forms = map(form_of, terms_of(text))
-            found[row, [self.place_of[form] for form in forms if form in self.place_of]] = 1
-        return found
-
-    def _asked(self, texts: list[str]) -> Floats:
-        """The share of each text's words that stand in the question: [texts]."""
-        forms = [[form_of(term) for term in terms_of(text)] for text in texts]
-        found = [sum(f in self.place_of for f in each) / len(each) if each else 0 for each in forms]
-        return np.array(found, np.float32)
-
-
-def rows_of_form(terms: Strings | Sequence[str], word: str) -> list[int]:
-    """The rows of the terms that are forms of a word, among `terms`, which are sorted.
-
-    >>> rows_of_form(["founder", "founders", "fountain"], "founders")
-    [0, 1]
-    """
-    start, form = word[:PREFIX], form_of(word)
-    low = bisect_left(terms, start)
-    high = bisect_right(terms, start, low, key=lambda each: each[:PREFIX])
-    return [row for row in range(low, high) if form_of(terms[row]) == form]
-
-
-def share(weight_W: Floats, has_WX: Floats) -> Floats:
-    """Σ weight of the terms that each has / Σ weight of all; 0 where there are none: [X].
-
-    >>> share(np.array([3.0, 1.0]), np.array([[1, 0], [0, 1]])).tolist()
-    [0.75, 0.25]
-    """
-    return np.asarray(weight_W @ has_WX / max(float(weight_W.sum()), 1e-6), np.float32)
 
 
 def ranks(scores_CK: Floats) -> Ints:

@@ -13,7 +13,8 @@ from graph.build.build import build_index
 from graph.encode.encoder import open_encoder
 from graph.index.index import open_index
 from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.hop.rows import HopRows, Ways
+from graph.retrieve.hop.rows import HopRows
+from graph.retrieve.hop.ways import Ways
 from graph.shared.types import Document
 from graph.store.settings import IndexSettings
 from train.selector import cli as cli_selector

@@ -13,6 +13,7 @@ from graph.build.build import build_index
 from graph.index.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.hop import rows as hop_features
+from graph.retrieve.hop import ways as hop_ways
 from graph.retrieve.hop.judge import HOP_FILE, Hop, find_hop, save_hop, with_others
 from graph.retrieve.hop.rows import HOP_FEATURES, NO_WAY, OF_WAY, HopRows, hop_rows
 from graph.retrieve.learned.forest import Forest
@@ -124,7 +125,7 @@ def test_a_planted_bridge_that_only_the_hop_ranks_right(tmp_path: Path, minilm: 
 
 def test_a_large_index_is_searched_in_part(isles: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     _, whole = rows_of(isles, QUESTION)
-    monkeypatch.setattr(hop_features, "SEARCHED", 1)
+    monkeypatch.setattr(hop_ways, "SEARCHED", 1)
     monkeypatch.setattr(hop_features, "POOL", 2)
     _, part = rows_of(isles, QUESTION)
     shared = isles.entity_proposition_EN[part.ways.entity_K, :].nonzero()[1]

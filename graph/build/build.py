@@ -179,25 +179,16 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     # Imported here because it brings igraph and matplotlib, which the first call to a model need not wait for.
     from graph.build.derive import Kept, derive_arrays, has_large_graph
 
-    encoder = tools.encoder
-    manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
-    last, changed, base = None, None, None
-    if manifest is not None:
-        changed = store.changed_since(manifest.generation)
-        check_files(folder, IndexData, manifest)
-        base = None if compact else _base_of_edit(folder, manifest, changed)
-        check_arrays(folder, manifest, but="" if base is None else base.arrays)
-        last = load_arrays(folder, IndexData, manifest, moved=True)
-    stale = 0
-    if manifest is not None and last is not None and settings.layers_on_edit == "later" and not compact:
-        stale = manifest.changed_passages + _changed_passages(store, last, changed)
+    encoder, last = tools.encoder, _last_generation(folder, store, compact)
+    stale = _stale_passages(store, last) if settings.layers_on_edit == "later" and not compact else 0
     carry = 0 < stale <= MAX_CHANGED_SHARE * store.count("passages")
-    extractive = tools.write is None and manifest is not None and not manifest.settings.get("summary_model")
-    at_once = compact and manifest is not None and manifest.grown
+    extractive = tools.write is None and last.manifest is not None and not last.manifest.settings.get("summary_model")
+    at_once = compact and last.manifest is not None and last.manifest.grown
     kept = Kept(communities=carry, graphs=not at_once, summaries=extractive)
     pending = PendingVectors(folder)
-    cache = EmbeddingCache(last, pending, encoder, settings.vectors, tools.workers)
-    data = derive_arrays(store, last, cache, encoder.count_tokens, settings, tools.write, changed, kept)
+    cache = EmbeddingCache(last.data, pending, encoder, settings.vectors, tools.workers)
+    count_tokens = encoder.count_tokens
+    data = derive_arrays(store, last.data, cache, count_tokens, settings, tools.write, last.changed, kept)
     with store.transaction():
         generation = store.next_generation()
     facts = {
@@ -205,9 +196,9 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
         "encoder": {"fingerprint": encoder.fingerprint},
         "prompts": asdict(encoder.prompts),
         "changed_passages": stale if carry else 0,
-        "grown": last is not None and not at_once and has_large_graph(data),
+        "grown": last.data is not None and not at_once and has_large_graph(data),
     }
-    saved = save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact, base)
+    saved = save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact, last.base)
     with store.transaction():
         publish(folder, saved)
         store.set_meta("encoder", encoder.fingerprint)
@@ -217,24 +208,50 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     return data
 
 
-def _base_of_edit(folder: Path, manifest: Manifest, changed: Sequence[str] | None) -> Base | None:
-    """The whole arrays beside which an edit of these documents is written; None where all are written again."""
+@dataclass(frozen=True)
+class _Last:
+    """The generation to start from, if there is one: its arrays, the documents that have changed since (None: not known), and the whole arrays
+    beside which the next one is written (None: all are written again).
+    """
+
+    manifest: Manifest | None = None
+    data: IndexData | None = None
+    changed: Sequence[str] | None = None
+    base: Base | None = None
+
+
+def _last_generation(folder: Path, store: Store, compact: bool) -> _Last:
+    """The generation that is there; UserError where a file of it that is written again is damaged."""
+    if not (folder / MANIFEST).exists():
+        return _Last()
+    manifest = read_manifest(folder)
+    check_files(folder, IndexData, manifest)
+    changed = store.changed_since(manifest.generation)
+    base = None if compact or changed is None else _base_of_edit(folder, manifest, len(changed))
+    check_arrays(folder, manifest, but="" if base is None else base.arrays)
+    return _Last(manifest, load_arrays(folder, IndexData, manifest, moved=True), changed, base)
+
+
+def _base_of_edit(folder: Path, manifest: Manifest, changed: int) -> Base | None:
+    """The whole arrays beside which an edit of so many documents is written, if they are large and it is little."""
     base = manifest.whole
     passages, documents = (
         len(load_field(folder / base.arrays, name, Strings)) for name in ("passage_ids", "document_sources")
     )
-    if changed is None or passages < BESIDE_FROM:
-        return None
-    base = replace(base, changed_documents=base.changed_documents + len(changed))
-    return base if base.changed_documents <= MOST_BESIDE_SHARE * documents else None
+    base = replace(base, changed_documents=base.changed_documents + changed)
+    little = base.changed_documents <= MOST_BESIDE_SHARE * documents
+    return base if passages >= BESIDE_FROM and little else None
 
 
-def _changed_passages(store: Store, last: IndexData, changed: Sequence[str] | None) -> int:
-    """How many passages have come or gone since the last generation; `changed` as derive_arrays takes it."""
-    known = id_bytes(last.passage_ids)
-    if changed is not None:
-        known = known[rows_with(last.document_sources, changed)[last.passage_document_P]]
-    return len(np.setxor1d(known, Rows(store, changed).passages().ids))
+def _stale_passages(store: Store, last: _Last) -> int:
+    """How many passages have come or gone since communities were found."""
+    if last.manifest is None or last.data is None:
+        return 0
+    known = id_bytes(last.data.passage_ids)
+    if last.changed is not None:
+        known = known[rows_with(last.data.document_sources, last.changed)[last.data.passage_document_P]]
+    now = Rows(store, last.changed).passages().ids
+    return last.manifest.changed_passages + len(np.setxor1d(known, now))
 
 
 def _prepare_folder(folder: Path) -> bool:

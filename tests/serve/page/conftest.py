@@ -50,17 +50,27 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium. Its library keeps an event loop running in this thread, so it is closed before other tests run theirs."""
+def browser() -> Iterator[Callable[[], Any]]:
+    """Chromium; another one where the last has died, so that no test but the one it died in fails with it.
+
+    Its library keeps an event loop running in this thread, so it is closed before other tests run theirs.
+    """
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="the page is tested with playwright, which is not installed"
     )
     if not Path(CHROMIUM).exists():
         pytest.skip(f"the page is tested in Chromium, and there is none at {CHROMIUM}")
     with sync_api.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield launched
-        launched.close()
+        launched: list[Any] = []
+
+        def running() -> Any:
+            if not launched or not launched[-1].is_connected():
+                launched.append(started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS))
+            return launched[-1]
+
+        yield running
+        for each in launched:
+            each.close()
 
 
 @pytest.fixture(scope="module")
@@ -173,9 +183,9 @@ def _note_foreign(seen: Seen, url: str) -> None:
 
 
 @pytest.fixture
-def visit(browser: Any) -> Iterator[Visits]:
+def visit(browser: Callable[[], Any]) -> Iterator[Visits]:
     """Every test ends by checking that the page kept to its origin and had no error."""
-    visits = Visits(browser)
+    visits = Visits(browser())
     yield visits
     try:
         visits.check()

@@ -1,7 +1,7 @@
 """The site: built strict without a warning, no dead link, nothing fetched from another host, from file:// too."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -78,8 +78,8 @@ def test_a_link_to_nowhere_fails_the_build(tmp_path: Path) -> None:
     assert run(tmp_path).returncode != 0
 
 
-def test_pages_and_search_work_from_files(site: Path, browser: Any) -> None:
-    page = browser.new_page()
+def test_pages_and_search_work_from_files(site: Path, browser: Callable[[], Any]) -> None:
+    page = browser().new_page()
     asked, problems = [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda problem: problems.append(str(problem)))

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -196,7 +196,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
         "encoder": {"fingerprint": encoder.fingerprint},
         "prompts": asdict(encoder.prompts),
         "changed_passages": stale if carry else 0,
-        "grown": last.data is not None and not at_once and has_large_graph(data),
+        "grown": not at_once and _has_grown(last, has_large_graph, data),
     }
     saved = save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact, last.base)
     with store.transaction():
@@ -230,6 +230,13 @@ def _last_generation(folder: Path, store: Store, compact: bool) -> _Last:
     base = None if compact or changed is None else _base_of_edit(folder, manifest, len(changed))
     check_arrays(folder, manifest, but="" if base is None else base.arrays)
     return _Last(manifest, load_arrays(folder, IndexData, manifest, moved=True), changed, base)
+
+
+def _has_grown(last: _Last, is_large: Callable[[IndexData], bool], data: IndexData) -> bool:
+    """Whether a graph that is too large to be exact came about by edits; one that shrank is no more exact for that."""
+    if last.manifest is None or last.data is None:
+        return False
+    return last.manifest.grown or is_large(last.data) or is_large(data)
 
 
 def _base_of_edit(folder: Path, manifest: Manifest, changed: int) -> Base | None:

@@ -148,7 +148,8 @@ class LastHierarchy:
         new = np.add.reduceat(last_Y < 0, starts)
         members = np.append(np.diff(self.member_SX.indptr), -1)[summary]
         stays = (summary >= 0) & (of_it + new == lengths) & (members - of_it + new <= members * self._most_changed)
-        for place in np.flatnonzero(stays & (of_it < members)).tolist():
+        # Above layer 1 a summary may have a sentence of a document whose own summary lost it and stayed.
+        for place in np.flatnonzero(stays & ((of_it < members) | (layer > 1))).tolist() if self.gone else ():
             text = self.summary_texts[int(summary[place])]
             stays[place] = not any(sentence in text for sentence in self.gone)
         return np.where(stays, summary, -1)
@@ -347,9 +348,9 @@ class _Edges:
 
 def _join_edges(layers: Sequence[_Edges], last_X: Ints, last: Block | None) -> Block:
     """The graphs of all layers as one; what is above the last one has no edges."""
-    known = last_X[last_X >= 0]
-    if last is not None and all(layer.edit for layer in layers) and bool((np.diff(known) > 0).all()):
-        return _edited_edges(layers, last_X, last)
+    known, edits = last_X[last_X >= 0], [(layer.first, layer.edit) for layer in layers if layer.edit is not None]
+    if last is not None and len(edits) == len(layers) and bool((np.diff(known) > 0).all()):
+        return _edited_edges(edits, last_X, last)
     indices = np.concatenate([layer.graph.indices + layer.first for layer in layers])
     degrees = np.concatenate([np.diff(layer.graph.indptr) for layer in layers])
     starts = np.concatenate([[0], np.cumsum(degrees), np.full(len(last_X) - len(degrees), degrees.sum())])
@@ -357,12 +358,11 @@ def _join_edges(layers: Sequence[_Edges], last_X: Ints, last: Block | None) -> B
     return sp.csr_array((cosines, indices, starts.astype(indices.dtype)), shape=(len(last_X), len(last_X)))
 
 
-def _edited_edges(layers: Sequence[_Edges], last_X: Ints, last: Block) -> Block:
-    """The edges of all layers that are known, with what has changed in each."""
+def _edited_edges(edits: Sequence[tuple[int, GraphEdit]], last_X: Ints, last: Block) -> Block:
+    """The edges that are known, with what has changed in each layer, which begins at a node."""
     moves, replaced_X, added = Merge.of_last(last_X, last.shape[0]), np.zeros(len(last_X), bool), Entries.none()
-    for layer in layers:
-        assert layer.edit is not None
-        replaced_X[layer.first : layer.first + len(layer.edit.replaced_N)] = layer.edit.replaced_N
-        own = layer.edit.added
-        added = added.and_(Entries(own.row_X + layer.first, own.column_X + layer.first, own.value_X))
+    for first, edit in edits:
+        replaced_X[first : first + len(edit.replaced_N)] = edit.replaced_N
+        own = edit.added
+        added = added.and_(Entries(own.row_X + first, own.column_X + first, own.value_X))
     return moved_block(last, moves, moves, added, replaced_X, both_ways=True)

@@ -22,13 +22,13 @@ from graph.store.columns.strings import Ids, Strings, id_bytes, rows_in_order
 class MovedStrings(Strings):
     """A column whose rows have moved, with new ones between. `data` and `starts` are put together when they are asked for."""
 
-    def __init__(self, base: Strings, merge: Merge, new: Strings) -> None:
-        vars(self).update(base=base, merge=merge, new=new)
-
     base: Strings
     merge: Merge
     new: Strings
     """The texts of the new rows, in order."""
+
+    def __init__(self, base: Strings, merge: Merge, new: Strings) -> None:
+        vars(self).update(base=base, merge=merge, new=new)
 
     @cached_property
     def whole(self) -> Strings:

@@ -2,8 +2,10 @@
 makes the index what its documents make it."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import graph.layers.hierarchy
@@ -11,9 +13,12 @@ from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents, index_status, verify_index
 from graph.index.index import Index, open_index
 from graph.layers import similarity
+from graph.layers.hierarchy import LastHierarchy
+from graph.shared.ids import content_id
 from graph.shared.types import Document, Floats
 from graph.store.arrays import load_arrays, read_manifest
-from graph.store.data import IndexData
+from graph.store.columns.strings import Strings
+from graph.store.data import IndexData, block
 from graph.store.segments import Vectors
 from graph.store.settings import IndexSettings
 from tests.corpora import guild_documents
@@ -114,6 +119,66 @@ def test_a_graph_too_large_to_be_exact_grows_and_compact_makes_it_at_once(
     generation = index_status(folder).generation
     compact_index(folder, encoder)
     assert index_status(folder).generation == generation
+
+
+def test_a_large_graph_that_shrinks_is_no_more_exact_until_compact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(similarity, "FLAT_LIMIT", 60)
+    put(tmp_path / "i", GUILDS)
+    assert not read_manifest(tmp_path / "i").grown
+    monkeypatch.setattr(similarity, "FLAT_LIMIT", len(load_arrays(tmp_path / "i", IndexData).entity_ids) - 1)
+    gone = [document.source for document in GUILDS[:30]]
+    delete_documents(tmp_path / "i", gone, encoder)
+    data = load_arrays(tmp_path / "i", IndexData)
+    assert max(len(data.entity_ids), len(data.passage_ids) + len(data.summary_ids)) <= similarity.FLAT_LIMIT
+    assert read_manifest(tmp_path / "i").grown
+    compact_index(tmp_path / "i", encoder)
+    assert not read_manifest(tmp_path / "i").grown
+
+
+def last_hierarchy(texts: list[str], layers: list[int], members: list[list[int]], gone: list[str]) -> LastHierarchy:
+    """Ten passages (0 to 9) and these summaries over them and one another (10, 11, …), carried over."""
+    rows = np.repeat(np.arange(len(members)), [len(each) for each in members])
+    columns = np.concatenate([np.array(each, np.int64) for each in members])
+    return LastHierarchy(
+        last_P=np.arange(10),
+        passages=10,
+        summary_ids=Strings.of(content_id(text) for text in texts),
+        summary_texts=Strings.of(texts),
+        layer_S=np.array(layers),
+        member_SX=block(rows, columns, (len(texts), 10 + len(texts))),
+        edges=None,
+        carry=True,
+        extractive=True,
+        gone=gone,
+    )
+
+
+def test_a_summary_stays_while_few_members_come_and_go_and_none_of_its_sentences_is_gone() -> None:
+    members, text = [list(range(10))], "Gulls nest. Tides turn."
+    last = last_hierarchy([text], [1], members, [])
+    without_one, with_one = np.arange(9), np.append(np.arange(10), -1)
+    with_two, other = np.append(np.arange(10), [-1, -1]), np.array([-1, -1])
+
+    def stays(given: LastHierarchy, last_X: np.ndarray) -> bool:
+        (found,) = given.same_summaries([np.arange(len(last_X))], last_X, 1).tolist()
+        return bool(found == 0)
+
+    assert stays(last, np.arange(10)) and stays(last, without_one) and stays(last, with_one)
+    assert not stays(last, with_two) and not stays(last, np.arange(8)) and not stays(last, other)
+    assert not stays(replace(last, carry=False), with_one) and stays(replace(last, carry=False), np.arange(10))
+    assert not stays(replace(last, gone=["Kelp dries.", "Tides turn."]), without_one), "it says what is gone"
+    assert stays(replace(last, gone=["Kelp dries."]), without_one)
+
+
+def test_a_summary_of_summaries_does_not_outlive_its_sentence_though_all_its_members_stay() -> None:
+    texts = ["Gulls nest.", "Kelp dries.", "Gulls nest. Tides turn."]
+    members = [list(range(5)), list(range(5, 10)), [10, 11]]
+    last = last_hierarchy(texts, [1, 1, 2], members, [])
+    assert last.same_summaries([np.arange(2)], np.array([10, 11]), 2).tolist() == [2]
+    gone = replace(last, gone=["Tides turn."])
+    assert gone.same_summaries([np.arange(2)], np.array([10, 11]), 2).tolist() == [-1]
 
 
 @pytest.mark.parametrize("edits", ["now", "later"])

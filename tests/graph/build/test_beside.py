@@ -74,6 +74,18 @@ def test_compact_writes_all_again_as_a_build_at_once_does(index: Path) -> None:
     assert {file.name for file in index.glob("arrays-*")} == {manifest.arrays}
 
 
+def test_a_column_that_was_written_whole_beside_others_is_so_again(tmp_path: Path) -> None:
+    """What has changed in it since is not told by what the base has."""
+    with edits_written_beside():
+        put(tmp_path / "i", GUILDS[:1])
+        for document in GUILDS[1:9]:
+            put(tmp_path / "i", [document])
+        manifest = read_manifest(tmp_path / "i")
+        assert manifest.base is not None and "term_count_WP.data.npy" in manifest.files
+        assert not [file for file in manifest.base.files if file.startswith("term_count_WP")]
+        assert_same_index(load_arrays(tmp_path / "i", IndexData), scratch(tmp_path / "i", GUILDS[:9]))
+
+
 def test_when_too_much_has_changed_all_is_written_again_and_is_the_next_base(index: Path) -> None:
     with edits_written_beside(most=3 / len(GUILDS)):
         bases = []

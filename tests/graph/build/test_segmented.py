@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import graph.index.index
+import graph.store.vectors
 from graph.build.build import build_index
 from graph.build.lifecycle import (
     compact_index,
@@ -232,8 +233,17 @@ def test_vectors_that_are_too_many_to_be_held_are_written_as_they_come_to_the_sa
         compact_index(folder, encoder)
         return [*named, read_manifest(folder).segments]
 
+    streamed, write = list[str](), graph.store.vectors.write_segment
+
+    def counted(folder: Path, field: str, *rest: Any) -> Any:
+        streamed.append(field)
+        return write(folder, field, *rest)
+
+    monkeypatch.setattr(graph.store.vectors, "write_segment", counted)
     held = life(tmp_path / "held")
-    monkeypatch.setattr("graph.store.vectors.MOST_HELD", 2)
+    assert not streamed
+    monkeypatch.setattr(graph.store.vectors, "MOST_HELD", 2)
     written = life(tmp_path / "written")
+    assert set(streamed) == set(FIELDS)
     assert written == held and verify_index(tmp_path / "written") == []
     assert_same_index(load_arrays(tmp_path / "written", IndexData), load_arrays(tmp_path / "held", IndexData))

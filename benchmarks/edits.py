@@ -33,6 +33,7 @@ from graph.shared.types import Document, Floats, Prompts
 from graph.store.settings import IndexSettings
 
 DIMENSIONS, VOCABULARY = 384, 20_000
+SUBJECT_DOCUMENTS, SUBJECT_WORDS = 100, 24
 SETTINGS = IndexSettings(communities="igraph")
 MOST_S = {10_000: 0.3, 100_000: 0.5, 1_000_000: 1.5}
 """Seconds of the processor that an edit may take, by passages of the index."""
@@ -42,9 +43,9 @@ STEPS = {
         for name in ("documents", "passages", "occurrences", "keys", "links", "_text")
     ],
     "orphans of the store": [("graph.store.store", "Store.drop_orphans")],
-    "terms": [("graph.build.derive", "_terms")],
+    "terms": [("graph.build.derive", "derive_terms")],
     "vectors by id": [("graph.store.vectors", "EmbeddingCache.encode")],
-    "entities": [("graph.build.entities", "_caseless_rows"), ("graph.build.entities", "_full_names")],
+    "entities": [("graph.build.entities", "_caseless_rows"), ("graph.build.entities", "_Aliases.of")],
     "nearest neighbours": [
         ("graph.build.entities", "similarity_graph"),
         ("graph.build.entities", "edit_graph"),
@@ -121,15 +122,22 @@ def _word_vector(word: str) -> Floats:
 
 
 def invented_document(number: int) -> Document:
-    """One passage of four sentences about a place of its own and one that others share; few words are frequent."""
-    draw = random.Random(number)
-    words = [f"w{int(VOCABULARY * draw.random() ** 3)}" for _ in range(32)]
+    """One passage of four sentences about a place of its own and one that others share; few words are frequent.
+
+    Half of its words are those of its subject, which SUBJECT_DOCUMENTS have in common, as documents of a collection have.
+    """
+    draw, common = random.Random(number), _words(random.Random(f"subject {number // SUBJECT_DOCUMENTS}"), SUBJECT_WORDS)
+    words = [own if draw.random() < 0.5 else draw.choice(common) for own in _words(draw, 32)]
     here, there = f"Port {_name(number)}", f"Isle {_name(int(number * draw.random()))}"
     said = [
         f"Keeper {' '.join(words[8 * part : 8 * part + 8])} of {here} and {there} in {1700 + draw.randrange(300)}."
         for part in range(4)
     ]
     return Document(f"d{content_id(str(number))[:12]}", here, " ".join(said))
+
+
+def _words(draw: random.Random, count: int) -> list[str]:
+    return [f"w{int(VOCABULARY * draw.random() ** 3)}" for _ in range(count)]
 
 
 def _name(number: int) -> str:

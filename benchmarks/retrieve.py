@@ -92,6 +92,8 @@ def invented_index(propositions: int, seed: int = 0) -> Index:
             passage_next_PP=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
             term_texts=none,
             term_count_WP=empty,
+            term_passages_W=np.zeros(0, np.int64),
+            passage_terms_P=np.ones(passages, np.int64),
             term_idf_W=np.zeros(0, np.float32),
             term_norm_P=np.ones(passages),
         ),

@@ -25,8 +25,8 @@ import numpy as np
 from benchmarks.edits import Stopwatch, StubEncoder
 from benchmarks.report import Check, print_report
 from graph.build.build import build_index
-from graph.build.derive import encoded_text
 from graph.build.lifecycle import compact_index, delete_documents, index_status, verify_index
+from graph.build.texts import encoded_text
 from graph.index.fresh import FreshIndex
 from graph.index.index import Index
 from graph.retrieve import RetrieveSettings, retrieve

@@ -40,7 +40,8 @@ from graph.store.arrays import (
     read_manifest,
     save_arrays,
 )
-from graph.store.columns.strings import Strings, id_bytes
+from graph.store.columns.numbers import rows_with_numbers
+from graph.store.columns.strings import Strings, ids_at
 from graph.store.data import IndexData
 from graph.store.pending import PendingVectors
 from graph.store.seal import LEDGER
@@ -254,9 +255,10 @@ def _stale_passages(store: Store, last: _Last) -> int:
     """How many passages have come or gone since communities were found."""
     if last.manifest is None or last.data is None:
         return 0
-    known = id_bytes(last.data.passage_ids)
+    rows = np.arange(len(last.data.passage_ids))
     if last.changed is not None:
-        known = known[rows_with(last.data.document_sources, last.changed)[last.data.passage_document_P]]
+        rows = rows_with_numbers(last.data.passage_document_P, rows_with(last.data.document_sources, last.changed))
+    known = ids_at(last.data.passage_ids, rows)
     now = Rows(store, last.changed).passages().ids
     return last.manifest.changed_passages + len(np.setxor1d(known, now))
 

@@ -13,17 +13,21 @@ import scipy.sparse as sp
 
 from graph.build.entities import derive_entities
 from graph.build.links import TOPICS, Propositions, linked_block, merge_linked, read_links
-from graph.build.merge import Keyed, merge_by_id, rows_with
+from graph.build.merge import Keyed, merge_by_id, rows_with, touched
 from graph.build.rows import Rows
+from graph.build.terms import derive_terms
+from graph.build.texts import EncodedTexts
 from graph.extract.entities import title_keys
 from graph.layers import similarity
-from graph.layers.hierarchy import Hierarchy, LastHierarchy, Passages, Sentences, build_hierarchy
+from graph.layers.hierarchy import Hierarchy, Passages, Sentences, build_hierarchy
+from graph.layers.last_hierarchy import LastHierarchy
 from graph.layers.model_summaries import WriteSummaries
 from graph.shared.types import Ints
-from graph.store.columns.blocks import Entries
-from graph.store.columns.merge import Merge
-from graph.store.columns.moved import Block, column_sums, entry_counts, moved_block, moved_strings, whole
-from graph.store.columns.strings import Strings, id_bytes, rows_among
+from graph.store.columns.blocks import Entries, first_not_below
+from graph.store.columns.merge import Merge, there
+from graph.store.columns.moved import moved_block, moved_strings, whole
+from graph.store.columns.numbers import moved_numbers, numbers_below, rows_holding, rows_with_numbers
+from graph.store.columns.strings import Strings, rows_among
 from graph.store.data import (
     DocumentColumns,
     IndexData,
@@ -38,7 +42,6 @@ from graph.store.quantiles import cosine_quantiles
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
 from graph.store.vectors import EmbeddingCache
-from graph.text.bm25 import count_terms, term_weights
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,12 @@ class _Documents:
 
 @dataclass(frozen=True)
 class _Passages:
-    """The columns, how they came of the last ones, and the rows of those that were read."""
+    """The columns, how they came of the last ones, the rows of those that were read, and what the encoder sees of each."""
 
     columns: PassageColumns
     merge: Merge
     read: Keyed
+    encoded: EncodedTexts
 
 
 @dataclass(frozen=True)
@@ -99,9 +103,10 @@ def derive_arrays(
     propositions, proposition_columns = _propositions(rows, base, cache, passages, kept)
     synonyms = last if kept.graphs else None
     entities = derive_entities(rows, base, synonyms, cache, documents.columns, documents.merge, propositions, settings)
+    terms = derive_terms(base, passages.merge, passages.encoded, EncodedTexts.of(base))
     topics = _topics(rows, base, propositions)
     hierarchy = build_hierarchy(
-        passages=_nodes(documents.columns, passages.columns, proposition_columns),
+        passages=Passages(passages.columns.passage_ids, passages.encoded, proposition_columns),
         chunks=_chunks(base, documents, passages, count_tokens, settings.max_chunk_tokens),
         passage_vectors_PD=passages.columns.passage_vectors_PD,
         sentences=Sentences(proposition_columns.proposition_vectors_ND, propositions.texts.__getitem__, count_tokens),
@@ -113,33 +118,13 @@ def derive_arrays(
     with store.transaction():
         store.put_summaries((s.id, s.layer, s.text) for s in hierarchy.summaries)
     summaries = _summaries(hierarchy, len(passages.columns.passage_ids))
-    return IndexData.of(documents.columns, passages.columns, proposition_columns, entities, topics, summaries)
-
-
-def encoded_text(title: str, text: str) -> str:
-    """What the encoder sees of a passage: its document's title, then the text, unless the text opens with the title."""
-    return text if not title or text.lstrip("# \n").startswith(title) else f"{title}\n{text}"
-
-
-@dataclass(frozen=True)
-class _EncodedTexts(Sequence[str]):
-    """What the encoder sees of every passage, put together when it is asked for."""
-
-    titles: Strings
-    document_P: Ints
-    texts: Strings
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def __getitem__(self, row: int) -> str:  # type: ignore[override]
-        return encoded_text(self.titles[int(self.document_P[row])], self.texts[row])
+    return IndexData.of(documents.columns, passages.columns, terms, proposition_columns, entities, topics, summaries)
 
 
 def _documents(rows: Rows, base: IndexData) -> _Documents:
     read = rows.documents()
     before_K = np.array([bisect_left(base.document_sources, source) for source, _, _ in read], np.int64)
-    merge = Merge.of(~rows_with(base.document_sources, rows.changed), before_K)
+    merge = Merge.of(len(base.document_sources), rows_with(base.document_sources, rows.changed), before_K)
     sources, titles, metadata = ([each[part] for each in read] for part in range(3))
     keys, document_T = _title_keys(base, merge, before_K, titles)
     columns = DocumentColumns(
@@ -161,59 +146,46 @@ def _title_keys(base: IndexData, merge: Merge, before_K: Ints, titles: Sequence[
 
     entries = range(len(base.title_keys))
     before = [bisect_left(entries, (key, before_K[number]), key=last_entry) for key, number in new]
-    places_T = merge.place_L[base.title_document_T]
-    of_titles = Merge.of(places_T >= 0, np.array(before, np.int64))
+    gone = rows_holding(base.title_document_T, merge.gone_G)
+    of_titles = Merge.of(len(entries), gone, np.array(before, np.int64))
     documents_K = merge.new_K[np.array([number for _, number in new], np.int64)]
     keys = moved_strings(base.title_keys, of_titles, Strings.of(key for key, _ in new))
-    return keys, of_titles.numbers(places_T, documents_K)
+    return keys, moved_numbers(base.title_document_T, of_titles, documents_K, merge)
 
 
 def _passages(rows: Rows, base: IndexData, cache: EmbeddingCache, documents: _Documents) -> _Passages:
     read, titles = rows.passages(), documents.columns.document_titles
     number_of = {source: number for number, source in enumerate(documents.sources)}
     number_K = np.array([number_of[source] for source in read.sources], np.int64)
-    last_document_P = documents.merge.place_L[base.passage_document_P]
-    merge = Merge.of(last_document_P >= 0, np.searchsorted(base.passage_document_P, documents.before_K[number_K]))
+    merge = Merge.of(
+        len(base.passage_ids),
+        rows_with_numbers(base.passage_document_P, documents.merge.gone_G),
+        numbers_below(base.passage_document_P, documents.before_K[number_K]),
+    )
     ids = moved_strings(base.passage_ids, merge, Strings.of_ids(read.ids))
     texts = moved_strings(base.passage_texts, merge, Strings.of(rows.passage_text(int(key)) for key in read.key_K))
-    document_P = merge.numbers(last_document_P, documents.merge.new_K[number_K])
-    before = np.flatnonzero(document_P[1:] == document_P[:-1])
-    encoded = _EncodedTexts(titles, document_P, texts)
-    terms, count_WP = _terms(base, merge, encoded)
-    idf_W, norm_P = term_weights(entry_counts(count_WP), column_sums(count_WP))
+    document_P = moved_numbers(base.passage_document_P, merge, documents.merge.new_K[number_K], documents.merge)
+    orders, starts, ends = (
+        moved_numbers(column, merge, new_K)
+        for column, new_K in zip(
+            (base.passage_order_P, base.passage_start_P, base.passage_end_P), read.place_K3.T, strict=True
+        )
+    )
+    document_P_now = whole(document_P)
+    before = np.flatnonzero(document_P_now[1:] == document_P_now[:-1])
+    encoded = EncodedTexts(titles, document_P, texts)
+    order = np.argsort(read.key_K)
     columns = PassageColumns(
         passage_ids=ids,
         passage_texts=texts,
         passage_document_P=document_P,
-        passage_order_P=merge.numbers(base.passage_order_P, read.place_K3[:, 0]),
-        passage_start_P=merge.numbers(base.passage_start_P, read.place_K3[:, 1]),
-        passage_end_P=merge.numbers(base.passage_end_P, read.place_K3[:, 2]),
-        passage_vectors_PD=cache.encode("passages", ids, encoded, merge.last_N),
-        passage_next_PP=block(before, before + 1, (len(document_P), len(document_P))),
-        term_texts=terms,
-        term_count_WP=count_WP,
-        term_idf_W=idf_W,
-        term_norm_P=norm_P,
+        passage_order_P=orders,
+        passage_start_P=starts,
+        passage_end_P=ends,
+        passage_vectors_PD=cache.encode("passages", ids, encoded, merge),
+        passage_next_PP=block(before, before + 1, (len(ids), len(ids))),
     )
-    order = np.argsort(read.key_K)
-    return _Passages(columns, merge, Keyed(read.key_K[order], merge.new_K[order]))
-
-
-def _terms(base: IndexData, passages: Merge, encoded: Sequence[str]) -> tuple[Strings, Block]:
-    """The terms of all passages, in order, and how often each stands in each; only new passages are counted."""
-    counted = count_terms(encoded[row] for row in passages.new_K.tolist())
-    same = Merge.of_last(np.arange(len(base.term_texts)), len(base.term_texts))
-    kept_W = entry_counts(moved_block(base.term_count_WP, same, passages, Entries.none())) > 0
-    at_F = np.array([bisect_left(base.term_texts, term) for term in counted.terms], np.int64)
-    known = [
-        at < len(kept_W) and base.term_texts[at] == term for at, term in zip(at_F.tolist(), counted.terms, strict=True)
-    ]
-    merge, place_F = Merge.of_found(kept_W, at_F, np.array(known, bool))
-    unknown = (term for term, is_known in zip(counted.terms, known, strict=True) if not is_known)
-    texts = moved_strings(base.term_texts, merge, Strings.of(unknown))
-    new = counted.count_WP.tocoo()
-    added = Entries(place_F[new.coords[0]], passages.new_K[new.coords[1]], new.data)
-    return texts, moved_block(base.term_count_WP, merge, passages, added)
+    return _Passages(columns, merge, Keyed(read.key_K[order], merge.new_K[order]), encoded)
 
 
 def _propositions(
@@ -221,42 +193,27 @@ def _propositions(
 ) -> tuple[Propositions, PropositionColumns]:
     """Propositions, and their occurrences by proposition, passage, start."""
     read_M4 = rows.occurrences()
-    last_passage_M = passages.merge.place_L[base.occurrence_passage_M]
-    kept_M = last_passage_M >= 0
-    last_proposition_M = base.occurrence_proposition_M
-    held_L = np.bincount(last_proposition_M[kept_M], minlength=len(base.proposition_ids)) > 0
     keys, found = rows.keys("propositions", np.unique(read_M4[:, 0]))
     text_of = rows.text_of("propositions", "text")
-    named = merge_by_id(base.proposition_ids, base.proposition_texts, held_L, found, text_of)
+    gone_M, gone_N = _lost(base, passages.merge)
+    named = merge_by_id(base.proposition_ids, base.proposition_texts, gone_N, found, text_of)
 
     read_M4[:, 0] = Keyed.of(keys, found, named.ids).rows(read_M4[:, 0])
     read_M4[:, 1] = passages.read.rows(read_M4[:, 1])
     read_M4 = read_M4[np.lexsort(read_M4.T[::-1])]
-    stayed = (
-        named.merge.place_L[last_proposition_M[kept_M]],
-        last_passage_M[kept_M],
-        base.occurrence_start_M[kept_M],
-        base.occurrence_end_M[kept_M],
-    )
-    # No passage has occurrences that stay and occurrences that were read, so there are no ties.
-    count = len(passages.columns.passage_ids)
-    before = np.searchsorted(stayed[0] * count + stayed[1], read_M4[:, 0] * count + read_M4[:, 1])
-    proposition_M, passage_M, start_M, end_M = (
-        np.insert(column, before, read) for column, read in zip(stayed, read_M4.T, strict=True)
-    )
-    changed_N = np.zeros(len(named.ids), bool)
-    changed_N[read_M4[:, 0]] = True
-    less = named.merge.place_L[last_proposition_M[~kept_M]]
-    changed_N[less[less >= 0]] = True
-    vectors_ND = cache.encode("propositions", named.ids, named.texts, named.merge.last_N)
+    # What was read stands in new passages, so there are no ties with what stays.
+    before_M = _before(base, named.merge, passages.merge, read_M4[:, 0], read_M4[:, 1])
+    merge = Merge.of(len(base.occurrence_proposition_M), gone_M, before_M)
+    less = named.merge.places(np.unique(base.occurrence_proposition_M[gone_M]))
+    vectors_ND = cache.encode("propositions", named.ids, named.texts, named.merge)
     columns = PropositionColumns(
         proposition_ids=named.ids,
         proposition_texts=named.texts,
         proposition_vectors_ND=vectors_ND,
-        occurrence_proposition_M=proposition_M,
-        occurrence_passage_M=passage_M,
-        occurrence_start_M=start_M,
-        occurrence_end_M=end_M,
+        occurrence_proposition_M=moved_numbers(base.occurrence_proposition_M, merge, read_M4[:, 0], named.merge),
+        occurrence_passage_M=moved_numbers(base.occurrence_passage_M, merge, read_M4[:, 1], passages.merge),
+        occurrence_start_M=moved_numbers(base.occurrence_start_M, merge, read_M4[:, 2]),
+        occurrence_end_M=moved_numbers(base.occurrence_end_M, merge, read_M4[:, 3]),
         passage_proposition_PN=moved_block(
             base.passage_proposition_PN, passages.merge, named.merge, Entries.ones(read_M4[:, 1], read_M4[:, 0])
         ),
@@ -264,28 +221,40 @@ def _propositions(
         if kept.communities and len(base.proposition_ids)
         else cosine_quantiles(vectors_ND),
     )
-    return Propositions(named.merge, named.ids, named.texts, changed_N), columns
+    return Propositions(named.merge, named.ids, named.texts, np.union1d(read_M4[:, 0], there(less))), columns
+
+
+def _lost(base: IndexData, passages: Merge) -> tuple[Ints, Ints]:
+    """The occurrences in passages that are gone, and the propositions that have no other, in order."""
+    asked = touched(base.passage_proposition_PN, passages.gone_G)
+    of_asked = rows_with_numbers(base.occurrence_proposition_M, asked)
+    gone_M = of_asked[passages.places(base.occurrence_passage_M[of_asked]) < 0]
+    kept_M = np.setdiff1d(of_asked, gone_M)
+    return gone_M, np.setdiff1d(asked, base.occurrence_proposition_M[kept_M])
+
+
+def _before(base: IndexData, propositions: Merge, passages: Merge, proposition_M: Ints, passage_M: Ints) -> Ints:
+    """In front of which of the last occurrences those of such propositions in new passages stand, given as they are numbered now."""
+    last_M = propositions.befores(proposition_M)
+    known_M = propositions.lasts(proposition_M) >= 0
+    first_M, end_M = (numbers_below(base.occurrence_proposition_M, last_M + known_M * more) for more in (0, 1))
+    return first_not_below(base.occurrence_passage_M, first_M, end_M, passages.befores(passage_M))
 
 
 def _topics(rows: Rows, base: IndexData, propositions: Propositions) -> TopicColumns:
     last_NK = sp.csr_array(whole(base.topic_proposition_KN).T)
-    read_N = propositions.changed_N
-    found = read_links(rows, TOPICS, propositions, read_N)
+    read_R = propositions.changed_R
+    found = read_links(rows, TOPICS, propositions, read_R)
     last = (base.topic_ids, base.topic_texts, last_NK)
-    named = merge_linked(rows, TOPICS, last, propositions.were(read_N), found, {})
+    named = merge_linked(rows, TOPICS, last, propositions.were(read_R), found, {})
     linked = (found.proposition_X, found.rows(named.ids))
     if not len(named.ids):
         return TopicColumns(named.ids, named.texts, block(*linked, (0, len(propositions.ids))))
     return TopicColumns(
         topic_ids=named.ids,
         topic_texts=named.texts,
-        topic_proposition_KN=sp.csr_array(whole(linked_block(last_NK, propositions, named.merge, read_N, *linked)).T),
+        topic_proposition_KN=sp.csr_array(whole(linked_block(last_NK, propositions, named.merge, read_R, *linked)).T),
     )
-
-
-def _nodes(documents: DocumentColumns, passages: PassageColumns, propositions: PropositionColumns) -> Passages:
-    encoded = _EncodedTexts(documents.document_titles, passages.passage_document_P, passages.passage_texts)
-    return Passages(id_bytes(passages.passage_ids), encoded, propositions)
 
 
 def _last_hierarchy(
@@ -302,9 +271,7 @@ def _last_hierarchy(
         edges=last.similarity_XX if kept.graphs else None,
         carry=kept.communities,
         extractive=moved and kept.summaries,
-        gone=[last.proposition_texts[row] for row in np.flatnonzero(propositions.place_L < 0).tolist()]
-        if moved
-        else (),
+        gone=[last.proposition_texts[row] for row in propositions.gone_G.tolist()] if moved else (),
     )
 
 
@@ -316,10 +283,10 @@ def _chunks(
     A summary of layer 0 is that of a chunk, so those of documents that stayed are known.
     """
     summaries = sp.csr_array(base.summary_member_SX[np.flatnonzero(base.summary_layer_S == 0), :])
-    members = np.split(passages.merge.place_L[summaries.indices], summaries.indptr[1:-1])
+    members = np.split(passages.merge.places(summaries.indices), summaries.indptr[1:-1])
     chunks = [part for part in members if len(part) and part[0] >= 0]
     document_P, new = passages.columns.passage_document_P, documents.merge.new_K
-    first_K, end_K = (np.searchsorted(document_P, new, side) for side in ("left", "right"))
+    first_K, end_K = (numbers_below(document_P, new + more) for more in (0, 1))
     for first, end in zip(first_K.tolist(), end_K.tolist(), strict=True):
         if end - first > 1:
             lengths = [count_tokens(passages.columns.passage_texts[row]) for row in range(first, end)]

@@ -6,9 +6,9 @@ generation, X entries.
 """
 
 from bisect import bisect_left
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graph.build.links import ENTITIES, Propositions, linked_block, merge_linked, read_links
 from graph.build.merge import Named
@@ -19,8 +19,9 @@ from graph.layers.similarity import KnownGraph, edit_graph, similarity_graph
 from graph.shared.ids import content_id
 from graph.shared.types import Ints
 from graph.store.columns.blocks import Entries, entries_by_row
-from graph.store.columns.merge import Merge
+from graph.store.columns.merge import NO_ROWS, Merge, there
 from graph.store.columns.moved import Block, find_ids, moved_block, whole
+from graph.store.columns.numbers import rows_holding
 from graph.store.columns.strings import Strings, rows_in_order
 from graph.store.data import DocumentColumns, EntityColumns, IndexData
 from graph.store.segments import Vectors
@@ -42,31 +43,30 @@ def derive_entities(
     """All columns: `base` is what is moved, `last` what is known of synonyms (the same, or `base` is empty)."""
     caseless = _caseless_rows(propositions.texts)
     terms = _terms(propositions.texts, caseless, documents.title_keys)
-    read_N = propositions.changed_N.copy()
-    read_N[caseless] = True
-    found = read_links(rows, ENTITIES, propositions, read_N)
+    read_R = np.union1d(propositions.changed_R, caseless)
+    found = read_links(rows, ENTITIES, propositions, read_R)
     last_columns = (base.entity_ids, base.entity_texts, base.proposition_entity_NE)
     derived = {content_id("entity", term): term for _, term in terms}
-    named = merge_linked(rows, ENTITIES, last_columns, propositions.were(read_N), found, derived)
+    named = merge_linked(rows, ENTITIES, last_columns, propositions.were(read_R), found, derived)
 
-    full_E = _full_names(named.texts)
-    again_N = _mention_changed_alias(base, propositions.merge, named.merge, full_E) & ~read_N
-    found_again = read_links(rows, ENTITIES, propositions, again_N)
+    aliases = _Aliases.of(named.texts)
+    again_R = np.setdiff1d(_mention_changed_alias(base, propositions.merge, named.merge, aliases), read_R)
+    found_again = read_links(rows, ENTITIES, propositions, again_R)
     term_row = dict(zip(derived, find_ids(named.ids, list(derived)).tolist(), strict=True))
     of_terms = np.array([(row, term_row[content_id("entity", term)]) for row, term in terms], np.int64).reshape(-1, 2)
     proposition_X = np.concatenate([found.proposition_X, found_again.proposition_X, of_terms[:, 0]])
     entity_X = np.concatenate([found.rows(named.ids), found_again.rows(named.ids), of_terms[:, 1]])
-    aliased = np.flatnonzero(full_E[entity_X] >= 0)
-    proposition_X = np.concatenate([proposition_X, proposition_X[aliased]])
-    entity_X = np.concatenate([entity_X, full_E[entity_X[aliased]]])
+    full_X = aliases.full(entity_X)
+    proposition_X = np.concatenate([proposition_X, proposition_X[full_X >= 0]])
+    entity_X = np.concatenate([entity_X, full_X[full_X >= 0]])
 
-    vectors_ED = cache.encode("entities", named.ids, named.texts, named.merge.last_N)
+    vectors_ED = cache.encode("entities", named.ids, named.texts, named.merge)
     return EntityColumns(
         entity_ids=named.ids,
         entity_texts=named.texts,
         entity_vectors_ED=vectors_ED,
         proposition_entity_NE=linked_block(
-            base.proposition_entity_NE, propositions, named.merge, read_N | again_N, proposition_X, entity_X
+            base.proposition_entity_NE, propositions, named.merge, np.union1d(read_R, again_R), proposition_X, entity_X
         ),
         entity_document_EU=_called(base, named, documents, document_merge),
         synonym_EE=_synonyms(vectors_ED, last, base, named, settings),
@@ -83,10 +83,10 @@ def _synonyms(
     merge = named.merge
     if last is not base:
         merge = Merge.of_last(rows_in_order(last.entity_ids, named.ids), len(last.entity_ids))
-    edit = edit_graph(vectors_ED, *nearest, KnownGraph(last.synonym_EE, merge.place_L))
+    edit = edit_graph(vectors_ED, *nearest, KnownGraph(last.synonym_EE, merge))
     if edit is None:
         return similarity_graph(vectors_ED, *nearest)
-    return moved_block(last.synonym_EE, merge, merge, edit.added, edit.replaced_N, both_ways=True)
+    return moved_block(last.synonym_EE, merge, merge, edit.added, edit.replaced_R, both_ways=True)
 
 
 def _caseless_rows(texts: Strings) -> Ints:
@@ -101,15 +101,27 @@ def _terms(texts: Strings, caseless: Ints, titles: Strings) -> list[tuple[int, s
     return [(int(caseless[row]), term) for row, term in found]
 
 
-def _full_names(keys: Strings) -> Ints:
-    """The row of the full name behind each alias, −1 for what is none; only keys with a surname that stands behind initials are read."""
-    full_E = np.full(len(keys), -1, np.int64)
-    dotted = keys.rows_with(lambda data: data == ord("."))
-    surnames = {surname for row in dotted.tolist() if (surname := surname_of_initials(keys[row]))}
-    rows = _ending_with(keys, surnames)
-    for alias, full in full_names([keys[row] for row in rows.tolist()]):
-        full_E[rows[alias]] = rows[full]
-    return full_E
+@dataclass(frozen=True)
+class _Aliases:
+    """Rows of keys of initials and a surname, in order, and the row of the full name behind each."""
+
+    alias_A: Ints
+    full_A: Ints
+
+    @classmethod
+    def of(cls, keys: Strings) -> "_Aliases":
+        """Those among the keys; only keys with a surname that stands behind initials are read."""
+        dotted = keys.rows_with(lambda data: data == ord("."))
+        surnames = {surname for row in dotted.tolist() if (surname := surname_of_initials(keys[row]))}
+        rows = keys.rows_where(lambda part: _ending_with(part, surnames)) if surnames else dotted[:0]
+        pairs_A2 = np.array(full_names([keys[row] for row in rows.tolist()]), np.int64).reshape(-1, 2)
+        return cls(rows[pairs_A2[:, 0]], rows[pairs_A2[:, 1]])
+
+    def full(self, rows: Ints) -> Ints:
+        """The row of the full name behind each row; −1 behind what is no alias."""
+        place = np.searchsorted(self.alias_A, rows)
+        known = np.append(self.alias_A, -1)[place] == rows
+        return np.where(known, np.append(self.full_A, -1)[place], -1)
 
 
 def _ending_with(keys: Strings, words: set[str]) -> Ints:
@@ -128,33 +140,33 @@ def _ending_with(keys: Strings, words: set[str]) -> Ints:
     return np.sort(np.concatenate(found))
 
 
-def _mention_changed_alias(base: IndexData, propositions: Merge, entities: Merge, full_E: Ints) -> NDArray[np.bool_]:
-    """The propositions that were there and mention an alias that has another full name than before, or had none, or has none now."""
-    before_L = _full_names(base.entity_texts)
-    known = np.flatnonzero(entities.last_N >= 0)
-    last = entities.last_N[known]
-    full_before = np.where(before_L[last] >= 0, entities.place_L[before_L[last]], -1)
-    changed = np.zeros(len(entities.place_L), bool)
-    changed[last[(full_before != full_E[known]) | ((before_L[last] >= 0) & (full_before < 0))]] = True
-    mention_N = np.zeros(len(propositions.last_N), bool)
-    if changed.any():
-        mentions = whole(base.proposition_entity_NE)
-        mentioned_L = entries_by_row(mentions, changed[mentions.indices]) > 0
-        mention_N[propositions.place_L[mentioned_L & (propositions.place_L >= 0)]] = True
-    return mention_N
+def _mention_changed_alias(base: IndexData, propositions: Merge, entities: Merge, now: _Aliases) -> Ints:
+    """The propositions that were there and mention an alias that has another full name than before, or had none, or has none now; in order."""
+    before, last_A = _Aliases.of(base.entity_texts), entities.lasts(now.alias_A)
+    asked = np.union1d(before.alias_A, there(last_A))
+    asked = asked[entities.places(asked) >= 0]
+    full_before, full_now = before.full(asked), now.full(entities.places(asked))
+    changed = asked[((full_before >= 0) != (full_now >= 0)) | (entities.places(full_before) != full_now)]
+    if not len(changed):
+        return NO_ROWS
+    mentions, is_changed = whole(base.proposition_entity_NE), np.zeros(entities.count, bool)
+    is_changed[changed] = True
+    place_X = propositions.places(np.flatnonzero(entries_by_row(mentions, is_changed[mentions.indices])))
+    return there(place_X)
 
 
 def _called(base: IndexData, entities: Named, documents: DocumentColumns, document_merge: Merge) -> Block:
     """1 where a document is called by the key of an entity."""
     titles, document_T = documents.title_keys, documents.title_document_T
-    of_new = np.flatnonzero(document_merge.last_N[document_T] < 0)
+    of_new = rows_holding(document_T, document_merge.new_K)
     named = find_ids(entities.ids, [content_id("entity", titles[row]) for row in of_new.tolist()])
     pairs = [(named[named >= 0], document_T[of_new][named >= 0])]
-    for row in entities.merge.new_K.tolist() if (document_merge.last_N >= 0).any() else ():
+    for row in entities.merge.new_K.tolist() if len(document_merge.new_K) < len(document_merge) else ():
         first = end = bisect_left(titles, entities.texts[row])
         while end < len(titles) and titles[end] == entities.texts[row]:
             end += 1
-        known = document_T[first:end][document_merge.last_N[document_T[first:end]] >= 0]
+        called = document_T[np.arange(first, end)]
+        known = called[document_merge.lasts(called) >= 0]
         pairs.append((np.full(len(known), row), known))
     rows, columns = (np.concatenate(each) for each in zip(*pairs, strict=True))
     return moved_block(base.entity_document_EU, entities.merge, document_merge, Entries.ones(rows, columns))

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graph.build.merge import Keyed, Named, merge_by_id, touched
 from graph.build.rows import Rows
 from graph.shared.types import IdBytes, Ints
 from graph.store.columns.blocks import Entries
-from graph.store.columns.merge import Merge
+from graph.store.columns.merge import Merge, there
 from graph.store.columns.moved import Block, moved_block
 from graph.store.columns.strings import Strings, id_bytes
 
@@ -34,17 +33,17 @@ TOPICS = Table("topics", "text", "occurrence_topics", "topic")
 
 @dataclass(frozen=True)
 class Propositions:
-    """Propositions as they are now: how they came of the last ones, their ids and texts, and which have other occurrences than before."""
+    """Propositions as they are now: how they came of the last ones, their ids and texts, and which have other occurrences than before, in order."""
 
     merge: Merge
     ids: Strings
     texts: Strings
-    changed_N: NDArray[np.bool_]
+    changed_R: Ints
 
-    def were(self, rows_N: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """The last propositions that are gone, or are among these now: bool[L]."""
-        place_L = self.merge.place_L
-        return np.where(place_L < 0, True, rows_N[place_L]) if len(rows_N) else np.ones(len(place_L), bool)
+    def were(self, rows_R: Ints) -> Ints:
+        """The last propositions that are gone, or are among these now, in order."""
+        last_R = self.merge.lasts(rows_R)
+        return np.union1d(self.merge.gone_G, there(last_R))
 
 
 @dataclass(frozen=True)
@@ -61,13 +60,12 @@ class Linked:
         return Keyed.of(self.key_K, self.id_K, now).rows(self.key_X)
 
 
-def read_links(rows: Rows, table: Table, propositions: Propositions, which_N: NDArray[np.bool_]) -> Linked:
+def read_links(rows: Rows, table: Table, propositions: Propositions, rows_R: Ints) -> Linked:
     """Everything that hangs on the occurrences of these propositions, wherever they stand."""
-    chosen = np.flatnonzero(which_N).tolist()
-    if not chosen:
+    if not len(rows_R):
         nothing = np.zeros(0, np.int64)
         return Linked(nothing, nothing, nothing, id_bytes([]))
-    keys, ids = rows.keys("propositions", ids=None if rows.all else [propositions.ids[row] for row in chosen])
+    keys, ids = rows.keys("propositions", ids=None if rows.all else [propositions.ids[row] for row in rows_R.tolist()])
     pairs_X2 = rows.links(table.links, table.column, keys)
     key_K, id_K = rows.keys(table.name, np.unique(pairs_X2[:, 1]))
     return Linked(Keyed.of(keys, ids, propositions.ids).rows(pairs_X2[:, 0]), pairs_X2[:, 1], key_K, id_K)
@@ -77,7 +75,7 @@ def merge_linked(
     rows: Rows,
     table: Table,
     last: tuple[Strings, Strings, Block],
-    unsure_L: NDArray[np.bool_],
+    unsure_L: Ints,
     found: Linked,
     derived: Mapping[str, str],
 ) -> Named:
@@ -86,22 +84,22 @@ def merge_linked(
     """
     last_ids, last_texts, last_LZ = last
     doubtful = touched(last_LZ, unsure_L)
-    kept_Z = np.ones(len(last_ids), bool)
+    gone = doubtful
     if len(doubtful):
         asked = [last_ids[row] for row in doubtful.tolist()]
-        kept_Z[doubtful] = np.isin(id_bytes(asked), rows.keys(table.name, ids=asked)[1])
+        gone = doubtful[~np.isin(id_bytes(asked), rows.keys(table.name, ids=asked)[1])]
     text_of = rows.text_of(table.name, table.text)
     ids = np.concatenate([found.id_K, id_bytes(list(derived))])
-    return merge_by_id(last_ids, last_texts, kept_Z, ids, lambda identity: derived.get(identity) or text_of(identity))
+    return merge_by_id(last_ids, last_texts, gone, ids, lambda identity: derived.get(identity) or text_of(identity))
 
 
 def linked_block(
     last_LZ: Block,
     propositions: Propositions,
     things: Merge,
-    read_N: NDArray[np.bool_],
+    read_R: Ints,
     proposition_X: Ints,
     thing_X: Ints,
 ) -> Block:
     """How often each thing hangs on each proposition: as given for those that were read, as before for the others: [N, Z]."""
-    return moved_block(last_LZ, propositions.merge, things, Entries.ones(proposition_X, thing_X), read_N)
+    return moved_block(last_LZ, propositions.merge, things, Entries.ones(proposition_X, thing_X), read_R)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graph.shared.types import IdBytes, Ints
 from graph.store.columns.merge import Merge
@@ -26,12 +25,14 @@ class Named:
 
 
 def merge_by_id(
-    last_ids: Strings, last_texts: Strings, kept_L: NDArray[np.bool_], found: IdBytes, text_of: Callable[[str], str]
+    last_ids: Strings, last_texts: Strings, gone_G: Ints, found: IdBytes, text_of: Callable[[str], str]
 ) -> Named:
-    """The rows that stay with those whose ids were found, which may be among them; `text_of` gives the text of a new id."""
+    """The rows that stay, all but `gone_G`, with those whose ids were found, which may be among them or the gone ones; `text_of` gives the
+    text of a new id.
+    """
     found = np.unique(found)
     at_F, known_F = ids_below(last_ids, found), find_ids(last_ids, found) >= 0
-    merge, _ = Merge.of_found(kept_L, at_F, known_F)
+    merge, _ = Merge.of_found(len(last_ids), gone_G, at_F, known_F)
     new = Strings.of_ids(found[~known_F])
     texts = Strings.of(map(text_of, new))
     return Named(merge, moved_strings(last_ids, merge, new), moved_strings(last_texts, merge, texts))
@@ -55,20 +56,18 @@ class Keyed:
         return self.row_K[np.searchsorted(self.key_K, keys_X)]
 
 
-def rows_with(sorted_texts: Strings, texts: Sequence[str]) -> NDArray[np.bool_]:
-    """Which rows of a column in order are among the texts: bool[L].
+def rows_with(sorted_texts: Strings, texts: Sequence[str]) -> Ints:
+    """Which rows of a column in order are among the texts, in order.
 
-    >>> rows_with(Strings.of(["a", "c"]), ["b", "c", "d"]).tolist()
-    [False, True]
+    >>> rows_with(Strings.of(["a", "c"]), ["d", "c", "b"]).tolist()
+    [1]
     """
-    among_L = np.zeros(len(sorted_texts), bool)
-    for text in texts:
-        row = bisect_left(sorted_texts, text)
-        if row < len(sorted_texts) and sorted_texts[row] == text:
-            among_L[row] = True
-    return among_L
+    rows = [(bisect_left(sorted_texts, text), text) for text in texts]
+    return np.unique(
+        np.array([row for row, text in rows if row < len(sorted_texts) and sorted_texts[row] == text], np.int64)
+    )
 
 
-def touched(block: Block, rows_L: NDArray[np.bool_]) -> Ints:
+def touched(block: Block, rows_L: Ints) -> Ints:
     """The columns that these rows of a block have entries in, in order."""
-    return np.unique(taken(block, np.flatnonzero(rows_L)).indices)
+    return np.unique(taken(block, rows_L).indices).astype(np.int64)

@@ -24,6 +24,7 @@ from graph.shared.types import Encoder, Floats, Ints, OpenEncoder, Passage, Prop
 from graph.store.arrays import MANIFEST, Manifest, load_arrays, read_manifest
 from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
+from graph.text.term_scores import TermScores
 from graph.walks.random_walk import Chain, bipartite_transition, make_chain, row_normalised
 
 MAX_CLIQUE_ENTITIES = 8
@@ -140,6 +141,11 @@ class Index:
         if document is None:
             return ()
         return tuple(self.passage(int(row)) for row in np.flatnonzero(self.data.passage_document_P == document))
+
+    @cached_property
+    def term_scores(self) -> TermScores:
+        """BM25 of all passages."""
+        return TermScores(self.data.term_count_WP, self.data.term_idf_W, self.data.term_norm_P)
 
     @cached_property
     def entity_rows(self) -> dict[str, int]:

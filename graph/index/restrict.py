@@ -54,6 +54,7 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
         passage_vectors_PD=data.passage_vectors_PD.only(kept_P),
         passage_next_PP=_part(data.passage_next_PP, kept_P, kept_P),
         term_count_WP=_part(data.term_count_WP, None, kept_P),
+        passage_terms_P=_rows(data.passage_terms_P, kept_P),
         term_norm_P=_rows(data.term_norm_P, kept_P),
         proposition_ids=data.proposition_ids.take(kept_N),
         proposition_texts=data.proposition_texts.take(kept_N),

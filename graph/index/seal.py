@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.shared.types import Ints
-from graph.store.columns.moved import column_sums, entry_counts
+from graph.store.columns.blocks import entries_of_rows
 from graph.store.columns.strings import rows_among
 from graph.store.data import IndexData
 from graph.store.quantiles import cosine_quantiles
@@ -33,12 +33,14 @@ def seal(whole: IndexData, part: IndexData) -> IndexData:
     kept_K = np.flatnonzero(np.diff(topic_KN.indptr))
     kept_W = np.flatnonzero(np.diff(part.term_count_WP.indptr))
     count_WP = sp.csr_array(part.term_count_WP[kept_W, :])
-    idf_W, norm_P = term_weights(entry_counts(count_WP), column_sums(count_WP))
+    passages_W = entries_of_rows(count_WP)
+    idf_W, norm_P = term_weights(passages_W, part.passage_terms_P)
     return replace(
         part,
         cosine_quantiles_Z=cosine_quantiles(part.proposition_vectors_ND),
         term_texts=part.term_texts.take(kept_W),
         term_count_WP=count_WP,
+        term_passages_W=passages_W,
         term_idf_W=idf_W,
         term_norm_P=norm_P,
         entity_ids=part.entity_ids.take(kept_E),

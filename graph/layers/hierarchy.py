@@ -13,21 +13,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.layers.communities import carry_communities, find_communities
+from graph.layers.last_hierarchy import LastHierarchy
 from graph.layers.model_summaries import WriteSummaries
 from graph.layers.similarity import GraphEdit, KnownGraph, edit_graph, similarity_graph
 from graph.layers.summarise import choose_sentences, join_sentences
 from graph.shared.ids import content_id
 from graph.shared.types import IdBytes, Ints
 from graph.store.columns.blocks import Entries
-from graph.store.columns.merge import Merge
-from graph.store.columns.moved import Block, moved_block
-from graph.store.columns.strings import Strings, id_bytes, rows_among
+from graph.store.columns.merge import Merge, in_order
+from graph.store.columns.moved import Block, moved_block, taken
+from graph.store.columns.numbers import rows_with_numbers
+from graph.store.columns.strings import Ids, id_bytes, ids_at, rows_among
 from graph.store.data import PropositionColumns
 from graph.store.segments import Rows, Vectors
 from graph.store.settings import IndexSettings
-
-MOST_CHANGED_MEMBERS = 0.1
-"""Of a carried community: when more have come and gone in one edit, it is summarised again."""
 
 EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
 """Ids and texts to unit vectors [N, D]; what was encoded before under the same id is not encoded again."""
@@ -37,15 +36,15 @@ EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
 class Passages:
     """The nodes of layer 0 that are passages: ids, texts (asked for when a model summarises), and where propositions occur in them."""
 
-    ids: IdBytes
+    ids: Ids
     texts: Sequence[str]
     occurrences: PropositionColumns
 
     def pools(self, rows: Ints) -> dict[int, list[int]]:
         """The propositions of each of these passages, in reading order; what stands in one twice is there twice."""
-        asked_P = np.zeros(len(self.ids), bool)
-        asked_P[rows] = True
-        found = np.flatnonzero(asked_P[self.occurrences.occurrence_passage_M])
+        propositions = np.unique(taken(self.occurrences.passage_proposition_PN, rows).indices).astype(np.int64)
+        found = rows_with_numbers(self.occurrences.occurrence_proposition_M, propositions)
+        found = found[np.isin(self.occurrences.occurrence_passage_M[found], rows)]
         passage_M, start_M, end_M, proposition_M = (
             column[found]
             for column in (
@@ -85,82 +84,6 @@ class Hierarchy:
 
 
 @dataclass(frozen=True)
-class LastHierarchy:
-    """The hierarchy of the last generation, to start from: its X nodes are passages, then S summaries by layer.
-
-    With `carry`, its communities stay as they are (graph/layers/communities.py), and their summaries while few members come or go; else
-    they are found again. With `extractive`, a summary stays where its members do: passages that stay have the propositions that they
-    had, and no model was or is asked.
-    """
-
-    last_P: Ints
-    """The row that each passage had, −1 for a new one."""
-    passages: int
-    """How many there were."""
-    summary_ids: Strings
-    summary_texts: Strings
-    layer_S: Ints
-    member_SX: sp.csr_array
-    edges: Block | None
-    """None: all nodes are searched again."""
-    carry: bool
-    extractive: bool
-    gone: Sequence[str] = ()
-    """The propositions that stand nowhere any more: no summary that has one stays."""
-
-    def known_graph(self, last_L: Ints, layer: int) -> KnownGraph | None:
-        """What it knows of the similarity graph of a layer of nodes that had these numbers."""
-        if self.edges is None:
-            return None
-        first, end = np.searchsorted(self.layer_S, [layer, layer + 1]) + self.passages
-        first = first if layer else 0
-        place_T = np.full(end - first, -1, np.int64)
-        known = np.flatnonzero(last_L >= 0)
-        place_T[last_L[known] - first] = known
-        return KnownGraph(self.edges, place_T, int(first))
-
-    def summaries_of(self, last_L: Ints, layer: int) -> Ints:
-        """The summary of that layer over each node that had these numbers, −1 where there is none."""
-        summaries = np.flatnonzero(self.layer_S == layer)
-        rows = self.member_SX[summaries, :]
-        above_X = np.full(self.passages + len(self.layer_S) + 1, -1, np.int64)
-        above_X[rows.indices] = np.repeat(summaries, np.diff(rows.indptr))
-        return above_X[last_L]
-
-    def communities(self, last_L: Ints, layer: int) -> Ints:
-        """The community of each node of a layer that had these numbers; −1 for a new one."""
-        above_L = self.summaries_of(last_L, layer + 1)
-        return np.where(above_L < 0, np.where(last_L < 0, -1, len(self.layer_S) + last_L), above_L)
-
-    def same_summaries(self, groups: Sequence[Ints], last_X: Ints, layer: int) -> Ints:
-        """The summary of that layer that stays for each group: it has just these members, or, with `carry`, nearly. −1 where none does.
-
-        `last_X` are the numbers that nodes had.
-        """
-        if not self.extractive or not groups:
-            return np.full(len(groups), -1, np.int64)
-        lengths = np.array([len(group) for group in groups], np.int64)
-        starts = np.cumsum(lengths) - lengths
-        last_Y = last_X[np.concatenate(groups)]
-        above_Y = self.summaries_of(last_Y, layer)
-        summary = np.maximum.reduceat(above_Y, starts)
-        of_it = np.add.reduceat(above_Y == np.repeat(summary, lengths), starts)
-        new = np.add.reduceat(last_Y < 0, starts)
-        members = np.append(np.diff(self.member_SX.indptr), -1)[summary]
-        stays = (summary >= 0) & (of_it + new == lengths) & (members - of_it + new <= members * self._most_changed)
-        # Above layer 1 a summary may have a sentence of a document whose own summary lost it and stayed.
-        for place in np.flatnonzero(stays & ((of_it < members) | (layer > 1))).tolist() if self.gone else ():
-            text = self.summary_texts[int(summary[place])]
-            stays[place] = not any(sentence in text for sentence in self.gone)
-        return np.where(stays, summary, -1)
-
-    @property
-    def _most_changed(self) -> float:
-        """Of a summary's members, the share that may come and go while it stays."""
-        return MOST_CHANGED_MEMBERS if self.carry else 0.0
-
-
-@dataclass(frozen=True)
 class Sentences:
     """The propositions that summaries choose from."""
 
@@ -184,7 +107,7 @@ class _Builder:
     max_tokens: int
     vectors: list[Vectors]
     last_X: Ints
-    """The number that each node had, −1 for a new one."""
+    """The number that each node had, rising, −1 for a new one."""
     summaries: list[SummaryNode] = field(default_factory=list)
     edges: list["_Edges"] = field(default_factory=list)
 
@@ -205,7 +128,7 @@ class _Builder:
         """The ids of nodes, passages first."""
         passages = len(self.passages.ids)
         above = [self.summaries[number - passages].id for number in numbers[numbers >= passages].tolist()]
-        return np.concatenate([self.passages.ids[numbers[numbers < passages]], id_bytes(above)])
+        return np.concatenate([ids_at(self.passages.ids, numbers[numbers < passages]), id_bytes(above)])
 
     def pools(self, groups: Sequence[Ints]) -> list[tuple[int, ...]]:
         """The propositions of all members of each group, each once."""
@@ -308,7 +231,7 @@ def _add_summaries(
         building.summaries += added
         last_S = np.full(len(added), -1, np.int64) if last is None else rows_among(last.summary_ids, ids)
         building.last_X = np.concatenate(
-            [building.last_X, np.where(last_S < 0, -1, last_S + (last.passages if last else 0))]
+            [building.last_X, in_order(np.where(last_S < 0, -1, last_S + (last.passages if last else 0)))]
         )
 
 
@@ -342,14 +265,14 @@ class _Edges:
         """A graph with all edges of its new nodes, and perhaps more."""
         if self.edit is None:
             return self.graph
-        count, added = len(self.edit.replaced_N), self.edit.added
+        count, added = self.edit.nodes, self.edit.added
         return sp.csr_array(sp.coo_array((added.value_X, (added.row_X, added.column_X)), shape=(count, count)))
 
 
 def _join_edges(layers: Sequence[_Edges], last_X: Ints, last: Block | None) -> Block:
     """The graphs of all layers as one; what is above the last one has no edges."""
-    known, edits = last_X[last_X >= 0], [(layer.first, layer.edit) for layer in layers if layer.edit is not None]
-    if last is not None and len(edits) == len(layers) and bool((np.diff(known) > 0).all()):
+    edits = [(layer.first, layer.edit) for layer in layers if layer.edit is not None]
+    if last is not None and len(edits) == len(layers):
         return _edited_edges(edits, last_X, last)
     indices = np.concatenate([layer.graph.indices + layer.first for layer in layers])
     degrees = np.concatenate([np.diff(layer.graph.indptr) for layer in layers])
@@ -360,9 +283,9 @@ def _join_edges(layers: Sequence[_Edges], last_X: Ints, last: Block | None) -> B
 
 def _edited_edges(edits: Sequence[tuple[int, GraphEdit]], last_X: Ints, last: Block) -> Block:
     """The edges that are known, with what has changed in each layer, which begins at a node."""
-    moves, replaced_X, added = Merge.of_last(last_X, last.shape[0]), np.zeros(len(last_X), bool), Entries.none()
+    moves, added = Merge.of_last(last_X, last.shape[0]), Entries.none()
     for first, edit in edits:
-        replaced_X[first : first + len(edit.replaced_N)] = edit.replaced_N
         own = edit.added
         added = added.and_(Entries(own.row_X + first, own.column_X + first, own.value_X))
-    return moved_block(last, moves, moves, added, replaced_X, both_ways=True)
+    replaced = np.concatenate([edit.replaced_R + first for first, edit in edits])
+    return moved_block(last, moves, moves, added, replaced, both_ways=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from graph.layers.nearest import likely_neighbours
 from graph.shared.types import Floats, Ints
 from graph.store.columns.blocks import Entries
-from graph.store.columns.merge import Merge
+from graph.store.columns.merge import NO_ROWS, Merge
 from graph.store.columns.moved import Block, moved_block, taken, whole
 from graph.store.segments import Rows, Vectors
 
@@ -33,47 +33,41 @@ BATCH_ROWS, BATCH_PAIRS = 64, 8_192
 
 @dataclass(frozen=True)
 class KnownGraph:
-    """A similarity graph of T nodes, some of which are gone, as part of a block: its first node is the `first` of that.
+    """A similarity graph of T nodes, as part of a block: its first node is the `first` of that. It was made with the same k and τ.
 
-    `place_T` is where its nodes are now (−1: gone); they stand in the same order as before. It was made with the same k and τ.
+    `merge` tells how its nodes have moved.
     """
 
     edges: Block
-    place_T: Ints
+    merge: Merge
     first: int = 0
 
     def rows(self, nodes_T: Ints) -> sp.csr_array:
         """The edges of some of its nodes: CSR[·, T]."""
         found = taken(self.edges, nodes_T + self.first)
-        shape = len(nodes_T), len(self.place_T)
+        shape = len(nodes_T), self.merge.count
         return sp.csr_array((found.data, found.indices - self.first, found.indptr), shape=shape)
-
-    def last_rows(self, count: int) -> Ints:
-        """The row that each of the nodes now had, −1 for a new one: int64[N]."""
-        last_N = np.full(count, -1, np.int64)
-        kept = np.flatnonzero(self.place_T >= 0)
-        last_N[self.place_T[kept]] = kept
-        return last_N
 
     def neighbours(self, nodes_T: Ints) -> Ints:
         """The nodes that are still there and have an edge to one of the given ones, in order."""
         near = np.unique(self.rows(nodes_T).indices).astype(np.int64)
-        return near[self.place_T[near] >= 0]
+        return near[self.merge.places(near) >= 0]
 
     def after(self, edit: "GraphEdit") -> sp.csr_array:
         """The whole graph as it is after an edit."""
-        rows, count = np.arange(len(self.place_T)), len(edit.replaced_N)
-        moves = Merge.of_last(self.last_rows(count), len(rows))
-        return sp.csr_array(
-            whole(moved_block(self.rows(rows), moves, moves, edit.added, edit.replaced_N, both_ways=True))
-        )
+        all_rows = self.rows(np.arange(self.merge.count))
+        moved = moved_block(all_rows, self.merge, self.merge, edit.added, edit.replaced_R, both_ways=True)
+        return sp.csr_array(whole(moved))
 
 
 @dataclass(frozen=True)
 class GraphEdit:
-    """What has changed in a graph: all edges of the nodes that are `replaced`, new ones among them, are those that are `added`, both ways."""
+    """What has changed in a graph of so many nodes: all edges of the nodes that are `replaced`, in order, new ones among them, are those that
+    are `added`, both ways.
+    """
 
-    replaced_N: NDArray[np.bool_]
+    nodes: int
+    replaced_R: Ints
     added: Entries
 
 
@@ -93,9 +87,9 @@ class _Pairs:
     def only(self, chosen: Any) -> "_Pairs":
         return _Pairs(self.row_X[chosen], self.other_X[chosen], self.cosine_X[chosen])
 
-    def moved(self, place_T: Ints) -> "_Pairs":
+    def moved(self, merge: Merge) -> "_Pairs":
         """Nodes as they are numbered now, without what is gone."""
-        moved = _Pairs(place_T[self.row_X], place_T[self.other_X], self.cosine_X)
+        moved = _Pairs(merge.places(self.row_X), merge.places(self.other_X), self.cosine_X)
         return moved.only((moved.row_X >= 0) & (moved.other_X >= 0))
 
     def turned(self) -> "_Pairs":
@@ -155,50 +149,55 @@ def _exact_nearest(vectors_ND: Rows, neighbours: int, min_similarity: float) -> 
 
 def edit_graph(vectors_ND: Rows, neighbours: int, min_similarity: float, known: KnownGraph) -> GraphEdit | None:
     """What is to be done to a known graph for it to be that of vectors that have come or gone since; None where that is no less than making it anew."""
-    count, last_N = len(vectors_ND), known.last_rows(len(vectors_ND))
-    searched_N = last_N < 0
+    count, searched = len(vectors_ND), known.merge.new_K
     exact = count <= FLAT_LIMIT
     if exact:
-        searched_N[_short_of_neighbours(known, neighbours)] = True
-    searched = np.flatnonzero(searched_N)
+        searched = np.union1d(searched, _short_of_neighbours(known, neighbours))
     if count < 2 or 4 * len(searched) > count:
         return None
-    bounds = _Bounds(known, last_N, searched_N, neighbours, min_similarity) if exact else None
-    near = _Pairs.join([_NO_PAIRS, *_near(vectors_ND, searched, neighbours, min_similarity, bounds)])
     if not exact:
-        return _graph_edit(searched_N, _best(near.only(searched_N[near.row_X]), neighbours))
-    changed_N, edges = _exact_edges(known, last_N, searched_N, near, neighbours)
-    return _graph_edit(changed_N, edges)
+        likely = _likely_near(vectors_ND, searched, neighbours, min_similarity)
+        return _graph_edit(count, searched, _best(likely, neighbours))
+    bounds = _Bounds(known, searched, neighbours, min_similarity)
+    near = _Pairs.join([_NO_PAIRS, *_near(vectors_ND, searched, neighbours, min_similarity, bounds)])
+    return _graph_edit(count, *_exact_edges(known, searched, near, neighbours))
+
+
+def _likely_near(vectors_ND: Rows, rows_R: Ints, neighbours: int, min_similarity: float) -> _Pairs:
+    """Each of the given rows with what is likely to be nearest to it: by the ANN indexes of the vectors where they have one."""
+    found = vectors_ND.candidates(vectors_ND[rows_R], neighbours + 1) if isinstance(vectors_ND, Vectors) else None
+    if found is None:
+        near = _Pairs.join([_NO_PAIRS, *_near(vectors_ND, rows_R, neighbours, min_similarity)])
+        return near.only(np.isin(near.row_X, rows_R))
+    row_X, other_X = np.repeat(rows_R, [len(each) for each in found]), np.concatenate([NO_ROWS, *found])
+    others = row_X != other_X
+    return _measured(vectors_ND, row_X[others], other_X[others], min_similarity)
 
 
 def _short_of_neighbours(known: KnownGraph, neighbours: int) -> Ints:
     """The nodes that had k nearest and lost one."""
-    place_T = known.place_T
-    near_gone = _own(known, known.neighbours(np.flatnonzero(place_T < 0)), neighbours)
-    full_T = np.bincount(near_gone.row_X, minlength=len(place_T)) == neighbours
-    short: Ints = place_T[near_gone.row_X[full_T[near_gone.row_X] & (place_T[near_gone.other_X] < 0)]]
-    return short
+    near_gone = _own(known, known.neighbours(known.merge.gone_G), neighbours)
+    full_T = np.bincount(near_gone.row_X, minlength=known.merge.count) == neighbours
+    gone_X = known.merge.places(near_gone.other_X) < 0
+    return known.merge.places(near_gone.row_X[full_T[near_gone.row_X] & gone_X])
 
 
-def _exact_edges(
-    known: KnownGraph, last_N: Ints, searched_N: NDArray[np.bool_], near: _Pairs, neighbours: int
-) -> tuple[NDArray[np.bool_], _Pairs]:
+def _exact_edges(known: KnownGraph, searched: Ints, near: _Pairs, neighbours: int) -> tuple[Ints, _Pairs]:
     """The nodes whose nearest are others now, searched ones and those that one of them is nearer to than the last of their k; and all their edges, one way."""
-    place_T, changed_N = known.place_T, searched_N.copy()
-    changed_N[near.row_X] = True
-    gained = np.flatnonzero(changed_N & ~searched_N)
-    own = _best(_Pairs.join([near, _own(known, last_N[gained], neighbours).moved(place_T)]), neighbours)
-    changed_T = np.append(changed_N, True)[place_T]
-    others = known.neighbours(last_N[changed_N & (last_N >= 0)])
-    to_changed = _own(known, others[~changed_T[others]], neighbours).moved(place_T)
-    return changed_N, _Pairs.join([own, to_changed.only(changed_N[to_changed.other_X])])
+    changed = np.union1d(searched, near.row_X)
+    gained = known.merge.lasts(np.setdiff1d(changed, searched))
+    own = _best(_Pairs.join([near, _own(known, gained, neighbours).moved(known.merge)]), neighbours)
+    changed_T = known.merge.lasts(changed)
+    others = np.setdiff1d(known.neighbours(changed_T[changed_T >= 0]), changed_T)
+    to_changed = _own(known, others, neighbours).moved(known.merge)
+    return changed, _Pairs.join([own, to_changed.only(np.isin(to_changed.other_X, changed))])
 
 
-def _graph_edit(changed_N: NDArray[np.bool_], edges: _Pairs) -> GraphEdit:
+def _graph_edit(nodes: int, changed: Ints, edges: _Pairs) -> GraphEdit:
     """All edges of the changed nodes are these, each once both ways."""
     both = _Pairs.join([edges, edges.turned()])
-    once = np.unique(both.row_X * len(changed_N) + both.other_X, return_index=True)[1]
-    return GraphEdit(changed_N, Entries(both.row_X[once], both.other_X[once], both.cosine_X[once]))
+    once = np.unique(both.row_X * nodes + both.other_X, return_index=True)[1]
+    return GraphEdit(nodes, changed, Entries(both.row_X[once], both.other_X[once], both.cosine_X[once]))
 
 
 def _own(known: KnownGraph, rows_T: Ints, neighbours: int) -> _Pairs:
@@ -225,22 +224,21 @@ class _Bounds:
     """From which cosine a node is likely to be among the nearest of one that is not searched: the least of its row, τ while that has fewer than k."""
 
     known: KnownGraph
-    last_N: Ints
-    searched_N: NDArray[np.bool_]
+    searched: Ints
     neighbours: int
     min_similarity: float
 
     def admit(self, other_X: Ints, cosine_X: Floats) -> NDArray[np.bool_]:
         """Whether a node so near may be among the nearest of each of these."""
         others, place_X = np.unique(other_X, return_inverse=True)
-        rows = self.known.rows(np.maximum(self.last_N[others], 0))
+        rows = self.known.rows(np.maximum(self.known.merge.lasts(others), 0))
         degree_O = np.diff(rows.indptr)
         least_O = np.full(len(others), self.min_similarity)
         some = np.flatnonzero(degree_O)
         if len(some):
             lowest = np.minimum.reduceat(rows.data, rows.indptr[some])
             least_O[some] = np.where(degree_O[some] >= self.neighbours, lowest, self.min_similarity)
-        least_O[self.searched_N[others]] = np.inf
+        least_O[np.isin(others, self.searched)] = np.inf
         return np.asarray(cosine_X >= least_O[place_X] - SLACK)
 
 

@@ -7,7 +7,7 @@ it, only which rows of the segments they are (graph/store/segments.py).
 
 import json
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -20,18 +20,26 @@ from graph.shared.ids import content_id, has_sum, quick_sum
 from graph.shared.types import Prompts
 from graph.store.ann import Ann, open_ann
 from graph.store.columns.blocks import narrow
-from graph.store.columns.moved import MovedBlock, MovedStrings, whole
+from graph.store.columns.moved import whole
 from graph.store.columns.npy import save_array
-from graph.store.columns.patch import MOVED, MovedFiles, save_moved
+from graph.store.columns.patch import MOVED, Moved, MovedFiles, save_moved
 from graph.store.columns.strings import Strings
 from graph.store.segments import FOLDER as SEGMENTS
 from graph.store.segments import Vectors, open_vectors, save_vectors, with_ann
 
 MANIFEST = "manifest.json"
-OLDEST, FORMAT = 4, 8
+OLDEST, FORMAT = 4, 9
 """Of index.sqlite and of the arrays (docs/reference/format.md): what is read, and what is written."""
 BLOCK_PARTS, OLD_BLOCK = ("data", "indices", "indptr"), ".npz"
 """Of a block, the arrays that it is kept in beside its shape; before format 8 all were in one file."""
+ROWS = ".rows"
+"""After the name of a field of vectors, whose rows of the segments are kept."""
+_WORKED_OUT = "worked out of"
+
+
+def worked_out_of(field: str, how: Callable[[Any], Any]) -> dict[str, Any]:
+    """The metadata of a field that older formats have not: it is worked out of another one."""
+    return {_WORKED_OUT: (field, how)}
 
 
 class OtherFormat(UserError):
@@ -124,10 +132,11 @@ def save_arrays(
                 segment.name: (folder / SEGMENTS / segment.name).stat().st_size for segment in value.segments
             }
             ann |= {segment.name: _ann_facts(segment.ann) for segment in value.segments if segment.ann is not None}
-        if field.name in known and isinstance(value, MovedStrings | MovedBlock):
-            save_moved(scratch / (field.name + MOVED), value)
+        column = value.row_N if isinstance(value, Vectors) else value
+        if field.name in known and isinstance(column, Moved):
+            save_moved(scratch / (field.name + MOVED), column)
         else:
-            _save_field(scratch, field.name, whole(value))
+            _save_field(scratch, field.name + (ROWS if isinstance(value, Vectors) else ""), whole(column))
     files = {
         file.name: {"bytes": file.stat().st_size, "checksum": quick_sum(file)} for file in sorted(scratch.iterdir())
     }
@@ -170,7 +179,7 @@ def names_in(manifest: Manifest) -> list[str]:
 
 def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, moved: bool = False) -> D:
     """The arrays of a manifest (None: the one that is there now) as `kind`, memory-mapped; what has changed since they were whole is put into
-    them, or, if `moved`, beside them.
+    them, or, if `moved`, beside them. It stays beside texts, which are asked for one by one.
 
     UserError naming the file when one is missing or cut short. Bytes are checked by `check_arrays`.
     """
@@ -178,15 +187,25 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, m
     check_files(folder, kind, manifest)
     hints = get_type_hints(kind)
     files = MovedFiles()
-    values = {field.name: _load(folder, manifest, files, field.name, hints[field.name]) for field in fields(kind)}  # type: ignore[arg-type]
+    written, later = _written(kind, manifest)
+    values = {name: _load(folder, manifest, files, name, hints[name]) for name in written}
+    values |= {name: how(whole(values[of])) for name, (of, how) in later.items()}
     if not moved:
-        values = {name: whole(value) for name, value in values.items()}
+        values = {name: value if isinstance(value, Strings) else whole(value) for name, value in values.items()}
     ann = {
         name: open_ann(folder / SEGMENTS / facts["file"], facts["probes"], facts["recall"])
         for name, facts in manifest.ann.items()
     }
     joined = {name: open_vectors(folder, list(named), values[name], ann) for name, named in manifest.segments.items()}
     return kind(**(values | joined))
+
+
+def _written(kind: type[Any], manifest: Manifest) -> tuple[list[str], dict[str, Any]]:
+    """The fields that a generation has, and those that it is too old for, each with what it is worked out of."""
+    has = set(map(_field_of, manifest.files)) | set(map(_field_of, manifest.base.files if manifest.base else ()))
+    later = {field.name: field.metadata[_WORKED_OUT] for field in fields(kind) if _WORKED_OUT in field.metadata}
+    later = {name: how for name, how in later.items() if name not in has}
+    return [field.name for field in fields(kind) if field.name not in later], later
 
 
 def _load(folder: Path, manifest: Manifest, moved: MovedFiles, name: str, kind: Any) -> Any:
@@ -286,10 +305,10 @@ def _names_in_use(folder: Path) -> list[str]:
 def never_written(kind: type[Any], manifest: Manifest) -> list[str]:
     """The files that the fields of the dataclass `kind` are kept in and a generation does not have."""
     blocks = tuple(f".{part}.npy" for part in (*BLOCK_PARTS, "shape"))
-    endings = {Strings: (".data.npy", ".starts.npy"), sp.csr_array: blocks, Vectors: (".rows.npy",)}
+    endings = {Strings: (".data.npy", ".starts.npy"), sp.csr_array: blocks, Vectors: (ROWS + ".npy",)}
     hints, found = get_type_hints(kind), manifest.files
-    elsewhere = {field.name for field in fields(kind) if found.keys() & {field.name + MOVED, field.name + OLD_BLOCK}}
-    names = (field.name for field in fields(kind) if field.name not in elsewhere)
+    written, _ = _written(kind, manifest)
+    names = (name for name in written if not found.keys() & {name + MOVED, name + OLD_BLOCK})
     files = (name + ending for name in names for ending in endings.get(hints[name], (".npy",)))
     return [file for file in files if file not in found]
 
@@ -308,8 +327,6 @@ def _save_field(target: Path, name: str, value: Any) -> None:
         for part in BLOCK_PARTS:
             save_array(target / f"{name}.{part}.npy", getattr(kept, part))
         save_array(target / f"{name}.shape.npy", np.array(kept.shape, np.int64))
-    elif isinstance(value, Vectors):
-        save_array(target / f"{name}.rows.npy", value.row_N)
     else:
         save_array(target / f"{name}.npy", value)
 
@@ -323,7 +340,7 @@ def load_field(target: Path, name: str, kind: Any) -> Any:
             return sp.csr_array(sp.load_npz(target / f"{name}{OLD_BLOCK}"))
         shape = tuple(np.load(target / f"{name}.shape.npy").tolist())
         return sp.csr_array(tuple(_load_array(target / f"{name}.{part}.npy") for part in BLOCK_PARTS), shape=shape)
-    return _load_array(target / (f"{name}.rows.npy" if kind is Vectors else f"{name}.npy"))
+    return _load_array(target / (name + (ROWS if kind is Vectors else "") + ".npy"))
 
 
 def _load_array(file: Path) -> Any:

@@ -6,7 +6,7 @@ Rows are canonical: documents by source, passages by (source, order), propositio
 same arrays whatever the order in which its documents came.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -14,6 +14,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.shared.types import Floats, Ints
+from graph.store.arrays import worked_out_of
+from graph.store.columns.blocks import entries_of_rows, sums_of_columns
 from graph.store.columns.strings import Strings
 from graph.store.quantiles import cosine_quantiles
 from graph.store.segments import Vectors
@@ -34,7 +36,7 @@ class DocumentColumns:
 
 @dataclass(frozen=True)
 class PassageColumns:
-    """Passages, and the terms in them."""
+    """Passages."""
 
     passage_ids: Strings
     passage_texts: Strings
@@ -45,10 +47,20 @@ class PassageColumns:
     passage_vectors_PD: Vectors
     passage_next_PP: sp.csr_array
     """1 from each passage to the next one of its document."""
+
+
+@dataclass(frozen=True)
+class TermColumns:
+    """The terms in passages, and what BM25 takes of them."""
+
     term_texts: Strings
     """Every term of every passage (graph/text/bm25.py), sorted."""
     term_count_WP: sp.csr_array
     """How often each term stands in each passage."""
+    term_passages_W: Ints = field(metadata=worked_out_of("term_count_WP", entries_of_rows))
+    """In how many passages each term stands."""
+    passage_terms_P: Ints = field(metadata=worked_out_of("term_count_WP", sums_of_columns))
+    """How many terms each passage has."""
     term_idf_W: Floats
     """What each term weighs in BM25, over the whole index."""
     term_norm_P: NDArray[np.float64]
@@ -113,11 +125,15 @@ class SummaryColumns:
     """Cosines of the similarity graph; edges run within one layer only."""
 
 
-Columns = DocumentColumns | PassageColumns | PropositionColumns | EntityColumns | TopicColumns | SummaryColumns
+Columns = (
+    DocumentColumns | PassageColumns | TermColumns | PropositionColumns | EntityColumns | TopicColumns | SummaryColumns
+)
 
 
 @dataclass(frozen=True)
-class IndexData(DocumentColumns, PassageColumns, PropositionColumns, EntityColumns, TopicColumns, SummaryColumns):
+class IndexData(
+    DocumentColumns, PassageColumns, TermColumns, PropositionColumns, EntityColumns, TopicColumns, SummaryColumns
+):
     """One generation of an index. CSR blocks hold one kind of edge each and are combined only at query time."""
 
     @classmethod

@@ -6,7 +6,7 @@ and never changed. An edit writes the vectors that it adds; which rows of the se
 Legend: N rows of a matrix, R rows of its segments one after another, S segments, D dimensions, Q columns of a product.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from graph.shared.ids import ID_BYTES, has_sum, quick_sum
 from graph.shared.types import Floats, IdBytes, Ints
 from graph.store.ann import Ann, build_ann
 from graph.store.columns.npy import write_array
+from graph.store.columns.numbers import MovedNumbers, Numbers, appended, changed_numbers, numbers_from, whole_numbers
 from graph.store.halves import Held, as_float32, let_go, product
 
 FOLDER, ENDING = "vectors", ".segment"
@@ -47,7 +48,7 @@ class Vectors:
     """
 
     segments: tuple[Segment, ...]
-    row_N: Ints
+    row_N: Numbers
     """Where each vector is: a row of the segments, counted through all of them."""
 
     @classmethod
@@ -61,18 +62,24 @@ class Vectors:
     def join(cls, parts: Sequence["Vectors"]) -> "Vectors":
         """The rows of all parts, one part after another."""
         first = np.cumsum([0, *(part.starts[-1] for part in parts)])
-        rows = [part.row_N + start for part, start in zip(parts, first, strict=False)]
+        rows = [whole_numbers(part.row_N) + start for part, start in zip(parts, first, strict=False)]
         return cls(tuple(segment for part in parts for segment in part.segments), np.concatenate(rows))
 
     @cached_property
     def whole(self) -> bool:
         """Whether this is all of one segment, as it lies."""
-        return len(self.segments) == 1 and np.array_equal(self.row_N, np.arange(len(self.segments[0].ids_R)))
+        moved = isinstance(self.row_N, MovedNumbers) or len(self.segments) != 1
+        return not moved and np.array_equal(self.row_N, np.arange(len(self.segments[0].ids_R)))
 
     @cached_property
     def starts(self) -> Ints:
         """Where the rows of each segment begin, counted through all of them, and where the last one's end: int64[S + 1]."""
         return np.cumsum([0, *(len(segment.ids_R) for segment in self.segments)])
+
+    @property
+    def live_S(self) -> Ints:
+        """How many rows of each segment are in use: int64[S]."""
+        return -np.diff([*(numbers_from(self.row_N, int(start)) for start in self.starts[:-1]), 0])
 
     def segment_of(self, row_X: Ints) -> Ints:
         """The segment of rows of the segments."""
@@ -94,7 +101,9 @@ class Vectors:
         """The products [N] or [N, Q] with a vector or a matrix [D, Q]."""
         if self.whole:
             return product(self.segments[0].vectors_RD, right)
-        return np.concatenate([product(segment.vectors_RD, right) for segment in self.segments])[self.row_N]
+        return np.concatenate([product(segment.vectors_RD, right) for segment in self.segments])[
+            whole_numbers(self.row_N)
+        ]
 
     def __getitem__(self, rows: Any) -> Floats:
         """The vectors of rows, given as numpy takes them (a number, a slice, rows in any shape, a mask)."""
@@ -104,35 +113,31 @@ class Vectors:
         """The vectors of rows as they are kept."""
         if self.whole:
             return np.asarray(self.segments[0].vectors_RD[rows])
-        return _gather([segment.vectors_RD for segment in self.segments], self.starts, np.asarray(self.row_N[rows]))
+        return _gather(
+            [segment.vectors_RD for segment in self.segments], self.starts, np.asarray(self.row_N[rows], np.int64)
+        )
 
     def let_go(self) -> None:
         """Give back the memory that reading them took; they are read from their files again when they are asked for."""
         for segment in self.segments:
             let_go(segment.vectors_RD)
 
-    def candidates(self, query_D: Floats, count: int) -> Ints | None:
-        """Rows, ascending, that hold the `count` nearest to a unit vector but for what ANN indexes miss; None where no segment has one."""
+    def candidates(self, query_QD: Floats, count: int) -> list[Ints] | None:
+        """For each unit vector rows, ascending, that hold the `count` nearest to it but for what ANN indexes miss; None where no segment has one."""
         if all(segment.ann is None for segment in self.segments):
             return None
-        start, found = 0, []
-        for segment, live in zip(self.segments, self._live, strict=True):
+        found: list[list[Ints]] = [[] for _ in query_QD]
+        for segment, start, live in zip(self.segments, self.starts.tolist(), self._live, strict=False):
             row_R = self._row_of_place[start : start + len(segment.ids_R)]
-            start += len(row_R)
-            if segment.ann is not None:
-                places = segment.ann.search(query_D[None], count, live)[0]
-                found.append(row_R[places[places >= 0]])
-            else:
-                cosines_R = np.where(row_R >= 0, product(segment.vectors_RD, query_D), -np.inf)
-                places = np.argpartition(-cosines_R, min(count, len(row_R)) - 1)[:count] if len(row_R) else row_R
-                found.append(row_R[places][row_R[places] >= 0])
-        return np.sort(np.concatenate(found))
+            for rows, places in zip(found, _nearest_places(segment, query_QD, count, row_R, live), strict=True):
+                rows.append(row_R[places][row_R[places] >= 0])
+        return [np.sort(np.concatenate(rows)) for rows in found]
 
     @cached_property
     def _row_of_place(self) -> Ints:
         """The row of each row of the segments, −1 for what was deleted: int64[R]."""
         row_R = np.full(self.starts[-1], -1, np.int64)
-        row_R[self.row_N] = np.arange(len(self))
+        row_R[whole_numbers(self.row_N)] = np.arange(len(self))
         return row_R
 
     @cached_property
@@ -155,6 +160,16 @@ class Vectors:
         return Vectors.of(self.held(slice(rows[0], rows[-1] + 1) if together else rows))
 
 
+def _nearest_places(segment: Segment, query_QD: Floats, count: int, row_R: Ints, live: bytes | None) -> Iterator[Ints]:
+    """For each query, where in a segment candidates for the nearest rows lie."""
+    if segment.ann is not None:
+        yield from (places[places >= 0] for places in segment.ann.search(query_QD, count, live))
+        return
+    for query_D in query_QD:
+        cosines_R = np.where(row_R >= 0, product(segment.vectors_RD, query_D), -np.inf)
+        yield np.argpartition(-cosines_R, min(count, len(row_R)) - 1)[:count] if len(row_R) else row_R
+
+
 Rows = Floats | Vectors
 """A matrix [N, D] in memory or in segments."""
 
@@ -166,8 +181,7 @@ def save_vectors(folder: Path, field: str, vectors: Vectors, merge_factor: int, 
     segment that would be written again is damaged.
     """
     rows_S = [len(segment.ids_R) for segment in vectors.segments]
-    segment_N = vectors.segment_of(vectors.row_N)
-    live_S = np.bincount(segment_N, minlength=len(rows_S)).tolist()
+    live_S = vectors.live_S.tolist()
     new = {place for place, segment in enumerate(vectors.segments) if not segment.name or segment.fresh}
     in_files = all(segment.name for segment in vectors.segments)
     if compact:
@@ -176,21 +190,30 @@ def save_vectors(folder: Path, field: str, vectors: Vectors, merge_factor: int, 
         again = segments_to_merge(rows_S, live_S, new, merge_factor)
         again |= new if again or not in_files else set()
     kept = [place for place in range(len(rows_S)) if place not in again]
-    written_N = np.isin(segment_N, list(again))
-    moved_S, row_N, segments, end = np.zeros(len(rows_S), np.int64), vectors.row_N.copy(), [], 0
-    for place in kept:
-        moved_S[place] = end - vectors.starts[place]
-        segments.append(vectors.segments[place])
-        end += rows_S[place]
-    row_N += moved_S[segment_N]
-    if written_N.any() or not kept:
+    segments = [vectors.segments[place] for place in kept]
+    end = sum(rows_S[place] for place in kept)
+    if again == new and kept == list(range(len(kept))):
+        rows_R, row_N = appended(vectors.row_N, end)
+    else:
+        rows_R, row_N = _moved_together(vectors, kept)
+    if len(rows_R) or not kept:
         for place in again - new:
             if live_S[place]:
                 check_segment(folder, vectors.segments[place].name)
-        rows_R = np.flatnonzero(written_N)
         segments.append(write_segment(folder, field, vectors.ids(rows_R), lambda part: vectors.held(rows_R[part])))
-        row_N[written_N] = end + np.arange(written_N.sum())
     return Vectors(tuple(segments), row_N)
+
+
+def _moved_together(vectors: Vectors, kept: Sequence[int]) -> tuple[Ints, Numbers]:
+    """The rows that are in none of the segments that are kept, and where each row is when those, then these, lie end to end."""
+    row_N, kept_K = np.array(whole_numbers(vectors.row_N)), np.array(kept, np.int64)
+    moved_S, segment_N = np.zeros(len(vectors.segments), np.int64), vectors.segment_of(row_N)
+    ends = np.cumsum([0, *(len(vectors.segments[place].ids_R) for place in kept)])
+    moved_S[kept_K] = ends[:-1] - vectors.starts[kept_K]
+    row_N += moved_S[segment_N]
+    rows_R = np.flatnonzero(~np.isin(segment_N, kept_K))
+    row_N[rows_R] = ends[-1] + np.arange(len(rows_R))
+    return rows_R, changed_numbers(vectors.row_N, row_N)
 
 
 def with_ann(folder: Path, vectors: Vectors, ann_rows: int, merge_factor: int, compact: bool = False) -> Vectors:

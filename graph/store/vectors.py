@@ -9,8 +9,10 @@ import numpy as np
 from graph.encode.encoder import unit_rows
 from graph.shared.console import track
 from graph.shared.types import Encoder, IdBytes, Ints, Workers
+from graph.store.columns.merge import Merge
 from graph.store.columns.moved import find_ids
-from graph.store.columns.strings import Strings, id_bytes, rows_among
+from graph.store.columns.numbers import moved_numbers
+from graph.store.columns.strings import Strings, ids_at, rows_among, rows_in_order
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.pending import PendingVectors
 from graph.store.segments import Vectors, write_segment
@@ -47,31 +49,38 @@ class EmbeddingCache:
         self._last, self._pending, self._encoder, self._dtype = last, pending, encoder, np.dtype(dtype)
         self._workers = workers
 
-    def encode(self, kind: Kind, ids: Texts, texts: Texts, last_N: Ints | None = None) -> Vectors:
+    def encode(self, kind: Kind, ids: Texts, texts: Texts, merge: Merge | None = None) -> Vectors:
         """Unit vectors [N, D] for ids and their texts; only texts whose id is unknown go to the encoder.
 
-        `last_N` are rows that ids are known to have had, −1 where that is not known.
+        `merge` tells how the rows of the last generation have moved, if that is known.
         """
-        known, rows_N = self._last_rows(kind, ids, last_N)
-        new = np.flatnonzero(rows_N < 0)
-        new_ids = _ids_at(ids, new)
-        waits = ~self._pending.has(new_ids)
-        missing, missing_ids = new[waits], new_ids[waits]
-        longest_first = np.argsort([-len(texts[row]) for row in missing.tolist()], kind="stable")
-        if len(missing):
-            batches = [longest_first[start : start + BATCH_TEXTS] for start in range(0, len(missing), BATCH_TEXTS)]
-            given = ([texts[row] for row in missing[batch].tolist()] for batch in batches)
-            found = self._workers.map(self._encoder.encode, given, computes=True)
-            for batch in track(batches, f"Encoding {kind}", len(missing), size=len):
-                self._pending.put(missing_ids[batch], unit_rows(next(found)))
-        if known is not None and len(new) == 0:
-            return Vectors(known.segments, known.row_N[rows_N])
-        added = self._since(kind, new_ids)
+        known = None if self._last is None else getattr(self._last, VECTOR_FIELDS[kind][1])
+        new = np.arange(len(ids)) if merge is None else merge.new_K
+        last_K = self._find(kind, ids_at(ids, new))
+        unknown = new[last_K < 0]
+        self._encode_missing(kind, ids, texts, unknown)
         if known is None:
-            return added
-        joined = Vectors.join([known, added])
-        rows_N[new] = len(known) + np.arange(len(new))
-        return Vectors(joined.segments, joined.row_N[rows_N])
+            return self._since(kind, ids_at(ids, unknown))
+        row_K = np.empty(len(new), np.int64)
+        row_K[last_K >= 0] = known.row_N[last_K[last_K >= 0]]
+        row_K[last_K < 0] = known.starts[-1] + np.arange(len(unknown))
+        added = self._since(kind, ids_at(ids, unknown)).segments if len(unknown) else ()
+        moved = row_K if merge is None or not merge.count else moved_numbers(known.row_N, merge, row_K)
+        return Vectors((*known.segments, *added), moved)
+
+    def _encode_missing(self, kind: Kind, ids: Texts, texts: Texts, unknown: Ints) -> None:
+        """Encode the texts in rows whose vectors no earlier run has kept."""
+        unknown_ids = ids_at(ids, unknown)
+        waits = ~self._pending.has(unknown_ids)
+        missing, missing_ids = unknown[waits], unknown_ids[waits]
+        if not len(missing):
+            return
+        longest_first = np.argsort([-len(texts[row]) for row in missing.tolist()], kind="stable")
+        batches = [longest_first[start : start + BATCH_TEXTS] for start in range(0, len(missing), BATCH_TEXTS)]
+        given = ([texts[row] for row in missing[batch].tolist()] for batch in batches)
+        found = self._workers.map(self._encoder.encode, given, computes=True)
+        for batch in track(batches, f"Encoding {kind}", len(missing), size=len):
+            self._pending.put(missing_ids[batch], unit_rows(next(found)))
 
     def _since(self, kind: Kind, ids: IdBytes) -> Vectors:
         """The vectors of ids that the last generation does not have; many are mapped from the segment that they are written to."""
@@ -84,18 +93,9 @@ class EmbeddingCache:
         )
         return Vectors((replace(segment, fresh=True),), np.arange(len(ids)))
 
-    def _last_rows(self, kind: Kind, ids: Texts, last_N: Ints | None) -> tuple[Vectors | None, Ints]:
-        """The vectors of the last generation, and the row of each id among them (−1: none)."""
-        rows_N = np.full(len(ids), -1, np.int64) if last_N is None else last_N.copy()
-        if self._last is None:
-            return None, rows_N
-        id_field, vector_field = VECTOR_FIELDS[kind]
-        unknown = np.flatnonzero(rows_N < 0)
-        find = find_ids if kind in IN_ORDER else rows_among
-        rows_N[unknown] = find(getattr(self._last, id_field), _ids_at(ids, unknown))
-        return getattr(self._last, vector_field), rows_N
-
-
-def _ids_at(ids: Texts, rows: Ints) -> IdBytes:
-    """The ids of some rows; of a column that has moved, few are asked for one by one."""
-    return id_bytes([ids[row] for row in rows.tolist()]) if len(rows) <= BATCH_TEXTS else id_bytes(ids)[rows]
+    def _find(self, kind: Kind, ids: IdBytes) -> Ints:
+        """The row of each id in the last generation (−1: none)."""
+        if self._last is None or not len(ids):
+            return np.full(len(ids), -1, np.int64)
+        find = rows_in_order if kind in IN_ORDER else rows_among
+        return find_ids(getattr(self._last, VECTOR_FIELDS[kind][0]), ids, find)

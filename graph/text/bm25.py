@@ -9,7 +9,7 @@ Legend: P passages, W terms, T texts of one part.
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
@@ -68,7 +68,7 @@ def count_terms(texts: Iterable[str]) -> TermCounts:
     return TermCounts(terms, sp.csr_array(sp.coo_array((ones_X, (row_X, text_X)), shape=(len(terms), len(lengths)))))
 
 
-def term_weights(texts_W: Ints, length_P: NDArray[np.float64]) -> tuple[Floats, NDArray[np.float64]]:
+def term_weights(texts_W: Ints, length_P: Ints) -> tuple[Floats, NDArray[np.float64]]:
     """What BM25 takes of all texts: `idf` of each term, of how many texts it stands in, and k1(1 − b + b·|d|/mean) of each text, of how many terms it has."""
     return idf(texts_W, len(length_P)), K1 * ((1 - B) + B * length_P / (length_P.mean() if length_P.any() else 1))
 
@@ -89,16 +89,6 @@ def bm25(count_X: Floats, idf_X: Floats, norm_X: NDArray[np.float64]) -> Floats:
     [0.0, 0.20000000298023224]
     """
     return (idf_X * (count_X / (norm_X + count_X))).astype(np.float32)
-
-
-def sum_of_terms(count_WP: sp.csr_array, idf_W: Floats, norm_P: NDArray[np.float64], rows: Sequence[int]) -> Floats:
-    """BM25 of every passage for the terms in `rows`, a repeated one counted as often: float32[P]."""
-    scores_P = np.zeros(count_WP.shape[1], np.float32)
-    for row in rows:
-        entries = slice(*count_WP.indptr[row : row + 2])
-        passages = count_WP.indices[entries]
-        scores_P[passages] += bm25(count_WP.data[entries], idf_W[row], norm_P[passages])
-    return scores_P
 
 
 def _cut(match: re.Match[str]) -> list[str]:

@@ -54,9 +54,9 @@ def score_alone(index: Index, query: Query, of_all: bool = False) -> ByItself:
     named = named_documents(index, query.text)
     terms = unnamed_terms(index, query.text, (name for name, _ in named))
     words_P, documents = word_scores(index, terms), [document for _, document in named]
-    near = None if of_all else index.data.passage_vectors_PD.candidates(query.vector_D, NEAREST_SEEN)
+    near = None if of_all else index.data.passage_vectors_PD.candidates(query.vector_D[None], NEAREST_SEEN)
     if near is not None:
-        alone = _score_some(index, query.vector_D, near, words_P, terms, named)
+        alone = _score_some(index, query.vector_D, near[0], words_P, terms, named)
         return replace(alone, own_P=add_names(index, alone.own_P, documents))
     passages_P = score_passages(index, query.vector_D)
     scores_N = score_propositions(index, passages_P, query.vector_D)

@@ -12,7 +12,7 @@ import numpy as np
 from graph.index.index import Index
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats, Ints
-from graph.text.bm25 import bm25, sum_of_terms, terms_of
+from graph.text.bm25 import bm25, terms_of
 
 TERMS_TOLD = 8
 
@@ -32,7 +32,7 @@ def unnamed_terms(index: Index, text: str, names: Iterable[str]) -> list[int]:
 
 def word_scores(index: Index, terms: list[int]) -> Floats:
     """BM25 of every passage for terms (rows), a repeated one counted as often: float32[P]."""
-    return sum_of_terms(index.data.term_count_WP, index.data.term_idf_W, index.data.term_norm_P, terms)
+    return index.term_scores.sum(terms)
 
 
 @dataclass(frozen=True)

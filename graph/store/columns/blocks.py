@@ -11,11 +11,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.shared.types import Floats, Ints
+from graph.store.columns.merge import put_between
 
 MANY = 8
 """When new entries are more than one in so many, all are sorted at once."""
-RUNS = 200
-"""New entries that are put between runs of the others."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +76,9 @@ def edited(
     if MANY * new.nnz >= len(index_X):
         return _sorted(start_N, index_X, value_X, new)
     new_row_X = np.repeat(np.arange(shape[0]), np.diff(new.indptr))
-    before = _first_not_below(index_X, start_N[new_row_X], start_N[new_row_X + 1], new.indices)
+    before = first_not_below(index_X, start_N[new_row_X], start_N[new_row_X + 1], new.indices)
     start_N += new.indptr
-    inserted = _between(value_X, before, new.data), _between(index_X, before, new.indices)
+    inserted = put_between(value_X, before, new.data), put_between(index_X, before, new.indices)
     large = start_N[-1] > np.iinfo(np.int32).max
     return sp.csr_array((*inserted, start_N.astype(np.int64 if large else index_X.dtype)), shape=shape)
 
@@ -92,28 +91,31 @@ def narrow(block: sp.csr_array) -> sp.csr_array:
     return sp.csr_array((block.data, *places), shape=block.shape)
 
 
+def entries_of_rows(block: sp.csr_array) -> Ints:
+    """How many entries each row has."""
+    return np.asarray(np.diff(block.indptr), np.int64)
+
+
+def sums_of_columns(block: sp.csr_array) -> Ints:
+    """What the counts in each column add up to."""
+    sums: Ints = np.bincount(block.indices, block.data, block.shape[1]).astype(np.int64)
+    return sums
+
+
 def entries_by_row(block: sp.csr_array, chosen_X: NDArray[np.bool_]) -> Ints:
     """How many of the chosen entries each row has; they are few."""
     rows = np.searchsorted(block.indptr, np.flatnonzero(chosen_X), "right") - 1
     return np.bincount(rows, minlength=block.shape[0])
 
 
-def _first_not_below(sorted_X: NDArray[Any], first_K: Ints, end_K: Ints, value_K: Ints) -> Ints:
-    """`numpy.searchsorted`, each value in a range of its own that is in order: [K]."""
+def first_not_below(sorted_X: Any, first_K: Ints, end_K: Ints, value_K: Ints) -> Ints:
+    """`numpy.searchsorted`, each value in a range of its own that is in order: [K]. `sorted_X` is asked for few of its entries."""
     first_K, end_K = first_K.copy(), end_K.copy()
     while len(open_K := np.flatnonzero(first_K < end_K)):
         middle = (first_K[open_K] + end_K[open_K]) // 2
         below = sorted_X[middle] < value_K[open_K]
         first_K[open_K[below]], end_K[open_K[~below]] = middle[below] + 1, middle[~below]
     return first_K
-
-
-def _between(array: NDArray[Any], before: Ints, values: NDArray[Any]) -> NDArray[Any]:
-    """`numpy.insert` at ascending places; run by run where they are few, in a fifth of the time."""
-    if len(before) > RUNS:
-        return np.insert(array, before, values)
-    runs, news = np.split(array, before), values.astype(array.dtype, copy=False)[:, None]
-    return np.concatenate([*(part for pair in zip(runs, news, strict=False) for part in pair), runs[-1]])
 
 
 def _moved(index_X: NDArray[Any], column_C: Ints) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:

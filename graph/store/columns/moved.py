@@ -14,8 +14,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.shared.types import IdBytes, Ints
-from graph.store.columns.blocks import Entries, edited, entries_by_row
-from graph.store.columns.merge import Merge
+from graph.store.columns.blocks import Entries, edited
+from graph.store.columns.merge import NO_ROWS, Merge, there
+from graph.store.columns.numbers import MovedNumbers
 from graph.store.columns.strings import Ids, Strings, id_bytes, rows_in_order
 
 
@@ -44,19 +45,19 @@ class MovedStrings(Strings):
         return self.whole.starts
 
     def __len__(self) -> int:
-        return len(self.merge.last_N)
+        return len(self.merge)
 
     def __getitem__(self, row: int) -> str:
-        last = int(self.merge.last_N[row])
-        return self.base[last] if last >= 0 else self.new[int(np.searchsorted(self.merge.new_K, row))]
+        last, new = self.merge.whence(row)
+        return self.new[new] if last < 0 else self.base[last]
 
-    def rows_with(self, sought: Callable[[NDArray[np.uint8]], NDArray[np.bool_]]) -> Ints:
-        moved = self.merge.place_L[self.base.rows_with(sought)]
-        return np.sort(np.concatenate([moved[moved >= 0], self.merge.new_K[self.new.rows_with(sought)]]))
+    def rows_where(self, chosen: Callable[[Strings], Ints]) -> Ints:
+        moved = self.merge.places(chosen(self.base))
+        return np.sort(np.concatenate([there(moved), self.merge.new_K[chosen(self.new)]]))
 
     def moved(self, merge: Merge, new: Strings) -> Strings:
         total = self.merge.then(merge)
-        last_K = merge.last_N[total.new_K]
+        last_K = merge.lasts(total.new_K)
         own_K = np.where(last_K >= 0, np.searchsorted(self.merge.new_K, last_K), -1)
         return _unless_all_new(self.base, total, self.new.splice(own_K, new))
 
@@ -75,17 +76,17 @@ def ids_below(column: Strings, ids: IdBytes) -> Ints:
     return kept + np.searchsorted(id_bytes(column.new), ids)
 
 
-def find_ids(column: Strings, ids: Ids) -> Ints:
-    """The row of each of these ids in a column that is in order, −1 where it is not there."""
+def find_ids(column: Strings, ids: Ids, find: Callable[[Ids, Ids], Ints] = rows_in_order) -> Ints:
+    """The row of each of these ids in a column, −1 where it is not there; `find` finds them in one that has not moved."""
     if not isinstance(column, MovedStrings):
-        return rows_in_order(column, ids)
-    in_base, in_new = rows_in_order(column.base, ids), rows_in_order(column.new, ids)
-    of_base = np.where(in_base >= 0, column.merge.place_L[in_base], -1) if len(column.merge.place_L) else in_base
+        return find(column, ids)
+    in_base, in_new = find(column.base, ids), find(column.new, ids)
+    of_base = column.merge.places(in_base)
     return np.where(in_new >= 0, column.merge.new_K[in_new], of_base) if len(column.merge.new_K) else of_base
 
 
 def _unless_all_new(column: Strings, merge: Merge, new: Strings) -> Strings:
-    return MovedStrings(column, merge, new) if len(new) < len(merge.last_N) else new
+    return MovedStrings(column, merge, new) if len(new) < len(merge) else new
 
 
 @dataclass(frozen=True)
@@ -97,47 +98,49 @@ class MovedBlock:
     base: sp.csr_array
     rows: Merge
     columns: Merge
-    replaced_L: NDArray[np.bool_]
+    replaced_G: Ints
+    """In order."""
     both_ways: bool
     added: Entries
 
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self.rows.last_N), len(self.columns.last_N)
+        return len(self.rows), len(self.columns)
 
     @cached_property
     def whole(self) -> sp.csr_array:
         """All entries as one block."""
         row_L, gone_X = self.rows.place_L, None
         if self.both_ways:
-            gone_X = self.replaced_L[self.base.indices] | np.repeat(self.replaced_L, np.diff(self.base.indptr))
+            replaced_L = np.zeros(len(row_L), bool)
+            replaced_L[self.replaced_G] = True
+            gone_X = replaced_L[self.base.indices] | np.repeat(replaced_L, np.diff(self.base.indptr))
         else:
-            row_L = np.where(self.replaced_L, -1, row_L)
+            row_L = row_L.copy()
+            row_L[self.replaced_G] = -1
         return edited(self.base, row_L, self.columns.place_L, self.shape, self.added, gone_X)
 
-    def moved(
-        self, rows: Merge, columns: Merge, added: Entries, replaced_N: NDArray[np.bool_], both_ways: bool
-    ) -> "MovedBlock":
-        """The same after another edit; `replaced_N` are rows as they are now."""
-        row_X, column_X = rows.place_L[self.added.row_X], columns.place_L[self.added.column_X]
-        stays = (row_X >= 0) & (column_X >= 0) & ~np.append(replaced_N, False)[row_X]
+    def moved(self, rows: Merge, columns: Merge, added: Entries, replaced_R: Ints, both_ways: bool) -> "MovedBlock":
+        """The same after another edit; `replaced_R` are rows as they are now."""
+        row_X, column_X = rows.places(self.added.row_X), columns.places(self.added.column_X)
+        stays = (row_X >= 0) & (column_X >= 0) & ~np.isin(row_X, replaced_R)
         if both_ways:
-            stays &= ~np.append(replaced_N, False)[column_X]
+            stays &= ~np.isin(column_X, replaced_R)
         kept = Entries(row_X[stays], column_X[stays], self.added.value_X[stays])
         all_rows = self.rows.then(rows)
-        replaced_L = self.replaced_L | np.append(replaced_N, False)[all_rows.place_L]
-        return MovedBlock(self.base, all_rows, self.columns.then(columns), replaced_L, both_ways, kept.and_(added))
+        replaced_G = np.union1d(self.replaced_G, there(all_rows.lasts(replaced_R)))
+        return MovedBlock(self.base, all_rows, self.columns.then(columns), replaced_G, both_ways, kept.and_(added))
 
     def taken(self, rows_R: Ints) -> sp.csr_array:
         """The entries of some rows: CSR[R, D]."""
-        last_R = self.rows.last_N[rows_R]
-        from_base = (last_R >= 0) & ~np.append(self.replaced_L, False)[last_R]
+        last_R = self.rows.lasts(rows_R)
+        from_base = (last_R >= 0) & ~np.isin(last_R, self.replaced_G)
         part = self.base[last_R[from_base], :]
         row_X = np.repeat(np.flatnonzero(from_base), np.diff(part.indptr))
-        column_X = self.columns.place_L[part.indices]
+        column_X = self.columns.places(part.indices.astype(np.int64))
         stays = column_X >= 0
         if self.both_ways:
-            stays &= ~self.replaced_L[part.indices]
+            stays &= ~np.isin(part.indices, self.replaced_G)
         place_X, added = _among(rows_R, self.added.row_X)
         both = (
             (part.data[stays], self.added.value_X[added]),
@@ -148,33 +151,6 @@ class MovedBlock:
         shape = len(rows_R), self.shape[1]
         return sp.csr_array(sp.coo_array((values.astype(np.float32, copy=False), (rows, columns)), shape=shape))
 
-    def entries_by_row(self) -> Ints:
-        """How many entries each row has: int64[N]."""
-        count_L, gone_C = np.diff(self.base.indptr).astype(np.int64), self._gone_C
-        if gone_C.any():
-            count_L -= entries_by_row(self.base, gone_C[self.base.indices])
-        count_L[self.replaced_L] = 0
-        count_N = self.rows.numbers(count_L, np.zeros(len(self.rows.new_K), np.int64))
-        return count_N + np.bincount(self.added.row_X, minlength=len(count_N))
-
-    def sums_by_column(self) -> NDArray[np.float64]:
-        """What the entries of each column add up to: float64[D]."""
-        gone_L, value_X = self.replaced_L | (self.rows.place_L < 0), self.base.data
-        if gone_L.any():
-            value_X = np.where(np.repeat(gone_L, np.diff(self.base.indptr)), 0, value_X)
-        sum_C = np.bincount(self.base.indices, weights=value_X, minlength=self.base.shape[1])
-        of_added_D = np.bincount(self.added.column_X, self.added.value_X.astype(np.float64), self.shape[1])
-        sum_D = of_added_D.astype(np.float64)  # Whole numbers where nothing was added.
-        stays_C = ~self._gone_C
-        sum_D[self.columns.place_L[stays_C]] += sum_C[stays_C]
-        return sum_D
-
-    @property
-    def _gone_C(self) -> NDArray[np.bool_]:
-        """The columns that have none of their entries any more but those that were added."""
-        gone_C = self.columns.place_L < 0
-        return gone_C | self.replaced_L if self.both_ways else gone_C
-
 
 Block: TypeAlias = sp.csr_array | MovedBlock
 
@@ -184,43 +160,28 @@ def moved_block(
     rows: Merge,
     columns: Merge,
     added: Entries,
-    replaced_N: NDArray[np.bool_] | None = None,
+    replaced_R: Ints = NO_ROWS,
     both_ways: bool = False,
 ) -> Block:
-    """The block with its rows and columns where they are now, without the entries of `replaced_N`, and with those added; a place that is given
-    twice has the sum. Put together at once where more is new than is left.
+    """The block with its rows and columns where they are now, without the entries of the rows `replaced_R` (in order), and with those added; a
+    place that is given twice has the sum. Put together at once where more is new than is left.
     """
-    if replaced_N is None:
-        replaced_N = np.zeros(len(rows.last_N), bool)
     if isinstance(block, MovedBlock):
-        return block.moved(rows, columns, added.summed(len(columns.last_N)), replaced_N, both_ways)
-    replaced_L = np.append(replaced_N, False)[rows.place_L]
-    moved = MovedBlock(block, rows, columns, replaced_L, both_ways, added)
+        return block.moved(rows, columns, added.summed(len(columns)), replaced_R, both_ways)
+    moved = MovedBlock(block, rows, columns, there(rows.lasts(replaced_R)), both_ways, added)
     if len(added.row_X) >= block.nnz:
         return moved.whole
-    return replace(moved, added=added.summed(len(columns.last_N)))
+    return replace(moved, added=added.summed(len(columns)))
 
 
 def whole(column: Any) -> Any:
     """A column with all that has changed put into it."""
-    return column.whole if isinstance(column, MovedStrings | MovedBlock) else column
+    return column.whole if isinstance(column, MovedStrings | MovedBlock | MovedNumbers) else column
 
 
 def taken(block: Block, rows_R: Ints) -> sp.csr_array:
     """The entries of some rows: CSR[R, D]."""
     return block.taken(rows_R) if isinstance(block, MovedBlock) else sp.csr_array(block[rows_R, :])
-
-
-def entry_counts(block: Block) -> Ints:
-    """How many entries each row has: int64[N]."""
-    return block.entries_by_row() if isinstance(block, MovedBlock) else np.diff(block.indptr)
-
-
-def column_sums(block: Block) -> NDArray[np.float64]:
-    """What the entries of each column add up to: float64[D]."""
-    if isinstance(block, MovedBlock):
-        return block.sums_by_column()
-    return np.asarray(np.bincount(block.indices, block.data, block.shape[1]), np.float64)
 
 
 def _among(rows_R: Ints, row_X: Ints) -> tuple[Ints, Ints]:

@@ -16,6 +16,8 @@ from graph.shared.types import IdBytes
 
 FEW = 8
 """Ids that are each compared with all known ones, sooner than these are sorted."""
+ONE_BY_ONE = 256
+"""Ids that are asked for each by itself."""
 DECODED_ROWS = 4_096
 """Texts of a column that are copied at a time to be read one after another."""
 
@@ -78,9 +80,17 @@ class Strings:
             end += len(parts[-1])
         return Strings(np.concatenate(parts), starts)
 
+    def rows_where(self, chosen: Callable[["Strings"], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """The rows, in order, that are chosen by what stands in them alone."""
+        return chosen(self)
+
     def rows_with(self, sought: Callable[[NDArray[np.uint8]], NDArray[np.bool_]]) -> NDArray[np.int64]:
         """The rows, in order, of which at least one byte is sought."""
-        return np.unique(np.searchsorted(self.starts, np.flatnonzero(sought(self.data)), side="right") - 1)
+
+        def chosen(part: Strings) -> NDArray[np.int64]:
+            return np.unique(np.searchsorted(part.starts, np.flatnonzero(sought(part.data)), side="right") - 1)
+
+        return self.rows_where(chosen)
 
     def __getitem__(self, row: int) -> str:
         return self.data[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "surrogatepass")
@@ -99,6 +109,11 @@ def id_bytes(ids: Ids) -> IdBytes:
     if isinstance(ids, Strings):
         return np.asarray(ids.data[ids.starts[0] : ids.starts[-1]].view(ID_BYTES))
     return np.asarray(ids, ID_BYTES)
+
+
+def ids_at(ids: Ids, rows: NDArray[np.int64]) -> IdBytes:
+    """The ids of some rows; few are asked for one by one, as a column that has moved would be put together for them."""
+    return id_bytes([ids[row] for row in rows.tolist()]) if len(rows) <= ONE_BY_ONE else id_bytes(ids)[rows]
 
 
 @dataclass(frozen=True)

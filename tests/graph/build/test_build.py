@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from graph.build.build import build_index
 from graph.build.edit import Edit, edit_index
-from graph.build.lifecycle import repair_index, verify_index
+from graph.build.lifecycle import delete_documents, repair_index, verify_index
 from graph.build.own_settings import settings_for
 from graph.build.stores import open_for_writing
 from graph.documents.read import read_documents
@@ -25,7 +25,7 @@ from graph.index.index import open_index
 from graph.shared.errors import UserError
 from graph.shared.ids import checksum, content_id, quick_sum
 from graph.shared.types import Document, Encoder
-from graph.store.arrays import MANIFEST, load_arrays, read_manifest
+from graph.store.arrays import FORMAT, MANIFEST, load_arrays, read_manifest
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.seal import unsealed
 from graph.store.settings import IndexSettings
@@ -267,15 +267,39 @@ def with_manifest(folder: Path, old: str, new: str) -> None:
 
 def test_an_index_of_a_newer_version_is_named_and_left_alone(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
-    with_manifest(tmp_path / "i", '"format": 8', '"format": 9')
-    told = r"manifest\.json: format 9, of a newer modegraph; at most format 8; install one as new"
+    with_manifest(tmp_path / "i", f'"format": {FORMAT}', f'"format": {FORMAT + 1}')
+    told = rf"manifest\.json: format {FORMAT + 1}, of a newer modegraph; at most format {FORMAT}; install one as new"
     for attempt in (open_index, verify_index, lambda folder: repair_index(folder, lambda spec: HashEncoder())):
         with pytest.raises(UserError, match=told):
             attempt(tmp_path / "i")
 
 
+def as_before_format_9(folder: Path, version: int) -> None:
+    """Write an index anew without the columns that an older format has not."""
+    file = folder / MANIFEST
+    body = json.loads(file.read_text(encoding="utf-8").rpartition("\n")[0])
+    for name in ("term_passages_W.npy", "passage_terms_P.npy"):
+        (folder / body["arrays"] / name).unlink()
+        del body["files"][name]
+    text = json.dumps(body | {"format": version}, indent=1)
+    file.write_text(f"{text}\n{content_id(text)}", encoding="utf-8")
+
+
+def test_an_index_of_format_8_is_read_and_edited_as_it_is(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    whole = load_arrays(tmp_path / "i", IndexData)
+    as_before_format_9(tmp_path / "i", 8)
+    assert_same_index(load_arrays(tmp_path / "i", IndexData), whole)
+    assert verify_index(tmp_path / "i") == []
+    delete_documents(tmp_path / "i", [ISLES[0].source], lambda spec: HashEncoder())
+    assert read_manifest(tmp_path / "i").files.keys() >= {"term_passages_W.npy", "passage_terms_P.npy"}
+    build(tmp_path / "scratch", ISLES[1:])
+    assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "scratch", IndexData))
+
+
 def as_before_format_6(folder: Path, version: int) -> set[str]:
     """Write an index anew as that version had it: vectors among the arrays, and before 5 no counts of terms. The files it has not."""
+    as_before_format_9(folder, 8)
     manifest, data = read_manifest(folder), load_arrays(folder, IndexData)
     arrays = folder / manifest.arrays
     rows = {name for name in manifest.files if name.endswith(".rows.npy")}
@@ -305,8 +329,9 @@ def as_before_format_6(folder: Path, version: int) -> set[str]:
 
 def as_format_6(folder: Path) -> None:
     """Write an index anew with the checksums that were in files' names, in the manifest and in the seal before format 7."""
+    as_before_format_9(folder, 6)
     file = folder / MANIFEST
-    text = file.read_text(encoding="utf-8").rpartition("\n")[0].replace('"format": 8', '"format": 6')
+    text = file.read_text(encoding="utf-8").rpartition("\n")[0]
     written = [*folder.glob("arrays-*/*"), *folder.glob("vectors/*")]
     of_quick = {quick_sum(each): checksum(each) for each in written}
     for quick, sum_before in of_quick.items():
@@ -352,8 +377,8 @@ def test_an_index_of_an_earlier_format_is_brought_over_by_repair_without_the_enc
 def test_an_index_of_an_earlier_version_is_to_be_made_again(tmp_path: Path) -> None:
     """Whichever of its files is read first: the arrays by a reader, the store by a writer."""
     build(tmp_path / "i", ISLES)
-    told = "format 3; format 4 to 8; index the documents again, into a new folder"
-    with_manifest(tmp_path / "i", '"format": 8', '"format": 3')
+    told = f"format 3; format 4 to {FORMAT}; index the documents again, into a new folder"
+    with_manifest(tmp_path / "i", f'"format": {FORMAT}', '"format": 3')
     with unsealed(tmp_path / "i"), closing(sqlite3.connect(tmp_path / "i" / FILE)) as store:
         store.execute("PRAGMA user_version = 3")
     with pytest.raises(UserError, match=told):

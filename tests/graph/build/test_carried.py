@@ -13,7 +13,7 @@ from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents, index_status, verify_index
 from graph.index.index import Index, open_index
 from graph.layers import similarity
-from graph.layers.hierarchy import LastHierarchy
+from graph.layers.last_hierarchy import LastHierarchy
 from graph.shared.ids import content_id
 from graph.shared.types import Document, Floats
 from graph.store.arrays import load_arrays, read_manifest
@@ -78,6 +78,31 @@ def test_what_comes_joins_what_goes_leaves_and_compact_finds_communities_again(
     generation = index_status(folder).generation
     compact_index(folder, encoder)
     assert index_status(folder).generation == generation, "there is nothing to find again"
+
+
+def test_the_graph_of_summaries_is_exact_where_their_order_changes(tmp_path: Path) -> None:
+    """Communities stand in order of their first members: when the first goes, its community comes after the other's, and both summaries stay."""
+
+    def member(number: int, guild: str) -> Document:
+        own = f" Member m{number} said so." if number else ""
+        return Document(f"{number:02}", "", f"The {guild} guild keeps its {guild} hall for {guild} work.{own}")
+
+    guilds = ["nets", *12 * ["beer"], *12 * ["wool"], *12 * ["nets"]]
+    folder = tmp_path / "i"
+    settings = SETTINGS.model_copy(update={"min_similarity": 0.05, "neighbours": 8})
+    build_index(folder, [member(*each) for each in enumerate(guilds)], settings, encoder)
+    before = load_arrays(folder, IndexData)
+    delete_documents(folder, ["00"], encoder)
+    after = load_arrays(folder, IndexData)
+    first = np.flatnonzero(after.summary_layer_S == 1)
+    ids = [after.summary_ids[row] for row in first]
+    last = [list(before.summary_ids).index(each) for each in ids if each in list(before.summary_ids)]
+    assert len(ids) >= 3 and last != sorted(last), "summaries that stay, in another order"
+    nodes = len(after.passage_ids) + first
+    edges = after.similarity_XX[nodes, :][:, nodes]
+    exact = similarity.similarity_graph(after.summary_vectors_SD[first], 8, 0.05)
+    assert exact.nnz and np.array_equal(edges.toarray(), exact.toarray())
+    assert verify_index(folder) == []
 
 
 def test_communities_are_found_again_when_more_than_a_tenth_has_changed(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_passages_that_are_looked_at_score_as_among_all(
 ) -> None:
     query = Query(QUESTION, indexed.encode_queries([QUESTION])[0])
     monkeypatch.setattr(passage_scores, "WORDED_SEEN", 3)
-    monkeypatch.setattr("graph.store.segments.Vectors.candidates", lambda self, query_D, count: np.arange(4))
+    monkeypatch.setattr("graph.store.segments.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
     some, every = score_alone(indexed, query), score_alone(exact, query, of_all=True)
     looked = some.own_P != UNSEEN
     assert 4 < looked.sum() < len(looked), "those near, those with the words, those that are named; not the rest"

@@ -39,14 +39,16 @@ def test_sorted_words_merge_as_sets_do(last: set[str], gone: set[str], new: set[
     old, now = sorted(last), sorted((last - gone) | (new - last))
     added = sorted(new - last)
     merge = Merge.of(
-        np.array([word not in gone for word in old], bool), np.array([place_in(old, word) for word in added], np.int64)
+        len(old),
+        np.array([row for row, word in enumerate(old) if word in gone], np.int64),
+        np.array([place_in(old, word) for word in added], np.int64),
     )
     assert list(Strings.of(old).splice(merge.last_N, Strings.of(added))) == now
     assert [now[row] for row in merge.new_K.tolist()] == added
     assert [now[row] if row >= 0 else None for row in merge.place_L.tolist()] == [
         None if word in gone else word for word in old
     ]
-    lengths = merge.numbers(np.arange(len(old)), 100 + np.arange(len(added)))
+    lengths = merge.put_in(np.arange(len(old)), 100 + np.arange(len(added)))
     assert lengths.tolist() == [old.index(word) if word in last else 100 + added.index(word) for word in now]
 
 
@@ -56,11 +58,11 @@ def test_what_is_found_stays_or_is_new(last: set[str], gone: set[str], found: se
     id_of = {word: content_id(word) for word in last | found}
     old = sorted(last, key=id_of.__getitem__)
     ids = Strings.of([id_of[word] for word in old])
-    stays = np.array([word not in gone for word in old], bool)
+    gone_G = np.array([row for row, word in enumerate(old) if word in gone], np.int64)
     named = merge_by_id(
         ids,
         Strings.of(old),
-        stays,
+        gone_G,
         id_bytes([id_of[word] for word in [*found, *found]]),
         {identity: word for word, identity in id_of.items() if word not in last}.__getitem__,
     )
@@ -69,7 +71,7 @@ def test_what_is_found_stays_or_is_new(last: set[str], gone: set[str], found: se
     looked_for = sorted(found, key=id_of.__getitem__)
     places = np.array([sum(id_of[word] < id_of[each] for word in old) for each in looked_for], np.int64)
     known = np.array([word in last for word in looked_for], bool)
-    merge, place_F = Merge.of_found(stays, places, known)
+    merge, place_F = Merge.of_found(len(old), gone_G, places, known)
     assert [now[row] for row in place_F.tolist()] == looked_for and len(merge.last_N) == len(now)
 
 
@@ -82,7 +84,8 @@ def test_entries_move_with_their_rows_and_columns(data: st.DataObject) -> None:
 
     def merge(count: int) -> Merge:
         kept = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
-        return Merge.of(kept, np.array(sorted(data.draw(st.lists(st.integers(0, count), max_size=3))), np.int64))
+        before = np.array(sorted(data.draw(st.lists(st.integers(0, count), max_size=3))), np.int64)
+        return Merge.of(count, np.flatnonzero(~kept), before)
 
     by_row, by_column = merge(rows), merge(columns)
     expected = np.zeros((len(by_row.last_N), len(by_column.last_N)), np.float32)

@@ -12,6 +12,7 @@ from graph.layers.communities import carry_communities, find_communities, modula
 from graph.layers.similarity import KnownGraph, edit_graph, similarity_graph
 from graph.layers.summarise import choose_sentences
 from graph.store.columns.blocks import narrow
+from graph.store.columns.merge import Merge
 from graph.store.segments import Vectors
 
 
@@ -112,12 +113,12 @@ def test_a_graph_that_lost_and_gained_nodes_is_the_one_that_all_of_them_give(
     )
     before = [row for row, fate in life if fate != "+"]
     now = [(row, fate) for row, fate in life if fate != "-"]
-    place_T, place = [], 0
+    last_N, last = [], 0
     for _, fate in life:
-        place_T += {"k": [place], "-": [-1], "+": []}[fate]
-        place += fate != "-"
+        last_N += {"k": [last], "-": [], "+": [-1]}[fate]
+        last += fate != "+"
     first = similarity_graph(pool_ND[before], neighbours, least)
-    known = KnownGraph(first, np.array(place_T, np.int64))
+    known = KnownGraph(first, Merge.of_last(np.array(last_N, np.int64), len(before)))
     changed = again(pool_ND[[row for row, _ in now]], neighbours, least, known)
     assert same_bytes(changed, similarity_graph(pool_ND[[row for row, _ in now]], neighbours, least))
 
@@ -134,10 +135,10 @@ def test_only_what_is_new_and_what_lost_a_neighbour_is_searched(monkeypatch: pyt
 
     monkeypatch.setattr(similarity, "_near", counted)
     monkeypatch.setattr(similarity, "_nearest_of_all", None)
-    with_one = again(vectors_ND, 4, 0.0, KnownGraph(first, np.arange(1, 300)))
+    with_one = again(vectors_ND, 4, 0.0, KnownGraph(first, Merge.of_last(np.arange(-1, 299), 299)))
     assert searched == [0] and with_one.nnz > first.nnz
     searched.clear()
-    without = again(vectors_ND[1:], 4, 0.0, KnownGraph(with_one, np.arange(-1, 299)))
+    without = again(vectors_ND[1:], 4, 0.0, KnownGraph(with_one, Merge.of_last(np.arange(1, 300), 300)))
     assert same_bytes(without, first)
     assert 0 < len(searched) < 30, "those that had it among their nearest"
 

@@ -52,6 +52,8 @@ def large_index(index: Index, documents: int, passages: int, entities: int) -> I
         passage_next_PP=sp.csr_array((passages, passages), dtype=np.float32),
         term_texts=none,
         term_count_WP=sp.csr_array((0, passages), dtype=np.float32),
+        term_passages_W=np.zeros(0, np.int64),
+        passage_terms_P=np.ones(passages, np.int64),
         term_idf_W=np.array([], np.float32),
         term_norm_P=np.ones(passages),
         proposition_ids=strings_of("proposition", passages),

@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.encode.encoder import unit_rows
+from graph.layers import similarity
 from graph.retrieve.parts.near import nearest
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
 from graph.store.ann import LEAST_RECALL, build_ann, open_ann
+from graph.store.columns.merge import Merge
 from graph.store.halves import as_float32, product
 from graph.store.segments import Vectors, save_vectors, segments_to_index, segments_to_merge, with_ann
 from graph.store.vectors import VectorType
@@ -172,3 +174,27 @@ def test_few_vectors_lie_outside_of_ann_indexes(adds: list[int], factor: int, an
         assert bool(due) == (sum(rows) >= ann_rows)
         outside = sum(each for place, each in enumerate(rows) if place not in due)
         assert outside <= ann_rows
+
+
+def test_new_nodes_of_a_large_graph_are_tied_to_what_ann_indexes_find(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same edges as among all vectors, over segments with and without an ANN index, some rows of which are gone."""
+    monkeypatch.setattr(similarity, "FLAT_LIMIT", 100)
+    vectors_ND = clustered(900, 3)
+    keep = np.delete(np.arange(900), np.arange(5, 600, 40))
+    vectors = in_segments(tmp_path, vectors_ND, 3, 300, keep)
+    assert [segment.ann is not None for segment in vectors.segments] == [True] * 3
+    new = Vectors.of(clustered(7, 4), ids_of(range(900, 907)))
+    joined, count = Vectors.join([vectors, new]), len(keep) + 7
+    first = similarity.similarity_graph(np.asarray(vectors), 6, 0.3)
+    merge = Merge.of(len(keep), np.zeros(0, np.int64), np.full(7, len(keep)))
+    known = similarity.KnownGraph(first, merge)
+    found = similarity.edit_graph(joined, 6, 0.3, known)
+    with monkeypatch.context() as patched:
+        patched.setattr(Vectors, "candidates", lambda self, query_QD, count: None)
+        among_all = similarity.edit_graph(joined, 6, 0.3, known)
+    assert found is not None and among_all is not None and len(among_all.added.row_X) >= 7
+    assert found.replaced_R.tolist() == list(range(count - 7, count)) == among_all.replaced_R.tolist()
+    for name, values in vars(among_all.added).items():
+        assert np.array_equal(getattr(found.added, name), values), name

@@ -29,7 +29,7 @@ def test_every_file_is_described_with_its_dtype_and_its_shape(hashed_isles: Path
         "vectors": (".rows.npy",),
     }
     described = {name + ending for name, kind, _ in COLUMNS for ending in endings.get(kind, (".npy",))}
-    assert described == set(manifest.files) and len(COLUMNS) == 41
+    assert described == set(manifest.files) and len(COLUMNS) == 43
     size: dict[str, int] = {}
     for name, kind, letters in COLUMNS:
         if kind == "texts":

@@ -12,8 +12,9 @@ from graph.index.index import Index
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.modes.hybrid import fuse_ranks
 from graph.retrieve.parts.rank import top_rows
-from graph.store.columns.moved import column_sums, entry_counts
-from graph.text.bm25 import K1, B, bm25, count_terms, sum_of_terms, term_weights, terms_of
+from graph.store.columns.blocks import entries_of_rows, sums_of_columns
+from graph.text.bm25 import K1, B, bm25, count_terms, term_weights, terms_of
+from graph.text.term_scores import TermScores
 from tests.corpora import ISLES
 
 WORDS = ["ferry", "ferry,", "the", "Quill", "1911", "10:30", "東京都", "สวัสดี", "kelp", "…"]
@@ -42,7 +43,7 @@ def test_a_character_of_another_script_elsewhere_changes_no_term(text: str) -> N
 
 
 def weights(count_WP: Any) -> tuple[np.ndarray, np.ndarray]:
-    return term_weights(entry_counts(count_WP), column_sums(count_WP))
+    return term_weights(entries_of_rows(count_WP), sums_of_columns(count_WP))
 
 
 def test_a_score_by_hand() -> None:
@@ -64,7 +65,9 @@ def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], asked: l
     counts = count_terms(texts)
     terms = counts.terms
     known = [terms.index(term) for term in terms_of(question) if term in terms]
-    scores_P = sum_of_terms(counts.count_WP, *weights(counts.count_WP), known)
+    of_terms = TermScores(counts.count_WP, *weights(counts.count_WP))
+    scores_P = of_terms.sum(known)
+    assert of_terms.sum(known).tobytes() == scores_P.tobytes(), "from what was kept"
     if not terms:
         assert not scores_P.any()
         return
@@ -74,6 +77,19 @@ def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], asked: l
     found, scored = rival.retrieve([wanted], k=len(texts), show_progress=False)
     assert scores_P[found[0]].tolist() == scored[0].tolist()
     assert scores_P[top_rows(scores_P, len(texts))].tolist() == scored[0].tolist()
+
+
+def test_what_frequent_terms_add_is_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight texts; "a" and "b" stand in most, "c" in one: two of their columns of 32 bytes are not kept together."""
+    counts = count_terms(["a b c", "b", "a b", "a", "a b", "b a", "a", "b"])
+    monkeypatch.setattr("graph.text.term_scores.MOST_KEPT_BYTES", 40)
+    of_terms = TermScores(counts.count_WP, *weights(counts.count_WP))
+    apart = [of_terms.sum([row]) for row in range(3)]
+    assert list(of_terms._kept) == [2]
+    assert np.array_equal(of_terms.sum([0, 1, 1, 2]), apart[0] + apart[1] + apart[1] + apart[2])
+    worked: list[int] = []
+    monkeypatch.setattr(TermScores, "_worth", lambda self, row, entries: worked.append(row))
+    assert np.array_equal(of_terms.sum([2]), apart[2]) and worked == []
 
 
 def test_the_mode_ranks_as_bm25s_does_titles_included(isles: Index) -> None:

@@ -19,6 +19,7 @@ from graph.retrieve.parts.rank import rank_of, top_rows
 from graph.retrieve.parts.words import best_terms, known_terms
 from graph.shared.errors import UserError
 from graph.shared.types import Ints
+from graph.store.columns.moved import taken
 from graph.text.bm25 import terms_of
 
 STATED, LEADS = 3, 3
@@ -63,7 +64,9 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
 def words_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:
     """The terms of the question, as `lexical` reads them; the rarest first."""
     block_WP, texts = index.data.term_count_WP, index.data.term_texts
-    passages = {texts[term]: expand_rows(block_WP, np.array([term]))[1] for term in known_terms(index, question)}
+    passages = {
+        texts[term]: taken(block_WP, np.array([term])).indices.astype(np.int64) for term in known_terms(index, question)
+    }
     return rarest_first({term: passages.get(term, np.zeros(0, np.int64)) for term in terms_of(question)}, row)
 
 

@@ -145,7 +145,8 @@ class Index:
     @cached_property
     def term_scores(self) -> TermScores:
         """BM25 of all passages."""
-        return TermScores(self.data.term_count_WP, self.data.term_idf_W, self.data.term_norm_P)
+        data = self.data
+        return TermScores(data.term_count_WP, data.term_passages_W, data.term_idf_W, data.term_norm_P)
 
     @cached_property
     def entity_rows(self) -> dict[str, int]:

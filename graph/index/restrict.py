@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.shared.types import Ints
+from graph.store.columns.moved import MovedStrings, whole
 from graph.store.columns.strings import follow_one_another
 from graph.store.data import IndexData
 
@@ -53,7 +54,7 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
         passage_end_P=_rows(data.passage_end_P, kept_P),
         passage_vectors_PD=data.passage_vectors_PD.only(kept_P),
         passage_next_PP=_part(data.passage_next_PP, kept_P, kept_P),
-        term_count_WP=_part(data.term_count_WP, None, kept_P),
+        term_count_WP=_part(whole(data.term_count_WP), None, kept_P),
         passage_terms_P=_rows(data.passage_terms_P, kept_P),
         term_norm_P=_rows(data.term_norm_P, kept_P),
         proposition_ids=data.proposition_ids.take(kept_N),
@@ -76,13 +77,13 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
     )
 
 
-def own_arrays(data: IndexData, whole: IndexData) -> list[NDArray[Any]]:
+def own_arrays(data: IndexData, of_all: IndexData) -> list[NDArray[Any]]:
     """The arrays of a part that it does not share with the whole index."""
     return [
         own
         for field in fields(data)
         for own in arrays_of(getattr(data, field.name))
-        if not any(np.may_share_memory(own, theirs) for theirs in arrays_of(getattr(whole, field.name)))
+        if not any(np.may_share_memory(own, theirs) for theirs in arrays_of(getattr(of_all, field.name)))
     ]
 
 
@@ -92,6 +93,8 @@ def arrays_of(value: object) -> list[NDArray[Any]]:
         return [value]
     if isinstance(value, sp.csr_array):
         return [value.data, value.indices, value.indptr]
+    if isinstance(value, MovedStrings):
+        value = (value.base, value.new)
     if isinstance(value, tuple):
         return [array for each in value for array in arrays_of(each)]
     if is_dataclass(value):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from graph.shared.types import Ints
 from graph.store.columns.blocks import entries_of_rows
+from graph.store.columns.moved import whole as put_together
 from graph.store.columns.strings import rows_among
 from graph.store.data import IndexData
 from graph.store.quantiles import cosine_quantiles
@@ -31,8 +32,9 @@ def seal(whole: IndexData, part: IndexData) -> IndexData:
     named_E = np.flatnonzero(np.diff(part.entity_document_EU.indptr))
     kept_E = np.union1d(entity_NE.indices, named_E).astype(np.int64)
     kept_K = np.flatnonzero(np.diff(topic_KN.indptr))
-    kept_W = np.flatnonzero(np.diff(part.term_count_WP.indptr))
-    count_WP = sp.csr_array(part.term_count_WP[kept_W, :])
+    counts_WP = put_together(part.term_count_WP)
+    kept_W = np.flatnonzero(np.diff(counts_WP.indptr))
+    count_WP = sp.csr_array(counts_WP[kept_W, :])
     passages_W = entries_of_rows(count_WP)
     idf_W, norm_P = term_weights(passages_W, part.passage_terms_P)
     return replace(

@@ -28,6 +28,8 @@ from graph.store.data import PropositionColumns
 from graph.store.segments import Rows, Vectors
 from graph.store.settings import IndexSettings
 
+SUMMARISED = 4_096
+"""Summaries whose sentences' vectors are in memory together."""
 EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
 """Ids and texts to unit vectors [N, D]; what was encoded before under the same id is not encoded again."""
 
@@ -90,6 +92,11 @@ class Sentences:
     vectors_ND: Rows
     text: Callable[[int], str]
     count_tokens: Callable[[str], int]
+
+    def let_go(self) -> None:
+        """Give back the memory that reading their vectors took, where those lie in files."""
+        if isinstance(self.vectors_ND, Vectors):
+            self.vectors_ND.let_go()
 
     def summarise(self, pool: Sequence[int], max_tokens: int) -> tuple[str, tuple[int, ...]]:
         """The summary of a pool and the proposition rows chosen for it."""
@@ -220,7 +227,9 @@ def _add_summaries(
             added.append(made[-1])
     texts = [[building.text(member) for member in summary.members.tolist()] for summary in made] if write else []
     written = write(texts) if write and texts else [""] * len(made)
-    for each, by_model in zip(made, written, strict=True):
+    for number, (each, by_model) in enumerate(zip(made, written, strict=True)):
+        if number % SUMMARISED == 0:
+            building.sentences.let_go()
         extract, each.pool = building.sentences.summarise(each.pool or (), building.max_tokens)
         each.text = by_model or extract
         members = sorted(identity.decode() for identity in building.ids(each.members).tolist())

@@ -20,7 +20,7 @@ from graph.shared.ids import content_id, has_sum, quick_sum
 from graph.shared.types import Prompts
 from graph.store.ann import Ann, open_ann
 from graph.store.columns.blocks import narrow
-from graph.store.columns.moved import whole
+from graph.store.columns.moved import Block, whole
 from graph.store.columns.npy import save_array
 from graph.store.columns.patch import MOVED, Moved, MovedFiles, save_moved
 from graph.store.columns.strings import Strings
@@ -34,6 +34,9 @@ BLOCK_PARTS, OLD_BLOCK = ("data", "indices", "indptr"), ".npz"
 """Of a block, the arrays that it is kept in beside its shape; before format 8 all were in one file."""
 ROWS = ".rows"
 """After the name of a field of vectors, whose rows of the segments are kept."""
+BLOCKS: tuple[Any, ...] = (sp.csr_array, Block)
+MAY_BE_MOVED: tuple[Any, ...] = (Strings, Block)
+"""Kinds of fields that a reader takes with what has changed beside them."""
 _WORKED_OUT = "worked out of"
 
 
@@ -179,7 +182,7 @@ def names_in(manifest: Manifest) -> list[str]:
 
 def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, moved: bool = False) -> D:
     """The arrays of a manifest (None: the one that is there now) as `kind`, memory-mapped; what has changed since they were whole is put into
-    them, or, if `moved`, beside them. It stays beside texts, which are asked for one by one.
+    them, or, if `moved`, beside them. It stays beside what is asked for row by row: texts, and fields of the kind `Block`.
 
     UserError naming the file when one is missing or cut short. Bytes are checked by `check_arrays`.
     """
@@ -191,7 +194,7 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, m
     values = {name: _load(folder, manifest, files, name, hints[name]) for name in written}
     values |= {name: how(whole(values[of])) for name, (of, how) in later.items()}
     if not moved:
-        values = {name: value if isinstance(value, Strings) else whole(value) for name, value in values.items()}
+        values = {name: value if hints[name] in MAY_BE_MOVED else whole(value) for name, value in values.items()}
     ann = {
         name: open_ann(folder / SEGMENTS / facts["file"], facts["probes"], facts["recall"])
         for name, facts in manifest.ann.items()
@@ -305,7 +308,7 @@ def _names_in_use(folder: Path) -> list[str]:
 def never_written(kind: type[Any], manifest: Manifest) -> list[str]:
     """The files that the fields of the dataclass `kind` are kept in and a generation does not have."""
     blocks = tuple(f".{part}.npy" for part in (*BLOCK_PARTS, "shape"))
-    endings = {Strings: (".data.npy", ".starts.npy"), sp.csr_array: blocks, Vectors: (ROWS + ".npy",)}
+    endings = {Strings: (".data.npy", ".starts.npy"), **dict.fromkeys(BLOCKS, blocks), Vectors: (ROWS + ".npy",)}
     hints, found = get_type_hints(kind), manifest.files
     written, _ = _written(kind, manifest)
     names = (name for name in written if not found.keys() & {name + MOVED, name + OLD_BLOCK})
@@ -335,7 +338,7 @@ def load_field(target: Path, name: str, kind: Any) -> Any:
     """One field of a generation's folder, memory-mapped where it can be; of Vectors, their rows."""
     if kind is Strings:
         return Strings(_load_array(target / f"{name}.data.npy"), _load_array(target / f"{name}.starts.npy"))
-    if kind is sp.csr_array:
+    if kind in BLOCKS:
         if (target / f"{name}{OLD_BLOCK}").exists():
             return sp.csr_array(sp.load_npz(target / f"{name}{OLD_BLOCK}"))
         shape = tuple(np.load(target / f"{name}.shape.npy").tolist())

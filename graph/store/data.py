@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from graph.shared.types import Floats, Ints
 from graph.store.arrays import worked_out_of
 from graph.store.columns.blocks import entries_of_rows, sums_of_columns
+from graph.store.columns.moved import Block
 from graph.store.columns.strings import Strings
 from graph.store.quantiles import cosine_quantiles
 from graph.store.segments import Vectors
@@ -55,8 +56,8 @@ class TermColumns:
 
     term_texts: Strings
     """Every term of every passage (graph/text/bm25.py), sorted."""
-    term_count_WP: sp.csr_array
-    """How often each term stands in each passage."""
+    term_count_WP: Block
+    """How often each term stands in each passage; `taken` gives the rows of some terms."""
     term_passages_W: Ints = field(metadata=worked_out_of("term_count_WP", entries_of_rows))
     """In how many passages each term stands."""
     passage_terms_P: Ints = field(metadata=worked_out_of("term_count_WP", sums_of_columns))
@@ -146,6 +147,7 @@ def no_data() -> IndexData:
     """What an index holds before its first document."""
     none = np.zeros(0, np.int64)
     empty: dict[Any, Any] = {
+        Block: block(none, none, (0, 0)),
         Strings: Strings.of([]),
         Vectors: Vectors.of(np.zeros((0, 0), np.float32)),
         sp.csr_array: block(none, none, (0, 0)),

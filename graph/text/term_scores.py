@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from threading import Lock
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.shared.types import Floats
+from graph.shared.types import Floats, Ints
+from graph.store.columns.moved import Block, taken
 from graph.text.bm25 import bm25
 
 FREQUENT = 8
@@ -23,8 +23,8 @@ MOST_KEPT_BYTES = 128 << 20
 class TermScores:
     """The scores of one index. Any number of threads may ask."""
 
-    def __init__(self, count_WP: sp.csr_array, idf_W: Floats, norm_P: NDArray[np.float64]) -> None:
-        self._count_WP, self._idf_W, self._norm_P = count_WP, idf_W, norm_P
+    def __init__(self, count_WP: Block, texts_W: Ints, idf_W: Floats, norm_P: NDArray[np.float64]) -> None:
+        self._count_WP, self._texts_W, self._idf_W, self._norm_P = count_WP, texts_W, idf_W, norm_P
         self._kept: OrderedDict[int, Floats] = OrderedDict()
         self._lock = Lock()
 
@@ -32,26 +32,25 @@ class TermScores:
         """BM25 of every passage for the terms in `rows`, a repeated one counted as often: float32[P]."""
         scores_P = np.zeros(self._count_WP.shape[1], np.float32)
         for row in rows:
-            entries = slice(*self._count_WP.indptr[row : row + 2])
-            if FREQUENT * (entries.stop - entries.start) >= len(scores_P):
-                scores_P += self._frequent(row, entries)
+            if FREQUENT * self._texts_W[row] >= len(scores_P):
+                scores_P += self._frequent(row)
             else:
-                scores_P[self._count_WP.indices[entries]] += self._worth(row, entries)
+                self._add(row, scores_P)
         return scores_P
 
-    def _worth(self, row: int, entries: slice) -> Floats:
-        """What a term adds to each of the passages that it stands in."""
-        norm_X = self._norm_P[self._count_WP.indices[entries]]
-        return bm25(self._count_WP.data[entries], self._idf_W[row], norm_X)
+    def _add(self, row: int, scores_P: Floats) -> None:
+        """Add what a term adds to each of the passages that it stands in."""
+        found = taken(self._count_WP, np.array([row]))
+        scores_P[found.indices] += bm25(found.data, self._idf_W[row], self._norm_P[found.indices])
 
-    def _frequent(self, row: int, entries: slice) -> Floats:
+    def _frequent(self, row: int) -> Floats:
         """What a frequent term adds to every passage: float32[P], kept."""
         with self._lock:
             if row in self._kept:
                 self._kept.move_to_end(row)
                 return self._kept[row]
         worth_P = np.zeros(self._count_WP.shape[1], np.float32)
-        worth_P[self._count_WP.indices[entries]] = self._worth(row, entries)
+        self._add(row, worth_P)
         with self._lock:
             self._kept[row] = worth_P
             while len(self._kept) > max(1, MOST_KEPT_BYTES // max(1, worth_P.nbytes)):

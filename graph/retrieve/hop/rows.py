@@ -16,7 +16,7 @@ from graph.index.index import Index
 from graph.index.nearness import nearness_to
 from graph.retrieve.hop.ways import NEAREST, Ways, beyond_pool, compose, find_ways, unit
 from graph.retrieve.hop.words import AskedWords, share
-from graph.retrieve.parts.gather import expand_rows
+from graph.retrieve.parts.gather import entries_in, expand_rows
 from graph.retrieve.parts.links import LookAt
 from graph.retrieve.parts.passage_scores import ByItself, look_at
 from graph.retrieve.parts.query import Query
@@ -174,8 +174,8 @@ class _View:
         asked_K = self.words.share_asked([data.entity_texts[row] for row in ways.entity_K.tolist()])
         said_vectors_KD = data.proposition_vectors_ND[ways.said_K]
         titles_B = np.array([self.called_KC[bridge_K == place].any(axis=0).sum() for place in range(BRIDGES)])
-        mentions_K = np.diff(index.entity_proposition_EN.indptr)[ways.entity_K]
-        called_K = np.diff(data.entity_document_EU.indptr)[ways.entity_K]
+        mentions_K = entries_in(index.entity_proposition_EN, ways.entity_K)
+        called_K = entries_in(data.entity_document_EU, ways.entity_K)
         of_entity_CK, best_of_entity_CK = self._near(self.entity_KD)
         sum_CK, best_sum_CK = self._near(unit(query_D + self.entity_KD))
         pair_YK = (self.vectors_YD @ query_D)[:, None] + said_vectors_KD @ query_D

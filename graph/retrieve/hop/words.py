@@ -10,6 +10,7 @@ import numpy as np
 
 from graph.index.index import Index
 from graph.shared.types import Floats, Ints
+from graph.store.columns.moved import cells
 from graph.store.columns.strings import Strings
 from graph.text.bm25 import idf, terms_of
 from graph.verify.vocabulary import FUNCTION_WORDS
@@ -39,9 +40,7 @@ class AskedWords:
         """1 where a passage has a word: [W, C]."""
         has_WC = np.zeros((len(self._rows_of), len(rows_C)), np.float32)
         for place, rows in enumerate(self._rows_of.values()):
-            for row in rows:
-                passages = self._count_WP.indices[self._count_WP.indptr[row] : self._count_WP.indptr[row + 1]]
-                has_WC[place, np.isin(rows_C, passages)] = 1
+            has_WC[place] = (cells(self._count_WP, np.array(rows, np.int64), rows_C) > 0).any(axis=0)
         return has_WC
 
     def in_texts(self, texts: Sequence[str]) -> Floats:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.index.index import Index
-from graph.retrieve.parts.gather import expand_rows
+from graph.retrieve.parts.gather import entries_in, expand_rows
 from graph.shared.types import Floats, Ints
 
 FARTHEST_HOPS = 3
@@ -58,7 +58,7 @@ def shared_entities(index: Index, rows_n: Ints, seeds_S: Ints) -> Floats:
     held_E = np.bincount(seed_entity_X, minlength=len(data.entity_ids))
     from_X, entity_X = expand_rows(data.proposition_entity_NE, rows_n)
     shared_X = held_E[entity_X] > np.isin(rows_n, seeds_S)[from_X]
-    mentions_X = np.diff(index.entity_proposition_EN.indptr)[entity_X[shared_X]]
+    mentions_X = entries_in(index.entity_proposition_EN, entity_X[shared_X])
     weights_X = 1 / (1 + np.log(mentions_X))
     return np.bincount(from_X[shared_X], weights_X, minlength=len(rows_n)).astype(np.float32)
 

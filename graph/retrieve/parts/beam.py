@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
-from graph.retrieve.parts.gather import expand_rows
+from graph.retrieve.parts.gather import entries_in, expand_rows
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats, Ints
 
@@ -92,7 +92,7 @@ def step_losses(index: Index, entities_E: Ints) -> sp.csr_array:
     """
     data = index.data
     documents = len(data.document_sources)
-    mentions_E = np.diff(index.entity_proposition_EN.indptr)[entities_E]
+    mentions_E = entries_in(index.entity_proposition_EN, entities_E)
     few_E = np.flatnonzero(mentions_E <= MAX_MENTIONS)
     place_Y, proposition_Y = expand_rows(index.entity_proposition_EN, entities_E[few_E])
     entity_Y = few_E[place_Y]

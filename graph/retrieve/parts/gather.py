@@ -10,13 +10,18 @@ from graph.index.index import Index
 from graph.shared.types import Floats, Ints
 
 
+def entries_in(block: sp.csr_array, rows_R: Ints) -> Ints:
+    """How many entries each of the given rows has."""
+    return np.asarray(block.indptr[rows_R + 1] - block.indptr[rows_R], np.int64)
+
+
 def expand_rows(block: sp.csr_array, rows_R: Ints) -> tuple[Ints, Ints]:
     """All entries of the given rows: (position in `rows_R`, column), in order.
 
     >>> expand_rows(sp.csr_array(np.array([[1, 1], [0, 0], [0, 1]])), np.array([2, 0]))
     (array([0, 1, 1]), array([1, 0, 1]))
     """
-    starts_R, counts_R = block.indptr[rows_R].astype(np.int64), np.diff(block.indptr)[rows_R]
+    starts_R, counts_R = block.indptr[rows_R].astype(np.int64), entries_in(block, rows_R)
     position_X = np.repeat(np.arange(len(rows_R)), counts_R)
     first_X = np.repeat(starts_R - (np.cumsum(counts_R) - counts_R), counts_R)
     return position_X, block.indices[first_X + np.arange(len(position_X))].astype(np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 
 from graph.index.index import Index
 from graph.index.nearness import nearness
-from graph.retrieve.parts.gather import expand_rows
+from graph.retrieve.parts.gather import entries_in, expand_rows
 from graph.retrieve.parts.passage_scores import look_at, passages_in, passages_of
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats, Ints
@@ -142,7 +142,7 @@ def _mention_links(
 ) -> Links:
     """Links to passages with a proposition that shares a rare entity with a seed's."""
     data, block_EN = index.data, index.entity_proposition_EN
-    mentions_X = np.diff(block_EN.indptr)[entity_X]
+    mentions_X = entries_in(block_EN, entity_X)
     rare_X = np.flatnonzero((mentions_X > 1) & (mentions_X <= MAX_MENTIONS))
     from_X, other_X = expand_rows(block_EN, entity_X[rare_X])
     from_X = rare_X[from_X]

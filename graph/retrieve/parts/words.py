@@ -12,6 +12,7 @@ import numpy as np
 from graph.index.index import Index
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats, Ints
+from graph.store.columns.moved import cells
 from graph.text.bm25 import bm25, terms_of
 
 TERMS_TOLD = 8
@@ -78,7 +79,7 @@ def with_words(near_P: Floats, words_P: Floats, scale: Scale | None = None) -> F
 def best_terms(index: Index, terms: list[int], passages: Ints) -> list[tuple[str, ...]]:
     """For each of the passages, those of the terms that it has and that count most in it, at most TERMS_TOLD, the first most."""
     data, distinct = index.data, list(dict.fromkeys(terms))
-    count_WP = data.term_count_WP[distinct, :][:, passages].toarray()
+    count_WP = cells(data.term_count_WP, np.array(distinct, np.int64), np.asarray(passages, np.int64))
     worth_WP = bm25(count_WP, data.term_idf_W[distinct][:, None], data.term_norm_P[passages])
     found = []
     for worth_W in worth_WP.T:

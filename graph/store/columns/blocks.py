@@ -102,6 +102,19 @@ def sums_of_columns(block: sp.csr_array) -> Ints:
     return sums
 
 
+def cells_of(block: sp.csr_array, rows_R: Ints, columns_C: Ints) -> Floats:
+    """What stands in some columns of some rows, found by bisection: float32[R, C]."""
+    first_X = np.repeat(block.indptr[rows_R].astype(np.int64), len(columns_C))
+    end_X = np.repeat(block.indptr[rows_R + 1].astype(np.int64), len(columns_C))
+    column_X = np.tile(columns_C, len(rows_R))
+    place_X = first_not_below(block.indices, first_X, end_X, column_X)
+    value_X = np.zeros(len(place_X), np.float32)
+    inside = np.flatnonzero(place_X < end_X)
+    there = inside[block.indices[place_X[inside]] == column_X[inside]]
+    value_X[there] = block.data[place_X[there]]
+    return value_X.reshape(len(rows_R), len(columns_C))
+
+
 def entries_by_row(block: sp.csr_array, chosen_X: NDArray[np.bool_]) -> Ints:
     """How many of the chosen entries each row has; they are few."""
     rows = np.searchsorted(block.indptr, np.flatnonzero(chosen_X), "right") - 1

@@ -13,11 +13,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.shared.types import IdBytes, Ints
-from graph.store.columns.blocks import Entries, edited
+from graph.shared.types import Floats, IdBytes, Ints
+from graph.store.columns.blocks import Entries, cells_of, edited
 from graph.store.columns.merge import NO_ROWS, Merge, there
 from graph.store.columns.numbers import MovedNumbers
 from graph.store.columns.strings import Ids, Strings, id_bytes, rows_in_order
+
+FEW_OF = 8
+"""Texts are taken one by one where they are fewer than one of so many."""
 
 
 class MovedStrings(Strings):
@@ -50,6 +53,10 @@ class MovedStrings(Strings):
     def __getitem__(self, row: int) -> str:
         last, new = self.merge.whence(row)
         return self.new[new] if last < 0 else self.base[last]
+
+    def take(self, rows: NDArray[np.int64]) -> Strings:
+        few = FEW_OF * len(rows) < len(self)
+        return Strings.of(self[int(row)] for row in rows) if few else super().take(rows)
 
     def rows_where(self, chosen: Callable[[Strings], Ints]) -> Ints:
         moved = self.merge.places(chosen(self.base))
@@ -182,6 +189,22 @@ def whole(column: Any) -> Any:
 def taken(block: Block, rows_R: Ints) -> sp.csr_array:
     """The entries of some rows: CSR[R, D]."""
     return block.taken(rows_R) if isinstance(block, MovedBlock) else sp.csr_array(block[rows_R, :])
+
+
+def cells(block: Block, rows_R: Ints, columns_C: Ints) -> Floats:
+    """What stands in some columns of some rows, however long these are: float32[R, C]."""
+    if not isinstance(block, MovedBlock):
+        return cells_of(block, rows_R, columns_C)
+    last_R, last_C = block.rows.lasts(rows_R), block.columns.lasts(columns_C)
+    kept_R, kept_C = (last_R >= 0) & ~np.isin(last_R, block.replaced_G), last_C >= 0
+    if block.both_ways:
+        kept_C &= ~np.isin(last_C, block.replaced_G)
+    found_RC = np.zeros((len(rows_R), len(columns_C)), np.float32)
+    found_RC[np.ix_(kept_R, kept_C)] = cells_of(block.base, last_R[kept_R], last_C[kept_C])
+    place_X, added = _among(rows_R, block.added.row_X)
+    at_X, of_X = _among(columns_C, block.added.column_X[added])
+    found_RC[place_X[of_X], at_X] += block.added.value_X[added[of_X]]
+    return found_RC
 
 
 def _among(rows_R: Ints, row_X: Ints) -> tuple[Ints, Ints]:

@@ -114,6 +114,9 @@ def test_a_block_after_edits_is_the_matrix_to_which_the_same_was_done(
             data.draw(st.lists(st.integers(0, len(row_N) - 1), max_size=4)) if len(row_N) else [], np.int64
         )
         assert np.array_equal(taken(block, asked).toarray(), twin[asked])
+        drawn = data.draw(st.lists(st.integers(0, len(column_D) - 1), max_size=4)) if len(column_D) else []
+        of = np.array(drawn, np.int64)
+        assert np.array_equal(cells(block, asked, of), twin[asked][:, of])
 
 
 @given(st.data(), EDITS)

@@ -46,6 +46,10 @@ def weights(count_WP: Any) -> tuple[np.ndarray, np.ndarray]:
     return term_weights(entries_of_rows(count_WP), sums_of_columns(count_WP))
 
 
+def scores_of(count_WP: Any) -> TermScores:
+    return TermScores(count_WP, entries_of_rows(count_WP), *weights(count_WP))
+
+
 def test_a_score_by_hand() -> None:
     """Lucene's BM25: ln(1 + (N − n + ½)/(n + ½)) · f/(f + k1(1 − b + b·|d|/avg)); two texts, "b" in both, "a" in one."""
     counts = count_terms(["a b", "b b c d"])
@@ -65,7 +69,7 @@ def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], asked: l
     counts = count_terms(texts)
     terms = counts.terms
     known = [terms.index(term) for term in terms_of(question) if term in terms]
-    of_terms = TermScores(counts.count_WP, *weights(counts.count_WP))
+    of_terms = scores_of(counts.count_WP)
     scores_P = of_terms.sum(known)
     assert of_terms.sum(known).tobytes() == scores_P.tobytes(), "from what was kept"
     if not terms:
@@ -83,12 +87,12 @@ def test_what_frequent_terms_add_is_kept_within_bounds(monkeypatch: pytest.Monke
     """Eight texts; "a" and "b" stand in most, "c" in one: two of their columns of 32 bytes are not kept together."""
     counts = count_terms(["a b c", "b", "a b", "a", "a b", "b a", "a", "b"])
     monkeypatch.setattr("graph.text.term_scores.MOST_KEPT_BYTES", 40)
-    of_terms = TermScores(counts.count_WP, *weights(counts.count_WP))
+    of_terms = scores_of(counts.count_WP)
     apart = [of_terms.sum([row]) for row in range(3)]
     assert list(of_terms._kept) == [2]
     assert np.array_equal(of_terms.sum([0, 1, 1, 2]), apart[0] + apart[1] + apart[1] + apart[2])
     worked: list[int] = []
-    monkeypatch.setattr(TermScores, "_worth", lambda self, row, entries: worked.append(row))
+    monkeypatch.setattr(TermScores, "_add", lambda self, row, scores_P: worked.append(row))
     assert np.array_equal(of_terms.sum([2]), apart[2]) and worked == []
 
 

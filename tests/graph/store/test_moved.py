@@ -81,8 +81,8 @@ def test_a_block_after_edits_is_the_matrix_to_which_the_same_was_done(
     rows = data.draw(size)
     columns = rows if both_ways else data.draw(size)
     count = rows * columns
-    cells = data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
-    twin = np.array(cells, np.float32).reshape(rows, columns)
+    filled = data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
+    twin = np.array(filled, np.float32).reshape(rows, columns)
     block, lazy = sp.csr_array(twin), False
     for _ in range(edits):
         by_row = drawn_merge(data, twin.shape[0])

@@ -10,6 +10,7 @@ from graph.store.columns.blocks import Entries
 from graph.store.columns.merge import Merge
 from graph.store.columns.moved import (
     MovedBlock,
+    cells,
     find_ids,
     ids_below,
     moved_block,

@@ -1,8 +1,9 @@
 """Indexing by the engines local and ray: processor time of either, and whether the two indexes are the same to the byte.
 
-Run: python -P benchmarks/engines.py [--corpus FOLDER …] [--documents 2000] [--json]. A FOLDER is documents, or holds a corpus.jsonl;
-without one, documents of invented prose. Embedded encoder, rules. Each build runs apart, with a Ray of one worker to a core; its
-processor time is that of all processes that it started, Ray's own among them (Linux).
+Run: python -P benchmarks/engines.py [--corpus FOLDER …] [--every 1] [--documents 2000] [--stub] [--json]. A FOLDER is documents, or holds a
+corpus.jsonl, of which each `--every`-th is taken; without one, documents of invented prose. Embedded encoder, or with --stub that of
+edits.py, which costs next to nothing; rules. Each build runs apart, with a Ray of one worker to a core; its processor time is that of all
+processes that it started, Ray's own among them (Linux).
 """
 
 import argparse
@@ -11,21 +12,27 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from secrets import token_hex
 from time import perf_counter, sleep
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
 
 import psutil
 
+from benchmarks.edits import Stopwatch, StubEncoder
 from benchmarks.index import invented_documents
 from benchmarks.report import Check, print_report
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index
 from graph.documents.read import read_documents
 from graph.encode.encoder import open_encoder
+from graph.shared.types import Document, OpenEncoder
 from graph.store.settings import IndexSettings
 from graph.store.sqlite import FILE
 from graph.workers.open import ENGINES, open_workers
@@ -35,36 +42,50 @@ MARK, LOOK_S = "MODEGRAPH_ENGINES_RUN", 0.2
 NOT_DERIVED = ("index.", "writer")
 
 
-def corpus_in(folder: Path) -> Path:
-    """The documents of a folder."""
-    return folder / "corpus.jsonl" if (folder / "corpus.jsonl").is_file() else folder
+@dataclass(frozen=True)
+class Work:
+    """What is indexed: every so many-th document of a corpus (None: that many of invented prose), by the embedded encoder or the stub."""
+
+    corpus: Path | None
+    every: int
+    invented: int
+    stub: bool
+
+    @property
+    def name(self) -> str:
+        part = f", 1 document in {self.every}" if self.every > 1 else ""
+        return f"{'invented' if self.corpus is None else self.corpus.name}{part}{', stub encoder' if self.stub else ''}"
+
+    def documents(self) -> Iterator[Document]:
+        if self.corpus is None:
+            return islice(invented_documents(self.invented), 0, None, self.every)
+        rows = self.corpus / "corpus.jsonl"
+        return islice(read_documents(rows if rows.is_file() else self.corpus, print), 0, None, self.every)
+
+    @property
+    def open_encoder(self) -> OpenEncoder:
+        return (lambda spec: StubEncoder(Stopwatch())) if self.stub else open_encoder
+
+    @property
+    def options(self) -> list[str]:
+        """Of the command line that does this work."""
+        corpus = [] if self.corpus is None else ["--corpus", str(self.corpus)]
+        stub = ["--stub"] if self.stub else []
+        return [*corpus, "--every", str(self.every), "--documents", str(self.invented), *stub]
 
 
-def build(engine: str, corpus: Path | None, documents: int, out: Path) -> None:
+def build(engine: str, work: Work, out: Path) -> None:
     """Make one index."""
-    found = invented_documents(documents) if corpus is None else read_documents(corpus_in(corpus), print)
     with open_workers(engine) as workers:
-        build_index(out, found, IndexSettings(), open_encoder, workers=workers)
+        build_index(out, work.documents(), IndexSettings(), work.open_encoder, workers=workers)
 
 
-def measure(engine: str, corpus: Path | None, documents: int, out: Path) -> tuple[float, float]:
+def measure(engine: str, work: Work, out: Path) -> tuple[float, float]:
     """Seconds of the processor and of the clock for a build in a process of its own and all that come of it."""
-    source = [] if corpus is None else ["--corpus", str(corpus)]
-    call = [
-        sys.executable,
-        "-P",
-        __file__,
-        "--build",
-        engine,
-        "--out",
-        str(out),
-        "--documents",
-        str(documents),
-        *source,
-    ]
+    call = [sys.executable, "-P", __file__, "--build", engine, "--out", str(out), *work.options]
     mark = token_hex(8)
     started, spent = perf_counter(), dict[int, float]()
-    child = subprocess.Popen(call, env={"OMP_NUM_THREADS": "1", **os.environ, MARK: mark})
+    child = subprocess.Popen(call, env={"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(ROOT), MARK: mark})
     while child.poll() is None:
         spent |= spent_by(mark)
         sleep(LOOK_S)
@@ -86,11 +107,11 @@ def spent_by(mark: str) -> dict[int, float]:
     return found
 
 
-def is_same(one: Path, other: Path) -> bool:
+def is_same(one: Path, other: Path, opening: OpenEncoder) -> bool:
     """Whether two indexes have the same rows, and after `compact` the same bytes in every file that is derived of them."""
     rows, files = [], []
     for folder in (one, other):
-        compact_index(folder, open_encoder)
+        compact_index(folder, opening)
         with sqlite3.connect(folder / FILE) as database:
             rows.append(list(database.iterdump()))
         derived = [file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(NOT_DERIVED)]
@@ -101,28 +122,32 @@ def is_same(one: Path, other: Path) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, action="append", default=[])
+    parser.add_argument("--every", type=int, default=1, help="of the documents, each so many-th")
     parser.add_argument("--documents", type=int, default=2_000, help="of invented prose")
+    parser.add_argument("--stub", action="store_true", help="an encoder that costs next to nothing")
     parser.add_argument("--build", choices=ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    works = [
+        Work(corpus, arguments.every, arguments.documents, arguments.stub) for corpus in arguments.corpus or [None]
+    ]
     if arguments.build:
-        build(arguments.build, next(iter(arguments.corpus), None), arguments.documents, arguments.out)
+        build(arguments.build, works[0], arguments.out)
         return 0
     figures: dict[str, float | str] = {}
     checks: list[Check] = []
-    for corpus in arguments.corpus or [None]:
-        name = "invented" if corpus is None else corpus.name
+    for work in works:
         with tempfile.TemporaryDirectory() as place:
             folders = {engine: Path(place) / engine for engine in ENGINES}
-            spent = {engine: measure(engine, corpus, arguments.documents, out) for engine, out in folders.items()}
-            same = is_same(*folders.values())
+            spent = {engine: measure(engine, work, out) for engine, out in folders.items()}
+            same = is_same(*folders.values(), work.open_encoder)
         for engine, (processor_s, clock_s) in spent.items():
-            figures |= {f"{name}: {engine}, processor s": processor_s, f"{name}: {engine}, clock s": clock_s}
+            figures |= {f"{work.name}: {engine}, processor s": processor_s, f"{work.name}: {engine}, clock s": clock_s}
         ratio = spent["ray"][0] / spent["local"][0]
         checks += [
-            Check(f"{name}: processor time of ray against local", ratio, MOST_TIMES_LOCAL, at_least=False),
-            Check(f"{name}: the same rows, and bytes after compact", float(same), 1, at_least=True),
+            Check(f"{work.name}: processor time of ray against local", ratio, MOST_TIMES_LOCAL, at_least=False),
+            Check(f"{work.name}: the same rows, and bytes after compact", float(same), 1, at_least=True),
         ]
     return print_report("engines", figures, checks, arguments.json)
 

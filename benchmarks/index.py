@@ -25,6 +25,7 @@ from graph.documents.read import read_documents
 from graph.encode.encoder import open_encoder
 from graph.shared.types import Document, Encoder, Floats
 from graph.store.arrays import load_arrays
+from graph.store.columns.moved import whole
 from graph.store.columns.strings import Strings
 from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
@@ -103,7 +104,7 @@ def fingerprint(data: IndexData) -> str:
     """Hash of every array of an index."""
     digest = blake2b(digest_size=16)
     for field in fields(IndexData):
-        value = getattr(data, field.name)
+        value = whole(getattr(data, field.name))
         parts = [value]
         if isinstance(value, Strings):
             parts = [value.data, value.starts]

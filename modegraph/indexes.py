@@ -19,6 +19,7 @@ from graph.index.fresh import FreshIndex
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
+from graph.shared.home import local_path
 from graph.shared.modes import DEFAULT_MODE, Mode
 from graph.shared.types import LanguageModel
 from graph.verify.verifier import Verifier, open_verifier
@@ -50,7 +51,7 @@ class Index:
     def __init__(self, folder: str | Path) -> None:
         from graph.encode.encoder import open_encoder
 
-        self.folder = Path(folder)
+        self.folder = local_path(folder)
         self._fresh = FreshIndex(self.folder, open_encoder)
 
     def retrieve(
@@ -260,7 +261,7 @@ def index(
     """
     from graph.encode.encoder import open_encoder, prepare_for_questions
 
-    folder = Path(out)
+    folder = local_path(out)
     with showing(progress):
         if store is not None:
             from graph.postgres.store.place import place_in_database

@@ -11,6 +11,7 @@ import stamina
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
 from graph.store.database import has_database
+from graph.store.room import full_disk_told
 from graph.store.seal import LEDGER, LEDGER_TABLE, SET_ASIDE, CallRow, set_aside
 from serve.salvage import PAGE_BYTES, salvage_rows
 
@@ -111,9 +112,10 @@ def _write_ahead(database: sqlite3.Connection) -> None:
 
 @contextmanager
 def _told(file: Path) -> Iterator[None]:
-    """What SQLite or the disk refuses becomes a UserError."""
+    """What SQLite or the disk refuses becomes a UserError; DiskFull where there is no room."""
     try:
-        yield
+        with full_disk_told(file):
+            yield
     except (sqlite3.Error, OSError) as problem:
         raise UserError(
             f"{file}: no call ledger ({problem})",

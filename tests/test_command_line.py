@@ -356,3 +356,23 @@ def test_a_documented_command_line_is_one(file: str, line: str) -> None:
 def test_the_docs_are_read() -> None:
     assert len(DOCUMENTED) > 60 and len({file for file, _ in DOCUMENTED}) > 10
     assert spread(["--modes", "a", "b"], {"--modes"}) == ["--modes", "a", "--modes", "b"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "index documents --out {url}",
+        "synth questions {url} --out q",
+        "synth preferences i --questions q --out {url}",
+        "status {url}",
+        "ask {url} Who?",
+        "compact {url}",
+        "serve i {url}",
+    ],
+)
+def test_a_url_is_no_folder(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner().invoke(tree_app(), words.format(url="s3://bucket/index").split())
+    told = "s3:/bucket/index: a URL; a folder on this machine, whose files can be mapped into memory; name a folder, and copy what is in it from or to the URL"
+    assert isinstance(run.exception, UserError) and str(run.exception) == told
+    assert list(tmp_path.iterdir()) == []

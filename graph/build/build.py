@@ -44,6 +44,7 @@ from graph.store.columns.numbers import rows_with_numbers
 from graph.store.columns.strings import Strings, ids_at
 from graph.store.data import IndexData
 from graph.store.pending import PendingVectors
+from graph.store.room import full_disk_told
 from graph.store.seal import LEDGER
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
@@ -270,7 +271,8 @@ def _prepare_folder(folder: Path) -> bool:
             f"{folder}: exists and is not an index", "a new or empty folder, or an index", "choose another --out"
         )
     made_here = not folder.exists() or not any(folder.iterdir())
-    folder.mkdir(parents=True, exist_ok=True)
+    with full_disk_told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     return made_here
 
 

@@ -15,6 +15,7 @@ from graph.shared.errors import UserError
 from graph.store.database import FILE as DATABASE
 from graph.store.database import has_database
 from graph.store.lock import GiveUp, writer_lock
+from graph.store.room import full_disk_told
 from graph.store.seal import check_seal, unsealed
 from graph.store.settings import IndexSettings
 from graph.store.sqlite import FILE as SQLITE
@@ -37,22 +38,30 @@ def store_name(folder: Path) -> str:
 
 
 def open_store(folder: Path) -> Store:
-    """The store, to be read."""
+    """The store, to be read. DiskFull when SQLite has no room for the file in which readers meet writers."""
     if has_database(folder):
         from graph.postgres.store.connect import dsn_of
         from graph.postgres.store.store import PostgresStore
 
         return PostgresStore(dsn_of(folder))
-    return SqliteStore(folder, read_only=True)
+    with full_disk_told(folder):
+        return SqliteStore(folder, read_only=True)
 
 
 @contextmanager
 def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[Store]:
-    """The store, alone: in turn with other writers, first come, first served; UserError before anything is written where it is damaged.
+    """The store, alone: in turn with other writers, first come, first served; UserError before anything is written where it is damaged, and
+    DiskFull for whatever is written in the block when there is no room for it.
 
     `give_up` is as in graph/store/lock.py. Writers of a database take turns by graph/postgres/store/turn.py; those of a folder by its lock, and
     they leave it sealed (graph/store/seal.py) when all went well.
     """
+    with full_disk_told(folder), _open_alone(folder, give_up) as store:
+        yield store
+
+
+@contextmanager
+def _open_alone(folder: Path, give_up: GiveUp | None) -> Iterator[Store]:
     if has_database(folder):
         from graph.postgres.store.connect import dsn_of
         from graph.postgres.store.store import PostgresStore

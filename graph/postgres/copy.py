@@ -21,6 +21,7 @@ from graph.shared.errors import UserError
 from graph.shared.types import OpenEncoder, OpenModel
 from graph.store.database import has_database
 from graph.store.lock import writer_lock
+from graph.store.room import full_disk_told
 from graph.store.seal import AGAIN, LEDGER, LEDGER_TABLE, check_seal, has_ledger
 from graph.store.sqlite import FILE, SqliteStore
 
@@ -92,7 +93,8 @@ def copy_to_folder(
         check_schema(connection, database_of(dsn))
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            counts = _receive_all(connection, folder)
+            with full_disk_told(folder):
+                counts = _receive_all(connection, folder)
         except BaseException:
             for file in folder.iterdir():
                 file.unlink()

@@ -21,10 +21,23 @@ def complete_mode(typed: str) -> list[str]:
     return [mode for mode in MODES if mode.startswith(typed)]
 
 
-IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index, made by `modegraph index`.")]
-IndexFolders = Annotated[
-    list[Path], typer.Argument(metavar="INDEX", help="Folder of an index, made by `modegraph index`.")
-]
+def check_local(given: Path | None) -> Path | None:
+    """What was given; UserError for a URL."""
+    from graph.shared.home import local_path
+
+    return None if given is None else local_path(given)
+
+
+def check_all_local(given: list[Path]) -> list[Path]:
+    """What was given; UserError where a URL is among it."""
+    from graph.shared.home import local_path
+
+    return [local_path(each) for each in given]
+
+
+_INDEX = "Folder of an index, made by `modegraph index`."
+IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", callback=check_local, help=_INDEX)]
+IndexFolders = Annotated[list[Path], typer.Argument(metavar="INDEX", callback=check_all_local, help=_INDEX)]
 Documents = Annotated[
     Path,
     typer.Argument(
@@ -255,7 +268,9 @@ Samples = Annotated[
 Seed = Annotated[int, typer.Option(metavar="N", min=0, rich_help_panel=MODEL, help="Seed of every random choice.")]
 
 # Output
-_OUT = typer.Option("--out", metavar="PATH", rich_help_panel=OUTPUT, help="Where to write the result.")
+_OUT = typer.Option(
+    "--out", metavar="PATH", callback=check_local, rich_help_panel=OUTPUT, help="Where to write the result."
+)
 Out = Annotated[Path, _OUT]
 SomeOut = Annotated[Path | None, _OUT]
 Preview = Annotated[

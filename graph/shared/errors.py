@@ -23,3 +23,7 @@ class UserError(Exception):
 
 class Unavailable(UserError):
     """What the operator's machines do not give now, whoever asks: a database that is away or refuses. A server tells its clients no more of it."""
+
+
+class DiskFull(Unavailable):
+    """A disk takes no more: that of an index, or of a worker that makes one."""

@@ -1,9 +1,14 @@
-"""Where the packages lie, and where the user's cache is."""
+"""Where things lie: the packages, the user's cache, and whatever a path names."""
 
 import os
+import re
 from pathlib import Path
 
+from graph.shared.errors import UserError
+
 HOME = Path(__file__).resolve().parents[2]
+_URL = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
+"""A scheme of two letters or more, since one is a drive; a Path keeps one stroke of the two."""
 
 
 def user_cache() -> Path:
@@ -11,3 +16,15 @@ def user_cache() -> Path:
     given = os.environ.get("XDG_CACHE_HOME", "")
     root = Path(given) if Path(given).is_absolute() else Path("~/.cache").expanduser()
     return root / "modegraph"
+
+
+def local_path(given: str | Path) -> Path:
+    """The path of a file or folder. UserError for a URL, which would otherwise be a folder named after its scheme.
+
+    >>> str(local_path("indexes/s3")), str(local_path("C:/indexes"))
+    ('indexes/s3', 'C:/indexes')
+    """
+    if _URL.match(str(given)):
+        remedy = "name a folder, and copy what is in it from or to the URL"
+        raise UserError(f"{given}: a URL", "a folder on this machine, whose files can be mapped into memory", remedy)
+    return Path(given)

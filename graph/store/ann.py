@@ -74,21 +74,27 @@ def open_ann(file: Path, probes: int, recall: float) -> Ann:
 
 def build_ann(folder: Path, segment: str, vectors_RD: Held) -> Ann:
     """The ANN index of the vectors of a segment, written into `folder`; a line tells where its recall is below LEAST_RECALL."""
-    import faiss
-
-    inverted = _inverted_file(vectors_RD)
+    inverted = inverted_file(vectors_RD)
     probes, recall = _choose_probes(inverted, vectors_RD)
     if recall < LEAST_RECALL:
         say(f"{segment}: its ANN index finds {recall:.3f} of the {NEAREST} nearest, less than {LEAST_RECALL}")
     stem = Path(segment).stem
     partial = folder / f"{stem}.partial"
-    faiss.write_index(inverted, str(partial))
+    write_ann(inverted, partial)
     file = folder / f"{stem}-{quick_sum(partial)}{ENDING}"
     partial.replace(file)
     return Ann(file, probes, recall)
 
 
-def _inverted_file(vectors_RD: Held) -> Any:
+def write_ann(inverted: Any, file: Path) -> None:
+    """A faiss index in a file, by Python's own writing: of faiss's (1.15), the last 4 KiB are lost without an error where the disk is full."""
+    import faiss
+
+    with file.open("wb") as opened:
+        faiss.write_index(inverted, faiss.PyCallbackIOWriter(opened.write))
+
+
+def inverted_file(vectors_RD: Held) -> Any:
     """The vectors in lists. The same vectors give the same bytes."""
     import faiss
 

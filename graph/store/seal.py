@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from graph.shared.errors import UserError
 from graph.shared.ids import has_sum, quick_sum
+from graph.store.room import full_disk_told
 from graph.store.sqlite import FILE
 from graph.store.sums import BLOCK_BYTES, BlockSums
 
@@ -144,9 +145,12 @@ def set_aside(ledger: Path) -> list[Path]:
 
 
 def _readable(ledger: Path) -> bool:
-    """Whether SQLite finds its way through all of the file."""
+    """Whether SQLite finds its way through all of the file; DiskFull when it has no room to look."""
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(ledger))}?mode=ro", uri=True)) as database:
+        with (
+            full_disk_told(ledger.parent),
+            closing(sqlite3.connect(f"file:{quote(str(ledger))}?mode=ro", uri=True)) as database,
+        ):
             (found,) = database.execute("PRAGMA quick_check").fetchone()
             return bool(found == "ok")
     except sqlite3.DatabaseError:

@@ -13,6 +13,7 @@ import numpy as np
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
 from graph.store.arrays import FORMAT, check_format
+from graph.store.room import full_disk_told
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
 
@@ -65,13 +66,16 @@ class Sealing(Protocol):
 
 
 def read_sqlite_settings(folder: Path) -> IndexSettings:
-    """The settings of the index in a folder; UserError when its file cannot be read."""
-    with closing(sqlite3.connect(f"file:{quote(str(folder / FILE))}?mode=ro", uri=True)) as connection:
-        try:
+    """The settings of the index in a folder; UserError when its file cannot be read, DiskFull when there is no room for the one beside it."""
+    try:
+        with (
+            full_disk_told(folder),
+            closing(sqlite3.connect(f"file:{quote(str(folder / FILE))}?mode=ro", uri=True)) as connection,
+        ):
             (text,) = connection.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
-        except (sqlite3.DatabaseError, TypeError) as problem:
-            found = f"{folder / FILE}: not readable ({problem})"
-            raise UserError(found, "an index", "index the documents into a new folder") from None
+    except (sqlite3.DatabaseError, TypeError) as problem:
+        found = f"{folder / FILE}: not readable ({problem})"
+        raise UserError(found, "an index", "index the documents into a new folder") from None
     return parse_settings(IndexSettings, json.loads(text), str(folder / FILE))
 
 

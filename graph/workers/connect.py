@@ -9,7 +9,8 @@ import shutil
 import socket
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from types import ModuleType
@@ -126,6 +127,20 @@ def _is_ray(address: str) -> bool:
             answered.append(GcsClient(address=address))
 
     asking = Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(ANSWER_S)
+    with _hushed():
+        asking.start()
+        asking.join(ANSWER_S)
     return bool(answered)
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """Nothing of this process goes to standard error: Ray's own code writes there, past Python, what another service answered."""
+    kept = os.dup(2)
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

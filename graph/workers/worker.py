@@ -3,15 +3,11 @@
 Ray carries this file's class by value, so it imports nothing of ours before its search path is in order.
 """
 
-import errno
 import pickle
 import socket
 import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
-
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""What the system says when a disk, somebody's share of it or a file takes no more."""
 
 
 class Worker:
@@ -28,17 +24,12 @@ class Worker:
         return socket.gethostname(), code_hash()
 
     def run(self, key: str, function: Sequence[Any], batch: Any) -> Any:
-        """The function of that hash, on a batch; `function` holds a reference to its bytes, which are fetched once. UserError where the disk is full."""
+        """The function of that hash, on a batch; `function` holds a reference to its bytes, which are fetched once. DiskFull where this machine has no room."""
         import ray
 
-        from graph.shared.errors import UserError
+        from graph.store.room import full_disk_told
 
         if key not in self._functions:
             self._functions[key] = pickle.loads(ray.get(function[0]))
-        try:
+        with full_disk_told(f"worker on {socket.gethostname()}", "make room there; nothing that came back is lost"):
             return self._functions[key](batch)
-        except OSError as problem:
-            if problem.errno not in FULL:
-                raise
-            remedy = "make room there; nothing that came back is lost"
-            raise UserError(f"worker on {socket.gethostname()}: {problem}", "a disk with room", remedy) from None

@@ -15,12 +15,13 @@ import pytest
 
 from graph.postgres.store.connect import dsn_of
 from graph.postgres.store.place import place_in_database
-from graph.shared.errors import UserError
+from graph.shared.errors import DiskFull, UserError
 from graph.shared.types import CompletionRequest, Message
 from graph.store.database import has_database
 from graph.store.seal import LEDGER
 from serve.engines import open_model
 from serve.ledger import Counts, Ledger, call_key
+from tests.disks import AMPLE, mounted_disk
 from tests.fakes import ScriptedModel, chat_server
 from tests.places import ROOT
 from tests.postgres_server import fresh_database
@@ -212,3 +213,16 @@ def test_a_killed_process_repeats_no_finished_call(file: Path) -> None:
         assert [one.text for one in made[:3]] == ["call 1", "call 2", "call 3"]
         again = [body["messages"][0]["content"] for body in server.asked[4:]]
         assert sorted(again) == ["3", "4", "5"]
+
+
+def test_a_full_disk_is_no_damaged_ledger(tmp_path: Path) -> None:
+    with mounted_disk(tmp_path / "disk") as disk:
+        file, model = disk.folder / LEDGER, ScriptedModel(lambda request: "x" * 9_000)
+        ledger = Ledger(model, file)
+        ledger.complete([ask("before")])
+        disk.leave(0)
+        with pytest.raises(DiskFull, match=r"ledger\.sqlite: database or disk is full; a disk with room; make room"):
+            ledger.complete([ask("lost")])
+        disk.leave(AMPLE)
+        assert [each.text for each in Ledger(model, file).complete([ask("before"), ask("lost")])] == ["x" * 9_000] * 2
+        assert [request.messages[-1].content for request in model.asked] == ["before", "lost", "lost"]

@@ -17,7 +17,7 @@ PACKAGES = {
     "eval": "Evaluation",
     "modegraph": "Command line and Python",
 }
-ERRORS = {"UserError", "Unavailable", "ModelGone", "IndexBusy", "OtherFormat", "PromptTooLong"}
+ERRORS = {"UserError", "Unavailable", "DiskFull", "ModelGone", "IndexBusy", "OtherFormat", "PromptTooLong"}
 """The class and those that extend it."""
 GAP = "…"
 MOST_READINGS = 6

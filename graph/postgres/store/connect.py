@@ -105,5 +105,6 @@ def _told(shown: str, problem: psycopg.Error) -> UserError:
     if isinstance(problem, psycopg.DataError):
         return UserError(f"{shown}: {said}", "text that PostgreSQL can hold", "take the character out of the document")
     if problem.sqlstate is None:
-        return Unavailable(f"{shown}: {said}", "a server that answers", "check the address, the role and its password")
+        first = str(problem).partition("\n")[0]
+        return Unavailable(f"{shown}: {first}", "a server that answers", "check the address, the role and its password")
     return Unavailable(f"{shown}: {said}", "nothing was changed", "")

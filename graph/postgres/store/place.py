@@ -6,6 +6,7 @@ from graph.postgres.store.connect import database_of, dsn_of, parameters_of, tra
 from graph.postgres.store.migrate import migrate
 from graph.shared.errors import UserError
 from graph.store.database import FILE, has_database, write_database
+from graph.store.room import full_disk_told
 
 
 def place_in_database(folder: Path, dsn: str) -> None:
@@ -28,5 +29,6 @@ def place_in_database(folder: Path, dsn: str) -> None:
     with transaction(dsn) as connection:
         migrate(connection, database)
     if not has_database(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_database(folder, parameters)
+        with full_disk_told(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_database(folder, parameters)

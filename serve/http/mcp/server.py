@@ -33,7 +33,7 @@ from serve.http.mcp.tools import Call, tools_for
 from serve.http.routes.services import Services
 from serve.http.shared.access import EVERYTHING, access_of
 from serve.http.shared.encoding import ascii_json, with_whole_characters
-from serve.http.shared.errors import ApiError, store_gone
+from serve.http.shared.errors import ApiError, not_now
 
 LOG = logging.getLogger("modegraph.serve")
 PAGE = 100
@@ -70,7 +70,7 @@ def build_mcp(services: Services) -> Server[Any]:
             services.metrics.errors.labels(problem.code).inc()
             return _failed(problem.message)
         except Unavailable as problem:
-            return _failed(store_gone(problem).message)
+            return _failed(not_now(problem).message)
         except UserError as problem:
             return _failed(str(problem))
         except Exception:

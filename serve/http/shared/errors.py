@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from graph.shared.errors import Unavailable, UserError
+from graph.shared.errors import DiskFull, Unavailable, UserError
 from serve.http.shared.encoding import AsciiJSONResponse
 
 LOG = logging.getLogger("modegraph.serve")
@@ -87,11 +87,13 @@ def no_model() -> ApiError:
     return ApiError(404, "no_model", told)
 
 
-def store_gone(problem: Unavailable) -> ApiError:
-    """503 for what needs the database of the index while that does not answer; why is for the log alone."""
+def not_now(problem: Unavailable) -> ApiError:
+    """503 for what writes an index while its database does not answer or its disk is full; why is for the log alone."""
     LOG.error("%s", problem)
-    told = "the database of the index does not answer: nothing was written; search goes on, try again later"
-    return ApiError(503, "store_gone", told, headers={"Retry-After": "10"})
+    code, told = "store_gone", "the database of the index does not answer: nothing was written"
+    if isinstance(problem, DiskFull):
+        code, told = "disk_full", "the disk of the index is full: nothing of it is lost"
+    return ApiError(503, code, f"{told}; search goes on, try again later", headers={"Retry-After": "10"})
 
 
 def unknown_model(name: str, known: tuple[str, ...]) -> ApiError:
@@ -116,7 +118,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Unavailable)
     async def away(request: Request, problem: Unavailable) -> Response:
-        return error_response(store_gone(problem))
+        return error_response(not_now(problem))
 
     @app.exception_handler(UserError)
     async def refused(request: Request, problem: UserError) -> Response:

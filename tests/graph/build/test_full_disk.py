@@ -1,21 +1,27 @@
-"""A disk that takes no more: the system refuses to write a file beyond a size, wherever an edit is at that moment.
+"""A disk that takes no more, wherever a build or an edit is at that moment: a file may not grow beyond a size, or a real disk is full.
 
-The failure is told, readers have one whole generation (the new one only where it was whole already), and with room again the edit is
-what it would have been.
+The failure is told in one line, readers have one whole generation (the new one only where it was whole already), and with room again the
+index is what it would have been.
 """
 
+import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from graph.build.build import build_index
-from graph.build.lifecycle import index_status, resume_build, verify_index
+from graph.build.lifecycle import compact_index, delete_documents, index_status, resume_build, verify_index
 from graph.index.index import open_index
+from graph.shared.errors import DiskFull
+from graph.shared.types import OpenEncoder
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from tests.corpora import ISLES
+from tests.disks import AMPLE, SmallDisk, mounted_disk
 from tests.graph.build.test_lifecycle import EXTRA, SETTINGS, encoder
 from tests.graph.same import assert_same_index
 from tests.places import ROOT
@@ -24,19 +30,33 @@ EDIT = """
 import resource, sys
 from pathlib import Path
 from graph.build.build import build_index
+from graph.shared.errors import DiskFull
 from tests.graph.build.test_lifecycle import EXTRA, SETTINGS, encoder
 most = int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-build_index(Path(sys.argv[1]), [EXTRA], SETTINGS, encoder)
+try:
+    build_index(Path(sys.argv[1]), [EXTRA], SETTINGS, encoder)
+except DiskFull as problem:
+    sys.exit(str(problem))
 """
+Change = Callable[[Path, OpenEncoder], object]
+ANN_SETTINGS = SETTINGS.model_copy(update={"ann_rows": 1})
+"""Every segment has an ANN index: faiss writes too."""
 
 
-def edited_with(folder: Path, most_bytes: int) -> int:
-    """Add a document in a process whose files may not grow beyond `most_bytes`: its exit status."""
+def told(folder: Path) -> str:
+    """The line that a full disk ends a command with, as an expression."""
+    return rf"^{re.escape(str(folder))}: [^\n;]*; a disk with room; make room, then run the command again: what was done is kept$"
+
+
+def edited_with(folder: Path, most_bytes: int) -> str:
+    """Add a document in a process whose files may not grow beyond `most_bytes`: what it says last."""
     call = [sys.executable, "-P", "-c", EDIT, str(folder), str(most_bytes)]
     # Python itself would leave bytecode that is cut short.
     given = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(call, cwd=ROOT, env=given, capture_output=True, check=False).returncode
+    run = subprocess.run(call, cwd=ROOT, env=given, capture_output=True, text=True, check=False)
+    assert run.returncode == 1 and "Traceback" not in run.stderr, run.stderr
+    return run.stderr.splitlines()[-1]
 
 
 @pytest.mark.slow
@@ -52,11 +72,77 @@ def test_an_edit_that_the_disk_does_not_take_loses_nothing_and_is_told(tmp_path:
         build_index(each, ISLES, SETTINGS, encoder)
     build_index(twin, [EXTRA], SETTINGS, encoder)
     sizes = sorted({file.stat().st_size for file in twin.rglob("*") if file.is_file() and file.stat().st_size > 64})
-    assert edited_with(folder, sizes[round(share * (len(sizes) - 1))] - 1) != 0
+    assert re.match(told(folder), edited_with(folder, sizes[round(share * (len(sizes) - 1))] - 1))
     is_new = EXTRA.source in open_index(folder, encoder).sources()
     assert index_status(folder).generation == 1 + is_new and (share == 1 or not is_new)
     if index_status(folder).unfinished:
         resume_build(folder, encoder)
     build_index(folder, [EXTRA], SETTINGS, encoder)
     assert_same_index(load_arrays(folder, IndexData), load_arrays(twin, IndexData))
+    assert verify_index(folder) == []
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with mounted_disk(tmp_path / "disk") as mounted:
+        yield mounted
+
+
+def size_of(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("place", "share"),
+    [*(("sqlite", share) for share in (0, 0.1, 0.3, 0.5, 0.7, 0.9)), ("postgresql", 0.1), ("postgresql", 0.7)],
+    indirect=["place"],
+)
+def test_an_index_that_a_disk_does_not_hold_is_told_and_made_once_there_is_room(
+    disk: SmallDisk, tmp_path: Path, share: float
+) -> None:
+    folder, twin = disk.folder / "i", tmp_path / "twin"
+    build_index(twin, ISLES, ANN_SETTINGS, encoder)
+    disk.leave(share * size_of(twin))
+    with pytest.raises(DiskFull, match=told(folder)):
+        build_index(folder, ISLES, ANN_SETTINGS, encoder)
+    disk.leave(AMPLE)
+    build_index(folder, ISLES, ANN_SETTINGS, encoder)
+    assert_same_index(load_arrays(folder, IndexData), load_arrays(twin, IndexData))
+    assert verify_index(folder) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("free_kib", [0, 16, 64, 128, 256])
+def test_an_edit_on_a_full_disk_leaves_the_index_to_its_readers(disk: SmallDisk, tmp_path: Path, free_kib: int) -> None:
+    folder, twin = disk.folder / "i", tmp_path / "twin"
+    build_index(twin, ISLES, ANN_SETTINGS, encoder)
+    shutil.copytree(twin, folder)
+    build_index(twin, [EXTRA], ANN_SETTINGS, encoder)
+    disk.leave(free_kib << 10)
+    with pytest.raises(DiskFull, match=told(folder)):
+        build_index(folder, [EXTRA], ANN_SETTINGS, encoder)
+    assert EXTRA.source not in open_index(folder, encoder).sources()
+    disk.leave(AMPLE)
+    assert index_status(folder).generation == 1
+    resume_build(folder, encoder)
+    build_index(folder, [EXTRA], ANN_SETTINGS, encoder)
+    assert_same_index(load_arrays(folder, IndexData), load_arrays(twin, IndexData))
+    assert verify_index(folder) == []
+
+
+@pytest.mark.parametrize("change", [compact_index, lambda folder, opening: delete_documents(folder, ["tarn"], opening)])
+def test_other_commands_that_write_are_told_too(disk: SmallDisk, change: Change) -> None:
+    folder = disk.folder / "i"
+    build_index(folder, ISLES, ANN_SETTINGS, encoder)
+    build_index(folder, [EXTRA], ANN_SETTINGS, encoder)
+    disk.leave(0)
+    for refused in (lambda: change(folder, encoder), lambda: index_status(folder)):
+        with pytest.raises(DiskFull, match=told(folder)):
+            refused()
+    assert EXTRA.source in open_index(folder, encoder).sources()
+    disk.leave(AMPLE)
+    change(folder, encoder)
+    resume_build(folder, encoder)
     assert verify_index(folder) == []

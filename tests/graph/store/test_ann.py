@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from graph.retrieve.parts.near import nearest
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
-from graph.store.ann import LEAST_RECALL, build_ann, open_ann
+from graph.store.ann import LEAST_RECALL, build_ann, inverted_file, open_ann, write_ann
 from graph.store.columns.merge import Merge
 from graph.store.halves import as_float32, product
 from graph.store.segments import Vectors, save_vectors, segments_to_index, segments_to_merge, with_ann
@@ -198,3 +199,15 @@ def test_new_nodes_of_a_large_graph_are_tied_to_what_ann_indexes_find(
     assert found.replaced_R.tolist() == list(range(count - 7, count)) == among_all.replaced_R.tolist()
     for name, values in vars(among_all.added).items():
         assert np.array_equal(getattr(found.added, name), values), name
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
+@pytest.mark.parametrize("rows", [3, 4_000])
+def test_a_full_disk_is_told_however_little_is_left_to_write(tmp_path: Path, rows: int) -> None:
+    inverted, file, twin = inverted_file(clustered(rows)), tmp_path / "a.ann", tmp_path / "twin.ann"
+    write_ann(inverted, file)
+    faiss.write_index(inverted, str(twin))
+    assert file.read_bytes() == twin.read_bytes()
+    assert (file.stat().st_size < 4096) == (rows == 3), "what faiss itself would lose without an error"
+    with pytest.raises(OSError, match="No space left on device"):
+        write_ann(inverted, Path("/dev/full"))

@@ -1,6 +1,8 @@
 """Engines by name, and addresses where no Ray is."""
 
 import socket
+import threading
+from contextlib import suppress
 
 import pytest
 
@@ -46,3 +48,43 @@ def test_an_address_where_nothing_is_and_one_where_something_else_is() -> None:
         silent.listen()
         with pytest.raises(UserError, match="what answers there is not Ray"), open_workers("ray", address):
             pass
+
+
+SETTINGS, HEADERS, PING, LAST, ACKNOWLEDGED = 4, 1, 6, 5, 1
+PREFACE_BYTES, HEAD_BYTES = 24, 9
+NOT_FOUND = bytes([0x8D])
+"""HTTP/2's types and flags of frames, and `:status: 404` in its table of headers (RFC 9113, RFC 7541)."""
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def answer_by_http2(listening: socket.socket) -> None:
+    """A service by gRPC's protocol that knows no call of Ray's, for one client."""
+    client, _ = listening.accept()
+    with client, client.makefile("rb") as heard, suppress(OSError):
+        heard.read(PREFACE_BYTES)
+        client.sendall(frame(SETTINGS, 0, 0) + frame(SETTINGS, ACKNOWLEDGED, 0))
+        while head := heard.read(HEAD_BYTES):
+            payload = heard.read(int.from_bytes(head[:3], "big"))
+            if head[3] == PING and not head[4] & ACKNOWLEDGED:
+                client.sendall(frame(PING, ACKNOWLEDGED, 0, payload))
+            if head[3] == HEADERS:
+                client.sendall(frame(HEADERS, LAST, int.from_bytes(head[5:], "big"), NOT_FOUND))
+
+
+def test_another_service_of_the_same_protocol_is_told_in_our_words_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ray")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            listening.accept()[0].close()  # The look whether anything answers.
+            answer_by_http2(listening)
+
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(UserError, match="what answers there is not Ray"), open_workers("ray", address):
+            pass
+    assert capfd.readouterr().err == ""

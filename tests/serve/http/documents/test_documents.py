@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes import chat_server
-from tests.serve.http.conftest import Stack
+from graph.build.build import build_index
+from tests.corpora import ISLES
+from tests.disks import AMPLE, mounted_disk
+from tests.fakes import HashEncoder, chat_server
+from tests.serve.http.conftest import SETTINGS, Stack
 from tests.serve.http.running import serving
 
 NEW = {
@@ -114,3 +117,21 @@ def test_a_file_that_cannot_be_read_is_refused(isles: Path, name: str, data: byt
         made = on.post("/v1/documents/files", files={"files": (name, data)})
         assert made.status_code == 400 and said in made.json()["error"]["message"]
         assert "modegraph-upload" not in made.text
+
+
+def test_a_full_disk_is_told_as_such_and_search_goes_on(tmp_path: Path) -> None:
+    with mounted_disk(tmp_path / "disk") as disk:
+        isles = disk.folder / "index"
+        build_index(isles, ISLES, SETTINGS, lambda spec: HashEncoder())
+        with (
+            chat_server(lambda body, number: "x") as upstream,
+            serving(isles, f"openai:t@{upstream.url}", writable=True) as on,
+        ):
+            disk.leave(0)
+            refused = on.post("/v1/documents", json={"documents": [NEW]})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "disk_full")
+            assert str(tmp_path) not in refused.text and refused.headers["retry-after"]
+            assert on.post("/v1/retrieve", json={"query": "Lantern"}).json()["passages"]
+            disk.leave(AMPLE)
+            assert on.post("/v1/documents", json={"documents": [NEW]}).status_code == 200
+            assert on.get("/v1/documents/notes/gull.md").status_code == 200

@@ -1,0 +1,44 @@
+"""A disk of a few kilobytes, which is full as a real one is: memory, mounted as a file system. Only root may."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+AMPLE = 64 << 20
+
+
+@dataclass(frozen=True)
+class SmallDisk:
+    """A file system of its own, at `folder`."""
+
+    folder: Path
+
+    def leave(self, free_bytes: float) -> None:
+        """Let so much, rounded up to a page, be written from now on."""
+        found = os.statvfs(self.folder)
+        used = (found.f_blocks - found.f_bfree) * found.f_frsize
+        pages = max(1, -(-int(used + free_bytes) // found.f_frsize))
+        _run("mount", "-o", f"remount,size={pages * found.f_frsize}", str(self.folder))
+
+
+@contextmanager
+def mounted_disk(folder: Path) -> Iterator[SmallDisk]:
+    """A disk with ample room until the block ends; skips the test where none can be mounted."""
+    folder.mkdir()
+    try:
+        _run("mount", "-t", "tmpfs", "-o", f"size={AMPLE}", "tmpfs", str(folder))
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs a system on which the tests may mount a disk")
+    try:
+        yield SmallDisk(folder)
+    finally:
+        _run("umount", "--lazy", str(folder))
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)

@@ -8,10 +8,10 @@ from typing import Final, Protocol
 
 import stamina
 
+from graph.disk.room import full_disk_told
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
 from graph.store.database import has_database
-from graph.store.room import full_disk_told
 from graph.store.seal import LEDGER, LEDGER_TABLE, SET_ASIDE, CallRow, set_aside
 from serve.salvage import PAGE_BYTES, salvage_rows
 

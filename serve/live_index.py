@@ -12,6 +12,7 @@ from typing import Any
 
 from graph.index.filters import Condition
 from graph.index.index import Index, open_index
+from graph.index.lookup import NodeKind, row_of
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.shared.ids import content_id
 from graph.shared.modes import Mode
@@ -28,7 +29,7 @@ WARM_UP = "What is this about?"
 
 @dataclass(frozen=True)
 class Generation:
-    """One generation of the index, opened, and the row of each thing by its id; of the whole, or of what some conditions let through."""
+    """One generation of the index, opened; of the whole, or of what some conditions let through."""
 
     index: Index
     where: tuple[Condition, ...] = ()
@@ -55,22 +56,13 @@ class Generation:
             self._views[where] = Generation(self.index.only(where), where)
         return self._views[where]
 
-    @cached_property
-    def rows(self) -> dict[str, dict[str, int]]:
-        """Kind ("passage", "proposition", "entity", "topic", "summary") to id to row."""
-        data = self.index.data
-        columns = {
-            "document": data.document_sources,
-            "passage": data.passage_ids,
-            "proposition": data.proposition_ids,
-            "entity": data.entity_ids,
-            "summary": data.summary_ids,
-        }
-        return {kind: {identity: row for row, identity in enumerate(ids)} for kind, ids in columns.items()}
+    def row(self, kind: NodeKind, name: str) -> int | None:
+        """The row of a document by its source, of another thing by its id; None for what is not there."""
+        return row_of(self.index.data, kind, name)
 
     def metadata(self, source: str) -> dict[str, Any]:
         """What filters can ask of a document; nothing of one that is not there."""
-        row = self.rows["document"].get(source)
+        row = self.row("document", source)
         return {} if row is None else json.loads(self.index.data.document_metadata[row])
 
 

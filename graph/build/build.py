@@ -23,6 +23,7 @@ from graph.build.reading import (
 )
 from graph.build.rows import Rows
 from graph.build.stores import has_store, open_for_writing
+from graph.disk.room import full_disk_told
 from graph.documents.split import split_passages
 from graph.layers.model_summaries import WriteSummaries, write_summaries
 from graph.shared.console import say
@@ -44,7 +45,6 @@ from graph.store.columns.numbers import rows_with_numbers
 from graph.store.columns.strings import Strings, ids_at
 from graph.store.data import IndexData
 from graph.store.pending import PendingVectors
-from graph.store.room import full_disk_told
 from graph.store.seal import LEDGER
 from graph.store.settings import IndexSettings
 from graph.store.store import Store

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from graph.disk.room import full_disk_told
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
 from graph.store.database import FILE as DATABASE
 from graph.store.database import has_database
 from graph.store.lock import GiveUp, writer_lock
-from graph.store.room import full_disk_told
 from graph.store.seal import check_seal, unsealed
 from graph.store.settings import IndexSettings
 from graph.store.sqlite import FILE as SQLITE

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from graph.encode.encoder import check_encoder, open_encoder, unit_rows
 from graph.index.filters import Condition, allowed_documents, meeting
+from graph.index.lookup import row_of
 from graph.index.restrict import arrays_of, own_arrays, restrict
 from graph.index.seal import seal
 from graph.layers.communities import find_communities
@@ -120,7 +121,7 @@ class Index:
 
     def rows_of(self, passages: Sequence[Passage]) -> Ints:
         """The rows of passages that `passage` made: int64[R]."""
-        documents = [self._document_rows[each.source] for each in passages]
+        documents = [row_of(self.data, "document", each.source) or 0 for each in passages]
         first_R = np.searchsorted(self.data.passage_document_P, documents)
         return first_R + np.array([each.order for each in passages], np.int64)
 
@@ -137,10 +138,11 @@ class Index:
 
     def passages_of(self, source: str) -> tuple[Passage, ...]:
         """The passages of one document in order; none if the index has no such document."""
-        document = self._document_rows.get(source)
+        document = row_of(self.data, "document", source)
         if document is None:
             return ()
-        return tuple(self.passage(int(row)) for row in np.flatnonzero(self.data.passage_document_P == document))
+        first, end = np.searchsorted(self.data.passage_document_P, [document, document + 1]).tolist()
+        return tuple(self.passage(row) for row in range(first, end))
 
     @cached_property
     def term_scores(self) -> TermScores:
@@ -217,10 +219,6 @@ class Index:
     def communities_V(self) -> Ints:
         """The community of every vertex of `hub_graph_VV`: int64[V]."""
         return find_communities(self.hub_graph_VV, "igraph", self.settings.seed, LEIDEN_ITERATIONS)
-
-    @cached_property
-    def _document_rows(self) -> dict[str, int]:
-        return {source: row for row, source in enumerate(self.sources())}
 
     def _span(self, occurrence: int) -> Span:
         data, passage = self.data, int(self.data.occurrence_passage_M[occurrence])

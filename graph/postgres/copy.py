@@ -14,6 +14,7 @@ from psycopg import sql
 from graph.build.lifecycle import resume_build
 from graph.build.reading import no_model
 from graph.build.stores import read_settings
+from graph.disk.room import full_disk_told
 from graph.postgres.store.connect import Connection, database_of, dsn_of, transaction
 from graph.postgres.store.migrate import check_schema, migrate, restart_keys
 from graph.shared.console import track
@@ -21,7 +22,6 @@ from graph.shared.errors import UserError
 from graph.shared.types import OpenEncoder, OpenModel
 from graph.store.database import has_database
 from graph.store.lock import writer_lock
-from graph.store.room import full_disk_told
 from graph.store.seal import AGAIN, LEDGER, LEDGER_TABLE, check_seal, has_ledger
 from graph.store.sqlite import FILE, SqliteStore
 

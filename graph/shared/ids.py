@@ -9,6 +9,7 @@ import xxhash
 BYTES = 16
 ID_BYTES = f"S{2 * BYTES}"
 """How arrays hold ids."""
+_DIGITS = frozenset("0123456789abcdef")
 SHOWN_DIGITS = 8
 QUICK = "x"
 """What a quick sum begins with."""
@@ -21,6 +22,15 @@ def content_id(*parts: str) -> str:
         data = part.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()
+
+
+def is_id(text: str) -> bool:
+    """Whether a text may be an id: what is not one cannot be looked up among them.
+
+    >>> is_id("0123456789abcdef" * 2), is_id("0123456789ABCDEF" * 2), is_id("é" * 32)
+    (True, False, False)
+    """
+    return len(text) == 2 * BYTES and set(text) <= _DIGITS
 
 
 def shown_id(identity: str) -> str:

@@ -15,13 +15,13 @@ from typing import Any, TypeVar, get_type_hints
 import numpy as np
 import scipy.sparse as sp
 
+from graph.disk.npy import save_array
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id, has_sum, quick_sum
 from graph.shared.types import Prompts
 from graph.store.ann import Ann, open_ann
 from graph.store.columns.blocks import narrow
 from graph.store.columns.moved import Block, whole
-from graph.store.columns.npy import save_array
 from graph.store.columns.patch import MOVED, Moved, MovedFiles, save_moved
 from graph.store.columns.strings import Strings
 from graph.store.segments import FOLDER as SEGMENTS

@@ -14,9 +14,9 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from graph.disk.npy import write_array
 from graph.shared.ids import ID_BYTES
 from graph.shared.types import Floats, IdBytes
-from graph.store.columns.npy import write_array
 from graph.store.columns.strings import KnownIds
 from graph.store.halves import Held
 from graph.store.segments import ENDING, open_segment

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
+from graph.disk.room import full_disk_told
 from graph.shared.errors import UserError
 from graph.shared.ids import has_sum, quick_sum
-from graph.store.room import full_disk_told
 from graph.store.sqlite import FILE
 from graph.store.sums import BLOCK_BYTES, BlockSums
 

@@ -16,11 +16,11 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from graph.disk.npy import write_array
 from graph.shared.errors import UserError
 from graph.shared.ids import ID_BYTES, has_sum, quick_sum
 from graph.shared.types import Floats, IdBytes, Ints
 from graph.store.ann import Ann, build_ann
-from graph.store.columns.npy import write_array
 from graph.store.columns.numbers import MovedNumbers, Numbers, appended, changed_numbers, numbers_from, whole_numbers
 from graph.store.halves import Held, as_float32, let_go, product
 

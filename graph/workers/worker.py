@@ -27,7 +27,7 @@ class Worker:
         """The function of that hash, on a batch; `function` holds a reference to its bytes, which are fetched once. DiskFull where this machine has no room."""
         import ray
 
-        from graph.store.room import full_disk_told
+        from graph.disk.room import full_disk_told
 
         if key not in self._functions:
             self._functions[key] = pickle.loads(ray.get(function[0]))

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from graph.index.lookup import NodeKind
 from graph.shared.types import Absence, Evidence
 from serve.live_index import Generation
 
-NodeKind = Literal["document", "passage", "proposition", "entity", "summary"]
 EdgeKind = Literal["has", "next", "states", "mentions", "called", "synonym", "sums up", "similar"]
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
-from serve.views.evidence import EdgeKind, GraphEdge, GraphNode, Neighbourhood, NodeKind
+from graph.index.lookup import NodeKind
+from serve.views.evidence import EdgeKind, GraphEdge, GraphNode, Neighbourhood
 
 MAX_LABEL_CHARS = 80
 

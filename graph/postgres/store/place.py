@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from graph.disk.room import full_disk_told
 from graph.postgres.store.connect import database_of, dsn_of, parameters_of, transaction
 from graph.postgres.store.migrate import migrate
 from graph.shared.errors import UserError
 from graph.store.database import FILE, has_database, write_database
-from graph.store.room import full_disk_told
 
 
 def place_in_database(folder: Path, dsn: str) -> None:

@@ -46,7 +46,7 @@ def documents_router(services: Services) -> APIRouter:
     def document(source: str, seen: SeenCollection) -> DocumentText:
         """One document with its passages in order."""
         current = seen.generation
-        row = current.rows["document"].get(source)
+        row = current.row("document", source)
         if row is None:
             raise no_document(source)
         passages = [

@@ -28,7 +28,7 @@ async def delete_document(services: Services, seen: Seen, source: str) -> WriteR
     """Delete a document; ApiError 404 for one that the caller does not see."""
     with _audited(services, seen, "delete", [source]):
         check_writable(services, seen)
-        if source not in seen.generation.rows["document"]:
+        if seen.generation.row("document", source) is None:
             raise no_document(source)
         edited = await services.collections.writing[seen.name].write(Edit(delete=source))
         if not edited.deleted:

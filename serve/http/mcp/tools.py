@@ -117,10 +117,10 @@ async def fetch(call: Call, asked: FetchArguments) -> Fetched:
     """The text of a document, from a passage of it or a place in it on."""
     seen = await call.seen(asked.collection)
     current = seen.generation
-    row = current.rows["passage"].get(asked.id)
+    row = current.row("passage", asked.id)
     passage = current.index.passage(row) if row is not None else None
     source = passage.source if passage is not None else asked.id
-    if source not in current.rows["document"]:
+    if current.row("document", source) is None:
         raise no_document(asked.id)
     passages = await call.services.retriever.in_thread(partial(current.index.passages_of, source))
     text = text_of(passages)

@@ -8,11 +8,12 @@ from fastapi import APIRouter, Query
 from pydantic import Field, StringConstraints
 
 from graph.extract.entities import entity_key
+from graph.index.lookup import NodeKind
 from serve.http.routes.retriever import RetrievalOptions
 from serve.http.routes.services import SeenCollection, Services
 from serve.http.shared.encoding import Text
 from serve.http.shared.errors import ApiError, unknown_model
-from serve.views.evidence import GraphNode, Layer, Neighbourhood, NodeKind, Retrieved, retrieved
+from serve.views.evidence import GraphNode, Layer, Neighbourhood, Retrieved, retrieved
 from serve.views.neighbourhood import neighbourhood, node
 
 Limit = Annotated[int, Query(ge=1, le=500, description="at most so many")]
@@ -57,7 +58,7 @@ def _add_graph_routes(router: APIRouter) -> None:
     def graph_neighbourhood(seen: SeenCollection, kind: NodeKind, id: Identity, limit: Limit = 60) -> Neighbourhood:  # noqa: A002
         """A node of the graph by kind and id (of an entity its text will do), its neighbours and the edges to them."""
         current = seen.generation
-        row = current.rows[kind].get(id)
+        row = current.row(kind, id)
         if row is None and kind == "entity":
             row = current.index.entity_rows.get(entity_key(id))
         if row is None:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graph.disk.npy import write_array
 from graph.encode.encoder import unit_rows
 from graph.shared.errors import UserError
 from graph.shared.ids import ID_BYTES, content_id
-from graph.store.columns.npy import write_array
 from graph.store.segments import Vectors, open_vectors, save_vectors, segments_to_merge
 
 DIMENSIONS = 24

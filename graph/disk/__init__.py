@@ -1,0 +1,1 @@
+"""What is written, and the disk that takes no more of it."""

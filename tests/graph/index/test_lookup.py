@@ -1,0 +1,59 @@
+"""Rows by name, against a table of all names; of an index that was edited beside its arrays too."""
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from graph.build.build import build_index
+from graph.build.lifecycle import delete_documents
+from graph.index.index import open_index
+from graph.index.lookup import NodeKind, row_of
+from graph.shared.types import Document
+from graph.store.columns.moved import MovedStrings
+from graph.store.settings import IndexSettings
+from tests.corpora import guild_documents
+from tests.fakes import HashEncoder
+from tests.graph.build.beside import edits_written_beside
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_every_row_is_found_by_its_name_and_nothing_else_is(tmp_path: Path, edited: bool) -> None:
+    settings = IndexSettings(min_similarity=0.2, neighbours=3)
+    build_index(tmp_path, guild_documents()[:20], settings, encoder)
+    if edited:
+        with edits_written_beside():
+            build_index(tmp_path, [Document("Ärger", "", "Ada keeps the Netmakers Hall. 東京の塔")], settings, encoder)
+            delete_documents(tmp_path, [guild_documents()[3].source], encoder)
+    index = open_index(tmp_path, encoder)
+    data = index.data
+    assert isinstance(data.passage_ids, MovedStrings) == edited
+    columns = {
+        "document": data.document_sources,
+        "passage": data.passage_ids,
+        "proposition": data.proposition_ids,
+        "entity": data.entity_ids,
+        "summary": data.summary_ids,
+    }
+    assert set(columns) == set(get_args(NodeKind))
+    for kind, column in columns.items():
+        names = list(column)
+        assert names and [row_of(data, kind, name) for name in names] == list(range(len(names)))  # type: ignore[arg-type]
+        for name in (
+            "",
+            "é" * 32,
+            names[0] + "0",
+            names[0][:-1],
+            names[0].upper() + "x",
+            guild_documents()[3].source * edited,
+        ):
+            assert row_of(data, kind, name) is None  # type: ignore[arg-type]
+    for source in index.sources():
+        found = index.passages_of(source)
+        assert [passage.source for passage in found] == [source] * len(found) and found
+        assert index.rows_of(found).tolist() == [row_of(data, "passage", passage.id) for passage in found]
+    assert index.passages_of("nowhere") == ()

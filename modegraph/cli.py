@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,12 +61,16 @@ def build_app() -> typer.Typer:
     app.callback()(root)
     for name in FOLDERS:
         importlib.import_module(f"{name}.cli").register(app, open_model)
-    importlib.import_module("modegraph.cli_config").register(app, lambda: typer.main.get_command(app))
+    config = importlib.import_module("modegraph.cli_config")
+    config.register(app, lambda: typer.main.get_command(app))
+    importlib.import_module("modegraph.cli_plan").register(
+        app, lambda: dict(config.commands_with_settings(typer.main.get_command(app)))
+    )
     return app
 
 
-def open_model(spec: str, ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
-    """A model SPEC to a ready model (see serve/engines); imported only when a command needs one."""
+def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
+    """A model SPEC, or those of its servers, to a ready model (see serve/engines); imported only when a command needs one."""
     from serve.engines import open_model as open_engine
 
     return open_engine(spec, ledger, workers)

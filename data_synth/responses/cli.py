@@ -38,8 +38,12 @@ RENAMED = {
     "--max-tokens": "--max-answer-tokens",
 }
 Policy = Annotated[
-    str,
-    typer.Option(metavar="SPEC", rich_help_panel=MODEL, help=f"Model to draw from, such as the SFT run: {SPEC}."),
+    list[str],
+    typer.Option(
+        metavar="SPEC",
+        rich_help_panel=MODEL,
+        help=f"Model to draw from, such as the SFT run: {SPEC}; several servers of it, openai: under one name, share the calls. Repeatable.",
+    ),
 ]
 Temperature = Annotated[float, typer.Option(metavar="T", min=0.05, rich_help_panel=MODEL, help="Sampling temperature.")]
 
@@ -95,7 +99,7 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         opened = open_index(index)
         check_gold(kept, frozenset(opened.sources()))
         ledger = ledger_of(out, preview)
-        model = open_model(policy, ledger)
+        model = open_model(policy[0] if len(policy) == 1 else policy, ledger)
         marks = open_model(judge, ledger) if judge else None
         sampling = Sampling(samples, temperature, max_answer_tokens, seed)
         origin = {

@@ -42,7 +42,7 @@ class Extractor:
     read: Read
 
 
-def no_model(spec: str, ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
+def no_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
     """The OpenModel of callers that have none."""
     raise UserError(f"language model {spec!r}: none can be opened here", "", "use the command line")
 

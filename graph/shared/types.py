@@ -270,8 +270,10 @@ class Workers(Protocol):
 class OpenModel(Protocol):
     """A model SPEC (`hf:PATH_OR_NAME`, `openai:NAME@URL`) to a ready model; the command line passes one in.
 
-    With `ledger`, finished calls are kept in that file and never made again. With `workers`, a model that runs in a process is
-    opened and run by them.
+    Several SPECs are servers of one model. With `ledger`, finished calls are kept in that file and never made again. With `workers`,
+    a model that runs in a process is opened and run by them.
     """
 
-    def __call__(self, spec: str, ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel: ...
+    def __call__(
+        self, spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None
+    ) -> LanguageModel: ...

@@ -1,5 +1,6 @@
 """Model SPECs to engines. A SPEC names a kind of engine and what it opens; the command line passes it on as it stands."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from graph.pretrained.catalogue import MODELS
@@ -11,13 +12,16 @@ from serve.types import Engine
 FORMS = f"hf:PATH_OR_NAME, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join(MODELS)}"
 
 
-def open_model(spec: str, ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
+def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
     """The model that `spec` names; with `ledger`, every finished call is kept in that file and never made again.
 
-    An hf: model is opened by the `workers`, each for itself, where they are not this process; a server is asked from here.
+    Several SPECs are servers of one model, which share its calls. An hf: model is opened by the `workers`, each for itself, where
+    they are not this process; a server is asked from here.
     Raises UserError for an unknown kind, a model that cannot be opened, or a file that is no ledger.
     """
-    if workers is None or workers is THIS_PROCESS or _kind_of(spec)[0] != "hf":
+    if not isinstance(spec, str):
+        engine = open_servers(spec)
+    elif workers is None or workers is THIS_PROCESS or _kind_of(spec)[0] != "hf":
         engine = open_engine(spec)
     else:
         from serve.engines.on_workers import ModelOnWorkers
@@ -28,6 +32,19 @@ def open_model(spec: str, ledger: Path | None = None, workers: Workers | None = 
     from serve.ledger import Ledger
 
     return Ledger(engine, ledger)
+
+
+def open_servers(specs: Sequence[str]) -> Engine:
+    """One engine over servers of one model; UserError for a SPEC of another kind, or of another model."""
+    for spec in specs:
+        if _kind_of(spec)[0] != "openai":
+            found = f"model {spec!r} beside {len(specs) - 1} more"
+            raise UserError(
+                found, "several servers of one model, each openai:NAME@URL", "name one model, or servers alone"
+            )
+    from serve.engines.pool import open_pool
+
+    return open_pool([_kind_of(spec)[1] for spec in specs])
 
 
 def open_engine(spec: str) -> Engine:

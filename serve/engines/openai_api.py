@@ -86,6 +86,10 @@ def window_of(name: str, models: Sequence[Mapping[str, Any]]) -> int | None:
     return next((value for value in found if isinstance(value, int) and value > 0), None)
 
 
+class NoAnswer(UserError):
+    """A server that is away, too busy or broken, after all tries: another server of the same model may answer."""
+
+
 class OpenAIModel:
     """A LanguageModel behind a URL, where it is `served_as` another name if one is given; safe to share between threads."""
 
@@ -164,7 +168,7 @@ class OpenAIModel:
             answer = self._call(request)
         except openai.APIConnectionError as problem:
             cause = problem.__cause__ or problem
-            raise UserError(
+            raise NoAnswer(
                 f"openai:{self.name}@{self.url}: no answer after {ATTEMPTS} tries ({cause})",
                 "a running OpenAI-compatible server",
                 "start the server or fix the URL (it usually ends in /v1)",
@@ -173,11 +177,11 @@ class OpenAIModel:
             reason = " ".join(str(problem.message).split())[:300]
             if problem.status_code in REFUSALS:
                 return Completion(f"status {problem.status_code} ({reason})", "refused", 0, 0)
-            raise UserError(
-                f"openai:{self.name}@{self.url}: status {problem.status_code} ({reason})",
-                "a completion",
-                "check the model's name, the key in OPENAI_API_KEY and the server's log",
-            ) from None
+            found = f"openai:{self.name}@{self.url}: status {problem.status_code} ({reason})"
+            if isinstance(problem, RETRIED):
+                raise NoAnswer(found, "a completion", "see the server's log, and go on when it answers again") from None
+            remedy = "check the model's name, the key in OPENAI_API_KEY and the server's log"
+            raise UserError(found, "a completion", remedy) from None
         except (openai.APIError, ValueError) as problem:
             raise self._bad_answer(str(problem)) from None
         return self._read(answer)

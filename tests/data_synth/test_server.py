@@ -19,7 +19,7 @@ import serve.engines.openai_api as engine
 from data_synth.cli import register
 from graph.shared.errors import UserError
 from serve.engines import open_model
-from tests.fakes import Reply, chat_server
+from tests.fakes import ChatServer, Reply, chat_server
 from tests.places import ROOT
 
 QUESTIONS = [
@@ -186,6 +186,39 @@ def test_a_killed_run_resumes_without_repeating_a_call_and_ends_in_the_same_rows
         assert len(server.asked) - asked == calls - kept, "what was kept is not asked again"
         run(server.url, *words[1:], "--out", tmp_path / "whole")
     for name in ("train.jsonl", "train.parquet", "README.md", "summary.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def test_two_servers_share_the_calls_of_a_run_that_is_killed_and_goes_on(
+    index: Path, questions: Path, tmp_path: Path
+) -> None:
+    """One server is slow, the other goes away midway, the run ends with it; a third goes on: no finished call again, the rows those of one."""
+    words = ("responses", index, "--questions", questions, "--samples", 4, "--top-k", 1)
+
+    def slow(body: dict[str, Any], number: int) -> str | tuple[int, str]:
+        time.sleep(0.1)
+        return good_reply(body) if number <= 6 else (503, "gone")
+
+    def dies(body: dict[str, Any], number: int) -> str | tuple[int, str]:
+        return good_reply(body) if number <= 12 else (503, "gone")
+
+    def policies(*servers: ChatServer) -> list[str]:
+        return [word for server in servers for word in ("--policy", f"openai:tiny@{server.url}")]
+
+    with (
+        chat_server(slow) as one,
+        chat_server(dies) as other,
+        chat_server(lambda body, number: good_reply(body)) as third,
+    ):
+        with pytest.raises(UserError, match="status 503"):
+            run("", *words, *policies(one, other), "--out", tmp_path / "out")
+        assert kept_calls(tmp_path / "out" / "ledger.sqlite") == 6 + 12
+        done = run("", *words, *policies(third), "--out", tmp_path / "out", "--json")
+        assert len(third.asked) == 40 - 18 and json.loads(done.stdout)["rows"] == 10
+        with pytest.raises(UserError, match="servers of 'tiny' and 'small'"):
+            run("", *words, *policies(third), "--policy", f"openai:small@{one.url}", "--out", tmp_path / "other")
+        run("", *words, *policies(third), "--out", tmp_path / "whole")
+    for name in ("train.jsonl", "README.md", "summary.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 

@@ -10,9 +10,9 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import torch
 
-from data_synth.types import preference_to_json
+from data_synth.types import preference_to_json, response_to_json
 from graph.shared.jsonl import write_jsonl
-from tests.train.world import TEXTS, preference
+from tests.train.world import TEXTS, preference, scored
 from train.run.settings import TinySettings
 from train.tiny import new_llama, train_tokenizer
 
@@ -43,4 +43,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     write_jsonl(folder / "train.jsonl", (preference_to_json(preference(number)) for number in range(12)))
     write_jsonl(folder / "dev.jsonl", (preference_to_json(preference(number)) for number in range(12, 16)))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def scored_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of scored responses: 3 prompts of 6 to learn from, one of 5 to measure on."""
+    folder = tmp_path_factory.mktemp("scored")
+    write_jsonl(folder / "train.jsonl", (response_to_json(scored(number)) for number in range(3)))
+    write_jsonl(folder / "dev.jsonl", [response_to_json(scored(3, responses=5))])
     return folder

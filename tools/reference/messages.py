@@ -17,7 +17,16 @@ PACKAGES = {
     "eval": "Evaluation",
     "modegraph": "Command line and Python",
 }
-ERRORS = {"UserError", "Unavailable", "DiskFull", "ModelGone", "IndexBusy", "OtherFormat", "PromptTooLong"}
+ERRORS = {
+    "UserError",
+    "Unavailable",
+    "DiskFull",
+    "ModelGone",
+    "IndexBusy",
+    "OtherFormat",
+    "PromptTooLong",
+    "NoAnswer",
+}
 """The class and those that extend it."""
 GAP = "…"
 MOST_READINGS = 6

@@ -29,6 +29,7 @@ from train.model.models import Head, device, load_model, load_tokenizer, quiet_t
 from train.model.rotation import check_rotation
 from train.model.trial import check_model
 from train.run.data import Splits, check_lengths, read_splits, rows_fingerprint
+from train.run.launched import check_launch
 from train.run.save import (
     CHECKPOINTS,
     NOT_ALIGNED,
@@ -216,6 +217,7 @@ def run_and_save(
     trainer: Any, stage: Stage, settings: TrainSettings, folder: Path, alignment: Alignment = NOT_ALIGNED
 ) -> RunRecord:
     """Train (or go on from an interrupted run's last checkpoint), measure, and write the whole run into `folder`."""
+    check_launch(trainer.accelerator.distributed_type.value)
     checkpoint = None
     if settings.save_steps is not None:
         made_from = {"data": rows_fingerprint(Path(settings.data)), "weights": model_name(settings.model)}

@@ -47,14 +47,6 @@ STEPS = 20
 
 
 @pytest.fixture(scope="module")
-def scored_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("scored")
-    write_jsonl(folder / "train.jsonl", (response_to_json(scored(number)) for number in range(3)))
-    write_jsonl(folder / "dev.jsonl", [response_to_json(scored(3, responses=5))])
-    return folder
-
-
-@pytest.fixture(scope="module")
 def adapter(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An SFT adapter to go on from, so that both trainers start from the same one."""
     output = tmp_path_factory.mktemp("start") / "adapter"

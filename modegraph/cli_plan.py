@@ -1,0 +1,131 @@
+"""`modegraph plan train`: what a training run will take, before it is begun."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graph.shared.cli_app import INPUT, LIMITS, TRAINING, command
+from graph.shared.cli_options import AsJson, Set
+
+if TYPE_CHECKING:
+    from train.plan.plan import TrainingPlan
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML file of settings.")]
+Stage = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=INPUT,
+        help="Stage that the file is for: sft, ms, dpo or reward; without it, as `modegraph config check` tells.",
+    ),
+]
+Accelerate = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=INPUT,
+        help="Configuration of `accelerate launch`: how many processes there are, and what they deal out.",
+    ),
+]
+Steps = Annotated[
+    int,
+    typer.Option(
+        "--trial-steps",
+        metavar="N",
+        min=0,
+        rich_help_panel=LIMITS,
+        help="Training steps to time on this machine; 0 takes none, and tells neither activations nor hours.",
+    ),
+]
+
+
+def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
+    """Add `plan train`; `known` gives the commands with settings, `module:Class` by their words."""
+
+    @app.command("plan train", cls=command(settings="train.run.settings:TrainSettings"), rich_help_panel=TRAINING)
+    def plan_train(
+        file: File,
+        settings: Set = None,
+        stage: Stage = None,
+        accelerate: Accelerate = None,
+        trial_steps: Steps = 3,
+        as_json: AsJson = False,
+    ) -> None:
+        """Tell what a training run would take: steps, tokens, FLOPs, memory of each process, and hours.
+
+        Counts the data with the model's tokenizer, as they would be laid out, and takes a few real steps where the run would
+        take them; nothing is kept. To plan the indexing of a folder called train, write `modegraph plan ./train`.
+        """
+        from dataclasses import asdict
+
+        from graph.shared.config import load_settings
+        from graph.shared.console import print_json
+        from train.plan.jobs import SETTINGS
+        from train.plan.launch import Launch, read_launch
+        from train.plan.plan import plan_training
+
+        chosen = stage_of(file, stage, known())
+        launch = Launch() if accelerate is None else read_launch(accelerate)
+        plan = plan_training(load_settings(SETTINGS[chosen], file, settings or []), launch, trial_steps)
+        if as_json:
+            print_json({"file": str(file), "stage": chosen, **asdict(plan)})
+        else:
+            show(file, chosen, plan)
+
+
+def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
+    """`stage`, or the one whose settings `file` holds; UserError for another command's, or where several would do and its name does not say."""
+    from graph.shared.config import read_yaml
+    from graph.shared.errors import UserError
+    from modegraph.config_files import judge
+    from train.plan.jobs import SETTINGS
+
+    names = ", ".join(SETTINGS)
+    if stage is not None:
+        if stage not in SETTINGS:
+            raise UserError(f"--stage {stage}", f"one of {names}", "fix the option")
+        return stage
+    trains = {name: path for name, path in known.items() if name.startswith("train ")}
+    found = [name.removeprefix("train ") for name in judge(str(file), read_yaml(file), trains).commands]
+    if found[0] not in SETTINGS:
+        raise UserError(f"{file}: settings of `train {found[0]}`", f"those of {names}", "name another file")
+    if len(found) > 1 and file.stem.partition("-")[0] != found[0]:
+        raise UserError(f"{file}: settings of `train {'` or `train '.join(found)}`", "one of them", "add --stage NAME")
+    return found[0]
+
+
+def show(file: Path, stage: str, plan: TrainingPlan) -> None:
+    """The plan in a few lines."""
+    counts, flops, memory, launch, measured = plan.counts, plan.flops, plan.memory, plan.launch, plan.calibration
+    once = "a prompt once for all its responses" if counts.packed else "a sequence a response"
+    print(f"{file}: {stage}, {counts.rows:,} rows of {counts.responses:,} responses")
+    print(f"steps: {counts.steps:,} ({counts.passes:.3g} passes)")
+    print(
+        f"tokens: {counts.pass_tokens:,} a pass ({once}), {counts.tokens:,} in all; padding {counts.padding_share:.0%}"
+    )
+    print(f"tokens without gradients: {counts.reference_tokens:,} of the reference, {counts.dev_tokens:,} of dev rows")
+    print(
+        f"FLOPs: {flops.total:.3g} (training {flops.training:.3g}, reference {flops.reference:.3g}, dev {flops.dev:.3g})"
+    )
+    parts = [("weights", memory.weights), ("gradients", memory.gradients), ("optimiser", memory.optimiser)]
+    told = ", ".join(f"{name} {_size(size)}" for name, size in parts)
+    activations = (
+        "activations not measured" if memory.activations is None else f"activations {_size(memory.activations)}"
+    )
+    whole = "" if memory.total is None else f", in all {_size(memory.total)}"
+    print(
+        f"memory of {'the process' if launch.processes == 1 else f'each of {launch.processes} processes'}: {told}, {activations}{whole}"
+    )
+    if measured is None or plan.hours is None:
+        print("time: not measured (--trial-steps 0)")
+        return
+    pace = f"{1e3 * measured.seconds_a_token:.3g} ms a token, {flops.training / counts.tokens / measured.seconds_a_token:.3g} FLOP/s"
+    print(f"time: {plan.hours:,.3g} hours ({pace}, {measured.steps} steps on {measured.device})")
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"

@@ -1,0 +1,152 @@
+"""Several servers of one model: who gets the calls, what becomes of those of a server that goes, and what is refused."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stamina
+
+from graph.shared.errors import UserError
+from graph.shared.types import CompletionRequest, Message
+from serve.engines import open_model
+from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, OpenAIModel
+from serve.engines.pool import ServerPool
+from tests.fakes import ChatServer, chat_server
+
+
+@pytest.fixture(autouse=True)
+def no_waiting() -> Iterator[None]:
+    with stamina.set_testing(True, attempts=ATTEMPTS, cap=True):
+        yield
+
+
+def ask(number: int) -> CompletionRequest:
+    return CompletionRequest((Message("user", str(number)),), max_tokens=9)
+
+
+def echo(seconds: float = 0.0) -> Callable[[dict[str, Any], int], str]:
+    def reply(body: dict[str, Any], number: int) -> str:
+        time.sleep(seconds)
+        return "echo " + body["messages"][-1]["content"]
+
+    return reply
+
+
+def pool_of(*servers: ChatServer, in_flight: int = 2) -> ServerPool:
+    return ServerPool([OpenAIModel("m", server.url, in_flight=in_flight) for server in servers])
+
+
+def asked(*servers: ChatServer) -> list[str]:
+    return sorted(body["messages"][-1]["content"] for server in servers for body in server.asked)
+
+
+def test_the_quick_server_takes_more_and_the_answers_keep_their_order() -> None:
+    with chat_server(echo(0.3)) as slow, chat_server(echo(0.02)) as quick:
+        pool = pool_of(slow, quick)
+        made = pool.complete([ask(number) for number in range(40)])
+    assert [one.text for one in made] == [f"echo {number}" for number in range(40)]
+    assert len(slow.asked) + len(quick.asked) == 40
+    assert 2 <= len(slow.asked) < len(quick.asked) / 2
+    assert slow.most_running <= 2 and quick.most_running <= 2 < pool.in_flight == 4
+
+
+def test_no_server_idles_while_a_call_waits() -> None:
+    """Eight calls of one length for two servers of two places: four each, whoever asks first."""
+    with chat_server(echo(0.2)) as one, chat_server(echo(0.2)) as other:
+        pool_of(one, other).complete([ask(number) for number in range(8)])
+    assert (len(one.asked), len(other.asked)) == (4, 4)
+
+
+def test_a_server_that_goes_leaves_its_calls_to_the_others_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def dies(body: dict[str, Any], number: int) -> str | tuple[int, str]:
+        return "echo " + body["messages"][-1]["content"] if number <= 3 else (503, "gone")
+
+    with chat_server(dies) as dying, chat_server(echo(0.01)) as living:
+        pool = pool_of(dying, living)
+        made = pool.complete([ask(number) for number in range(30)])
+        before = len(dying.asked)
+        pool.complete([ask(number) for number in range(30, 40)])
+    assert [one.text for one in made] == [f"echo {number}" for number in range(30)]
+    assert 3 + ATTEMPTS <= len(dying.asked) == before <= 3 + 2 * ATTEMPTS, "asked no more once it was gone"
+    told = capsys.readouterr().err.splitlines()
+    assert (
+        len(told) == 1 and f"m@{dying.url}: status 503" in told[0] and told[0].endswith(f"going on with {living.url}")
+    )
+    assert pool.in_flight == 2
+
+
+def test_a_server_that_was_never_there_is_left_out() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        away = OpenAIModel("m", f"http://127.0.0.1:{free.getsockname()[1]}/v1", in_flight=2)
+    with chat_server(echo()) as server:
+        pool = ServerPool([away, OpenAIModel("m", server.url, in_flight=2)])
+        assert [one.text for one in pool.complete([ask(1), ask(2), ask(3)])] == ["echo 1", "echo 2", "echo 3"]
+
+
+def test_when_none_is_left_the_run_ends_with_the_error_of_the_last() -> None:
+    def gone(body: dict[str, Any], number: int) -> tuple[int, str]:
+        return 500, "gone"
+
+    with chat_server(gone) as one, chat_server(gone) as other:
+        with pytest.raises(UserError, match=r"openai:m@http://127.0.0.1:\d+/v1: status 500"):
+            pool_of(one, other).complete([ask(number) for number in range(12)])
+        assert len(one.asked) + len(other.asked) <= 4 * ATTEMPTS, "calls that waited are not tried"
+
+
+def test_a_server_that_refuses_the_model_ends_the_run() -> None:
+    """It is there, and set up otherwise than the others: somebody has to look."""
+    refuses = chat_server(lambda body, number: (404, "no model m"))
+    with chat_server(echo()) as good, refuses as other, pytest.raises(UserError, match=r"/v1: status 404"):
+        pool_of(good, other).complete([ask(number) for number in range(12)])
+
+
+def test_several_threads_share_the_places() -> None:
+    with chat_server(echo(0.02)) as one, chat_server(echo(0.02)) as other:
+        pool = pool_of(one, other)
+        threads = [
+            threading.Thread(target=pool.complete, args=([ask(10 * n + k) for k in range(10)],)) for n in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert asked(one, other) == sorted(map(str, range(40)))
+    assert one.most_running <= 2 and other.most_running <= 2
+
+
+def test_the_smallest_window_holds() -> None:
+    with chat_server(echo(), window=512) as one, chat_server(echo(), window=256) as other:
+        assert ServerPool([OpenAIModel("tiny", server.url) for server in (one, other)]).window() == 256
+    with chat_server(echo()) as untold:
+        assert pool_of(untold).window() is None
+
+
+def test_a_ledger_knows_a_call_whichever_server_answered_it(tmp_path: Path) -> None:
+    """As `open_model` opens them, and then one of them alone, and another one."""
+    with chat_server(echo()) as one, chat_server(echo()) as other, chat_server(echo()) as third:
+        specs = [f"openai:m@{server.url}" for server in (one, other, third)]
+        first = open_model(specs[:2], tmp_path / "ledger.sqlite").complete([ask(number) for number in range(20)])
+        assert asked(one, other) == sorted(map(str, range(20)))
+        for later in (specs[0], specs[1:], specs[2]):
+            assert open_model(later, tmp_path / "ledger.sqlite").complete([ask(n) for n in range(20)]) == first
+        assert len(one.asked) + len(other.asked) == 20 and not third.asked
+    assert open_model(specs[:2]).in_flight == 2 * IN_FLIGHT  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("specs", "told"),
+    [
+        (["openai:m@http://a/v1", "openai:n@http://b/v1"], "servers of 'm' and 'n'; servers of one model"),
+        (["openai:m@http://a/v1", "hf:m"], "model 'hf:m' beside 1 more; several servers of one model"),
+        (["openai:m@http://a/v1"] * 2, "openai:m@http://a/v1: given twice"),
+        (["openai:m@http://a/v1", "openai:m"], "openai:m; openai:NAME@URL"),
+    ],
+)
+def test_other_lists_are_refused(specs: list[str], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        open_model(specs)

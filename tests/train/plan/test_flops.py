@@ -1,0 +1,193 @@
+"""The formulas against what torch counts while it computes, and against real tensors."""
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import get_peft_model
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from graph.shared.errors import UserError
+from tests.train.world import scored
+from train.model import heads
+from train.model.attention import use_shared_prefix_attention
+from train.model.models import load_tokenizer
+from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
+from train.plan.flops import (
+    Work,
+    forward_flops,
+    packed_work,
+    plain_work,
+    total,
+    training_flops,
+)
+from train.plan.launch import Launch, read_launch
+from train.plan.memory import memory_of, peak_bytes
+from train.plan.shape import Shape, shape_of
+from train.preference.response_groups import tokenize_group
+from train.preference.train import read_preference_data, response_group_trainer
+from train.run.loop import load_start, lora_config
+from train.run.settings import LoraSettings, MsSettings
+
+LORA = LoraSettings(rank=4, alpha=8)
+ROTATION = 2e-3
+"""The share of what the formulas leave out: the angles of positions, a product too."""
+
+
+def settings_of(base: Path, **changes: Any) -> MsSettings:
+    return MsSettings(model=str(base), data="", output="", **changes)
+
+
+def model_of(settings: MsSettings) -> Any:
+    model = load_start(settings, load_tokenizer(settings.model))
+    model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
+    use_shared_prefix_attention(model)
+    return model.train()
+
+
+@pytest.fixture(scope="module")
+def group(base: Path) -> TokenizedGroup:
+    row = scored(1)
+    return tokenize_group(load_tokenizer(str(base)), row.prompt, row.responses)
+
+
+def counted(model: Any, group: TokenizedGroup, packed: bool, gradients: bool = True) -> int:
+    """The operations of one pass, as torch counts them where attention is made of products that it can see."""
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        logps_R = packed_logps(model, pack_rows([group], group.tokens)) if packed else plain_logps(model, [group])
+        if gradients:
+            logps_R.sum().backward()
+    return int(counter.get_total_flops())
+
+
+def even(group: TokenizedGroup) -> TokenizedGroup:
+    """Responses of one length, so that nothing is padded."""
+    shortest = min(map(len, group.responses))
+    return TokenizedGroup(group.prompt, tuple(response[:shortest] for response in group.responses))
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_training_is_what_torch_counts(base: Path, group: TokenizedGroup, packed: bool, checkpointing: bool) -> None:
+    """Under checkpointing torch stops before the last product of each of the two layers, which no gradient needs."""
+    settings = settings_of(base, gradient_checkpointing=checkpointing)
+    model, group = model_of(settings), even(group)
+    if checkpointing:
+        model.gradient_checkpointing_enable()
+    work = packed_work(group) if packed else plain_work(group)
+    told = training_flops(shape_of(settings), [work], checkpointing, heads.HEAD_CHUNK_TOKENS)
+    told -= checkpointing * 2 * 2 * (96 * 32) * work.tokens
+    assert counted(model, group, packed) == pytest.approx(told, rel=ROTATION)
+
+
+def test_a_forward_pass_is_what_torch_counts(base: Path, group: TokenizedGroup) -> None:
+    told = forward_flops(shape_of(settings_of(base)), packed_work(group))
+    with torch.no_grad():
+        assert counted(model_of(settings_of(base)), group, True, gradients=False) == pytest.approx(told, rel=ROTATION)
+
+
+def test_logits_in_chunks_are_computed_twice(
+    base: Path, group: TokenizedGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heads, "HEAD_CHUNK_TOKENS", 16)
+    work = packed_work(group)
+    assert work.predicted > 16
+    model = model_of(settings_of(base))
+    told = training_flops(shape_of(settings_of(base)), [work], False, 16)
+    assert counted(model, group, True) == pytest.approx(told, rel=ROTATION)
+    once = training_flops(shape_of(settings_of(base)), [work], False, work.predicted)
+    assert told - once == 2 * model.lm_head.weight.numel() * work.predicted
+
+
+def test_frozen_weights_have_no_gradients_of_their_own(base: Path, group: TokenizedGroup) -> None:
+    """The formula says that much more as the queries, keys and values of the lowest layer would take back to the embeddings."""
+    settings = settings_of(base, lora=LORA)
+    shape, work = shape_of(settings), packed_work(group)
+    told = training_flops(shape, [work], False, heads.HEAD_CHUNK_TOKENS)
+    not_needed = 2 * 3 * (32 * 32 + 32 * LORA.rank) * work.tokens
+    assert counted(model_of(settings), group, True) == pytest.approx(told - not_needed, rel=ROTATION)
+    assert not shape.head_learns and shape.learning < shape.frozen / 2
+
+
+def test_six_n_of_a_model_that_learns_whole() -> None:
+    """Without attention and head, 6 operations a weight and token."""
+    shape = Shape(2, 0, 0, 1000, 0, True, 0.0, 0.0)
+    assert training_flops(shape, [Work(7, 3, 49), Work(5, 1, 25)], False, 0) == 6 * 1000 * 12
+
+
+def test_a_prompt_is_read_once_for_all_its_responses(group: TokenizedGroup) -> None:
+    packed, plain = packed_work(group), plain_work(group)
+    assert packed.tokens == group.tokens and plain.tokens - packed.tokens == 5 * len(group.prompt)
+    assert packed.predicted == plain.predicted == sum(map(len, group.responses)) and packed.pairs < plain.pairs
+    assert total([packed, plain]) == packed + plain
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"lora": LORA}, {"lora": LORA, "precision": "bfloat16"}, {"lora": LORA, "quantise": "nf4"}]
+)
+def test_memory_is_that_of_the_tensors(base: Path, scored_data: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+    if "quantise" in changes:
+        pytest.importorskip("bitsandbytes")
+    values = {"rewards": {"correct": 1.0}, "max_steps": 1, "batch_size": 1, **changes}
+    settings = settings_of(base, **values).model_copy(update={"data": str(scored_data)})
+    tokenizer = load_tokenizer(str(base))
+    data = read_preference_data(settings, tokenizer, 0.0)
+    trainer = response_group_trainer(settings, "ms", data, tokenizer, tmp_path)
+    trainer.train()
+    weights = list(trainer.model.parameters())
+    memory = memory_of(shape_of(settings), Launch())
+    states = [state[name] for state in trainer.optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")]
+    assert memory.optimiser == sum(state.nbytes for state in states) > 0
+    assert memory.gradients == sum(weight.nbytes for weight in weights if weight.requires_grad)
+    if "quantise" not in changes:
+        assert memory.weights == sum(weight.nbytes for weight in weights)
+    else:
+        scales = [weight.quant_state for weight in weights if hasattr(weight, "quant_state")]
+        kept = sum(each.absmax.nbytes + each.state2.absmax.nbytes for each in scales)
+        assert len(scales) == 14
+        assert memory.weights == pytest.approx(sum(weight.nbytes for weight in weights) + kept, rel=0.01)
+
+
+def test_the_peak_is_of_what_lives_at_a_time() -> None:
+    outside = torch.ones(1000)
+    with peak_bytes("cpu") as peak:
+        one = outside + 1
+        assert peak() == 4000, "what was there before does not count"
+        view = one.view(10, 100)[2:]
+        one.mul_(2)
+        assert peak() == 4000, "neither a view nor a change in place takes anything"
+        two = one + outside
+        assert peak() == 8000
+        del one, view
+        gc.collect()
+        three = two + outside
+        assert peak() == 8000 and len(three) == 1000
+        (torch.ones(500, requires_grad=True) * two[:500]).exp().sum().backward()
+    assert peak() >= 8000 + 3 * 2000
+
+
+def test_what_processes_deal_out_is_divided(base: Path, tmp_path: Path) -> None:
+    shape = shape_of(settings_of(base))
+    file = tmp_path / "launch.yaml"
+
+    def parts(text: str) -> list[float]:
+        file.write_text(f"num_processes: 4\n{text}")
+        memory = memory_of(shape, read_launch(file), activations=100.0)
+        whole = memory_of(shape, Launch(), activations=100.0)
+        assert memory.activations == 100.0
+        assert memory.total == memory.weights + memory.gradients + memory.optimiser + 100.0
+        pairs = ("weights", "gradients", "optimiser")
+        return [getattr(memory, name) / getattr(whole, name) for name in pairs]
+
+    assert parts("distributed_type: MULTI_GPU") == [1, 1, 1]
+    assert parts("distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 1}") == [1, 1, 0.25]
+    assert parts("distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 2}") == [1, 0.25, 0.25]
+    assert parts("distributed_type: FSDP") == [0.25, 0.25, 0.25]
+    with pytest.raises(UserError, match="distributed_type is TPU"):
+        parts("distributed_type: TPU")
+    with pytest.raises(UserError, match="num_processes is 0"):
+        file.write_text("num_processes: 0")
+        read_launch(file)

@@ -1,0 +1,272 @@
+"""A plan against the run that it is of: steps and tokens, what is left behind, and what the command says."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import Trainer
+from typer.testing import CliRunner
+
+import train.preference.train as preference_training
+from graph.shared.errors import UserError
+from modegraph.cli import build_app
+from tests.places import ROOT
+from train.plan.batches import updates
+from train.plan.calibrate import Calibration, chosen_rows
+from train.plan.jobs import job_of
+from train.plan.launch import Launch
+from train.plan.plan import TrainingPlan, hours_of, plan_training
+from train.preference.train import train_dpo, train_ms
+from train.reward.reward import train_reward
+from train.run.loop import completion_logits_only
+from train.run.settings import DpoSettings, LoraSettings, MsSettings, RewardSettings, SftSettings, TrainSettings
+from train.sft import train_sft
+
+PAD = 0
+"""The tiny model's; no text has it."""
+SCORED = {"rewards": {"correct": 1.0}}
+CASES: dict[str, tuple[type[TrainSettings], Callable[[Any], Any], dict[str, Any]]] = {
+    "ms": (MsSettings, train_ms, {"gradient_accumulation": 2}),
+    "ms plain": (MsSettings, train_ms, {"layout": "plain"}),
+    "ms scored": (MsSettings, train_ms, {**SCORED, "batch_size": 2}),
+    "ms scored, groups of 2": (MsSettings, train_ms, {**SCORED, "responses": 2, "batch_size": 4}),
+    "dpo adapter": (DpoSettings, train_dpo, {"lora": LoraSettings(rank=2), "epochs": 1}),
+    "dpo by trl": (DpoSettings, train_dpo, {"trainer": "trl"}),
+    "sft": (SftSettings, train_sft, {"gradient_accumulation": 2, "gradient_checkpointing": True}),
+    "reward": (RewardSettings, train_reward, {}),
+}
+
+
+def settings_of(case: str, base: Path, data: Path, scored_data: Path, output: Path) -> TrainSettings:
+    kind, _, changes = CASES[case]
+    rows = scored_data if "scored" in case else data
+    return kind(model=str(base), data=str(rows), output=str(output), logging_steps=1, **changes)
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """Tokens that reach a model's embeddings, padding left out, by what they are read for; trials count for nothing."""
+    told: Counter[str] = Counter()
+    phase = [""]
+
+    def within(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **named: Any) -> Any:
+            phase[0] = name
+            try:
+                return function(*arguments, **named)
+            finally:
+                phase[0] = ""
+
+        return called
+
+    monkeypatch.setattr(Trainer, "training_step", within("training", Trainer.training_step))
+    monkeypatch.setattr(Trainer, "evaluate", within("dev", Trainer.evaluate))
+    monkeypatch.setattr(
+        preference_training, "reference_logps", within("reference", preference_training.reference_logps)
+    )
+
+    def embeds(module: Any, given: Any) -> None:
+        if phase[0] and isinstance(module, torch.nn.Embedding):
+            quiet = phase[0] == "training" and not torch.is_grad_enabled()
+            told["reference" if quiet else phase[0]] += int((given[0] != PAD).sum())
+
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(embeds)
+    yield told
+    hook.remove()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_counts_are_those_of_the_run(
+    case: str, base: Path, data: Path, scored_data: Path, tmp_path: Path, seen: Counter[str]
+) -> None:
+    settings = settings_of(case, base, data, scored_data, tmp_path / "run")
+    plan = plan_training(settings, Launch(), steps=0)
+    assert not seen
+    record = CASES[case][1](settings)
+    counts = plan.counts
+    assert counts.steps == record.metrics["train_steps"]
+    assert counts.tokens == seen["training"] > 0
+    in_dev = counts.dev_tokens if case == "dpo by trl" else 0
+    assert counts.reference_tokens == seen["reference"] + in_dev
+    assert counts.dev_tokens == seen["dev"] - in_dev > 0
+    assert counts.packed == (case in ("ms", "ms scored", "ms scored, groups of 2", "dpo adapter"))
+    assert plan.hours is plan.calibration is plan.memory.total is None
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_operations_are_those_of_the_trainers(
+    case: str, base: Path, data: Path, scored_data: Path, tmp_path: Path
+) -> None:
+    """All rows once, one a batch; of pairs that are not packed the shorter one is padded, which only torch counts."""
+    changes = {"batch_size": 1, "gradient_accumulation": 1, "epochs": 1, "gradient_checkpointing": False}
+    settings = settings_of(case, base, data, scored_data, tmp_path / "run").model_copy(update=changes)
+    plan, job = plan_training(settings, Launch(), steps=0), job_of(settings)
+    trainer = job.trainer_of(range(len(job.train)), settings, tmp_path)
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter, completion_logits_only():
+        trainer.train()
+    told = plan.flops.training + (plan.flops.reference - plan.flops.dev if job.along else 0.0)
+    padded = not (plan.counts.packed or case == "sft")
+    share = counter.get_total_flops() / told
+    assert 1.0 < share < 1.35 if padded else 0.97 < share < 1.005
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_calibration_takes_real_steps_and_leaves_nothing(
+    case: str, base: Path, data: Path, scored_data: Path, tmp_path: Path
+) -> None:
+    settings = settings_of(case, base, data, scored_data, tmp_path / "run")
+    if "ms" in case:
+        settings = settings.model_copy(update={"reference_cache": str(tmp_path / "cache"), "save_steps": 1})
+    plan = plan_training(settings, Launch(), steps=2)
+    measured = plan.calibration
+    assert measured is not None and (measured.steps, measured.device) == (2, "cpu")
+    assert measured.seconds > 0 and plan.hours is not None and plan.hours > 0
+    assert 2 * settings.batch_size * 20 < measured.tokens < 10_000
+    assert plan.memory.activations is not None and plan.memory.total is not None
+    assert plan.memory.activations > plan.counts.tokens / plan.counts.steps * 32 * 4
+    assert plan.counts == plan_training(settings, Launch(), steps=0).counts
+    assert not list(tmp_path.iterdir())
+
+
+def test_activations_grow_with_the_batch_and_shrink_by_checkpointing(
+    base: Path, data: Path, scored_data: Path, tmp_path: Path
+) -> None:
+    settings = settings_of("ms", base, data, scored_data, tmp_path / "run")
+
+    def activations(**changes: Any) -> float:
+        found = plan_training(settings.model_copy(update=changes), Launch(), steps=1).memory.activations
+        assert found is not None
+        return found
+
+    whole = activations(batch_size=4)
+    assert whole > 1.5 * activations(batch_size=2)
+    assert activations(batch_size=4, gradient_checkpointing=True) < 0.8 * whole
+
+
+@pytest.mark.parametrize("rows", [1, 7, 12, 13])
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("accumulation", [1, 3])
+@pytest.mark.parametrize(("epochs", "max_steps"), [(2, None), (0.5, None), (1, 5)])
+def test_steps_are_counted_as_the_trainer_counts_them(
+    base: Path, rows: int, batch: int, accumulation: int, epochs: float, max_steps: int | None, tmp_path: Path
+) -> None:
+    from transformers import TrainingArguments
+
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path),
+        per_device_train_batch_size=batch,
+        gradient_accumulation_steps=accumulation,
+        num_train_epochs=epochs,
+        max_steps=max_steps or -1,
+        use_cpu=True,
+        report_to="none",
+    )
+    trainer = Trainer(torch.nn.Linear(1, 1), arguments, data_collator=list, train_dataset=list(range(rows)))
+    loader = trainer.get_train_dataloader()
+    steps, passes = updates(rows, batch, 1, accumulation, epochs, max_steps)
+    assert steps == trainer.set_initial_training_values(arguments, loader)[-1]
+    assert passes >= steps * accumulation * batch / (rows + accumulation * batch)
+
+
+def test_processes_share_the_steps() -> None:
+    assert updates(12, 2, 2, 1, 2, None) == (6, 2.0)
+    assert updates(13, 2, 2, 1, 1, None) == (4, 1.0)
+    assert updates(12, 1, 2, 3, 1, None) == (2, 1.0)
+
+
+def test_the_longest_rows_are_measured_and_drawn_ones_are_timed() -> None:
+    import random
+
+    rows = chosen_rows([5, 9, 3, 8], 2, 3, random.Random(0))
+    assert rows[:2] == [1, 3] and len(rows) == 8 and set(rows[2:6]) == {0, 1, 2, 3}
+    assert chosen_rows([5], 2, 1, random.Random(0)) == [0, 0, 0, 0]
+
+
+def test_hours_are_seconds_a_token_times_tokens(base: Path, data: Path, scored_data: Path, tmp_path: Path) -> None:
+    plan = plan_training(settings_of("ms", base, data, scored_data, tmp_path / "run"), Launch(), steps=0)
+    measured = Calibration("cpu", 3, 1000, 2.0, 0)
+    training = 0.002 * plan.counts.tokens
+    alone = replace(plan.flops, reference=0.0, dev=0.0)
+    assert hours_of(plan.counts, alone, Launch(), measured) == pytest.approx(training / 3600)
+    assert hours_of(plan.counts, alone, Launch(4), measured) == pytest.approx(training / 3600 / 4)
+    as_much = replace(alone, reference=alone.training)
+    assert hours_of(plan.counts, as_much, Launch(4), measured) == pytest.approx((training / 4 + training) / 3600)
+
+
+def run(*words: object) -> Any:
+    return CliRunner().invoke(build_app(), [str(word) for word in words])
+
+
+@pytest.fixture
+def config(base: Path, data: Path, tmp_path: Path) -> Path:
+    file = tmp_path / "dpo-mine.yaml"
+    file.write_text(f"model: {base}\ndata: {data}\noutput: {tmp_path / 'run'}\nbatch_size: 2\n")
+    return file
+
+
+def test_the_command_tells_it_in_lines_and_in_json(config: Path, tmp_path: Path) -> None:
+    done = run("plan", "train", config, "--trial-steps", 1)
+    assert done.exit_code == 0, done.exception
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"{config}: dpo, 12 rows of 24 responses" and lines[1] == "steps: 12 (2 passes)"
+    assert lines[-1].startswith("time: ") and "1 steps on cpu" in lines[-1] and "activations" in lines[-2]
+    told = json.loads(run("plan", "train", config, "--trial-steps", 0, "--json", "--set", "max_steps=3").stdout)
+    assert (told["stage"], told["counts"]["steps"], told["hours"]) == ("dpo", 3, None)
+    assert told["flops"]["total"] == pytest.approx(
+        sum(told["flops"][name] for name in ("training", "reference", "dev"))
+    )
+    both = run(
+        "plan", "train", config, "--trial-steps", 0, "--accelerate", ROOT / "configs/accelerate/fsdp.yaml"
+    ).stdout
+    assert "steps: 6 (2 passes)" in both and "each of 2 processes" in both and "time: not measured" in both
+    assert [file.name for file in tmp_path.iterdir()] == [config.name]
+
+
+def test_the_stage_is_the_files_or_the_one_that_is_named(config: Path, tmp_path: Path) -> None:
+    plain = config.rename(tmp_path / "mine.yaml")
+    told = run("plan", "train", plain, "--trial-steps", 0).exception
+    assert (
+        isinstance(told, UserError) and "settings of `train sft` or `train ms`" in str(told) and "--stage" in str(told)
+    )
+    assert run("plan", "train", plain, "--trial-steps", 0, "--stage", "sft").stdout.startswith(
+        f"{plain}: sft, 12 rows of 12"
+    )
+    assert "one of sft, ms, dpo, reward" in str(run("plan", "train", plain, "--stage", "rl").exception)
+    trees = run("plan", "train", ROOT / "configs/train/selector-light.yaml").exception
+    assert isinstance(trees, UserError) and "settings of `train selector`" in str(trees)
+
+
+def test_a_run_that_would_be_refused_has_no_plan(config: Path) -> None:
+    told = run("plan", "train", config, "--set", "max_length_tokens=20").exception
+    assert isinstance(told, UserError) and "longer than max_length_tokens = 20" in str(told)
+    told = run("plan", "train", config, "--set", "model=./nowhere").exception
+    assert isinstance(told, UserError) and "no such folder" in str(told)
+
+
+def test_documents_in_a_folder_called_train_are_planned_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "a.md").write_text("# Tarn\n\nTarn is a village of 312 people.")
+    monkeypatch.chdir(tmp_path)
+    done = run("plan", "./train", "--out", "my-index")
+    assert done.exit_code == 0 and done.stdout.startswith("my-index: 1 new")
+
+
+def test_json_holds_finite_numbers(config: Path) -> None:
+    def numbers(value: Any) -> list[float]:
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        own = [float(value)] if isinstance(value, int | float) else []
+        return own + [each for one in inner for each in numbers(one)]
+
+    told = json.loads(run("plan", "train", config, "--trial-steps", 1, "--json").stdout)
+    assert all(math.isfinite(each) for each in numbers(told))
+    assert set(told) == {"file", "stage", *TrainingPlan.__dataclass_fields__}

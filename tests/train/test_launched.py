@@ -1,0 +1,215 @@
+"""Training in two processes on this machine: by accelerate's launcher, with whole copies (DDP) and dealt out (FSDP 2, ZeRO 2), beside one process.
+
+accelerate knows FSDP and DeepSpeed on GPUs alone. Here it is told that the two processes are those of GPUs, whose device is the CPU: what is wrapped,
+gathered, saved and read again is their own code, over gloo.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from data_synth.types import response_to_json
+from graph.shared.jsonl import write_jsonl
+from tests.places import ROOT
+from tests.train.world import scored
+from train.model.models import load_model, load_policy
+from train.preference.train import train_ms
+from train.run.settings import LoraSettings, MsSettings
+from train.shared.types import read_run
+
+pytestmark = pytest.mark.machines
+STEPS, SAVED, KILLED = 6, 2, 3
+FSDP = {
+    "ACCELERATE_TORCH_DEVICE": "cpu",
+    "ACCELERATE_USE_FSDP": "true",
+    "FSDP_VERSION": "2",
+    "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
+    "FSDP_RESHARD_AFTER_FORWARD": "true",
+    "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
+    "FSDP_CPU_RAM_EFFICIENT_LOADING": "false",
+}
+"""What `accelerate launch` makes of configs/accelerate/fsdp.yaml."""
+ZERO = {
+    "DS_ACCELERATOR": "cpu",
+    "ACCELERATE_TORCH_DEVICE": "cpu",
+    "ACCELERATE_USE_DEEPSPEED": "true",
+    "ACCELERATE_DEEPSPEED_ZERO_STAGE": "2",
+    "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "auto",
+    "ACCELERATE_GRADIENT_CLIPPING": "auto",
+    "ACCELERATE_DEEPSPEED_ZERO3_INIT": "false",
+}
+"""What it makes of configs/accelerate/deepspeed-zero2.yaml."""
+RUN = """
+import os, signal, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+if os.environ.get("ACCELERATE_TORCH_DEVICE"):
+    import train.run.loop
+    from accelerate.state import DistributedType, PartialState
+    torch.distributed.init_process_group("gloo")
+    PartialState._prepare_backend = lambda self, *rest, **named: ("gloo", DistributedType.MULTI_GPU)
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED"):
+        train.run.loop.device = lambda: "one of a launch on GPUs"
+from train.model import heads
+from train.preference.train import train_ms
+from train.run.loop import ProgressCallback
+from train.run.settings import MsSettings
+from torch.distributed.tensor import DTensor
+settings = MsSettings.model_validate_json(Path(sys.argv[1]).read_text())
+heads.HEAD_CHUNK_TOKENS = int(sys.argv[3])
+logged = ProgressCallback.on_log
+
+def on_log(self, args, state, control, logs=None, model=None, **named):
+    dealt = sum(isinstance(weight, DTensor) for weight in model.parameters())
+    print(f"dealt out: {dealt}", file=sys.stderr, flush=True)
+    if state.global_step == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    logged(self, args, state, control, logs=logs, model=model, **named)
+
+ProgressCallback.on_log = on_log
+train_ms(settings)
+"""
+
+
+def settings_of(base: Path, data: Path, output: Path, /, **changes: Any) -> MsSettings:
+    values = {"model": str(base), "data": str(data), "output": str(output), "rewards": {"correct": 1.0}}
+    steps = {"learning_rate": 2e-3, "max_steps": STEPS, "logging_steps": 1, "seed": 3, "batch_size": 2}
+    return MsSettings(**{**values, **steps, **changes})  # type: ignore[arg-type]
+
+
+def launch(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | variables
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
+
+
+def in_two(settings: MsSettings, killed_at: int = 0, chunk_tokens: int = 512, **variables: str) -> str:
+    """Run in two processes, and what they said."""
+    file = Path(settings.output).with_suffix(".json")
+    file.write_text(settings.model_dump_json())
+    script = file.with_suffix(".py")
+    script.write_text(RUN)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    done = launch([*torchrun, str(script), str(file), str(killed_at), str(chunk_tokens)], **variables)
+    assert (done.returncode == 0) == (killed_at == 0), done.stderr[-3000:]
+    return done.stderr
+
+
+def ended_alike(one: Path, other: Path, tolerance: float = 2e-5) -> None:
+    """The same weights but for rounding, in files of the same names; and the same losses."""
+    assert {file.name for file in one.iterdir()} == {file.name for file in other.iterdir()}
+    left, right = (dict(load_model(str(run), "float32").named_parameters()) for run in (one, other))
+    assert left.keys() == right.keys()
+    for name, weight in left.items():
+        assert torch.allclose(weight, right[name], atol=tolerance), name
+    losses = [[json.loads(line)["loss"] for line in (run / "log.jsonl").open()] for run in (one, other)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4) and len(losses[0]) == STEPS
+    configs = [json.loads((run / "config.json").read_text()) for run in (one, other) if (run / "config.json").exists()]
+    assert all(config == configs[0] for config in configs)
+    measured = [read_run(run).metrics["eval_loss"] for run in (one, other)]
+    assert measured[0] == pytest.approx(measured[1], abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Scored responses of 4 prompts to learn from and 2 to measure on: batches that two processes can halve."""
+    folder = tmp_path_factory.mktemp("rows")
+    write_jsonl(folder / "train.jsonl", (response_to_json(scored(number)) for number in range(4)))
+    write_jsonl(folder / "dev.jsonl", (response_to_json(scored(number, responses=5)) for number in range(2)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def untied(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The base with a head of its own, as larger models have it."""
+    folder = tmp_path_factory.mktemp("models") / "untied"
+    model, tokenizer = load_policy(str(base))
+    model.config.tie_word_embeddings = False
+    whole = type(model)(model.config)
+    whole.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        whole.lm_head.weight.add_(
+            0.01 * torch.randn(whole.lm_head.weight.shape, generator=torch.Generator().manual_seed(0))
+        )
+    whole.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_the_launcher_starts_two_whole_copies(base: Path, rows: Path, tmp_path: Path) -> None:
+    """`accelerate launch` with the shipped ddp.yaml, K responses behind one prompt: the steps of one process, on a machine without a GPU."""
+    one = settings_of(base, rows, tmp_path / "one")
+    train_ms(one)
+    file = tmp_path / "two.yaml"
+    file.write_text(yaml.safe_dump({**one.model_dump(), "output": str(tmp_path / "two"), "batch_size": 1}))
+    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "configs/accelerate/ddp.yaml"]
+    done = launch([*launcher, "--main_process_port", "0", "-m", "modegraph", "train", "ms", "--config", str(file)])
+    assert done.returncode == 0, done.stderr[-3000:]
+    ended_alike(tmp_path / "one", tmp_path / "two")
+
+
+def test_the_launcher_is_told_where_it_would_deal_out_nothing(base: Path, rows: Path, tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    file.write_text(yaml.safe_dump(settings_of(base, rows, tmp_path / "two").model_dump()))
+    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "configs/accelerate/fsdp.yaml"]
+    done = launch([*launcher, "--main_process_port", "0", "-m", "modegraph", "train", "ms", "--config", str(file)])
+    assert done.returncode != 0 and "modegraph: FSDP was asked for, and accelerate runs MULTI_CPU" in done.stderr
+    assert not (tmp_path / "two").exists()
+
+
+@pytest.mark.parametrize(
+    ("case", "chunk_tokens"),
+    [("tied", 512), ("tied", 16), ("untied", 16), ("adapter", 16)],
+)
+def test_dealt_out_weights_take_the_steps_of_one_process(
+    case: str, chunk_tokens: int, base: Path, untied: Path, rows: Path, tmp_path: Path
+) -> None:
+    """Logits at once, and in chunks that are computed twice. Saved whole: the folder opens as any other."""
+    changes: dict[str, Any] = {"lora": LoraSettings(rank=4, alpha=8)} if case == "adapter" else {}
+    one = settings_of(untied if case == "untied" else base, rows, tmp_path / "one", **changes)
+    train_ms(one)
+    two = one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1})
+    told = in_two(two, chunk_tokens=chunk_tokens, **FSDP)
+    dealt = set(map(int, re.findall(r"dealt out: (\d+)", told)))
+    assert dealt and 0 not in dealt, "accelerate wrapped nothing: this would be DDP again"
+    assert "plain layout" not in told
+    ended_alike(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.mark.parametrize("case", ["whole", "adapter"])
+def test_zero_2_takes_the_steps_of_one_process(case: str, base: Path, rows: Path, tmp_path: Path) -> None:
+    """DeepSpeed deals out gradients and states; it is no dependency, so mostly this is skipped."""
+    pytest.importorskip("deepspeed")
+    lora = LoraSettings(rank=4, alpha=8) if case == "adapter" else None
+    one = settings_of(base, rows, tmp_path / "one", lora=lora)
+    train_ms(one)
+    in_two(one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1}), **ZERO)
+    ended_alike(tmp_path / "one", tmp_path / "two")
+
+
+LAUNCHES = [("whole", FSDP), ("adapter", FSDP), ("whole", ZERO)]
+
+
+@pytest.mark.parametrize(("case", "variables"), LAUNCHES, ids=["FSDP, whole", "FSDP, adapter", "ZeRO, whole"])
+def test_what_was_dealt_out_goes_on_from_a_checkpoint(
+    case: str, variables: dict[str, str], base: Path, rows: Path, tmp_path: Path
+) -> None:
+    if variables is ZERO:
+        pytest.importorskip("deepspeed")
+    lora = LoraSettings(rank=4, alpha=8) if case == "adapter" else None
+    whole = settings_of(base, rows, tmp_path / "whole", lora=lora, save_steps=SAVED, batch_size=1)
+    in_two(whole, **variables)
+    cut = whole.model_copy(update={"output": str(tmp_path / "cut")})
+    in_two(cut, killed_at=KILLED, **variables)
+    assert (tmp_path / "cut.partial" / "checkpoints" / f"checkpoint-{SAVED}").is_dir()
+    assert not (tmp_path / "cut").exists()
+    in_two(cut, **variables)
+    ended_alike(tmp_path / "whole", tmp_path / "cut", tolerance=1e-6)

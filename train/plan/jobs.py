@@ -1,0 +1,163 @@
+"""What each stage would learn from, row by row, and its trainer on some of the rows: one entry a stage, all read in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from data_synth.types import PreferenceRow
+from train.model.heads import HEAD_CHUNK_TOKENS
+from train.model.logps import tokenize_row
+from train.model.models import Head, load_tokenizer
+from train.model.packing import TokenizedGroup
+from train.plan.flops import Work, packed_work, plain_work, text_work, total
+from train.preference.pairs import pair_trainer
+from train.preference.reference import merge, shared_passes
+from train.preference.response_groups import ResponseGroup
+from train.preference.train import PreferenceData, read_preference_data, response_group_trainer
+from train.reward.reward import reward_trainer
+from train.run.data import Splits, both_sides, check_lengths, chosen_side, read_splits
+from train.run.loop import TrainingInputs, load_start
+from train.run.settings import DpoSettings, MsSettings, PreferenceSettings, RewardSettings, SftSettings, TrainSettings
+from train.sft import sft_trainer
+
+PlannedStage = Literal["sft", "ms", "dpo", "reward"]
+SETTINGS: dict[PlannedStage, type[TrainSettings]] = {
+    "sft": SftSettings,
+    "ms": MsSettings,
+    "dpo": DpoSettings,
+    "reward": RewardSettings,
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A stage's rows as groups of a prompt and what is written behind it; `trainer_of` makes its trainer on those of some numbers.
+
+    `before` are passes without gradients that come first, `along` forward passes of each row that come with it. `copies` of
+    what learns are held. A batch of more than `kept_logits` tokens to predict has its logits computed again for the gradients.
+    """
+
+    train: Sequence[TokenizedGroup]
+    dev: Sequence[TokenizedGroup]
+    trainer_of: Callable[[Sequence[int], TrainSettings, Path], Any]
+    packs: bool = False
+    row_tokens: int | None = None
+    before: Sequence[TokenizedGroup] = ()
+    along: int = 0
+    copies: int = 1
+    head: Head = "tokens"
+    kept_logits: int = 0
+
+    def work(self, group: TokenizedGroup, packed: bool) -> Work:
+        """What one row puts through the model."""
+        if self.head == "score":
+            texts = [len(group.prompt) + len(response) for response in group.responses]
+            return total(text_work(tokens, 1) for tokens in texts)
+        return packed_work(group) if packed else plain_work(group)
+
+
+def job_of(settings: TrainSettings) -> Job:
+    """The rows that `settings` train on, all of which fit; UserError as the stage's own command."""
+    tokenizer = load_tokenizer(settings.model)
+    if isinstance(settings, PreferenceSettings) and settings.trainer == "modegraph":
+        return _preference_job(settings, tokenizer)
+    if isinstance(settings, PreferenceSettings):
+        return _trl_job(settings, tokenizer)
+    if isinstance(settings, RewardSettings):
+        return _reward_job(settings, tokenizer)
+    assert isinstance(settings, SftSettings)
+    return _sft_job(settings, tokenizer)
+
+
+def _preference_job(settings: PreferenceSettings, tokenizer: Any) -> Job:
+    data = read_preference_data(settings, tokenizer, getattr(settings, "label_smoothing", 0.0))
+    kept = settings.reference_cache is not None and Path(settings.reference_cache).exists()
+
+    def trainer_of(rows: Sequence[int], few: TrainSettings, folder: Path) -> Any:
+        assert isinstance(few, PreferenceSettings)
+        part = PreferenceData([data.train[row] for row in rows], [], data.pairs)
+        method = "dpo" if isinstance(few, DpoSettings) else "ms"
+        return response_group_trainer(few, method, part, tokenizer, folder)  # type: ignore[arg-type]
+
+    return Job(
+        train=[group.tokenized for group in data.train],
+        dev=[group.tokenized for group in data.dev],
+        trainer_of=trainer_of,
+        packs=settings.layout == "packed",
+        row_tokens=settings.row_tokens,
+        kept_logits=HEAD_CHUNK_TOKENS,
+        before=() if kept else reference_passes([*data.train, *data.dev], settings.batch_size),
+    )
+
+
+def reference_passes(groups: Sequence[ResponseGroup], at_once: int) -> list[TokenizedGroup]:
+    """What the reference reads (train/preference/reference.py): groups of one prompt as one, where they go through together."""
+    most = at_once * max(len(group.tokenized.responses) for group in groups)
+    return [
+        merge([groups[number].tokenized for number in numbers])
+        for sharing in shared_passes(groups, most)
+        for numbers in sharing
+    ]
+
+
+def _trl_job(settings: PreferenceSettings, tokenizer: Any) -> Job:
+    """TRL's DPOTrainer takes the reference with every batch: by a copy of what learns, or by the base below a new adapter."""
+    splits = _fitting(settings, tokenizer, both_sides)
+
+    def trainer_of(rows: Sequence[int], few: TrainSettings, folder: Path) -> Any:
+        assert isinstance(few, PreferenceSettings)
+        return pair_trainer(few, _start(few, splits, rows, tokenizer), folder, "sigmoid")
+
+    copies = 1 if settings.lora is not None else 2
+    return Job(*_groups(splits, tokenizer, both_sides), trainer_of, along=1, copies=copies)
+
+
+def _sft_job(settings: SftSettings, tokenizer: Any) -> Job:
+    splits = _fitting(settings, tokenizer, chosen_side)
+    splits = Splits(
+        *(tuple({(row.prompt, row.chosen): row for row in rows}.values()) for rows in (splits.train, splits.dev))
+    )
+
+    def trainer_of(rows: Sequence[int], few: TrainSettings, folder: Path) -> Any:
+        assert isinstance(few, SftSettings)
+        return sft_trainer(few, _start(few, splits, rows, tokenizer), folder)
+
+    return Job(*_groups(splits, tokenizer, chosen_side), trainer_of)
+
+
+def _reward_job(settings: RewardSettings, tokenizer: Any) -> Job:
+    splits = _fitting(settings, tokenizer, both_sides)
+
+    def trainer_of(rows: Sequence[int], few: TrainSettings, folder: Path) -> Any:
+        assert isinstance(few, RewardSettings)
+        return reward_trainer(few, _start(few, splits, rows, tokenizer, "score"), folder)
+
+    return Job(*_groups(splits, tokenizer, both_sides), trainer_of, head="score")
+
+
+def _fitting(settings: TrainSettings, tokenizer: Any, sides: Callable[[PreferenceRow], Sequence[str]]) -> Splits:
+    splits = read_splits(Path(settings.data))
+    for name, rows in (("train", splits.train), ("dev", splits.dev)):
+        check_lengths(rows, sides, tokenizer, settings.max_length_tokens, Path(settings.data) / f"{name}.jsonl")
+    return splits
+
+
+def _start(
+    settings: TrainSettings, splits: Splits, rows: Sequence[int], tokenizer: Any, head: Head = "tokens"
+) -> TrainingInputs:
+    part = Splits(tuple(splits.train[row] for row in rows), ())
+    return TrainingInputs(part, tokenizer, load_start(settings, tokenizer, head))
+
+
+def _groups(
+    splits: Splits, tokenizer: Any, sides: Callable[[PreferenceRow], Sequence[str]]
+) -> tuple[list[TokenizedGroup], list[TokenizedGroup]]:
+    def group(row: PreferenceRow) -> TokenizedGroup:
+        written = [tokenize_row(tokenizer, row.prompt, text) for text in sides(row)]
+        prompt = written[0].ids[: written[0].prompt_tokens]
+        return TokenizedGroup(prompt, tuple(each.ids[each.prompt_tokens :] for each in written))
+
+    return [group(row) for row in splits.train], [group(row) for row in splits.dev]

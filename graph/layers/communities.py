@@ -1,13 +1,13 @@
 """Communities of a weighted graph by Leiden with modularity (GraphMPA Eq. 4)."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from graph.shared.types import Ints
 
@@ -28,8 +28,9 @@ def find_communities(
     import igraph
 
     upper = sp.triu(graph, k=1).tocoo()
-    network = igraph.Graph(n=graph.shape[0], edges=np.column_stack(upper.coords).tolist())
-    weights = upper.data.astype(float).tolist()
+    edges = np.ascontiguousarray(np.column_stack(upper.coords), np.int64)
+    network = igraph.Graph(n=graph.shape[0], edges=memoryview(edges))  # type: ignore[arg-type]
+    weights = upper.data.astype(float)
     if method == "leidenalg":
         membership = _by_leidenalg(network, weights, seed, iterations)
     else:
@@ -39,7 +40,7 @@ def find_communities(
     return number_by_first(np.asarray(membership, np.int64))
 
 
-def _by_leidenalg(network: Any, weights: Sequence[float], seed: int, iterations: int) -> list[int]:
+def _by_leidenalg(network: Any, weights: NDArray[np.float64], seed: int, iterations: int) -> list[int]:
     import leidenalg
 
     partition, optimiser = leidenalg.ModularityVertexPartition(network, weights=weights), leidenalg.Optimiser()
@@ -50,7 +51,7 @@ def _by_leidenalg(network: Any, weights: Sequence[float], seed: int, iterations:
     return list(partition.membership)
 
 
-def _by_igraph(network: Any, weights: Sequence[float], iterations: int) -> list[int]:
+def _by_igraph(network: Any, weights: NDArray[np.float64], iterations: int) -> list[int]:
     membership: list[int] | None = None
     for _ in range(iterations):
         before = membership

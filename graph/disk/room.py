@@ -14,9 +14,7 @@ FULL_FOR_SQLITE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLI
 
 
 @contextmanager
-def full_disk_told(
-    where: object, remedy: str = "make room, then run the command again: what was done is kept"
-) -> Iterator[None]:
+def full_disk_told(where: object) -> Iterator[None]:
     """What a full disk refuses becomes a DiskFull that says `where`; everything else stays what it is."""
     try:
         yield
@@ -24,7 +22,8 @@ def full_disk_told(
         if not is_full(problem):
             raise
         said = problem.strerror if isinstance(problem, OSError) else problem
-        raise DiskFull(f"{where}: {said}", "a disk with room", remedy) from None
+        remedy = "make room there, then run the command again: what was done is kept"
+        raise DiskFull(f"{where}: no room ({said})", "a disk with room", remedy) from None
 
 
 def is_full(problem: OSError | sqlite3.Error) -> bool:

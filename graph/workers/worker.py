@@ -31,5 +31,5 @@ class Worker:
 
         if key not in self._functions:
             self._functions[key] = pickle.loads(ray.get(function[0]))
-        with full_disk_told(f"worker on {socket.gethostname()}", "make room there; nothing that came back is lost"):
+        with full_disk_told(f"worker on {socket.gethostname()}"):
             return self._functions[key](batch)

@@ -74,6 +74,15 @@ def test_what_is_no_document_is_told_and_leaves_no_index(documents: Any, told: s
     assert not (tmp_path / "i").exists()
 
 
+@pytest.mark.parametrize("url", ["s3://bucket/index", "file:///index", Path("s3://bucket/index")])
+def test_a_url_is_no_folder(url: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for refused in (lambda: mg.index(ISLES, url), lambda: mg.open(url)):
+        with pytest.raises(mg.UserError, match="index: a URL; a folder on this machine"):
+            refused()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_settings_are_checked_as_those_of_the_command_line(tmp_path: Path, isles: mg.Index) -> None:
     with pytest.raises(mg.UserError, match=r"^index: unknown key 'encodr'; did you mean 'encoder'"):
         mg.index(ISLES, tmp_path / "i", encodr="minilm")

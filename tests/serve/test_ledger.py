@@ -221,7 +221,9 @@ def test_a_full_disk_is_no_damaged_ledger(tmp_path: Path) -> None:
         ledger = Ledger(model, file)
         ledger.complete([ask("before")])
         disk.leave(0)
-        with pytest.raises(DiskFull, match=r"ledger\.sqlite: database or disk is full; a disk with room; make room"):
+        with pytest.raises(
+            DiskFull, match=r"ledger\.sqlite: no room \(database or disk is full\); a disk with room; make"
+        ):
             ledger.complete([ask("lost")])
         disk.leave(AMPLE)
         assert [each.text for each in Ledger(model, file).complete([ask("before"), ask("lost")])] == ["x" * 9_000] * 2

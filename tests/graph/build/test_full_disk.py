@@ -46,7 +46,8 @@ ANN_SETTINGS = SETTINGS.model_copy(update={"ann_rows": 1})
 
 def told(folder: Path) -> str:
     """The line that a full disk ends a command with, as an expression."""
-    return rf"^{re.escape(str(folder))}: [^\n;]*; a disk with room; make room, then run the command again: what was done is kept$"
+    remedy = "make room there, then run the command again: what was done is kept"
+    return rf"^{re.escape(str(folder))}: no room \([^\n;]*\); a disk with room; {remedy}$"
 
 
 def edited_with(folder: Path, most_bytes: int) -> str:

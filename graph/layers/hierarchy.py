@@ -28,8 +28,8 @@ from graph.store.data import PropositionColumns
 from graph.store.segments import Rows, Vectors
 from graph.store.settings import IndexSettings
 
-SUMMARISED = 4_096
-"""Summaries whose sentences' vectors are in memory together."""
+MOST_READ = 262_144
+"""Sentences whose vectors are in memory together, but for those of one summary."""
 EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
 """Ids and texts to unit vectors [N, D]; what was encoded before under the same id is not encoded again."""
 
@@ -227,10 +227,13 @@ def _add_summaries(
             added.append(made[-1])
     texts = [[building.text(member) for member in summary.members.tolist()] for summary in made] if write else []
     written = write(texts) if write and texts else [""] * len(made)
-    for number, (each, by_model) in enumerate(zip(made, written, strict=True)):
-        if number % SUMMARISED == 0:
-            building.sentences.let_go()
+    read = 0
+    for each, by_model in zip(made, written, strict=True):
+        read += len(each.pool or ())
         extract, each.pool = building.sentences.summarise(each.pool or (), building.max_tokens)
+        if read > MOST_READ or each is made[-1]:
+            building.sentences.let_go()
+            read = 0
         each.text = by_model or extract
         members = sorted(identity.decode() for identity in building.ids(each.members).tolist())
         each.id = content_id("summary", str(layer), each.text, *members)

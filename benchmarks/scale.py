@@ -5,6 +5,7 @@ propositions each, the encoder's time taken off. Seconds are of the processor; t
 """
 
 import argparse
+import asyncio
 import json
 import random
 import sys
@@ -22,19 +23,24 @@ from benchmarks.edits import SETTINGS, Stopwatch, StubEncoder, edit_checks, inve
 from benchmarks.edits import measure as measure_edits
 from benchmarks.report import Check, measured_apart, peak_mib, print_report, seconds_of
 from graph.build.build import build_index
-from graph.build.lifecycle import compact_index, index_status
+from graph.build.lifecycle import compact_index, delete_documents, index_status
 from graph.index.index import Index, open_index
 from graph.retrieve import STRATEGIES, RetrieveSettings
 from graph.retrieve.parts.query import Query
 from graph.shared.config import parse_settings, set_value
 from graph.shared.modes import Mode
+from graph.store.arrays import generation_of
 from graph.store.settings import IndexSettings
+from serve.http.telemetry.metrics import Metrics
+from serve.live_index import POLL_S, LiveIndex
 
 MODES: tuple[Mode, ...] = ("hops", "hybrid")
 QUERIES, MOST_MS = 50, 100
 MOST_GROWTH = 1.2
 """Seconds a passage, of a build against one of fewer passages."""
 MOST_MIB = 10 * 1024
+SEEN, LONGEST_S = 3, 2
+"""Edits that a server is to see, and how soon."""
 SEGMENTS, MOST_SLOWER = 10, 1.25
 """Segments that queries are asked of, and what they may take in times of one segment."""
 
@@ -52,10 +58,25 @@ def measure(passages: int, settings: IndexSettings) -> dict[str, float]:
         for mode in MODES:
             of_clock, of_processor = time_queries(index, passages, mode)
             figures |= {f"{passages}: {mode}, ms": of_clock, f"{passages}: {mode}, ms of the processor": of_processor}
+        figures[f"{passages}: seen by a server, s"] = seen_after_s(folder, passages, settings, StubEncoder(watch))
         figures |= time_segments(folder, passages, settings, watch)
         recalls = index_status(folder).ann_recall
         figures |= {f"{passages}: recall of ANN indexes, {kind}": recall for kind, recall in recalls.items()}
     return figures | {f"{passages}: peak MiB": peak_mib()}
+
+
+def seen_after_s(folder: Path, passages: int, settings: IndexSettings, encoder: StubEncoder) -> float:
+    """Seconds after which a server that runs answers from an added document, at most: until it looks, and then until the index is open and warm."""
+    live = LiveIndex(folder, "auto", lambda spec: encoder, Metrics())
+    later, taken = settings.model_copy(update={"layers_on_edit": "later"}), []
+    for number in range(1, 1 + SEEN):
+        build_index(folder, [invented_document(passages + number)], later, lambda spec: encoder)
+        taken.append(seconds_of(lambda: asyncio.run(live.refresh())))
+        assert live.current.number == generation_of(folder)
+    delete_documents(
+        folder, [invented_document(passages + number).source for number in range(1, 1 + SEEN)], lambda spec: encoder
+    )
+    return POLL_S + median(taken)
 
 
 def time_segments(folder: Path, passages: int, settings: IndexSettings, watch: Stopwatch) -> dict[str, float]:
@@ -107,6 +128,10 @@ def scale_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> li
         for few, many in pairwise(sorted(sizes))
     ]
     held = [Check(f"{size}: peak MiB", float(figures[f"{size}: peak MiB"]), MOST_MIB, False) for size in sizes]
+    seen = [
+        Check(f"{size}: seen by a server, s", float(figures[f"{size}: seen by a server, s"]), LONGEST_S, False)
+        for size in sizes
+    ]
     asked = [
         Check(f"{size}: {mode}, ms", float(figures[f"{size}: {mode}, ms"]), MOST_MS, False)
         for size in sizes
@@ -115,7 +140,7 @@ def scale_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> li
     apart = [
         Check(name, float(value), MOST_SLOWER, False) for name, value in figures.items() if name.endswith("times one")
     ]
-    return [*grown, *held, *asked, *apart, *edit_checks(figures, sizes)]
+    return [*grown, *held, *seen, *asked, *apart, *edit_checks(figures, sizes)]
 
 
 def main() -> int:

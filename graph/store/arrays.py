@@ -9,8 +9,9 @@ import json
 import shutil
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 import numpy as np
 import scipy.sparse as sp
@@ -182,7 +183,7 @@ def names_in(manifest: Manifest) -> list[str]:
 
 def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, moved: bool = False) -> D:
     """The arrays of a manifest (None: the one that is there now) as `kind`, memory-mapped; what has changed since they were whole is put into
-    them, or, if `moved`, beside them. It stays beside what is asked for row by row: texts, and fields of the kind `Block`.
+    them when they are asked for, or, if `moved`, stays beside them, as it does beside texts and fields of the kind `Block`.
 
     UserError naming the file when one is missing or cut short. Bytes are checked by `check_arrays`.
     """
@@ -193,14 +194,27 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, m
     written, later = _written(kind, manifest)
     values = {name: _load(folder, manifest, files, name, hints[name]) for name in written}
     values |= {name: how(whole(values[of])) for name, (of, how) in later.items()}
-    if not moved:
-        values = {name: value if hints[name] in MAY_BE_MOVED else whole(value) for name, value in values.items()}
     ann = {
         name: open_ann(folder / SEGMENTS / facts["file"], facts["probes"], facts["recall"])
         for name, facts in manifest.ann.items()
     }
-    joined = {name: open_vectors(folder, list(named), values[name], ann) for name, named in manifest.segments.items()}
-    return kind(**(values | joined))
+    for name, named in manifest.segments.items():
+        rows = values[name] if moved else whole(values[name])
+        values[name] = open_vectors(folder, list(named), rows, ann)
+    return kind(**values) if moved else _put_together_when_asked(kind, values, hints)
+
+
+def _put_together_when_asked(kind: type[D], values: Mapping[str, Any], hints: Mapping[str, Any]) -> D:
+    """The same columns: one that has moved is put together when it is first asked for, as nobody asks for all of them."""
+    moved = {name for name, value in values.items() if isinstance(value, Moved) and hints[name] not in MAY_BE_MOVED}
+    later = {name: cached_property(partial(_put_together, values[name])) for name in moved}
+    data = cast(D, object.__new__(type(kind.__name__, (kind,), later)))
+    vars(data).update({name: value for name, value in values.items() if name not in moved})
+    return data
+
+
+def _put_together(column: Any, _: Any) -> Any:
+    return whole(column)
 
 
 def _written(kind: type[Any], manifest: Manifest) -> tuple[list[str], dict[str, Any]]:

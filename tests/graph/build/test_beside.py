@@ -1,6 +1,7 @@
 """Edits that are written beside whole arrays: little is written, readers see the same, damage is named, compact makes all one again."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from graph.index.index import open_index
 from graph.shared.errors import UserError
 from graph.shared.types import Document
 from graph.store.arrays import load_arrays, read_manifest
+from graph.store.columns.moved import MovedBlock
 from graph.store.data import IndexData
 from graph.store.settings import IndexSettings
 from tests.corpora import guild_documents
@@ -62,6 +64,21 @@ def test_an_edit_leaves_the_files_of_the_whole_arrays_and_writes_little_beside_t
     kept = [*GUILDS[:4], CHANGED, *GUILDS[5:], NEW]
     assert_same_index(load_arrays(index, IndexData), scratch(index, kept))
     assert len(open_index(index, encoder).passages_of("new")) == 1
+
+
+def test_a_reader_puts_a_column_together_when_it_asks_for_it(index: Path) -> None:
+    """Also when the files that it was opened from are gone by then."""
+    put(index, [NEW])
+    data = open_index(index, encoder).data
+    assert isinstance(data.term_count_WP, MovedBlock)
+    asked_later = {"proposition_entity_NE", "occurrence_start_M", "passage_proposition_PN"}
+    assert not asked_later & vars(data).keys()
+    for document in GUILDS[:2]:
+        delete_documents(index, [document.source], encoder)
+    compact_index(index, encoder)
+    assert_same_index(data, scratch(index, [*GUILDS, NEW]))
+    assert data.occurrence_end_M is data.occurrence_end_M and asked_later < vars(data).keys()
+    assert replace(data, synonym_EE=data.passage_next_PP).synonym_EE is data.passage_next_PP
 
 
 def test_compact_writes_all_again_as_a_build_at_once_does(index: Path) -> None:

@@ -24,7 +24,7 @@ from graph.store.halves import Held, as_float32, batches, gathered
 ENDING = ".ann"
 LISTS_PER_ROOT = 2
 """Lists, in square roots of rows."""
-TRAINED_PER_LIST, TRAINING_ROUNDS = 24, 5
+TRAINED_PER_LIST, TRAINING_ROUNDS = 40, 8
 """Vectors that centroids are found among, by k-means of so many rounds."""
 ADDED_ROWS = 8_192
 SAMPLED, NEAREST = 100, 10

@@ -90,6 +90,20 @@ class NoAnswer(UserError):
     """A server that is away, too busy or broken, after all tries: another server of the same model may answer."""
 
 
+def complete_all(
+    pool: ThreadPoolExecutor,
+    complete_one: Callable[[CompletionRequest], Completion],
+    requests: Sequence[CompletionRequest],
+) -> list[Completion]:
+    """Answers in the order asked; after an error the calls that have not begun are not made."""
+    calls = [pool.submit(complete_one, request) for request in requests]
+    try:
+        return [call.result() for call in calls]
+    finally:
+        for call in calls:
+            call.cancel()
+
+
 class OpenAIModel:
     """A LanguageModel behind a URL, where it is `served_as` another name if one is given; safe to share between threads."""
 
@@ -117,12 +131,7 @@ class OpenAIModel:
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
         """Answers in the order asked; UserError naming the URL when the server cannot be reached or refuses key or model."""
-        calls = [self._pool.submit(self._complete_one, request) for request in requests]
-        try:
-            return [call.result() for call in calls]
-        finally:
-            for call in calls:
-                call.cancel()
+        return complete_all(self._pool, self._complete_one, requests)
 
     def count_tokens(self, text: str) -> int:
         """An upper estimate, since the protocol has no tokenizer: a token for every 3 bytes of UTF-8, rounded up."""

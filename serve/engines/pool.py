@@ -12,7 +12,7 @@ from threading import Condition
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Message
-from serve.engines.openai_api import NoAnswer, OpenAIModel, open_openai
+from serve.engines.openai_api import NoAnswer, OpenAIModel, complete_all, open_openai
 
 
 def open_pool(targets: Sequence[str]) -> ServerPool:
@@ -53,12 +53,7 @@ class ServerPool:
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
         """Answers in the order asked, whichever server gave them; UserError as OpenAIModel's when no server is left, or one refuses."""
-        calls = [self._pool.submit(self._complete_one, request) for request in requests]
-        try:
-            return [call.result() for call in calls]
-        finally:
-            for call in calls:
-                call.cancel()
+        return complete_all(self._pool, self._complete_one, requests)
 
     def count_tokens(self, text: str) -> int:
         return self._first.count_tokens(text)

@@ -18,7 +18,7 @@ from graph.layers.model_summaries import WriteSummaries
 from graph.layers.similarity import GraphEdit, KnownGraph, edit_graph, similarity_graph
 from graph.layers.summarise import choose_sentences, join_sentences
 from graph.shared.ids import content_id
-from graph.shared.types import IdBytes, Ints
+from graph.shared.types import Floats, IdBytes, Ints
 from graph.store.columns.blocks import Entries
 from graph.store.columns.merge import Merge, in_order
 from graph.store.columns.moved import Block, moved_block, taken
@@ -28,8 +28,8 @@ from graph.store.data import PropositionColumns
 from graph.store.segments import Rows, Vectors
 from graph.store.settings import IndexSettings
 
-MOST_READ = 262_144
-"""Sentences whose vectors are in memory together, but for those of one summary."""
+MOST_READ = 8_192
+"""Sentences whose vectors are read from files before the memory of these is given back: what surrounds each comes with it."""
 EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
 """Ids and texts to unit vectors [N, D]; what was encoded before under the same id is not encoded again."""
 
@@ -98,11 +98,20 @@ class Sentences:
         if isinstance(self.vectors_ND, Vectors):
             self.vectors_ND.let_go()
 
+    def read(self, pool: Sequence[int]) -> Floats:
+        """The vectors of a pool, so few at a time that a large one does not bring whole files into memory."""
+        if len(pool) <= MOST_READ:
+            return self.vectors_ND[list(pool)]
+        vectors_RD = np.empty((len(pool), self.vectors_ND.shape[1]), np.float32)
+        for start in range(0, len(pool), MOST_READ):
+            part = slice(start, start + MOST_READ)
+            vectors_RD[part] = self.vectors_ND[list(pool[part])]
+            self.let_go()
+        return vectors_RD
+
     def summarise(self, pool: Sequence[int], max_tokens: int) -> tuple[str, tuple[int, ...]]:
         """The summary of a pool and the proposition rows chosen for it."""
-        chosen = choose_sentences(
-            self.vectors_ND[list(pool)], lambda row: self.count_tokens(self.text(pool[row])), max_tokens
-        )
+        chosen = choose_sentences(self.read(pool), lambda row: self.count_tokens(self.text(pool[row])), max_tokens)
         rows = tuple(pool[row] for row in chosen)
         return join_sentences([self.text(row) for row in rows]), rows
 

@@ -61,6 +61,13 @@ def test_no_server_idles_while_a_call_waits() -> None:
     assert (len(one.asked), len(other.asked)) == (4, 4)
 
 
+def test_few_calls_are_dealt_out_evenly() -> None:
+    """Four calls for two servers of four places each: one server would have room for all."""
+    with chat_server(echo(0.3)) as one, chat_server(echo(0.3)) as other:
+        pool_of(one, other, in_flight=4).complete([ask(number) for number in range(4)])
+    assert (len(one.asked), len(other.asked)) == (2, 2)
+
+
 def test_a_server_that_goes_leaves_its_calls_to_the_others_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def dies(body: dict[str, Any], number: int) -> str | tuple[int, str]:
         return "echo " + body["messages"][-1]["content"] if number <= 3 else (503, "gone")

@@ -103,7 +103,7 @@ def in_two(settings: MsSettings, killed_at: int = 0, chunk_tokens: int = 512, **
     return done.stderr
 
 
-def ended_alike(one: Path, other: Path, tolerance: float = 2e-5) -> None:
+def assert_ended_alike(one: Path, other: Path, tolerance: float = 2e-5) -> None:
     """The same weights but for rounding, in files of the same names; and the same losses."""
     assert {file.name for file in one.iterdir()} == {file.name for file in other.iterdir()}
     left, right = (dict(load_model(str(run), "float32").named_parameters()) for run in (one, other))
@@ -153,7 +153,7 @@ def test_the_launcher_starts_two_whole_copies(base: Path, rows: Path, tmp_path: 
     launcher = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "configs/accelerate/ddp.yaml"]
     done = launch([*launcher, "--main_process_port", "0", "-m", "modegraph", "train", "ms", "--config", str(file)])
     assert done.returncode == 0, done.stderr[-3000:]
-    ended_alike(tmp_path / "one", tmp_path / "two")
+    assert_ended_alike(tmp_path / "one", tmp_path / "two")
 
 
 def test_the_launcher_is_told_where_it_would_deal_out_nothing(base: Path, rows: Path, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_dealt_out_weights_take_the_steps_of_one_process(
     dealt = set(map(int, re.findall(r"dealt out: (\d+)", told)))
     assert dealt and 0 not in dealt, "accelerate wrapped nothing: this would be DDP again"
     assert "plain layout" not in told
-    ended_alike(tmp_path / "one", tmp_path / "two")
+    assert_ended_alike(tmp_path / "one", tmp_path / "two")
 
 
 @pytest.mark.parametrize("case", ["whole", "adapter"])
@@ -192,7 +192,7 @@ def test_zero_2_takes_the_steps_of_one_process(case: str, base: Path, rows: Path
     one = settings_of(base, rows, tmp_path / "one", lora=lora)
     train_ms(one)
     in_two(one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1}), **ZERO)
-    ended_alike(tmp_path / "one", tmp_path / "two")
+    assert_ended_alike(tmp_path / "one", tmp_path / "two")
 
 
 LAUNCHES = [("whole", FSDP), ("adapter", FSDP), ("whole", ZERO)]
@@ -212,4 +212,4 @@ def test_what_was_dealt_out_goes_on_from_a_checkpoint(
     assert (tmp_path / "cut.partial" / "checkpoints" / f"checkpoint-{SAVED}").is_dir()
     assert not (tmp_path / "cut").exists()
     in_two(cut, **variables)
-    ended_alike(tmp_path / "whole", tmp_path / "cut", tolerance=1e-6)
+    assert_ended_alike(tmp_path / "whole", tmp_path / "cut", tolerance=1e-6)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from graph.shared.types import Ints
 
 RUNS = 200
-"""New entries that are put between runs of the others."""
+"""Entries that are put between runs of the others, or left out between them."""
 NO_ROWS: Ints = np.zeros(0, np.int64)
 A = TypeVar("A", bound=np.generic)
 
@@ -59,9 +59,6 @@ class Merge:
         stays_L[last_N[last_N >= 0]] = True
         new_K = np.flatnonzero(last_N < 0)
         return cls(count, np.flatnonzero(~stays_L), new_K - np.arange(len(new_K)))
-
-    def __bool__(self) -> bool:
-        return True
 
     def __len__(self) -> int:
         return self.count - len(self.gone_G) + len(self.rank_K)
@@ -138,8 +135,7 @@ class Merge:
 
     def put_in(self, column_L: NDArray[A], new_K: NDArray[Any]) -> NDArray[A]:
         """A column with its rows where they are now, and those of the new ones between."""
-        kept = np.concatenate(_runs(column_L, self.gone_G, 1)) if len(self.gone_G) else column_L
-        return put_between(kept, self.rank_K, new_K)
+        return put_between(_without(column_L, self.gone_G), self.rank_K, new_K)
 
     def _gone_before(self, rank_X: Ints) -> Ints:
         """How many gone rows stand before those that stay, given by their places among them."""
@@ -180,6 +176,13 @@ def put_between(array: NDArray[A], before_K: Ints, values_K: NDArray[Any]) -> ND
     news = values_K.astype(array.dtype, copy=False)[:, None]
     runs = _runs(array, before_K, 0)
     return np.concatenate([*(part for pair in zip(runs, news, strict=False) for part in pair), runs[-1]])
+
+
+def _without(array: NDArray[A], gone_G: Ints) -> NDArray[A]:
+    """`numpy.delete`; run by run where few are gone."""
+    if not len(gone_G):
+        return array
+    return np.delete(array, gone_G) if len(gone_G) > RUNS else np.concatenate(_runs(array, gone_G, 1))
 
 
 def _runs(array: NDArray[A], ends: Ints, skipped: int) -> Sequence[NDArray[A]]:

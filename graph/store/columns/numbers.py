@@ -65,8 +65,8 @@ class MovedNumbers:
         numbers_K = np.empty(len(total.new_K), np.int64)
         kept = self.new_K[np.searchsorted(self.merge.new_K, last_K[own])]
         numbers_K[own], numbers_K[~own] = kept if of is None else of.places(kept), new_K
-        all_of = self.of.then(of) if self.of is not None and of is not None else self.of or of
-        return _unless_all_new(self.base, total, numbers_K, all_of)
+        both = of if self.of is None or of is None else self.of.then(of)
+        return _unless_all_new(self.base, total, numbers_K, self.of if of is None else both)
 
 
 Numbers: TypeAlias = Ints | MovedNumbers

@@ -1,6 +1,7 @@
 """Columns in which a little has changed, over several edits, against lists and dense matrices to which the same was done."""
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +28,18 @@ def drawn_merge(data: st.DataObject, count: int) -> Merge:
     kept = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
     before = sorted(data.draw(st.lists(st.integers(0, count), max_size=3)))
     return Merge.of(count, np.flatnonzero(~kept), np.array(before, np.int64))
+
+
+@pytest.mark.parametrize("runs", [0, 200])
+@given(data=st.data())
+def test_what_is_put_in_is_that_of_a_list_run_by_run_and_at_once(runs: int, data: st.DataObject) -> None:
+    merge = drawn_merge(data, data.draw(st.integers(0, 8)))
+    old, new = [f"{row}" for row in range(merge.count)], [f"+{row}" for row in range(len(merge.new_K))]
+    left = iter(new)
+    expected = [old[last] if last >= 0 else next(left) for last in merge.lasts(np.arange(len(merge))).tolist()]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("graph.store.columns.merge.RUNS", runs)
+        assert merge.put_in(np.array(old, "U3"), np.array(new, "U3")).tolist() == expected
 
 
 @given(st.data(), EDITS)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from graph.shared.types import Floats, Ints
-from graph.store.ann import LISTS_PER_ROOT, train_lists, training_rows
+from graph.store.ann import LISTS_PER_ROOT, TRAINING_ROUNDS, train_lists, training_rows
 from graph.store.segments import Rows
 
 PROBED_LISTS, PROBED_WHERE_NEAR, NEAR = 32, 8, 0.8
@@ -21,6 +21,8 @@ PROBED_LISTS, PROBED_WHERE_NEAR, NEAR = 32, 8, 0.8
 they hold .995, of those of 22k entities .9999 (docs/log.md)."""
 ROUGH = 0.2
 """More than a cosine of these codes is too small by, but for one in thousands."""
+TRAINED_PER_CODE = 64
+"""Vectors among which each of the 16 codes of two dimensions is found."""
 BATCH_ROWS = 8_192
 
 
@@ -46,6 +48,8 @@ def _inverted_file(vectors_ND: Rows) -> Any:
     inverted = faiss.IndexIVFPQFastScan(
         faiss.IndexFlatIP(dimensions), dimensions, lists, codes, 4, faiss.METRIC_INNER_PRODUCT
     )
+    codebooks = inverted.pq.cp
+    codebooks.niter, codebooks.max_points_per_centroid = TRAINING_ROUNDS, TRAINED_PER_CODE
     train_lists(inverted, _contiguous(vectors_ND[training_rows(nodes, lists)]))
     for start in range(0, nodes, BATCH_ROWS):
         inverted.add(_contiguous(vectors_ND[start : start + BATCH_ROWS]))

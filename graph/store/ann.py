@@ -3,7 +3,7 @@
 Vectors lie in lists around centroids; a search looks through the lists nearest to the query. How many is chosen when the file is made: the
 fewest with which a sample of the vectors find RECALL_AIMED of their nearest. What is found are candidates: their exact cosines decide.
 
-Legend: R rows of a segment, Q queries, K found for each, L lists, D dimensions.
+Legend: R rows of a segment, Q queries, K found for each, X looked at, L lists, D dimensions.
 """
 
 import math
@@ -24,7 +24,7 @@ from graph.store.halves import Held, as_float32, batches, gathered
 ENDING = ".ann"
 LISTS_PER_ROOT = 2
 """Lists, in square roots of rows."""
-TRAINED_PER_LIST, TRAINING_ROUNDS = 40, 8
+TRAINED_PER_LIST, TRAINING_ROUNDS = 40, 5
 """Vectors that centroids are found among, by k-means of so many rounds."""
 ADDED_ROWS = 8_192
 SAMPLED, NEAREST = 100, 10
@@ -126,30 +126,48 @@ def _choose_probes(inverted: Any, vectors_RD: Held) -> tuple[int, float]:
     """The fewest lists, of powers of two, with which the sample finds RECALL_AIMED, or else the most; and what it finds with them."""
     rows_Q = _spread(len(vectors_RD), SAMPLED)
     query_QD = as_float32(vectors_RD[rows_Q])
-    last_Q = _last_cosines(vectors_RD, rows_Q, query_QD)
+    nearest_QK, cosines_QK = _nearest(vectors_RD, rows_Q, query_QD)
+    if nearest_QK.shape[1] == 0:
+        return 1, 1.0
     most = min(inverted.nlist, max(ALWAYS_PROBED, inverted.nlist // MOST_PROBED_SHARE))
+    ranks_QK = _ranks_of_lists(inverted, vectors_RD, query_QD, nearest_QK, most)
     for probes in [*(2**power for power in range(most.bit_length()) if 2**power < most), most]:
-        recall = _recall(inverted, vectors_RD, rows_Q, query_QD, last_Q, probes)
+        if probes < most and np.mean(ranks_QK < _lists(inverted, NEAREST + 1, probes)) < RECALL_AIMED:
+            continue
+        recall = _recall(inverted, vectors_RD, rows_Q, query_QD, cosines_QK.min(axis=1), probes)
         if recall >= RECALL_AIMED:
             break
     return probes, round(recall, 4)
 
 
-def _last_cosines(vectors_RD: Held, rows_Q: Ints, query_QD: Floats) -> Floats:
-    """The cosine of the NEAREST-th nearest row to each sampled one, itself left out: float32[Q]."""
-    count = min(NEAREST + 1, len(vectors_RD))
-    best_QK = np.full((len(rows_Q), count), -np.inf, np.float32)
+def _nearest(vectors_RD: Held, rows_Q: Ints, query_QD: Floats) -> tuple[Ints, Floats]:
+    """The NEAREST rows of each sampled one, itself left out, and their cosines, each compared: [Q, K], in no order."""
+    count, start = min(NEAREST, len(vectors_RD) - 1), 0
+    found_QK, cosines_QK = np.zeros((len(rows_Q), 0), np.int64), np.zeros((len(rows_Q), 0), np.float32)
     for batch_BD in batches(vectors_RD, ADDED_ROWS):
-        cosines_QR = (batch_BD @ query_QD.T).T
-        best_QK = np.partition(np.concatenate([best_QK, cosines_QR], axis=1), -count, axis=1)[:, -count:]
-    return cast(Floats, best_QK.min(axis=1))
+        rows_B = np.arange(start, start + len(batch_BD))
+        cosines_QB = np.where(rows_B == rows_Q[:, None], -np.inf, (batch_BD @ query_QD.T).T)
+        seen_QX = np.concatenate([found_QK, np.broadcast_to(rows_B, cosines_QB.shape)], axis=1)
+        cosines_QX = np.concatenate([cosines_QK, cosines_QB], axis=1)
+        best_QK = np.argpartition(-cosines_QX, min(count, cosines_QX.shape[1] - 1), axis=1)[:, :count]
+        found_QK = np.take_along_axis(seen_QX, best_QK, axis=1)
+        cosines_QK = np.take_along_axis(cosines_QX, best_QK, axis=1)
+        start += len(batch_BD)
+    return found_QK, cosines_QK
+
+
+def _ranks_of_lists(inverted: Any, vectors_RD: Held, query_QD: Floats, row_QK: Ints, most: int) -> Ints:
+    """How many lists are nearer to a query than the one that a row lies in, `most` where that many are: int64[Q, K]."""
+    lists_QL = inverted.quantizer.search(query_QD, most)[1]
+    rows_U, place_QK = np.unique(row_QK, return_inverse=True)
+    list_QK = inverted.quantizer.search(as_float32(vectors_RD[rows_U]), 1)[1][place_QK, 0]
+    same_QKL = list_QK[:, :, None] == lists_QL[:, None, :]
+    return np.where(same_QKL.any(axis=2), same_QKL.argmax(axis=2), most)
 
 
 def _recall(inverted: Any, vectors_RD: Held, rows_Q: Ints, query_QD: Floats, last_Q: Floats, probes: int) -> float:
-    """The share of the nearest that is found; of equally near ones any counts."""
+    """The share of the nearest that is found; of rows as near as the last one any counts."""
     asked = min(NEAREST, len(vectors_RD) - 1)
-    if asked == 0:
-        return 1.0
     found_QK = _search(inverted, query_QD, NEAREST + 1, probes, None)
     vectors_QKD = as_float32(vectors_RD[found_QK])
     cosines_QK = np.einsum("qkd,qd->qk", vectors_QKD, query_QD)
@@ -161,11 +179,16 @@ def _search(inverted: Any, query_QD: Floats, count: int, probes: int, live: byte
     import faiss
 
     wrapped: Any = faiss  # Its stubs do not know the keywords that its classes take.
-    enough = math.ceil(ROOM * count * inverted.nlist / inverted.ntotal)
     selector = {} if live is None else {"sel": wrapped.IDSelectorBitmap(np.frombuffer(live, np.uint8))}
-    settings = wrapped.SearchParametersIVF(nprobe=min(inverted.nlist, max(probes, enough)), **selector)
+    settings = wrapped.SearchParametersIVF(nprobe=_lists(inverted, count, probes), **selector)
     asked = min(inverted.ntotal, count + min(count, SPARE))
     return cast(Ints, inverted.search(np.ascontiguousarray(query_QD, np.float32), asked, params=settings)[1])
+
+
+def _lists(inverted: Any, count: int, probes: int) -> int:
+    """How many lists are looked through for so many nearest."""
+    enough = math.ceil(ROOM * count * inverted.nlist / inverted.ntotal)
+    return int(min(inverted.nlist, max(probes, enough)))
 
 
 def _spread(rows: int, count: int) -> Ints:

@@ -20,6 +20,8 @@ from graph.store.store import Store
 FILE = "index.sqlite"
 MOST_LOGGED_BYTES = 64 << 20
 """Of the write-ahead log, before what it holds is brought into the file."""
+WRITER_CACHE_BYTES = 128 << 20
+"""Pages of the file that a writer keeps in memory, at most: texts and entities are looked up by hashes, which lie anywhere in it."""
 _LOG_HEAD_BYTES = 32
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -90,6 +92,7 @@ class SqliteStore(Store):
         self._connection = connection
         if not read_only:
             connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_BYTES >> 10}")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
         if sealing is not None:

@@ -114,6 +114,24 @@ def test_rows_find_their_nearest_and_the_file_says_how_many(tmp_path: Path) -> N
     assert ann.search(vectors_ND[:3], 5)[:, 0].tolist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize(("rows", "seed"), [(4_000, 0), (4_000, 1), (9_000, 2), (700, 3), (40, 4), (2, 5)])
+def test_the_fewest_lists_are_looked_through_that_find_enough(tmp_path: Path, rows: int, seed: int) -> None:
+    """Against a slow twin: every power of two is tried, by the searches that users make, until one finds .99 of what exact search does."""
+    vectors_ND = clustered(rows, seed)
+    ann = build_ann(tmp_path, "v-0.segment", vectors_ND)
+    sampled = np.unique(np.linspace(0, rows - 1, min(rows, 100)).astype(np.int64))
+    exact = vectors_ND[sampled] @ vectors_ND.T
+    exact[np.arange(len(sampled)), sampled] = -1
+    wanted = [set(top_rows(row, min(10, rows - 1)).tolist()) for row in exact]
+    for probes in (1, 2, 4, 8, 16, 32, 64):
+        found = replace(ann, probes=probes).search(vectors_ND[sampled], 11)
+        both = [len(near & set(row.tolist())) for near, row in zip(wanted, found, strict=True)]
+        if sum(both) >= 0.99 * sum(map(len, wanted)):
+            break
+    assert ann.probes == min(probes, ann.inverted.nlist)
+    assert ann.recall == pytest.approx(sum(both) / sum(map(len, wanted)), abs=1e-3)
+
+
 def test_a_recall_that_falls_short_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scattered = unit_rows(np.random.default_rng(0).normal(size=(3_000, 96)).astype(np.float32))
     ann = build_ann(tmp_path, "v-0.segment", scattered)

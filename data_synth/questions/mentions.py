@@ -117,12 +117,12 @@ class Mentions:
         return [tuple(row) for row in rows]
 
     def _is_frequent(self, key: str) -> bool:
-        row = self.index.entity_rows.get(key)
-        return row is not None and int(self._documents_E[row]) > MAX_LINKING_DOCUMENTS
+        (row,) = self.index.entity_rows([key]).tolist()
+        return row >= 0 and int(self._documents_E[row]) > MAX_LINKING_DOCUMENTS
 
     def _mentioning(self, key: str) -> list[int]:
-        row = self.index.entity_rows.get(key)
-        return [] if row is None else columns_of(self._entity_passage_EP, row)
+        (row,) = self.index.entity_rows([key]).tolist()
+        return [] if row < 0 else columns_of(self._entity_passage_EP, row)
 
 
 def columns_of(block: sp.csr_array, row: int) -> list[int]:

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from graph.encode.encoder import check_encoder, open_encoder, unit_rows
 from graph.index.filters import Condition, allowed_documents, meeting
-from graph.index.lookup import row_of
+from graph.index.lookup import entity_rows, row_of
 from graph.index.restrict import arrays_of, own_arrays, restrict
 from graph.index.seal import seal
 from graph.layers.communities import find_communities
@@ -150,10 +150,9 @@ class Index:
         data = self.data
         return TermScores(data.term_count_WP, data.term_passages_W, data.term_idf_W, data.term_norm_P)
 
-    @cached_property
-    def entity_rows(self) -> dict[str, int]:
-        """The row of each entity, by its key."""
-        return {key: row for row, key in enumerate(self.data.entity_texts)}
+    def entity_rows(self, keys: Sequence[str]) -> Ints:
+        """The row of each entity by its key, −1 for one that is not there: int64[K]."""
+        return entity_rows(self.data, keys)
 
     @cached_property
     def sample_SD(self) -> Floats:

@@ -55,9 +55,10 @@ def compose(index: Index, query_D: Floats, bridges_B: Ints, ways: Ways) -> Float
     titles = [data.document_titles[row] for row in data.passage_document_P[bridges_B].tolist()]
     title_BD = np.zeros((len(titles), len(query_D)), np.float32)
     for place, title in enumerate(titles):
-        called = [index.entity_rows[key] for key in title_keys(title) if key in index.entity_rows]
-        if called:
-            title_BD[place] = data.entity_vectors_ED[np.array(called)].mean(axis=0)
+        rows = index.entity_rows(list(title_keys(title)))
+        called = rows[rows >= 0]
+        if len(called):
+            title_BD[place] = data.entity_vectors_ED[called].mean(axis=0)
     return unit(query_D - TITLE_SHARE * title_BD[ways.bridge_K] + data.entity_vectors_ED[ways.entity_K])
 
 

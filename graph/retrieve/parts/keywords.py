@@ -24,7 +24,8 @@ def keywords_of(index: Index, question: str) -> Ints:
     phrases = [" ".join(each) for each in _runs(words, MAX_KEYWORD_WORDS)]
     phrases += ["".join(each) for run in unspaced_runs(question) for each in _runs(list(run), MAX_KEYWORD_CHARACTERS)]
     keys = dict.fromkeys(entity_key(phrase.strip(EDGES)) for phrase in phrases)
-    return np.array([index.entity_rows[key] for key in keys if key in index.entity_rows], np.int64)
+    rows = index.entity_rows(list(keys))
+    return rows[rows >= 0]
 
 
 def count_keywords(index: Index, entities_W: Ints) -> Floats:

@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints
 
 from graph.extract.entities import entity_key
 from graph.index.lookup import NodeKind
+from graph.shared.ids import content_id
 from serve.http.routes.retriever import RetrievalOptions
 from serve.http.routes.services import SeenCollection, Services
 from serve.http.shared.encoding import Text
@@ -60,7 +61,7 @@ def _add_graph_routes(router: APIRouter) -> None:
         current = seen.generation
         row = current.row(kind, id)
         if row is None and kind == "entity":
-            row = current.index.entity_rows.get(entity_key(id))
+            row = current.row(kind, content_id("entity", entity_key(id)))
         if row is None:
             raise ApiError(404, "no_such_node", f"the index has no {kind} {id[:80]!r}", "id")
         return neighbourhood(current.index, kind, row, limit)

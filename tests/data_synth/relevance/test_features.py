@@ -154,7 +154,7 @@ def test_ties_and_shared_entities_against_entities_as_sets(index: Index) -> None
 
 
 def test_entity_counts_count_each_of_the_given_entities(index: Index) -> None:
-    entities = np.array([index.entity_rows["tarn"], index.entity_rows["ada marlow"]])
+    entities = index.entity_rows(["tarn", "ada marlow"])
     rows = rows_of(index, "was born in Tarn", "is a village of", "Nobody minds")
     assert entity_counts(index, rows, entities).tolist() == [2, 1, 0]
     assert entity_counts(index, rows, entities[:0]).tolist() == [0, 0, 0]

@@ -26,8 +26,8 @@ class IndexSettings(Settings):
     layers: int = Field(2, ge=1, le=8, description="L: layers of the similarity graph, the chunks' own included")
     communities: Literal["leidenalg", "igraph"] = Field("leidenalg", description="implementation of Leiden")
     layers_on_edit: Literal["now", "later"] = Field(
-        "now",
-        description="find communities anew at each edit, or carry them and their summaries over until a tenth of the passages has changed, or compact",
+        "later",
+        description="carry communities and their summaries over edits until a tenth of the passages has changed, or compact; or find them anew at each",
     )
     merge_factor: int = Field(
         8,

@@ -20,7 +20,7 @@ from tests.fakes import HashEncoder
 from tests.graph.build.beside import edits_written_beside
 from tests.graph.same import assert_same_index
 
-SETTINGS = IndexSettings(min_similarity=0.2, neighbours=3)
+SETTINGS = IndexSettings(min_similarity=0.2, neighbours=3, layers_on_edit="now")
 GUILDS = guild_documents()
 NEW = Document("new", "Member Zan", "Member Zan joined the Netmakers Guild in 1799. Zan keeps bees.")
 CHANGED = Document(GUILDS[4].source, GUILDS[4].title, "Nobody knows what became of the Coopers Guild.")

@@ -36,7 +36,15 @@ def encoder(spec: str) -> HashEncoder:
 
 
 def settings_of(vectors: VectorType = "float16", ann_rows: int = FEW, neighbours: int = 3) -> IndexSettings:
-    return IndexSettings(min_similarity=0.2, neighbours=neighbours, merge_factor=4, vectors=vectors, ann_rows=ann_rows)
+    """An index that was edited is the one that is made at once."""
+    return IndexSettings(
+        min_similarity=0.2,
+        neighbours=neighbours,
+        layers_on_edit="now",
+        merge_factor=4,
+        vectors=vectors,
+        ann_rows=ann_rows,
+    )
 
 
 def put(folder: Path, documents: list[Document], settings: IndexSettings) -> Index:

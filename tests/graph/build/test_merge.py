@@ -110,6 +110,10 @@ def test_keys_are_looked_up_in_any_order() -> None:
     assert keyed.rows(np.array([10, 30, 20, 10])).tolist() == [0, 2, 1, 0]
 
 
+SETTINGS = IndexSettings(layers_on_edit="now")
+"""An index that was edited is the one that is made at once."""
+
+
 def document(number: int) -> Document:
     text = f"Keeper {number} of Port Ellery wrote of J. Marlow. The Lantern {number % 7} sails to Tarn."
     return Document(f"d{number:03d}", "Jane Marlow" if number == 40 else "", text)
@@ -117,7 +121,7 @@ def document(number: int) -> Document:
 
 @pytest.fixture
 def folder(place: Place, tmp_path: Path) -> Path:
-    build_index(tmp_path / "index", [document(number) for number in range(60)], IndexSettings(), encoder)
+    build_index(tmp_path / "index", [document(number) for number in range(60)], SETTINGS, encoder)
     return tmp_path / "index"
 
 
@@ -147,18 +151,18 @@ class Watched:
 
 
 def from_scratch(tmp_path: Path, documents: list[Document]) -> IndexData:
-    build_index(tmp_path / "scratch", documents, IndexSettings(), encoder)
+    build_index(tmp_path / "scratch", documents, SETTINGS, encoder)
     return load_arrays(tmp_path / "scratch", IndexData)
 
 
 def test_an_edit_reads_what_it_touches(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch)
-    build_index(folder, [document(60)], IndexSettings(), encoder)
+    build_index(folder, [document(60)], SETTINGS, encoder)
     assert watched.passages == [1] and max(watched.linked) <= 4
     delete_documents(folder, ["d003"], encoder)
     assert watched.passages == [1, 0] and max(watched.linked) <= 4
     compact_index(folder, encoder)
-    build_index(folder, [document(61)], IndexSettings(), encoder)
+    build_index(folder, [document(61)], SETTINGS, encoder)
     assert watched.passages == [1, 0, 1], "compact keeps count of what is derived"
     assert_same_index(
         load_arrays(folder, IndexData), from_scratch(tmp_path, [document(n) for n in range(62) if n != 3])
@@ -178,8 +182,8 @@ def test_all_is_read_where_changes_are_not_known(
         with monkeypatch.context() as patched:
             patched.setattr(Store, "note_derived", lambda self, generation: 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                build_index(folder, [document(60)], IndexSettings(), encoder)
-        build_index(folder, [document(61)], IndexSettings(), encoder)
+                build_index(folder, [document(60)], SETTINGS, encoder)
+        build_index(folder, [document(61)], SETTINGS, encoder)
         assert watched.passages == [1, 62]
         assert_same_index(
             load_arrays(folder, IndexData), from_scratch(tmp_path, [document(number) for number in range(62)])
@@ -187,7 +191,7 @@ def test_all_is_read_where_changes_are_not_known(
     else:
         with open_for_writing(folder) as store, store.transaction():
             store.note_derived(store.next_generation())
-        build_index(folder, [document(60)], IndexSettings(), encoder)
+        build_index(folder, [document(60)], SETTINGS, encoder)
         assert watched.passages == [61]
 
 
@@ -195,12 +199,12 @@ def test_all_is_read_of_an_index_that_keeps_no_account_of_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One in SQLite, of before."""
-    build_index(tmp_path / "index", [document(number) for number in range(9)], IndexSettings(), encoder)
+    build_index(tmp_path / "index", [document(number) for number in range(9)], SETTINGS, encoder)
     with open_for_writing(tmp_path / "index") as store, store.transaction():
         store._connection.execute("DROP TABLE changed")
         store._connection.execute("DELETE FROM meta WHERE key = 'derived'")
     watched = Watched(monkeypatch)
-    build_index(tmp_path / "index", [document(9)], IndexSettings(), encoder)
+    build_index(tmp_path / "index", [document(9)], SETTINGS, encoder)
     assert watched.passages == [10]
 
 
@@ -221,9 +225,9 @@ def test_what_one_document_changes_of_others_is_worked_out_again(tmp_path: Path)
     seen = []
     for added in (initials, titled, full, names_it, other):
         there.append(added)
-        build_index(tmp_path / "grown", [added], IndexSettings(), encoder)
+        build_index(tmp_path / "grown", [added], SETTINGS, encoder)
         grown = load_arrays(tmp_path / "grown", IndexData)
-        build_index(tmp_path / f"scratch-{added.source}", there, IndexSettings(), encoder)
+        build_index(tmp_path / f"scratch-{added.source}", there, SETTINGS, encoder)
         assert_same_index(grown, load_arrays(tmp_path / f"scratch-{added.source}", IndexData))
         names = list(grown.entity_texts)
         seen.append([links_of(grown, name) if name in names else None for name in ("jane marlow", "tarn")])

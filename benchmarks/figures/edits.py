@@ -7,8 +7,8 @@ from benchmarks.figures.tables import number, table
 
 SERIES = (
     ("build", "build from nothing", GREY, "s"),
-    ("add", "one document added", BLUE, "o"),
-    ("add, later", "the same, communities carried over", ORANGE, "D"),
+    ("add", "one added, communities anew", BLUE, "o"),
+    ("add, later", "one document added", ORANGE, "D"),
     ("open", "opening the index", GREEN, "^"),
 )
 """Column, label, colour and marker."""

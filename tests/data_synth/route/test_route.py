@@ -151,7 +151,8 @@ def test_a_row_survives_json_and_parquet(index: Index, tmp_path: Path) -> None:
 def test_what_is_wrong_with_a_row_is_told(index: Index, change: dict[str, Any], told: str) -> None:
     [row] = made(index, YARD)
     assert isinstance(row, RouteRow)
-    assert told in FORM.problems(replace(row, **change))[0]
+    # Which of two equally good modes was the quicker is not to decide what is told.
+    assert told in FORM.problems(replace(row, **{"best_mode": "dense", **change}))[0]
 
 
 @pytest.mark.parametrize("modes", ["dense", "", "dense dense", "dense wlk"])

@@ -287,9 +287,10 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
         found = ", ".join(f"{recall:.3f} of {kind}" for kind, recall in status.ann_recall.items())
         print(f"ANN indexes find, of the ten nearest: {found}")
     if status.changed_passages:
+        changed = "1 passage has" if status.changed_passages == 1 else f"{status.changed_passages:,} passages have"
         print(
-            f"{status.changed_passages:,} passages have come or gone since the communities were found; "
-            f"find them again with: modegraph compact {index}"
+            f"{changed} come or gone since the communities were found; "
+            f"they are found again when a tenth has, or by: modegraph compact {index}"
         )
     if status.unfinished:
         print(f"{status.unfinished} ({status.documents_to_extract:,} documents to extract)")

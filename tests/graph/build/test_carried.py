@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import graph.layers.hierarchy
 from graph.build.build import build_index
@@ -21,6 +22,7 @@ from graph.store.columns.strings import Strings
 from graph.store.data import IndexData, block
 from graph.store.segments import Vectors
 from graph.store.settings import IndexSettings
+from modegraph.cli import build_app
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
@@ -31,6 +33,7 @@ GUILDS = guild_documents()
 NEW = Document(
     "new", "Member Zan", "Member Zan joined the Netmakers Guild in 1799. The Netmakers Guild meets in Netmakers Hall."
 )
+OTHER = Document("other", "Member Zed", "Member Zed left the Netmakers Guild in 1802.")
 
 
 def encoder(spec: str) -> HashEncoder:
@@ -78,6 +81,20 @@ def test_what_comes_joins_what_goes_leaves_and_compact_finds_communities_again(
     generation = index_status(folder).generation
     compact_index(folder, encoder)
     assert index_status(folder).generation == generation, "there is nothing to find again"
+
+
+def test_communities_are_carried_unless_told_otherwise_and_status_tells_since_when(tmp_path: Path) -> None:
+    settings = IndexSettings(min_similarity=0.2, neighbours=3)
+    for documents, told in (
+        (GUILDS, ""),
+        ([NEW], "1 passage has "),
+        ([GUILDS[4]], "1 passage has "),
+        ([OTHER], "2 passages have "),
+    ):
+        build_index(tmp_path / "i", documents, settings, encoder)
+        shown = CliRunner().invoke(build_app(), ["status", str(tmp_path / "i")]).output
+        assert f"{told}come or gone since the communities were found" in shown if told else "come or gone" not in shown
+    assert f"or by: modegraph compact {tmp_path / 'i'}" in shown
 
 
 def test_the_graph_of_summaries_is_exact_where_their_order_changes(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 # make demo · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is not there or pyproject.toml changed.
 # make study SETS=FOLDER: MS against DPO on a real small model (hours; goes on where it was stopped).
-# make test-machines: the tests of several machines in small: Ray's workers, replicas behind nginx, writers beside readers.
+# make test-machines: the tests of several machines in small: Ray's workers, replicas behind nginx, writers beside readers, indexes in PostgreSQL.
 # make test-clients: the tests with clients that want an older openai than ours, in an environment of theirs (.venv-clients, 0.3 GB).
 # make test-vllm: the tests against a real vLLM server on a CPU, which has an environment of its own (.venv-vllm, 2.5 GB).
 PYTHON ?= python3
@@ -26,7 +26,7 @@ demo: $(READY)
 test: $(READY)
 	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m "not machines" $(TWO)
 
-# Ray's workers, replicas behind nginx, several writers: each takes many processes, so they are a run of their own.
+# Ray's workers, replicas behind nginx, several writers, rows in PostgreSQL: many of them take many processes, so they are a run of their own.
 test-machines: $(READY)
 	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m machines $(TWO)
 

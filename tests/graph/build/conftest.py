@@ -19,6 +19,15 @@ AT_ONCE = 4
 """Indexes that a test uses at the same time, at most: a later one takes the database of the one so many before it."""
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Rows are in PostgreSQL for the sake of several machines: those tests run with the others of that kind (make test-machines)."""
+    for item in items:
+        asked = getattr(item, "callspec", None)
+        if asked is not None and asked.params.get("place") == "postgresql":
+            item.add_marker(pytest.mark.machines)
+
+
 @pytest.fixture(scope="session")
 def databases(postgres: str) -> Iterator[Iterator[str]]:
     """Connection strings of databases, again and again."""

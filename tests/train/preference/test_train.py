@@ -281,6 +281,7 @@ def _without_clock(text: bytes) -> bytes:
 
 
 @pytest.mark.slow
+@pytest.mark.machines
 def test_two_processes_take_the_steps_of_one(base: Path, data: Path, tmp_path: Path) -> None:
     """Two processes with one row each are one process with two: gloo averages what a batch averages."""
     one = MsSettings(**common(base, data, tmp_path / "one", batch_size=2, max_steps=5))

@@ -26,9 +26,9 @@ from tests.serve.injection import CONTROL_TOKENS, Case, cases
 
 K = 5
 CASES = cases()
-USUAL = ("hops", "hierarchy")
+USUAL = ("auto",)
 STRIDE = 1 if os.environ.get("MODEGRAPH_ALL_CASES") else 7
-"""Modes that are less usual meet every seventh case, all kinds of attack among them; with MODEGRAPH_ALL_CASES set, every one."""
+"""Modes other than the default meet every seventh case, all kinds of attack among them; with MODEGRAPH_ALL_CASES set, every one."""
 LINK = re.compile(r"\[\d+\](?:\(|:)")
 
 

@@ -44,7 +44,7 @@ STEPS = {
     ],
     "orphans of the store": [("graph.store.store", "Store.drop_orphans")],
     "terms": [("graph.build.derive", "derive_terms")],
-    "vectors by id": [("graph.store.vectors", "EmbeddingCache.encode")],
+    "vectors by id": [("graph.store.vectors.encoded", "EmbeddingCache.encode")],
     "entities": [("graph.build.entities", "_caseless_rows"), ("graph.build.entities", "_Aliases.of")],
     "nearest neighbours": [
         ("graph.build.entities", "similarity_graph"),
@@ -55,7 +55,7 @@ STEPS = {
     "communities": [("graph.layers.hierarchy", "find_communities")],
     "summaries": [("graph.layers.hierarchy", "_add_summaries")],
     "files": [("graph.build.build", "save_arrays")],
-    "ANN indexes": [("graph.store.segments", "build_ann")],
+    "ANN indexes": [("graph.store.vectors.files", "build_ann")],
     "seals": [
         ("graph.store.seal", "Sealing.write"),
         ("graph.store.seal", "Sealing.now"),

@@ -22,7 +22,6 @@ from graph.retrieve import STRATEGIES, RetrieveSettings
 from graph.retrieve.parts.query import Query
 from graph.shared.modes import Mode
 from graph.shared.types import Floats
-from graph.store.arrays import Manifest
 from graph.store.columns.strings import Strings
 from graph.store.data import (
     DocumentColumns,
@@ -34,9 +33,10 @@ from graph.store.data import (
     TopicColumns,
     block,
 )
-from graph.store.quantiles import cosine_quantiles
-from graph.store.segments import Vectors
+from graph.store.manifest import Manifest
 from graph.store.settings import IndexSettings
+from graph.store.vectors.matrix import Vectors
+from graph.store.vectors.quantiles import cosine_quantiles
 
 DIMENSIONS = 384
 QUERIES = 200

@@ -29,7 +29,7 @@ from graph.retrieve import STRATEGIES, RetrieveSettings
 from graph.retrieve.parts.query import Query
 from graph.shared.config import parse_settings, set_value
 from graph.shared.modes import Mode
-from graph.store.arrays import generation_of
+from graph.store.manifest import generation_of
 from graph.store.settings import IndexSettings
 from serve.http.telemetry.metrics import Metrics
 from serve.live_index import POLL_S, LiveIndex

@@ -33,7 +33,7 @@ from graph.retrieve import RetrieveSettings, retrieve
 from graph.shared.console import quiet
 from graph.shared.errors import UserError
 from graph.shared.types import Document
-from graph.store.arrays import read_manifest
+from graph.store.manifest import read_manifest
 from graph.store.settings import IndexSettings
 
 WRITERS, READERS = 2, 3

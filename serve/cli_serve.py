@@ -155,7 +155,7 @@ def serve_command(
     from graph.encode.encoder import prepare_for_questions
     from graph.index.index import open_index
     from graph.shared.config import parse_settings, read_yaml, set_value
-    from graph.store.arrays import read_manifest
+    from graph.store.manifest import read_manifest
     from serve.http.app import build_app, check_names, make_services
     from serve.http.backends.engines import VllmOptions, open_backend
     from serve.http.run import log_to_stderr, server_of

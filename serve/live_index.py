@@ -17,7 +17,7 @@ from graph.retrieve import RetrieveSettings, retrieve
 from graph.shared.ids import content_id
 from graph.shared.modes import Mode
 from graph.shared.types import OpenEncoder
-from graph.store.arrays import read_manifest
+from graph.store.manifest import read_manifest
 from serve.http.telemetry.metrics import Metrics
 
 LOG = logging.getLogger("modegraph.serve")
@@ -42,7 +42,7 @@ class Generation:
 
     @cached_property
     def identity(self) -> str:
-        """What tells it from every other index (graph/store/arrays.py), and of a part, from every other such part."""
+        """What tells it from every other index (graph/store/manifest.py), and of a part, from every other such part."""
         data = self.index.data
         return content_id(*data.document_sources, *data.passage_ids) if self.where else self.index.manifest.identity
 

@@ -29,7 +29,8 @@ from graph.retrieve.parts.query import Query
 from graph.shared.modes import Mode
 from graph.shared.types import Floats
 from graph.store.data import VECTOR_FIELDS, IndexData
-from graph.store.segments import Vectors, save_vectors, with_ann
+from graph.store.vectors.files import save_vectors, with_ann
+from graph.store.vectors.matrix import Vectors
 
 MODES: tuple[Mode, ...] = ("hops", "hybrid", "dense", "naive")
 KINDS = ("passages", "propositions")

@@ -32,10 +32,10 @@ from graph.build.lifecycle import compact_index, verify_index
 from graph.index.index import Index, open_index
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.shared.types import Document
-from graph.store.arrays import generation_of, read_manifest
-from graph.store.pending import PendingVectors
+from graph.store.manifest import generation_of, read_manifest
 from graph.store.settings import IndexSettings
 from graph.store.sqlite import SqliteStore
+from graph.store.vectors.pending import PendingVectors
 
 SETTINGS = IndexSettings(communities="igraph", layers_on_edit="later", merge_factor=4)
 FIRST, WORDS = 30, 12

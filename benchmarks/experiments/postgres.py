@@ -21,7 +21,7 @@ from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats
 from graph.store.columns.strings import Strings
 from graph.store.data import VECTOR_FIELDS
-from graph.store.segments import Rows
+from graph.store.vectors.matrix import Rows
 
 K = 10
 TABLES = ("passages", "propositions")

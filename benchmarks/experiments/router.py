@@ -37,7 +37,7 @@ from graph.retrieve.strategies import DIRECT_STRATEGIES
 from graph.shared.console import say, track
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.shared.types import Evidence
-from graph.store.arrays import MANIFEST
+from graph.store.manifest import MANIFEST
 from train.router.settings import RouterSettings
 from train.router.train import train_router
 from train.shared.labelled import SUMMARY

@@ -29,26 +29,16 @@ from graph.layers.model_summaries import WriteSummaries, write_summaries
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.types import Document, Encoder, OpenEncoder, OpenModel, Workers
-from graph.store.arrays import (
-    MANIFEST,
-    Base,
-    Manifest,
-    check_arrays,
-    check_files,
-    load_arrays,
-    load_field,
-    publish,
-    read_manifest,
-    save_arrays,
-)
+from graph.store.arrays import check_arrays, check_files, load_arrays, load_field, publish, save_arrays
 from graph.store.columns.numbers import rows_with_numbers
 from graph.store.columns.strings import Strings, ids_at
 from graph.store.data import IndexData
-from graph.store.pending import PendingVectors
+from graph.store.manifest import MANIFEST, Base, Manifest, read_manifest
 from graph.store.seal import LEDGER
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
-from graph.store.vectors import EmbeddingCache
+from graph.store.vectors.encoded import EmbeddingCache
+from graph.store.vectors.pending import PendingVectors
 from graph.workers.here import THIS_PROCESS
 
 MAX_CHANGED_SHARE = 0.1

@@ -38,10 +38,10 @@ from graph.store.data import (
     block,
     no_data,
 )
-from graph.store.quantiles import cosine_quantiles
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
-from graph.store.vectors import EmbeddingCache
+from graph.store.vectors.encoded import EmbeddingCache
+from graph.store.vectors.quantiles import cosine_quantiles
 
 
 @dataclass(frozen=True)

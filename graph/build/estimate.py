@@ -23,11 +23,12 @@ from graph.extract.llm import Prompt
 from graph.extract.types import Waiting
 from graph.shared.ids import content_id
 from graph.shared.types import CompletionRequest, Document, OpenEncoder, Passage
-from graph.store.arrays import MANIFEST, load_arrays
+from graph.store.arrays import load_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
-from graph.store.pending import PendingVectors
+from graph.store.manifest import MANIFEST
 from graph.store.settings import IndexSettings
 from graph.store.store import Store, document_hash
+from graph.store.vectors.pending import PendingVectors
 
 REPLY_TOKENS_PER_PASSAGE_TOKEN = 4.0
 """As in the shipped examples: a proposition is written once, its entities up to three times, with JSON about them."""

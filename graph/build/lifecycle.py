@@ -13,37 +13,32 @@ from graph.build.stores import is_finished, open_for_writing, open_store, read_s
 from graph.shared.errors import UserError
 from graph.shared.ids import has_sum
 from graph.shared.types import Floats, OpenEncoder, OpenModel, Workers
-from graph.store.ann import ENDING as ANN_ENDING
-from graph.store.arrays import (
-    MANIFEST,
-    Manifest,
-    OtherFormat,
-    check_arrays,
-    drop_others,
-    files_in,
-    generation_of,
-    load_arrays,
-    load_field,
-    names_in,
-    never_written,
-    publish,
-    read_manifest,
-    save_arrays,
-    sizes,
-)
+from graph.store.arrays import check_arrays, drop_others, load_arrays, load_field, never_written, publish, save_arrays
 from graph.store.columns.strings import Strings
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.database import FILE as DATABASE
 from graph.store.database import has_database
 from graph.store.lock import writer_lock
-from graph.store.pending import PendingVectors
+from graph.store.manifest import (
+    MANIFEST,
+    Manifest,
+    OtherFormat,
+    files_in,
+    generation_of,
+    names_in,
+    read_manifest,
+    sizes,
+)
 from graph.store.seal import AGAIN, LEDGER, check_seal, has_ledger, seal_of, set_ledger_aside
-from graph.store.segments import ENDING, has_ann_due
-from graph.store.segments import FOLDER as SEGMENTS
-from graph.store.segments import is_sound as segment_is_sound
 from graph.store.settings import IndexSettings
 from graph.store.sqlite import FILE
 from graph.store.store import Store
+from graph.store.vectors.ann import ENDING as ANN_ENDING
+from graph.store.vectors.files import has_ann_due
+from graph.store.vectors.pending import PendingVectors
+from graph.store.vectors.segment import ENDING
+from graph.store.vectors.segment import FOLDER as SEGMENTS
+from graph.store.vectors.segment import is_sound as segment_is_sound
 from graph.workers.here import THIS_PROCESS
 
 COUNTED = (
@@ -64,7 +59,7 @@ UNFINISHED = "the last run did not finish"
 class IndexStatus:
     """How an index stands. `store` has its rows: index.sqlite, or a database. `unfinished` is what a `resume` would still do, in words; `rows` counts every table.
 
-    `identity` is the manifest's (graph/store/arrays.py), "" without one; `quarantined`, `dropped` and `read_by` are those of a
+    `identity` is the manifest's (graph/store/manifest.py), "" without one; `quarantined`, `dropped` and `read_by` are those of a
     BuildReport (graph/build/build.py). `changed_passages` have come or gone since the communities were found. `ann_recall` tells for
     each kind with ANN indexes how many of the ten nearest they found when they were made, the least of them.
     """

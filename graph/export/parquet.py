@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from graph.export.parts import NODE_KINDS, NodeKind, edges, nodes, occurrences
 from graph.index.index import Index
 from graph.store.data import VECTOR_FIELDS
-from graph.store.segments import Rows
+from graph.store.vectors.matrix import Rows
 
 ROWS_AT_ONCE = 10_000
 TABLES: dict[NodeKind, str] = {

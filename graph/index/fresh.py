@@ -6,7 +6,7 @@ from threading import Lock
 
 from graph.index.index import Index, open_index
 from graph.shared.types import OpenEncoder
-from graph.store.arrays import read_manifest
+from graph.store.manifest import read_manifest
 
 
 class FreshIndex:

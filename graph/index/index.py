@@ -22,8 +22,9 @@ from graph.layers.communities import find_communities
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
 from graph.shared.types import Encoder, Floats, Ints, OpenEncoder, Passage, Proposition, Span, Summary
-from graph.store.arrays import MANIFEST, Manifest, load_arrays, read_manifest
+from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
+from graph.store.manifest import MANIFEST, Manifest, read_manifest
 from graph.store.settings import IndexSettings
 from graph.text.term_scores import TermScores
 from graph.walks.random_walk import Chain, bipartite_transition, make_chain, row_normalised

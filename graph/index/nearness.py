@@ -13,7 +13,7 @@ import numpy as np
 
 from graph.index.index import Index
 from graph.shared.types import Floats
-from graph.store.quantiles import LEVELS_Z
+from graph.store.vectors.quantiles import LEVELS_Z
 
 USUAL = 0.05
 """The share of pairs of propositions that are farther from each other than u. Not half of them: in documents about one thing most pairs

@@ -17,7 +17,7 @@ from graph.store.columns.blocks import entries_of_rows
 from graph.store.columns.moved import whole as put_together
 from graph.store.columns.strings import rows_among
 from graph.store.data import IndexData
-from graph.store.quantiles import cosine_quantiles
+from graph.store.vectors.quantiles import cosine_quantiles
 from graph.text.bm25 import term_weights
 
 

@@ -25,8 +25,8 @@ from graph.store.columns.moved import Block, moved_block, taken
 from graph.store.columns.numbers import rows_with_numbers
 from graph.store.columns.strings import Ids, id_bytes, ids_at, rows_among
 from graph.store.data import PropositionColumns
-from graph.store.segments import Rows, Vectors
 from graph.store.settings import IndexSettings
+from graph.store.vectors.matrix import Rows, Vectors
 
 MOST_READ = 8_192
 """Sentences whose vectors are read from files before the memory of these is given back: what surrounds each comes with it."""

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from graph.shared.types import Floats, Ints
-from graph.store.ann import LISTS_PER_ROOT, TRAINING_ROUNDS, train_lists, training_rows
-from graph.store.segments import Rows
+from graph.store.vectors.ann import LISTS_PER_ROOT, TRAINING_ROUNDS, train_lists, training_rows
+from graph.store.vectors.matrix import Rows
 
 PROBED_LISTS, PROBED_WHERE_NEAR, NEAR = 32, 8, 0.8
 """Lists that a node is compared with, and how many of them where only cosines from NEAR up count, as what is so near lies in few. Of the edges of 10k propositions

@@ -21,7 +21,7 @@ from graph.shared.types import Floats, Ints
 from graph.store.columns.blocks import Entries
 from graph.store.columns.merge import NO_ROWS, Merge
 from graph.store.columns.moved import Block, moved_block, taken, whole
-from graph.store.segments import Rows, Vectors
+from graph.store.vectors.matrix import Rows, Vectors
 
 FLAT_LIMIT = 20_000
 SPARE = 8

@@ -12,7 +12,7 @@ import numpy as np
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
-from graph.store.segments import Rows
+from graph.store.vectors.matrix import Rows
 
 ROWS_AT_ONCE = 8_192
 _NULL_IN_JSON = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")

@@ -18,8 +18,8 @@ from graph.store.arrays import worked_out_of
 from graph.store.columns.blocks import entries_of_rows, sums_of_columns
 from graph.store.columns.moved import Block
 from graph.store.columns.strings import Strings
-from graph.store.quantiles import cosine_quantiles
-from graph.store.segments import Vectors
+from graph.store.vectors.matrix import Vectors
+from graph.store.vectors.quantiles import cosine_quantiles
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class PropositionColumns:
     passage_proposition_PN: sp.csr_array
     """How many times each proposition stands in each passage."""
     cosine_quantiles_Z: Floats
-    """How near propositions are to each other: cosines of a sample of pairs, at the shares of graph/store/quantiles.py."""
+    """How near propositions are to each other: cosines of a sample of pairs, at the shares of graph/store/vectors/quantiles.py."""
 
 
 @dataclass(frozen=True)

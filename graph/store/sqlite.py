@@ -13,7 +13,7 @@ import numpy as np
 from graph.disk.room import full_disk_told
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
-from graph.store.arrays import FORMAT, check_format
+from graph.store.manifest import FORMAT, check_format
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
 

@@ -16,7 +16,7 @@ from graph.index.index import Index, open_index
 from graph.shared.console import say
 from graph.shared.jsonl import write_text
 from graph.shared.types import OpenEncoder, OpenModel
-from graph.store.arrays import MANIFEST
+from graph.store.manifest import MANIFEST
 from graph.store.seal import LEDGER
 
 

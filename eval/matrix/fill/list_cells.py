@@ -20,7 +20,7 @@ from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
 from graph.shared.types import OpenEncoder
-from graph.store.arrays import MANIFEST
+from graph.store.manifest import MANIFEST
 from graph.store.settings import IndexSettings
 
 FORMAT = 2

@@ -23,7 +23,7 @@ from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings
 from graph.retrieve.parts.titles import named_documents
 from graph.shared.types import Evidence, Floats, Ints, Scored, Trace
-from graph.store.segments import Rows
+from graph.store.vectors.matrix import Rows
 
 INITIAL = 100
 """Propositions by keywords, and as many by nearness, that paths start from."""

@@ -1,8 +1,8 @@
-"""The nearest of many vectors: by the ANN indexes of large kinds (graph/store/ann.py), else among all."""
+"""The nearest of many vectors: by the ANN indexes of large kinds (graph/store/vectors/ann.py), else among all."""
 
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats, Ints
-from graph.store.segments import Vectors
+from graph.store.vectors.matrix import Vectors
 
 
 def nearest(vectors_ND: Vectors, query_D: Floats, count: int) -> tuple[Ints, Floats]:

@@ -49,25 +49,42 @@ Context = ServerRequestContext[Any, Any]
 
 def build_mcp(services: Services) -> Server[Any]:
     """The server over `services`; what a caller may not do is not among its tools."""
+    answers = _Answers(services)
+    server: Server[Any] = Server(
+        "modegraph",
+        instructions=INSTRUCTIONS,
+        on_list_tools=answers.list_tools,
+        on_call_tool=answers.call_tool,
+        on_list_resources=answers.list_resources,
+        on_list_resource_templates=answers.list_templates,
+        on_read_resource=answers.read_resource,
+    )
+    # The package's own spans would name tools and resources; those of telemetry/ do not.
+    server.middleware.clear()
+    return server
 
-    def call_of(context: Context) -> Call:
-        return Call(
-            services, access_of(context.request) if context.request is not None else EVERYTHING, context.request
-        )
 
-    async def list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        tools = tools_for(services, call_of(context).access)
+class _Answers:
+    """The protocol's requests, one method each, as its package calls them."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def list_tools(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+        """Those that the caller may call."""
+        tools = tools_for(self._services, self._call_of(context).access)
         return ListToolsResult(tools=[tool.listed() for tool in tools.values()])
 
-    async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
-        call = call_of(context)
-        tool = tools_for(services, call.access).get(params.name)
+    async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
+        """What the tool made; what went wrong is told as its result."""
+        call = self._call_of(context)
+        tool = tools_for(self._services, call.access).get(params.name)
         if tool is None:
             return _failed(f"no tool {params.name[:80]!r}")
         try:
             made = await tool.call(call, params.arguments or {})
         except ApiError as problem:
-            services.metrics.errors.labels(problem.code).inc()
+            self._services.metrics.errors.labels(problem.code).inc()
             return _failed(problem.message)
         except Unavailable as problem:
             return _failed(not_now(problem).message)
@@ -79,12 +96,13 @@ def build_mcp(services: Services) -> Server[Any]:
         told = with_whole_characters(made.model_dump(mode="json"))
         return CallToolResult(content=[_text(ascii_json(told).decode("ascii"))], structured_content=told)
 
-    async def list_resources(context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
-        call = call_of(context)
+    async def list_resources(self, context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
+        """The documents of the caller's collections, from the cursor on."""
+        call = self._call_of(context)
         first = _number(params.cursor if params is not None else None)
         listed: list[Resource] = []
         passed = 0
-        for name in services.collections.names(call.access):
+        for name in self._services.collections.names(call.access):
             data = (await call.seen(name)).generation.index.data
             total = len(data.document_sources)
             for row in range(max(0, first - passed), min(total, first - passed + PAGE - len(listed))):
@@ -95,33 +113,28 @@ def build_mcp(services: Services) -> Server[Any]:
         more = first + len(listed) < passed
         return ListResourcesResult(resources=listed, next_cursor=str(first + len(listed)) if more else None)
 
-    async def list_templates(context: Context, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
+    async def list_templates(
+        self, context: Context, params: PaginatedRequestParams | None
+    ) -> ListResourceTemplatesResult:
+        """The one by which documents are named."""
         template = ResourceTemplate(uri_template=TEMPLATE, name="document", title="A document", mime_type=TEXT)
         return ListResourceTemplatesResult(resource_templates=[template])
 
-    async def read_resource(context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+    async def read_resource(self, context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+        """A document's text; MCPError for one that the caller may not read, as for one that is not there."""
         named = read_uri(params.uri)
-        call = call_of(context)
-        if named is not None and named[0] in services.collections.names(call.access):
+        call = self._call_of(context)
+        if named is not None and named[0] in self._services.collections.names(call.access):
             index = (await call.seen(named[0])).generation.index
-            passages = await services.retriever.in_thread(lambda: index.passages_of(named[1]))
+            passages = await self._services.retriever.in_thread(lambda: index.passages_of(named[1]))
             if passages:
                 text = with_whole_characters(text_of(passages))
                 return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, text=text, mime_type=TEXT)])
         raise MCPError(code=INVALID_PARAMS, message=f"no resource {params.uri[:200]!r}")
 
-    server: Server[Any] = Server(
-        "modegraph",
-        instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        on_list_resources=list_resources,
-        on_list_resource_templates=list_templates,
-        on_read_resource=read_resource,
-    )
-    # The package's own spans would name tools and resources; those of telemetry/ do not.
-    server.middleware.clear()
-    return server
+    def _call_of(self, context: Context) -> Call:
+        request = context.request
+        return Call(self._services, EVERYTHING if request is None else access_of(request), request)
 
 
 def _number(cursor: str | None) -> int:

@@ -11,9 +11,10 @@ from graph.build.lifecycle import compact_index, delete_documents, repair_index,
 from graph.index.index import open_index
 from graph.shared.errors import UserError
 from graph.shared.types import Document
-from graph.store.arrays import load_arrays, read_manifest
+from graph.store.arrays import load_arrays
 from graph.store.columns.moved import MovedBlock
 from graph.store.data import IndexData
+from graph.store.manifest import read_manifest
 from graph.store.settings import IndexSettings
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder

@@ -25,8 +25,9 @@ from graph.index.index import open_index
 from graph.shared.errors import UserError
 from graph.shared.ids import checksum, content_id, quick_sum
 from graph.shared.types import Document, Encoder
-from graph.store.arrays import FORMAT, MANIFEST, load_arrays, read_manifest
+from graph.store.arrays import load_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
+from graph.store.manifest import FORMAT, MANIFEST, read_manifest
 from graph.store.seal import unsealed
 from graph.store.settings import IndexSettings
 from graph.store.sqlite import FILE

@@ -17,11 +17,12 @@ from graph.layers import similarity
 from graph.layers.last_hierarchy import LastHierarchy
 from graph.shared.ids import content_id
 from graph.shared.types import Document, Floats
-from graph.store.arrays import load_arrays, read_manifest
+from graph.store.arrays import load_arrays
 from graph.store.columns.strings import Strings
 from graph.store.data import IndexData, block
-from graph.store.segments import Vectors
+from graph.store.manifest import read_manifest
 from graph.store.settings import IndexSettings
+from graph.store.vectors.matrix import Vectors
 from modegraph.cli import build_app
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder

@@ -16,10 +16,10 @@ from graph.retrieve.parts.query import Query
 from graph.shared.errors import UserError
 from graph.shared.modes import Mode
 from graph.shared.types import Document, Evidence
-from graph.store.arrays import load_arrays, read_manifest
+from graph.store.arrays import load_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
-from graph.store.settings import IndexSettings
-from graph.store.vectors import VectorType
+from graph.store.manifest import read_manifest
+from graph.store.settings import IndexSettings, VectorType
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
@@ -169,7 +169,7 @@ def test_passages_that_are_looked_at_score_as_among_all(
 ) -> None:
     query = Query(QUESTION, indexed.encode_queries([QUESTION])[0])
     monkeypatch.setattr(passage_scores, "WORDED_SEEN", 3)
-    monkeypatch.setattr("graph.store.segments.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
+    monkeypatch.setattr("graph.store.vectors.matrix.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
     some, every = score_alone(indexed, query), score_alone(exact, query, of_all=True)
     looked = some.own_P != UNSEEN
     assert 4 < looked.sum() < len(looked), "those near, those with the words, those that are named; not the rest"

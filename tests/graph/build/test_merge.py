@@ -15,12 +15,13 @@ from graph.build.rows import Rows
 from graph.build.stores import open_for_writing
 from graph.shared.ids import content_id
 from graph.shared.types import Document
-from graph.store.arrays import MANIFEST, load_arrays
+from graph.store.arrays import load_arrays
 from graph.store.columns.blocks import Entries
 from graph.store.columns.merge import Merge
 from graph.store.columns.moved import moved_block, whole
 from graph.store.columns.strings import Strings, id_bytes
 from graph.store.data import IndexData
+from graph.store.manifest import MANIFEST
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
 from tests.fakes import HashEncoder

@@ -14,7 +14,7 @@ from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.parts.passage_scores import UNSEEN
 from graph.shared.modes import Mode
 from graph.shared.types import Floats
-from graph.store.quantiles import LEVELS_Z
+from graph.store.vectors.quantiles import LEVELS_Z
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.hashed import build

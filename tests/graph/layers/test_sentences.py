@@ -8,7 +8,8 @@ import pytest
 from graph.layers import hierarchy
 from graph.layers.hierarchy import Sentences
 from graph.shared.ids import content_id
-from graph.store.segments import Vectors, save_vectors
+from graph.store.vectors.files import save_vectors
+from graph.store.vectors.matrix import Vectors
 
 
 @pytest.mark.parametrize("in_file", [False, True])

@@ -13,7 +13,7 @@ from graph.layers.similarity import KnownGraph, edit_graph, similarity_graph
 from graph.layers.summarise import choose_sentences
 from graph.store.columns.blocks import narrow
 from graph.store.columns.merge import Merge
-from graph.store.segments import Vectors
+from graph.store.vectors.matrix import Vectors
 
 
 def vectors(count: int, seed: int, dimensions: int = 8) -> np.ndarray:

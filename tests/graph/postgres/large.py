@@ -10,8 +10,8 @@ from graph.shared.ids import content_id
 from graph.shared.types import Floats
 from graph.store.columns.strings import Strings
 from graph.store.data import IndexData, block
-from graph.store.quantiles import LEVELS_Z
-from graph.store.segments import Vectors
+from graph.store.vectors.matrix import Vectors
+from graph.store.vectors.quantiles import LEVELS_Z
 
 DIMENSIONS, COLOURS, MENTIONS = 16, 20, 3
 

@@ -16,11 +16,13 @@ from graph.retrieve.parts.near import nearest
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
-from graph.store.ann import LEAST_RECALL, build_ann, inverted_file, open_ann, write_ann
 from graph.store.columns.merge import Merge
-from graph.store.halves import as_float32, product
-from graph.store.segments import Vectors, save_vectors, segments_to_index, segments_to_merge, with_ann
-from graph.store.vectors import VectorType
+from graph.store.settings import VectorType
+from graph.store.vectors.ann import LEAST_RECALL, build_ann, inverted_file, open_ann, write_ann
+from graph.store.vectors.files import save_vectors, with_ann
+from graph.store.vectors.halves import as_float32, product
+from graph.store.vectors.matrix import Vectors
+from graph.store.vectors.policy import segments_to_index, segments_to_merge
 
 DIMENSIONS = 24
 DTYPES: tuple[VectorType, ...] = ("float32", "float16")

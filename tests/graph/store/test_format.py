@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graph.store.arrays import FORMAT, Manifest, read_manifest
+from graph.store.manifest import FORMAT, Manifest, read_manifest
 from tests.places import ROOT
 
 PAGE = (ROOT / "docs/reference/format.md").read_text(encoding="utf-8")

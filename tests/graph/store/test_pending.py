@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.shared.ids import content_id
-from graph.store.pending import PendingVectors
-from graph.store.segments import Vectors, save_vectors
+from graph.store.vectors.files import save_vectors
+from graph.store.vectors.matrix import Vectors
+from graph.store.vectors.pending import PendingVectors
 
 numbers = st.lists(st.integers(0, 30), max_size=8, unique=True)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from graph.encode.encoder import unit_rows
-from graph.store.quantiles import LEVELS_Z, PAIRS, cosine_quantiles
-from graph.store.segments import Vectors
+from graph.store.vectors.matrix import Vectors
+from graph.store.vectors.quantiles import LEVELS_Z, PAIRS, cosine_quantiles
 
 
 def rows(count: int, shift: float = 0.0) -> np.ndarray:

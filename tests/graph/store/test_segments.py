@@ -12,7 +12,9 @@ from graph.disk.npy import write_array
 from graph.encode.encoder import unit_rows
 from graph.shared.errors import UserError
 from graph.shared.ids import ID_BYTES, content_id
-from graph.store.segments import Vectors, open_vectors, save_vectors, segments_to_merge
+from graph.store.vectors.files import open_vectors, save_vectors
+from graph.store.vectors.matrix import Vectors
+from graph.store.vectors.policy import segments_to_merge
 
 DIMENSIONS = 24
 

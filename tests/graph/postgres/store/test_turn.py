@@ -21,9 +21,10 @@ from graph.postgres.store.store import PostgresStore
 from graph.postgres.store.turn import writers_turn
 from graph.shared.errors import UserError
 from graph.shared.types import Document
-from graph.store.arrays import load_arrays, read_manifest
+from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from graph.store.lock import IndexBusy
+from graph.store.manifest import read_manifest
 from graph.store.settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.shared.types import Floats
-from graph.store.segments import Rows, Vectors
+from graph.store.vectors.matrix import Rows, Vectors
 
 LEVELS_Z: NDArray[np.float64] = np.concatenate([np.arange(100) / 100, 0.99 + np.arange(1, 10) / 1000, [0.9999, 1.0]])
 """Shares of the pairs: every hundredth, then finer towards the nearest pairs."""

@@ -14,9 +14,10 @@ from graph.store.columns.moved import find_ids
 from graph.store.columns.numbers import moved_numbers
 from graph.store.columns.strings import Strings, ids_at, rows_among, rows_in_order
 from graph.store.data import VECTOR_FIELDS, IndexData
-from graph.store.pending import PendingVectors
-from graph.store.segments import Vectors, write_segment
 from graph.store.settings import VectorType
+from graph.store.vectors.matrix import Vectors
+from graph.store.vectors.pending import PendingVectors
+from graph.store.vectors.segment import write_segment
 from graph.workers.here import THIS_PROCESS
 
 BATCH_TEXTS = 256

@@ -19,7 +19,7 @@ from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.ids import has_sum, quick_sum
 from graph.shared.types import Floats, Ints
-from graph.store.halves import Held, as_float32, batches, gathered
+from graph.store.vectors.halves import Held, as_float32, batches, gathered
 
 ENDING = ".ann"
 LISTS_PER_ROOT = 2

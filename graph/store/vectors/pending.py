@@ -18,8 +18,8 @@ from graph.disk.npy import write_array
 from graph.shared.ids import ID_BYTES
 from graph.shared.types import Floats, IdBytes
 from graph.store.columns.strings import KnownIds
-from graph.store.halves import Held
-from graph.store.segments import ENDING, open_segment
+from graph.store.vectors.halves import Held
+from graph.store.vectors.segment import ENDING, open_segment
 
 FOLDER = "pending"
 

@@ -1,0 +1,133 @@
+"""The manifest of an index: what it holds, by files with their checksums. A reader opens what the manifest names and nothing else."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.types import Prompts
+from graph.store.vectors.segment import FOLDER as SEGMENTS
+
+MANIFEST = "manifest.json"
+OLDEST, FORMAT = 4, 9
+"""Of index.sqlite and of the arrays (docs/reference/format.md): what is read, and what is written."""
+
+
+class OtherFormat(UserError):
+    """An index that another version of this program wrote."""
+
+
+def check_format(file: Path, version: int) -> None:
+    """OtherFormat when this program cannot read what another version of it wrote."""
+    if version > FORMAT:
+        found, remedy = f"{file}: format {version}, of a newer modegraph", "install one as new as that which wrote it"
+        raise OtherFormat(found, f"at most format {FORMAT}", remedy)
+    if version < OLDEST:
+        remedy = "index the documents again, into a new folder"
+        raise OtherFormat(f"{file}: format {version}", f"format {OLDEST} to {FORMAT}", remedy)
+
+
+@dataclass(frozen=True)
+class Base:
+    """The whole arrays of an earlier generation: their folder, those of its files that are in use, and how many documents have changed since."""
+
+    arrays: str
+    files: dict[str, dict[str, Any]]
+    changed_documents: int = 0
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an index holds. `identity` is the hash of all of it: equal for the same arrays and settings, and for no others.
+
+    `generation` counts the times that this index was written; other indexes have the same numbers. `arrays` is the folder of the
+    `files`, each with its "bytes" and its "checksum"; `encoder` is the fingerprint of what made the vectors, whose `segments` are
+    told for each field, in order, with their bytes.
+    """
+
+    identity: str
+    generation: int
+    settings: dict[str, Any]
+    encoder: str
+    arrays: str
+    files: dict[str, dict[str, Any]]
+    segments: dict[str, dict[str, int]]
+    ann: dict[str, dict[str, Any]]
+    """By segment: the `file` of its ANN index, its `bytes`, and `probes` and `recall` as graph/store/vectors/ann.py has them."""
+    base: "Base | None" = None
+    """Of which generation the arrays say what has changed since; None where they are whole."""
+    prompts: Prompts | None = None
+    """Of the encoder; None where an earlier version wrote the index."""
+    changed_passages: int = 0
+    """That came or went since the communities were found."""
+    grown: bool = False
+    """Whether nodes came to or went from a graph of more than graph/layers/similarity.py's FLAT_LIMIT since it was made at once."""
+
+    @property
+    def whole(self) -> Base:
+        """The last arrays that were written whole: those that these are based on, or these."""
+        return self.base or Base(self.arrays, self.files)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of an index: a JSON object, and under it the hash of its text. UserError when missing or changed, OtherFormat where this program cannot read it."""
+    file = folder / MANIFEST
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder", "an index", f"make one with: modegraph index SRC --out {folder}")
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        remedy = f"run: modegraph index SRC --out {folder}"
+        raise UserError(f"{folder}: no {MANIFEST}", "a finished index", remedy) from None
+    body, _, hashed = text.rpartition("\n")
+    if content_id(body) != hashed:
+        raise UserError(f"{file}: a changed byte", "the manifest as it was written", f"run: modegraph repair {folder}")
+    facts = json.loads(body)
+    check_format(file, facts["format"])
+    return Manifest(
+        identity=hashed,
+        generation=facts["generation"],
+        settings=facts["settings"],
+        encoder=facts["encoder"]["fingerprint"],
+        arrays=facts["arrays"],
+        files=facts["files"],
+        segments=facts.get("segments", {}),
+        ann=facts.get("ann", {}),
+        base=Base(**facts["base"]) if "base" in facts else None,
+        prompts=Prompts(**facts["prompts"]) if "prompts" in facts else None,
+        changed_passages=facts.get("changed_passages", 0),
+        grown=facts.get("grown", False),
+    )
+
+
+def generation_of(folder: Path) -> int | None:
+    """The generation of the manifest that is there; None without a sound one."""
+    try:
+        return read_manifest(folder).generation
+    except UserError:
+        return None
+
+
+def names_in(manifest: Manifest) -> list[str]:
+    """The folders, the segments and their ANN indexes of a generation."""
+    segments = (name for named in manifest.segments.values() for name in named)
+    folders = [manifest.arrays] if manifest.base is None else [manifest.arrays, manifest.base.arrays]
+    return [*folders, *segments, *(facts["file"] for facts in manifest.ann.values())]
+
+
+def sizes(folder: Path, manifest: Manifest) -> dict[Path, int]:
+    """Every file of a generation, with the bytes that it has."""
+    arrays = {file: int(facts["bytes"]) for file, facts in files_in(folder, manifest).items()}
+    named = [each for segments in manifest.segments.values() for each in segments.items()]
+    named += [(facts["file"], facts["bytes"]) for facts in manifest.ann.values()]
+    return arrays | {folder / SEGMENTS / name: count for name, count in named}
+
+
+def files_in(folder: Path, manifest: Manifest) -> dict[Path, dict[str, Any]]:
+    """Every file of the arrays and of what they are based on, with its "bytes" and its "checksum"."""
+    folders = [(manifest.arrays, manifest.files)]
+    if manifest.base is not None:
+        folders.append((manifest.base.arrays, manifest.base.files))
+    return {folder / arrays / name: facts for arrays, files in folders for name, facts in files.items()}

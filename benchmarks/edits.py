@@ -44,7 +44,7 @@ STEPS = {
     ],
     "orphans of the store": [("graph.store.store", "Store.drop_orphans")],
     "terms": [("graph.build.derive", "derive_terms")],
-    "vectors by id": [("graph.store.vectors.encoded", "EmbeddingCache.encode")],
+    "vectors by id": [("graph.store.encoded", "EmbeddingCache.encode")],
     "entities": [("graph.build.entities", "_caseless_rows"), ("graph.build.entities", "_Aliases.of")],
     "nearest neighbours": [
         ("graph.build.entities", "similarity_graph"),

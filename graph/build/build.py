@@ -33,11 +33,11 @@ from graph.store.arrays import check_arrays, check_files, load_arrays, load_fiel
 from graph.store.columns.numbers import rows_with_numbers
 from graph.store.columns.strings import Strings, ids_at
 from graph.store.data import IndexData
+from graph.store.encoded import EmbeddingCache
 from graph.store.manifest import MANIFEST, Base, Manifest, read_manifest
 from graph.store.seal import LEDGER
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
-from graph.store.vectors.encoded import EmbeddingCache
 from graph.store.vectors.pending import PendingVectors
 from graph.workers.here import THIS_PROCESS
 

@@ -38,9 +38,9 @@ from graph.store.data import (
     block,
     no_data,
 )
+from graph.store.encoded import EmbeddingCache
 from graph.store.settings import IndexSettings
 from graph.store.store import Store
-from graph.store.vectors.encoded import EmbeddingCache
 from graph.store.vectors.quantiles import cosine_quantiles
 
 

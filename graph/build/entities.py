@@ -24,8 +24,8 @@ from graph.store.columns.moved import Block, find_ids, moved_block, whole
 from graph.store.columns.numbers import rows_holding
 from graph.store.columns.strings import Strings, rows_in_order
 from graph.store.data import DocumentColumns, EntityColumns, IndexData
+from graph.store.encoded import EmbeddingCache
 from graph.store.settings import IndexSettings
-from graph.store.vectors.encoded import EmbeddingCache
 from graph.store.vectors.matrix import Vectors
 from graph.text.scripts import is_caseless
 

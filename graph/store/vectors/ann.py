@@ -57,11 +57,16 @@ class Ann:
         return faiss.read_index(str(self.file), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
 
     def search(self, query_QD: Floats, count: int, live: bytes | None = None) -> Ints:
-        """Candidates for the `count` nearest of each query, −1 where there are fewer: [Q, K ≥ count].
+        """Candidates for the `count` nearest of each query, −1 where the segment has fewer: [Q, K ≥ count].
 
         `live` has a bit for each row of the segment, the lowest first: only rows whose bit is set are found (None: all).
+        Where the lists nearest to a query hold too few of them, all are looked through.
         """
-        return _search(self.inverted, query_QD, count, self.probes, live)
+        found_QK = _search(self.inverted, query_QD, count, self.probes, live)
+        short_Q = found_QK[:, min(count, self.inverted.ntotal) - 1] < 0
+        if short_Q.any():
+            found_QK[short_Q] = _search(self.inverted, query_QD[short_Q], count, self.inverted.nlist, live)
+        return found_QK
 
 
 _OPENED: "WeakValueDictionary[Path, Ann]" = WeakValueDictionary()

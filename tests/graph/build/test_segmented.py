@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import graph.index.index
-import graph.store.vectors.encoded
+import graph.store.encoded
 from graph.build.build import build_index
 from graph.build.lifecycle import (
     compact_index,
@@ -234,16 +234,16 @@ def test_vectors_that_are_too_many_to_be_held_are_written_as_they_come_to_the_sa
         compact_index(folder, encoder)
         return [*named, read_manifest(folder).segments]
 
-    streamed, write = list[str](), graph.store.vectors.encoded.write_segment
+    streamed, write = list[str](), graph.store.encoded.write_segment
 
     def counted(folder: Path, field: str, *rest: Any) -> Any:
         streamed.append(field)
         return write(folder, field, *rest)
 
-    monkeypatch.setattr(graph.store.vectors.encoded, "write_segment", counted)
+    monkeypatch.setattr(graph.store.encoded, "write_segment", counted)
     held = life(tmp_path / "held")
     assert not streamed
-    monkeypatch.setattr(graph.store.vectors.encoded, "MOST_HELD", 2)
+    monkeypatch.setattr(graph.store.encoded, "MOST_HELD", 2)
     written = life(tmp_path / "written")
     assert set(streamed) == set(FIELDS)
     assert written == held and verify_index(tmp_path / "written") == []

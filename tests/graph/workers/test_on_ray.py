@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import graph.build.reading
-import graph.store.vectors.encoded
+import graph.store.encoded
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, index_status, resume_build
 from graph.encode.encoder import encoder_folder, open_encoder
@@ -217,7 +217,7 @@ def test_a_full_disk_on_a_worker_is_told_in_one_line_and_the_run_goes_on(workers
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph.build.reading, "GROUP_PASSAGES", 3)
     monkeypatch.setattr(graph.build.reading, "BATCH_CHARACTERS", 300)
-    monkeypatch.setattr(graph.store.vectors.encoded, "BATCH_TEXTS", 16)
+    monkeypatch.setattr(graph.store.encoded, "BATCH_TEXTS", 16)
 
 
 def built(folder: Path, workers: Workers, settings: IndexSettings, opening: OpenModel = open_model) -> Path:

@@ -74,8 +74,9 @@ def _values(claim: str, ground: Ground) -> Mapping[str, float]:
     words = Words.of(asides_last(claim))
     titled: set[str] = set().union(*ground.titles)
     source = best_source(words, ground.sentences, ground.words_N, titled)
-    # A title that the source does not name in full stands for its pronoun, and has no place there.
-    named = titled - set().union(*(title for title in ground.titles if title <= source.words.stem_set))
+    # A title that the source does not name in full, or names and then refers to, stands for its pronoun, and has no place there.
+    there = () if source.joint else (title for title in ground.titles if title <= source.words.stem_set)
+    named = titled - set().union(*there)
     aligned = {at: place for at, place in align(words, source.words).items() if words.stems[at] not in named}
     missing = [at for at in words.content if at not in aligned and words.stems[at] not in titled]
     unknown = [at for at in missing if form(words.stems[at]) not in ground.forms]
@@ -133,16 +134,19 @@ def _order(
     names = [at for at in words.content if words.is_name(at) and (at in aligned or words.stems[at] not in titles)]
     numbers = [at for at in words.content if words.is_number(at)]
     shared_names = [aligned[at] for at in names if at in aligned]
-    pairs = [(a, b) for a, b in pairwise(words.content) if {a, b} <= aligned.keys() | set(missing)]
+    told = aligned.keys() | set(missing)
+    pairs = [(a, b) for a, b in pairwise(words.content) if {a, b} <= told and not _are_apart(source, aligned, a, b)]
     follow = sum(a in aligned and b in aligned and 0 < aligned[b] - aligned[a] <= b - a + _SLACK - 1 for a, b in pairs)
-    between = [at for at in source.words.content if places and min(places) < at < max(places)]
+    between = [
+        at for side in source.sides(places) for at in source.words.content if side and min(side) < at < max(side)
+    ]
     spoken = {*words.stems, *source.aside}
-    yield "in order", _rising(places) / len(places) if places else 0
+    yield "in order", sum(map(_rising, source.sides(places))) / max(len(places), 1)
     yield "pairs kept", follow / max(len(pairs), 1)
-    yield "names kept", len(shared_names) / max(len(names), 1)
-    yield "names turned round", _turned(shared_names)
-    yield "names among their neighbours", _beside(words, source.words, aligned, names)
-    yield "numbers among their neighbours", _beside(words, source.words, aligned, numbers)
+    yield "names kept", len(shared_names) / len(names) if names else any(map(words.is_name, words.content))
+    yield "names turned round", max(map(_turned, source.sides(shared_names)))
+    yield "names among their neighbours", _beside(words, source, aligned, names)
+    yield "numbers among their neighbours", _beside(words, source, aligned, numbers)
     yield "missing at the end", sum(at in missing for at in words.content[-2:])
     yield "longest run missing", _longest_run(words.content, set(missing))
     yield (
@@ -154,6 +158,7 @@ def _order(
     )
     yield "words of source", len(source.words.words)
     yield "words added by a second sentence", source.added
+    yield "second sentence refers back", source.joint > 0
 
 
 def _rising(places: Sequence[int]) -> int:
@@ -179,17 +184,25 @@ def _turned(places: Sequence[int]) -> float:
     return sum(a > b for at, a in enumerate(places) for b in places[at + 1 :]) / max(pairs, 1)
 
 
-def _beside(words: Words, source: Words, aligned: Mapping[int, int], chosen: Sequence[int]) -> float:
+def _are_apart(source: Source, aligned: Mapping[int, int], one: int, other: int) -> bool:
+    """Whether two words of a claim stand on different sides of the source."""
+    return one in aligned and other in aligned and source.are_apart(aligned[one], aligned[other])
+
+
+def _beside(words: Words, source: Source, aligned: Mapping[int, int], chosen: Sequence[int]) -> float:
     """The least share of its neighbours that a chosen word has near it in the source too; 1 where none can be told."""
     shares = []
     for at in chosen:
         near = [
             other
             for other in aligned
-            if other != at and abs(other - at) <= _NEAR and not (words.is_name(other) and words.is_name(at))
+            if other != at
+            and abs(other - at) <= _NEAR
+            and not (words.is_name(other) and words.is_name(at))
+            and not _are_apart(source, aligned, at, other)
         ]
         if at in aligned and near:
-            found = [place for place, stem in enumerate(source.stems) if stem == words.stems[at]] or [aligned[at]]
+            found = [place for place, stem in enumerate(source.words.stems) if stem == words.stems[at]] or [aligned[at]]
             shares.append(
                 max(sum(abs(aligned[other] - place) <= abs(other - at) + _SLACK for other in near) for place in found)
                 / len(near)

@@ -26,7 +26,7 @@ from graph.shared.types import Floats
 from graph.verify.features import FEATURES, Ground, claim_features
 
 VERIFIER_FILE = "verifier.safetensors"
-FORMAT = "modegraph verifier, 1"
+FORMAT = "modegraph verifier, 2"
 HEADER = "verifier"
 SHIPPED = Path(__file__).parent / VERIFIER_FILE
 

@@ -59,6 +59,22 @@ def test_words_of_two_sentences_are_read_together() -> None:
     assert told["words added by a second sentence"] >= 2 and told["missing in source"] == 0
 
 
+def test_what_a_sentence_refers_back_to_parts_no_neighbours_and_keeps_its_own_order() -> None:
+    """The claim says in one what the passage says in two sentences, of which the second speaks of "their" area."""
+    text = "The Halmaren Isles are four inhabited islands near Tarn (a port). Their combined area is 375 square kilometres."
+    claim = "The combined area of the four inhabited Halmaren islands is 375 square kilometres."
+    told, apart = seen(claim, Ground.of([("Isles", text)])), seen(claim, Ground.of([("", text.replace("Their", "A"))]))
+    kept = ("in order", "pairs kept", "numbers among their neighbours", "second sentence refers back")
+    assert [told[name] for name in kept] == [pytest.approx(8 / 9), pytest.approx(4 / 6), 1, 1]
+    assert [apart[name] for name in kept] == [pytest.approx(6 / 9), 0.5, pytest.approx(0.4), 0]
+    source = best_source(Words.of("Their combined area of islands near Tarn"), *of_ground(Ground.of([("", text)])))
+    assert source.words.words[source.joint] == "Their" and source.words.words[-2:] == ("a", "port")
+
+
+def of_ground(ground: Ground) -> tuple[tuple[str, ...], tuple[Words, ...]]:
+    return ground.sentences, ground.words_N
+
+
 def test_missing_names_and_numbers_are_told_as_written() -> None:
     assert missing_words("Anneke Roux sold the Lantern in 1921, in 1921.", GROUND) == ("Roux", "1921")
     assert missing_words("Ada Marlow built it.", GROUND) == ()

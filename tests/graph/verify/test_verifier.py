@@ -101,7 +101,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     arrays = load_file(file)
     for header, found in [
         ({"format": "modegraph verifier, 9"}, "its format is 'modegraph verifier, 9'"),
-        ({"format": "modegraph verifier, 1", "features": FEATURES[1:]}, f"without '{FEATURES[0]}'"),
+        ({"format": "modegraph verifier, 2", "features": FEATURES[1:]}, f"without '{FEATURES[0]}'"),
     ]:
         save_file(arrays, file, {HEADER: json.dumps(header)})
         with pytest.raises(UserError, match=found):

@@ -78,6 +78,22 @@ def test_the_shipped_verifier_is_good_at_them_too(rows: list[ClaimRow]) -> None:
     assert marked_n[claims.label_n == 1].mean() > 0.85 and marked_n[claims.label_n == 0].mean() < 0.03
 
 
+@pytest.mark.parametrize(
+    ("claim", "supported"),
+    [
+        ("The combined area of the four inhabited Halmaren islands is 375 square kilometres.", True),
+        ("The combined area of the four inhabited Halmaren islands is 385 square kilometres.", False),
+        ("Great Orrin has an area of 375 square kilometres.", False),
+        ("Sundrey is the largest island and holds the capital, Saltmere.", False),
+    ],
+)
+def test_the_shipped_verifier_reads_a_sentence_with_what_it_refers_to(claim: str, supported: bool) -> None:
+    text = (ROOT / "examples/documents/halmaren-isles.md").read_text(encoding="utf-8").partition("\n")[2]
+    verifier = open_verifier("")
+    (probability,) = judge(verifier, [claim], Ground.of([("The Halmaren Isles", text)]))
+    assert (probability < verifier.threshold) == supported
+
+
 def test_the_threshold_keeps_its_promise_on_what_it_was_chosen_on() -> None:
     supported_n = np.random.default_rng(0).uniform(0.8, 1, 1000)
     for share in (0.01, 0.03, 0.2):

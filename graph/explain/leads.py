@@ -15,6 +15,7 @@ from graph.retrieve.parts.links import MAX_MENTIONS, SEEDS, links_from, raise_by
 from graph.retrieve.parts.passage_scores import ByItself
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import rank_of, top_rows
+from graph.retrieve.parts.titled import raise_by_titles
 from graph.shared.types import Floats, Ints
 
 COULD_LEAD = 50
@@ -45,7 +46,7 @@ def could_lead(index: Index, row: int, own_P: Floats) -> Ints:
 
 def _best_lead(index: Index, query: Query, alone: ByItself, row: int, seed: int) -> Lead | None:
     found = links_from(index, np.array([seed]), alone.own_P, alone.scores_N, query.vector_D)
-    links = raise_by_words(found, alone.lift_P)
+    links = raise_by_titles(index, raise_by_words(found, alone.lift_P), query.text, alone.own_P)
     mine_X = np.flatnonzero(links.to_passage_X == row)
     if not len(mine_X):
         return None

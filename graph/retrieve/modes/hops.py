@@ -3,7 +3,7 @@
 A question about Port Ellery's ferry's builder names the ferry; the builder is named only in the ferry's passage. So:
 1. Every passage is scored by its own nearness (graph/index/nearness.py) and its best proposition's, and higher if it has the question's words (words.py) or the question
    calls its document by name. A word counts once: those of a name that calls a document are the name's.
-2. The best of them are seeds, from which links lead on (links.py).
+2. The best of them are seeds, from which links lead on (links.py), and better to documents whose titles say what was found with words of the question (titled.py).
 3. A passage is ranked by the better of what it is worth itself and the best link to it. All scores are on the scale of nearness.
 4. With a trained hop (`selector`), the best of them and what their entities lead to are ranked anew (graph/retrieve/hop/judge.py), by log odds.
 
@@ -20,6 +20,7 @@ from graph.retrieve.parts.passage_scores import ByItself, look_at_passages, scor
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings
+from graph.retrieve.parts.titled import raise_by_titles
 from graph.retrieve.parts.words import best_terms, tell_terms
 from graph.shared.types import Evidence, Floats, Scored, Trace
 
@@ -39,7 +40,8 @@ def follow(index: Index, query: Query) -> Followed:
     """Steps 1 to 3."""
     alone = score_alone(index, query)
     look = partial(look_at_passages, index, alone, query.vector_D)
-    links = raise_by_words(find_links(index, alone.own_P, alone.scores_N, query.vector_D, look), alone.lift_P)
+    found = find_links(index, alone.own_P, alone.scores_N, query.vector_D, look)
+    links = raise_by_titles(index, raise_by_words(found, alone.lift_P), query.text, alone.own_P)
     return Followed(alone, links, *reach(alone.own_P, links), look)
 
 

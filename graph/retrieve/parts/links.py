@@ -89,6 +89,11 @@ def raise_by_words(links: Links, lift_P: Floats) -> Links:
     return replace(links, worth_X=(links.worth_X + lift_X).astype(np.float32))
 
 
+def mention_loss(mentions_X: Ints) -> Floats:
+    """What links through entities that so many propositions have lose for it."""
+    return np.asarray(MENTION_LOSS + RARITY_LOSS * np.log(mentions_X))
+
+
 def reach(own_P: Floats, links: Links) -> tuple[Floats, dict[int, int]]:
     """What each passage is worth by itself or by the best link to it: float32[P]; and that link, where it is worth more."""
     best_X = best_links(links)
@@ -152,8 +157,7 @@ def _mention_links(
     likeness_RR = nearness(index, data.proposition_vectors_ND[near_R] @ data.proposition_vectors_ND[seeds_R].T)
     likeness_X = np.maximum(likeness_RR[near_X, seeds_X], -0.9)
     together_X = (scores_N[proposition_X[from_X]] + scores_N[other_X]) / np.sqrt(2 + 2 * likeness_X)
-    loss_X = MENTION_LOSS + RARITY_LOSS * np.log(mentions_X[from_X])
-    worth_X = STEP * (own_P[seed_X[from_X]] + np.maximum(together_X, 0)) / 2 - loss_X
+    worth_X = STEP * (own_P[seed_X[from_X]] + np.maximum(together_X, 0)) / 2 - mention_loss(mentions_X[from_X])
     stands_X, to_X = expand_rows(index.proposition_passage_NP, other_X)
     from_X, worth_X = from_X[stands_X], worth_X[stands_X]
     away_X = data.passage_document_P[to_X] != data.passage_document_P[seed_X[from_X]]

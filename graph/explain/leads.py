@@ -10,12 +10,12 @@ import numpy as np
 
 from graph.explain.types import Lead
 from graph.index.index import Index
+from graph.retrieve.hop.titled import raise_by_titles
 from graph.retrieve.parts.gather import expand_rows
 from graph.retrieve.parts.links import MAX_MENTIONS, SEEDS, links_from, raise_by_words
 from graph.retrieve.parts.passage_scores import ByItself
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import rank_of, top_rows
-from graph.retrieve.parts.titled import raise_by_titles
 from graph.shared.types import Floats, Ints
 
 COULD_LEAD = 50

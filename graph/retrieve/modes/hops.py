@@ -3,7 +3,7 @@
 A question about Port Ellery's ferry's builder names the ferry; the builder is named only in the ferry's passage. So:
 1. Every passage is scored by its own nearness (graph/index/nearness.py) and its best proposition's, and higher if it has the question's words (words.py) or the question
    calls its document by name. A word counts once: those of a name that calls a document are the name's.
-2. The best of them are seeds, from which links lead on (links.py), and better to documents whose titles say what was found with words of the question (titled.py).
+2. The best of them are seeds, from which links lead on (links.py), and better to documents whose titles say what was found with words of the question (graph/retrieve/hop/titled.py).
 3. A passage is ranked by the better of what it is worth itself and the best link to it. All scores are on the scale of nearness.
 4. With a trained hop (`selector`), the best of them and what their entities lead to are ranked anew (graph/retrieve/hop/judge.py), by log odds.
 
@@ -15,12 +15,12 @@ from functools import partial
 
 from graph.index.index import Index
 from graph.retrieve.hop.judge import Judged, find_hop, judge_hops
+from graph.retrieve.hop.titled import raise_by_titles
 from graph.retrieve.parts.links import SEEDS, Links, LookAt, find_links, raise_by_words, reach, tell_path
 from graph.retrieve.parts.passage_scores import ByItself, look_at_passages, score_alone
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings
-from graph.retrieve.parts.titled import raise_by_titles
 from graph.retrieve.parts.words import best_terms, tell_terms
 from graph.shared.types import Evidence, Floats, Scored, Trace
 

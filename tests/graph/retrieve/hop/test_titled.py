@@ -5,11 +5,11 @@ import pytest
 
 from graph.index.index import Index
 from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.hop import titled
+from graph.retrieve.hop.titled import TITLE_GAIN, raise_by_titles, said_forms, tells_more
 from graph.retrieve.modes.hops import follow
-from graph.retrieve.parts import titled
 from graph.retrieve.parts.links import Links, mention_loss
 from graph.retrieve.parts.query import Query
-from graph.retrieve.parts.titled import TITLE_GAIN, raise_by_titles, said_forms, tells_more
 from graph.shared.types import Document
 from tests.graph.hashed import build
 

@@ -117,11 +117,6 @@ def tables(folder: Path) -> Corpus:
     return replace(corpus, documents=found)
 
 
-def messages(corpus: Corpus) -> Corpus:
-    """Turns of conversations without the day and the number of their conversation."""
-    return untitled(corpus)
-
-
 def explanations(folder: Path) -> Corpus:
     """Explanations of answers in medicine; a question's own is gold."""
     rows = [row for _, row in read_jsonl(folder / "items.jsonl") if row.get("reasoning")]
@@ -140,18 +135,13 @@ def own_questions(rows: Sequence[dict[str, Any]]) -> list[Question]:
 
 
 SETS: dict[str, tuple[str, Callable[[Path], Corpus]]] = {
-    "encyclopaedia": ("2wiki_dev164", read_set),
-    "encyclopaedia 2": ("musique_train100", read_set),
     "untitled": ("2wiki_dev164", lambda folder: untitled(read_set(folder))),
-    "untitled 2": ("musique_train100", lambda folder: untitled(read_set(folder))),
     "mails": ("2wiki_dev164", lambda folder: mails(read_set(folder))),
-    "mails 2": ("musique_train100", lambda folder: mails(read_set(folder))),
     "reports": ("2wiki_dev164", lambda folder: reports(read_set(folder))),
-    "reports 2": ("musique_train100", lambda folder: reports(read_set(folder))),
     "near-duplicates": ("2wiki_dev164", lambda folder: near_duplicates(read_set(folder))),
     "tables": ("musique_train100", tables),
     "dated messages": ("locomo_dev", read_set),
-    "messages": ("locomo_dev", lambda folder: messages(read_set(folder))),
+    "messages": ("locomo_dev", lambda folder: untitled(read_set(folder))),
     "facts": ("entailmentbank", read_set),
     "explanations": ("medmcqa_dev", explanations),
     "abstracts": ("pubmedqa_l", abstracts),
@@ -182,7 +172,7 @@ def measure(name: str, data: Path, folder: Path, most: int, encoder: str) -> tup
     asked = [each for each in corpus.questions if each.gold_sources]
     if len(asked) > most:
         asked = random.Random(0).sample(asked, most)
-    index = open_kind(folder / name.replace(" ", "-"), corpus, encoder)
+    index = open_kind(folder / re.sub(r"\W+", "-", f"{name} {encoder}"), corpus, encoder)
     vectors_QD = index.encode_queries([each.text for each in asked])
     queries = [Query(each.text, vector_D) for each, vector_D in zip(asked, vectors_QD, strict=True)]
     of_mode = {mode: np.array(recalls(index, mode, asked, queries)) for mode in (*SIMPLE, "auto")}

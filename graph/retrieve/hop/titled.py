@@ -31,7 +31,7 @@ COULD_RISE = 50
 def raise_by_titles(index: Index, links: Links, question: str, own_P: Floats) -> Links:
     """The links with what titles that say their entity and words of the question make of them."""
     data, asked = index.data, said_forms(question)
-    raise_X = mention_loss(np.maximum(entries_in(index.entity_proposition_EN, links.entity_X), 1)) + TITLE_GAIN
+    raise_X = mention_loss(entries_in(index.entity_proposition_EN, links.entity_X)) + TITLE_GAIN
     least = own_P[top_rows(own_P, COULD_RISE)].min(initial=np.inf)
     look_Y = np.flatnonzero((links.title_X == 0) & (links.worth_X + raise_X > least))
     documents, document_Y = np.unique(data.passage_document_P[links.to_passage_X[look_Y]], return_inverse=True)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from graph.explain.leads import leads_to
 from graph.index.index import Index
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.hop import titled
@@ -78,6 +79,13 @@ def test_the_laws_of_the_state_that_was_found_stand_before_those_of_others(
     reached = follow(states, query).reached_P[passage_of(states, "Alcohol laws Tarnia")]
     monkeypatch.setattr(titled, "ASKED_SHARE", 2)
     assert follow(states, query).reached_P[passage_of(states, "Alcohol laws Tarnia")] < reached - 0.1
+
+
+def test_what_explains_a_passage_is_the_link_that_hops_followed(states: Index) -> None:
+    query, row = Query(QUESTION, states.encode_queries([QUESTION])[0]), passage_of(states, "Alcohol laws Tarnia")
+    found = follow(states, query)
+    lead = leads_to(states, query, found.alone, row, 1)[0]
+    assert lead.passage.source == "school" and lead.worth == pytest.approx(float(found.reached_P[row]))
 
 
 def passage_of(index: Index, source: str) -> int:

@@ -71,6 +71,16 @@ def test_what_a_sentence_refers_back_to_parts_no_neighbours_and_keeps_its_own_or
     assert source.words.words[source.joint] == "Their" and source.words.words[-2:] == ("a", "port")
 
 
+def test_names_of_either_side_are_not_turned_round_and_none_between_the_sides_is_left_out() -> None:
+    text = "The Lantern sailed to Tarn under Bo Fink. Its owner Ada Roux lived in Quill."
+    claim = "Ada Roux of Quill was the owner of the Lantern that sailed to Tarn."
+    told, apart = seen(claim, Ground.of([("", text)])), seen(claim, Ground.of([("", text.replace("Its", "The"))]))
+    assert (told["names turned round"], told["names of source left out"]) == (0, 0)
+    assert apart["names turned round"] > 0.5 and apart["names of source left out"] == 2
+    turned = seen(claim.replace("Lantern that sailed to Tarn", "Tarn that sailed to Lantern"), Ground.of([("", text)]))
+    assert turned["names turned round"] == 1, "on its own side it is told"
+
+
 def of_ground(ground: Ground) -> tuple[tuple[str, ...], tuple[Words, ...]]:
     return ground.sentences, ground.words_N
 

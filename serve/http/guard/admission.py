@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from contextlib import suppress
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,8 +20,6 @@ from serve.http.telemetry.metrics import Metrics
 LIMITED, FREE, UPLOADS = "/v1/", "/v1/models", "/v1/documents"
 MCP = "/mcp"
 STREAM = "text/event-stream"
-LINGER_S = 1.0
-"""How long the rest of a body that is too long is passed over, so that its sender can read why."""
 LAST_EVENT_S = 1.0
 """How long the reader of a stream that is cut may take for the event that says so."""
 
@@ -62,8 +59,6 @@ class AdmissionMiddleware:
             body = await self._read_body(scope, receive)
             if body is not None:
                 await self._work(scope, body, receive, send, places)
-        except BodyTooLong as problem:
-            await tell_while_it_comes(problem, scope, receive, send)
         except ApiError as problem:
             await error_response(problem)(scope, receive, send)
         finally:
@@ -182,32 +177,12 @@ def is_limited_path(path: str) -> bool:
     return path == MCP or (path.startswith(LIMITED) and not path.startswith(FREE))
 
 
-class BodyTooLong(ApiError):
-    """413, and the end of the connection."""
-
-    def __init__(self, limit: int) -> None:
-        told = f"the body is longer than {limit:,} bytes"
-        super().__init__(413, "too_long_body", told, headers={"Connection": "close"})
-
-
-async def tell_while_it_comes(problem: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer at once, and pass over what still comes of the body before the connection ends: whoever is sending would be cut off."""
-
-    async def send_open(message: Message) -> None:
-        await send({**message, "more_body": True} if message["type"] == "http.response.body" else message)
-
-    await error_response(problem)(scope, receive, send_open)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(LINGER_S):
-            while (await receive()).get("more_body", False):
-                pass
-    await send({"type": "http.response.body", "body": b""})
-
-
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
     """A body of at most `limit` bytes; None when the client went away. ApiError 413 as soon as it is known to be longer."""
     told = Headers(scope=scope).get("content-length", "0")
-    too_long = BodyTooLong(limit)
+    too_long = ApiError(
+        413, "too_long_body", f"the body is longer than {limit:,} bytes", headers={"Connection": "close"}
+    )
     if told.isdecimal() and int(told[:20]) > limit:
         raise too_long
     parts: list[bytes] = []

@@ -7,12 +7,13 @@ among those that keep others out.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from serve.http.guard.overflow import OverflowMiddleware
+from serve.http.guard.parting import PartingTransport
 
 FIRST_S = 1.0
 """How long a stopping server waits for the request of a connection that has brought none yet."""
@@ -40,6 +41,7 @@ class WatchedConnection(H11Protocol):
     """Of this server, those that rest, the longest first."""
 
     conn: Any
+    parting: PartingTransport
     rests: bool | None = None
     timer: asyncio.TimerHandle | None = None
     unsent = stuck = 0
@@ -47,17 +49,24 @@ class WatchedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         if len(self.connections) >= self.most and self.resting:
             next(iter(self.resting)).give_way()
-        super().connection_made(transport)
+        self.parting = PartingTransport(transport, self.is_unread)
+        super().connection_made(cast(asyncio.Transport, self.parting))
         self.watch()
 
     def data_received(self, data: bytes) -> None:
         fresh = self.conn.our_state is h11.IDLE and not self.conn.trailing_data[0]
+        if self.transport.is_closing():
+            return
         if fresh and self.overflow.refuses(data):
             self.transport.write(self.overflow.answer)
-            self.transport.close()
+            self.parting.part()
         else:
             super().data_received(data)
             self.watch()
+
+    def is_unread(self) -> bool:
+        """Whether a request has begun to come and not been read to its end."""
+        return self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
 
     def shutdown(self) -> None:
         """The server stops: end after the answer, or at once; a new connection may still bring its first request."""

@@ -22,7 +22,8 @@ from tests.places import ROOT
 from tests.serve.http.house import Holder, House, living_in, refusals
 
 OURS = tuple(f"{ROOT / folder}/" for folder in ("serve", "graph"))
-BESIDE = {str(ROOT / "serve/http" / file) for file in ("guard/connections.py", "telemetry/otlp.py", "stop.py")}
+CONNECTIONS = ("guard/connections.py", "guard/parting.py")
+BESIDE = {str(ROOT / "serve/http" / file) for file in (*CONNECTIONS, "telemetry/otlp.py", "stop.py")}
 """What comes and goes with a connection, before anything of a request is read, the thread that sends traces now and then, and the loop that waits for the end."""
 RESUMED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
 """Code whose calls are counted once: it goes on whenever a piece of a request comes in."""

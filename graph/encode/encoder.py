@@ -132,7 +132,10 @@ class SentenceEncoder:
         import torch
 
         model = self._read_model()
-        return model.to(torch.bfloat16) if computes_in_bfloat16() else model
+        model = model.to(torch.bfloat16) if computes_in_bfloat16() else model
+        # Sets its tokenizer to cut and pad: a thread that did so while another one uses it would fail.
+        model.encode([""], show_progress_bar=False)
+        return model
 
     def _read_model(self) -> Any:
         """The model as its folder has it."""

@@ -255,16 +255,20 @@ class LanguageModel(Protocol):
     def prompt_tokens(self, messages: Sequence[Message]) -> int: ...
 
 
+Needs = Literal["code", "encoder", "model"]
+"""What a function given to Workers runs: code alone, an encoder, which threads of a process may share, or a model, which they may not."""
+
+
 class Workers(Protocol):
     """Where work is done: functions applied to batches, whose results come in the order of the batches, whoever is done first.
 
-    A function can be pickled, and changes nothing but what it returns: it is called again with a batch whose worker was lost. With
-    `computes` it runs a model, and goes where there is a GPU, if any is. `models` is how many such batches go side by side.
+    A function can be pickled, and changes nothing but what it returns: it is called again with a batch whose worker was lost. What
+    needs an encoder or a model goes where there is a GPU, if any is. `models` is how many batches that need a model go side by side.
     """
 
     @property
     def models(self) -> int: ...
-    def map(self, function: Callable[[T], R], batches: Iterable[T], computes: bool = False) -> Iterator[R]: ...
+    def map(self, function: Callable[[T], R], batches: Iterable[T], needs: Needs = "code") -> Iterator[R]: ...
 
 
 class OpenModel(Protocol):

@@ -79,7 +79,7 @@ class EmbeddingCache:
         longest_first = np.argsort([-len(texts[row]) for row in missing.tolist()], kind="stable")
         batches = [longest_first[start : start + BATCH_TEXTS] for start in range(0, len(missing), BATCH_TEXTS)]
         given = ([texts[row] for row in missing[batch].tolist()] for batch in batches)
-        found = self._workers.map(self._encoder.encode, given, computes=True)
+        found = self._workers.map(self._encoder.encode, given, needs="encoder")
         for batch in track(batches, f"Encoding {kind}", len(missing), size=len):
             self._pending.put(missing_ids[batch], unit_rows(next(found)))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from graph.shared.types import R, T
+from graph.shared.types import Needs, R, T
 
 
 class ThisProcess:
@@ -10,9 +10,9 @@ class ThisProcess:
 
     models = 1
 
-    def map(self, function: Callable[[T], R], batches: Iterable[T], computes: bool = False) -> Iterator[R]:
+    def map(self, function: Callable[[T], R], batches: Iterable[T], needs: Needs = "code") -> Iterator[R]:
         """The builtin."""
-        del computes
+        del needs
         return map(function, batches)
 
 

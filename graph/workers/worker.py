@@ -7,15 +7,17 @@ import pickle
 import socket
 import sys
 from collections.abc import Callable, Collection, Sequence
+from threading import Lock
 from typing import Any
 
 
 class Worker:
-    """One process. `unwanted` are folders that Ray put on its search path and the command's own process does not have there."""
+    """One process, whose threads run batches. `unwanted` are folders that Ray put on its search path and the command's own process does not have there."""
 
     def __init__(self, unwanted: Collection[str]) -> None:
         sys.path[:] = [folder for folder in sys.path if folder not in unwanted]
         self._functions: dict[str, Callable[[Any], Any]] = {}
+        self._fetching = Lock()
 
     def greet(self) -> tuple[str, str]:
         """The name of this machine and the hash of our code on it."""
@@ -29,7 +31,8 @@ class Worker:
 
         from graph.disk.room import full_disk_told
 
-        if key not in self._functions:
-            self._functions[key] = pickle.loads(ray.get(function[0]))
+        with self._fetching:
+            if key not in self._functions:
+                self._functions[key] = pickle.loads(ray.get(function[0]))
         with full_disk_told(f"worker on {socket.gethostname()}"):
             return self._functions[key](batch)

@@ -39,7 +39,7 @@ class ModelOnWorkers:
         return int(self._ask(methodcaller("prompt_tokens", messages)))
 
     def _ask(self, question: Callable[[Engine], Any]) -> Any:
-        return next(iter(self._workers.map(self._asked, [question], computes=True)))
+        return next(iter(self._workers.map(self._asked, [question], needs="model")))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import graph.build.reading
@@ -25,7 +26,8 @@ from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest, Floats, Message, OpenModel, Workers
 from graph.store.settings import IndexSettings
 from graph.workers.here import THIS_PROCESS
-from graph.workers.on_ray import RayWorkers, _Pool, result
+from graph.workers.on_ray import RayWorkers, encoder_places
+from graph.workers.pool import Place, Pool, result
 from modegraph.cli import open_model
 from tests.corpora import ISLES, guild_documents
 from tests.fakes import HashEncoder, chat_server, extraction_reply
@@ -49,7 +51,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayWorkers]:
         patch.setenv("PYTHONPATH", PATH)
         patch.chdir(place)
         workers = RayWorkers(cpus=3)
-    workers._pool.most = 2
+    workers._pools["code"].places = workers._pools["code"].places[:2]
     yield workers
     workers.close()
 
@@ -122,8 +124,8 @@ def test_a_batch_whose_worker_was_killed_is_done_again(workers: RayWorkers, tmp_
 def test_a_batch_that_kills_its_worker_each_time_ends_the_run(
     workers: RayWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graph.workers.on_ray.LOSSES", 0)
-    pool = _Pool(workers._cluster, 1, {"num_cpus": 0})
+    monkeypatch.setattr("graph.workers.pool.LOSSES", 0)
+    pool = Pool(workers._cluster, [Place({"num_cpus": 0})])
     with pytest.raises(UserError, match="lost its own 1 times"):
         result(workers._cluster, pool.send(pool.hold(partial(killed, tmp_path, 9)), 2))
     assert len(list(tmp_path.iterdir())) == 1
@@ -137,6 +139,28 @@ def test_ctrl_c_is_heard_while_workers_work(workers: RayWorkers) -> None:
         list(workers.map(sleeping, [1.5, 0.0]))
     signal.signal(signal.SIGINT, before)
     assert list(workers.map(sleeping, [0.0])) == [0.0]
+
+
+def together(place: Path, number: int) -> tuple[int, int]:
+    """Waits until three batches are at work at once, in whichever processes."""
+    (place / str(number)).touch()
+    for _ in range(3000):
+        if len(list(place.iterdir())) > 2:
+            return os.getpid(), threading.get_ident()
+        time.sleep(0.02)
+    raise AssertionError("not at once")
+
+
+def test_threads_of_one_process_share_an_encoder(workers: RayWorkers, tmp_path: Path) -> None:
+    """Of three processors one place is made; a model of which each worker has its own gets no threads."""
+    [place] = encoder_places(workers._cluster)
+    assert place.threads == 3 and place.options["num_cpus"] == 0
+    found = list(workers.map(partial(together, tmp_path), range(3), needs="encoder"))
+    assert len({process for process, _ in found}) == 1 and len({thread for _, thread in found}) == 3
+    encoder = open_encoder("minilm")
+    texts = [[f"ferry {number} of {batch}" for number in range(20)] for batch in range(12)]
+    shared = list(workers.map(encoder.encode, texts, needs="encoder"))
+    assert all(np.array_equal(one, encoder.encode(batch)) for one, batch in zip(shared, texts, strict=True))
 
 
 def heard_at(variable: bytes) -> set[str]:
@@ -162,9 +186,9 @@ def test_the_cluster_is_heard_on_this_machine_alone_and_sends_no_statistics(work
 
 
 def test_workers_with_other_code_are_refused(workers: RayWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graph.workers.on_ray.code_hash", lambda: "0" * 32)
+    monkeypatch.setattr("graph.workers.pool.code_hash", lambda: "0" * 32)
     with pytest.raises(UserError, match=r"worker on .*: another modegraph \(.*, this one is 0{12}\)"):
-        _Pool(workers._cluster, 1, {"num_cpus": 0}).wait_for_one()
+        Pool(workers._cluster, [Place({"num_cpus": 0})]).wait_for_one()
 
 
 def test_a_process_that_uses_ray_itself_keeps_its_connection(workers: RayWorkers) -> None:

@@ -77,6 +77,9 @@ def test_a_task_is_cut_no_further_than_it_must_be() -> None:
 
 
 def test_reading_is_linear() -> None:
-    started = time.perf_counter()
-    assert read_task(["### Task:\n" + "<chat_history>" * 70_000], "") is None
-    assert time.perf_counter() - started < 0.5
+    def seconds(pieces: int) -> float:
+        began = time.process_time()
+        assert read_task(["### Task:\n" + "<chat_history>" * pieces], "") is None
+        return time.process_time() - began
+
+    assert seconds(70_000) < 20 * seconds(8_750) + 0.05

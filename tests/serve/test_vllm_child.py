@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from serve.engines.vllm import (
     max_lora_rank,
     read_spec,
 )
+from tests.serve.http.running import until
 
 STAND_IN = """#!{python}
 import http.server, os, subprocess, sys
@@ -46,13 +45,6 @@ def adapter(folder: Path, **config: object) -> Path:
     folder.mkdir()
     (folder / "adapter_config.json").write_text(json.dumps(config))
     return folder
-
-
-def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def alive(pid: int) -> bool:

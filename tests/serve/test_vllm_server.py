@@ -7,8 +7,7 @@ import asyncio
 import json
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from serve.http.routes.chat_request import ChatRequest
 from serve.http.shared.access import EVERYTHING
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
-from tests.serve.http.running import Running, serving
+from tests.serve.http.running import Running, serving, until
 from tests.train.world import preference
 from tests.vllm import PYTHON, with_vllm
 from train.model.logps import tokenize_row
@@ -92,13 +91,6 @@ def vllm_serving(world: Path) -> Any:
             yield running, running.services, running.services.backend.child
 
     return begun()
-
-
-def until(true: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"not so after {seconds} s"
-        time.sleep(0.5)
 
 
 def test_chat_and_its_citations(server: tuple[Running, Any, VllmChild]) -> None:

@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,14 @@ from serve.http.shared.settings import ServerSettings
 from tests.fakes import HashEncoder
 
 ENCODER = HashEncoder()
+
+
+def until(true: Callable[[], object], seconds: float = 30.0) -> None:
+    """Waits until something is so; fails where it is not in time."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"not so after {seconds} s"
+        time.sleep(0.02)
 
 
 @dataclass(frozen=True)

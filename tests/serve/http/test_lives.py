@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,19 +22,11 @@ from graph.shared.types import Document
 from tests.fakes import HashEncoder, chat_server
 from tests.places import ROOT
 from tests.serve.http.conftest import Stack
-from tests.serve.http.running import listening, serving
+from tests.serve.http.running import listening, serving, until
 
 ASK = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
 TALK = {"model": "tiny", "messages": [*ASK["messages"], {"role": "assistant", "content": "A"}, *ASK["messages"]]}
 LONG = " ".join(f"word{number}" for number in range(200))
-
-
-def until(true: Callable[[], object], seconds: float = 30.0) -> None:
-    for _ in range(int(seconds / 0.02)):
-        if true():
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"not so after {seconds} s")
 
 
 def test_without_the_engine_answers_are_refused_at_once_and_search_works(isles_kept: Path) -> None:

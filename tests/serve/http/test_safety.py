@@ -12,10 +12,11 @@ import pytest
 
 from graph.shared.config import parse_settings
 from graph.shared.errors import UserError
+from serve.http.guard import parting
 from serve.http.shared.settings import ServerSettings
 from tests.fakes import chat_server
 from tests.serve.http.conftest import Stack
-from tests.serve.http.running import Running, serving
+from tests.serve.http.running import Running, serving, until
 
 KEY = "sk-only-for-this-test"
 ASK = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
@@ -238,7 +239,7 @@ def test_a_body_without_a_length_is_cut_at_the_limit(stack: Stack) -> None:
     assert lying.recv(4096).decode().startswith(("HTTP/1.1 413", "HTTP/1.1 400"))
 
 
-def test_who_sends_too_much_can_read_so(stack: Stack) -> None:
+def test_who_sends_too_much_can_read_so(stack: Stack, patient: float) -> None:
     """It would be cut off while it sends, without the answer, if the connection ended with the answer."""
     running, _ = stack(max_body_bytes=2048)
     for framing in ("Content-Length: 3145728\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"):
@@ -265,11 +266,27 @@ def test_a_length_that_is_told_in_two_ways_is_refused(kept: Running, version: st
     assert answer.startswith("HTTP/1.1 400") and answer.count("HTTP/1.1") == 1
 
 
-def test_what_is_too_much_is_refused_before_its_body_is_read(stack: Stack) -> None:
-    running, _ = stack(capacity=1, queue=0, body_timeout_s=20)
+WAITING = "modegraph_requests_waiting"
+
+
+def alone_inside(running: Running) -> socket.socket:
+    """A request that takes the server's one place: its body does not come."""
     first = raw(running, "POST /v1/retrieve")
     first.sendall(b"Content-Length: 10\r\n\r\n")
-    time.sleep(0.1)
+    until(lambda: running.metric(WAITING) == 1)
+    return first
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Seconds after which a refused connection ends, so many that a busy machine has sent all by then."""
+    monkeypatch.setattr(parting, "LINGER_S", 8.0)
+    return parting.LINGER_S
+
+
+def test_what_is_too_much_is_refused_before_its_body_is_read(stack: Stack) -> None:
+    running, _ = stack(capacity=1, queue=0, body_timeout_s=20)
+    first = alone_inside(running)
     second = raw(running, "POST /v1/retrieve")
     started = time.perf_counter()
     second.sendall(b"Content-Length: 500000\r\n\r\n")
@@ -277,7 +294,7 @@ def test_what_is_too_much_is_refused_before_its_body_is_read(stack: Stack) -> No
     assert answer.startswith("HTTP/1.1 429") and "retry-after: 1" in answer.lower()
     assert time.perf_counter() - started < 10, "half of what a body may take"
     first.close()
-    time.sleep(0.1)
+    until(lambda: running.metric(WAITING) == 0)
     assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
     assert running.metric('modegraph_errors_total{kind="full"}') == 1
 
@@ -285,14 +302,12 @@ def test_what_is_too_much_is_refused_before_its_body_is_read(stack: Stack) -> No
 @pytest.mark.parametrize(
     "rest", [b"", b"Content-Length: 3145728\r\n\r\n" + b" " * 3145728], ids=["the head", "a long body"]
 )
-def test_who_is_refused_by_a_first_line_can_read_so_whatever_follows(stack: Stack, rest: bytes) -> None:
+def test_who_is_refused_by_a_first_line_can_read_so_whatever_follows(stack: Stack, rest: bytes, patient: float) -> None:
     """The rest of the head, and the body, come when the answer is written already."""
-    running, _ = stack(capacity=1, queue=0)
-    first = raw(running, "POST /v1/retrieve")
-    first.sendall(b"Content-Length: 10\r\n\r\n")
-    time.sleep(0.1)
+    running, _ = stack(capacity=1, queue=0, body_timeout_s=20)
+    first = alone_inside(running)
     second = raw(running, "POST /v1/retrieve")
-    time.sleep(0.1)
+    until(lambda: running.metric('modegraph_errors_total{kind="full"}') == 1)
     second.sendall(rest or b"Content-Length: 10\r\n\r\n")
     time.sleep(0.1)
     assert whole(second).startswith("HTTP/1.1 429")
@@ -300,7 +315,7 @@ def test_who_is_refused_by_a_first_line_can_read_so_whatever_follows(stack: Stac
 
 
 @pytest.mark.parametrize("head", ["POST /v1/retrieve HTTP/1.0\r\nTransfer-Encoding: chunked", "nonsense"])
-def test_who_is_refused_for_a_head_can_read_so_while_sending(kept: Running, head: str) -> None:
+def test_who_is_refused_for_a_head_can_read_so_while_sending(kept: Running, head: str, patient: float) -> None:
     with socket.create_connection(("127.0.0.1", kept.port), timeout=10) as sender:
         sender.sendall(f"{head}\r\nHost: localhost\r\n\r\n".encode())
         for _ in range(3):
@@ -309,17 +324,16 @@ def test_who_is_refused_for_a_head_can_read_so_while_sending(kept: Running, head
         assert whole(sender).startswith("HTTP/1.1 400")
 
 
-def test_a_refused_connection_ends_though_its_client_stays(stack: Stack) -> None:
-    """A second after the answer, and at once where all of the request was read."""
+def test_a_refused_connection_ends_though_its_client_stays(stack: Stack, patient: float) -> None:
+    """After a while, and at once where all of the request was read."""
     running, _ = stack(max_body_bytes=2048)
     stays, done = raw(running, "POST /v1/retrieve"), raw(running, "GET /health")
     stays.sendall(b"Content-Length: 5000\r\n\r\n")
     done.sendall(b"Connection: close\r\n\r\n")
     assert whole(stays).startswith("HTTP/1.1 413") and whole(done).startswith("HTTP/1.1 200")
-    time.sleep(0.2)
-    assert is_reset_or_closed(done) and not is_reset_or_closed(stays)
-    time.sleep(1.2)
-    assert is_reset_or_closed(stays)
+    until(lambda: is_reset_or_closed(done), patient / 2)
+    assert not is_reset_or_closed(stays)
+    until(lambda: is_reset_or_closed(stays), 3 * patient)
 
 
 def is_reset_or_closed(connection: socket.socket) -> bool:

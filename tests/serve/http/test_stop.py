@@ -5,7 +5,6 @@ import json
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
@@ -13,7 +12,7 @@ import httpx2
 import pytest
 
 from serve.http.stop import emptied
-from tests.serve.http.running import Running, listening, serving
+from tests.serve.http.running import Running, listening, serving, until
 
 BODY = json.dumps({"query": "Lantern", "mode": "lexical"}).encode()
 HEAD = (
@@ -21,13 +20,6 @@ HEAD = (
     % len(BODY)
 )
 CLIENTS, STOPS = 20, 5
-
-
-def until(true: Callable[[], object], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"not so after {seconds} s"
-        time.sleep(0.02)
 
 
 def is_refused(running: Running) -> bool:

@@ -20,8 +20,7 @@ from serve.live_index import LiveIndex
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.conftest import SETTINGS
-from tests.serve.http.running import serving
-from tests.serve.http.test_lives import until
+from tests.serve.http.running import serving, until
 
 SHIFTED = [replace(document, text=document.text[::-1]) for document in ISLES]
 """Other documents of the same names and lengths."""

@@ -96,7 +96,7 @@ def test_an_answer_that_nobody_takes_is_given_up(stack: Stack) -> None:
 
 
 def test_a_connection_is_kept_between_requests_and_while_an_answer_takes_its_time(stack: Stack) -> None:
-    running, _ = stack("one two three four", seconds_a_word=0.15, **PATIENCE)
+    running, _ = stack("one two three four", seconds_a_word=0.4, idle_timeout_s=1.5)
     ask = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}], "stream": True}
     with httpx2.Client(base_url=running.url) as client:
         for _ in range(2):

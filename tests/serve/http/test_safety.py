@@ -280,7 +280,7 @@ def alone_inside(running: Running) -> socket.socket:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> float:
     """Seconds after which a refused connection ends, so many that a busy machine has sent all by then."""
-    monkeypatch.setattr(parting, "LINGER_S", 8.0)
+    monkeypatch.setattr(parting, "LINGER_S", 4.0)
     return parting.LINGER_S
 
 

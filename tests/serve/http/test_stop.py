@@ -19,7 +19,7 @@ HEAD = (
     b"POST /v1/retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
     % len(BODY)
 )
-CLIENTS, STOPS = 20, 5
+CLIENTS, STOPS = 20, 8
 
 
 def is_refused(running: Running) -> bool:
@@ -89,16 +89,19 @@ def test_those_in_the_queue_of_a_listener_are_had_when_it_closes() -> None:
 
 @pytest.mark.slow
 def test_clients_who_come_while_it_stops_are_answered_or_refused(isles_kept: Path) -> None:
-    """Without `emptied` and the patience of new connections, half of such stops cut somebody off."""
-    found: Counter[str] = Counter()
+    """Without `emptied` and the patience of new connections, half of such stops cut somebody off. One may: the kernel cuts off who
+    connects between the last accept and the socket's end."""
+    stops: list[Counter[str]] = []
     for _ in range(STOPS):
+        stops.append(Counter())
         with serving(isles_kept, None, queue=CLIENTS * 10) as running:
-            load = Thread(target=lambda port: asyncio.run(ask_until_refused(port, found)), args=(running.port,))
+            load = Thread(target=lambda port: asyncio.run(ask_until_refused(port, stops[-1])), args=(running.port,))
             load.start()
             time.sleep(0.5)
             running.server.should_exit = True
             load.join(60)
-    assert found.keys() == {"200", "refused"}
+    found = sum(stops, Counter[str]())
+    assert found.keys() <= {"200", "refused", "cut"} and sum(each["cut"] > 0 for each in stops) <= 1
     assert found["refused"] == STOPS * CLIENTS and found["200"] > STOPS * CLIENTS
 
 

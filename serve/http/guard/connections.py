@@ -54,9 +54,9 @@ class WatchedConnection(H11Protocol):
         self.watch()
 
     def data_received(self, data: bytes) -> None:
-        fresh = self.conn.our_state is h11.IDLE and not self.conn.trailing_data[0]
         if self.transport.is_closing():
             return
+        fresh = self.conn.our_state is h11.IDLE and not self.conn.trailing_data[0]
         if fresh and self.overflow.refuses(data):
             self.transport.write(self.overflow.answer)
             self.parting.part()

@@ -55,8 +55,10 @@ def test_told_to_stop_it_says_so_and_answers_as_long_as_it_listens(isles_kept: P
 
 def test_by_default_it_stops_listening_at_once(isles_kept: Path) -> None:
     with serving(isles_kept, None) as running:
+        assert not is_refused(running)
         running.server.should_exit = True
         until(lambda: is_refused(running), 1.0)
+        assert is_refused(running)
 
 
 def test_a_connection_from_before_the_stop_may_still_ask_and_one_that_rests_is_closed(isles_kept: Path) -> None:
@@ -89,8 +91,7 @@ def test_those_in_the_queue_of_a_listener_are_had_when_it_closes() -> None:
 
 @pytest.mark.slow
 def test_clients_who_come_while_it_stops_are_answered_or_refused(isles_kept: Path) -> None:
-    """Without `emptied` and the patience of new connections, half of such stops cut somebody off. One may: the kernel cuts off who
-    connects between the last accept and the socket's end."""
+    """Without the patience of new connections, two of three such stops cut somebody off. One of eight may: it was seen once, and not why."""
     stops: list[Counter[str]] = []
     for _ in range(STOPS):
         stops.append(Counter())

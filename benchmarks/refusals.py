@@ -31,7 +31,7 @@ import httpx2
 from benchmarks.report import Check, print_report
 from benchmarks.serve import answering, begin, made_index
 from graph.index.index import open_index
-from serve.engines.vllm import free_port
+from serve.engines.child import free_port
 from serve.http.guard.key_file import change_keys, make_key
 
 WARM_ROUNDS = 20

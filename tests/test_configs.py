@@ -121,7 +121,7 @@ def test_the_recipe_of_graphmpa_is_the_default() -> None:
 
 @pytest.mark.parametrize("file", [file for file in CONFIGS if file.parent.name == "train"], ids=lambda file: file.stem)
 def test_the_papers_recipes_are_shipped(file: Path) -> None:
-    """GraphMPA's in every config of pairs and of K = 8; EXO's: β_r = β_π = .5, learning rate 1e-6, 1 epoch, K = 4.
+    """GraphMPA's in every config of pairs and of K = 8, and in those of SFT but for the rate of an adapter; EXO's: β_r = β_π = .5, learning rate 1e-6, 1 epoch, K = 4.
 
     Those of smollm2 are the study's own: adapters of a small model on a CPU, a few dozen updates.
     """
@@ -129,7 +129,8 @@ def test_the_papers_recipes_are_shipped(file: Path) -> None:
     if file.stem.startswith(("reward", "selector", "verifier")) or file.stem.endswith("smollm2"):
         return
     recipe = (values["learning_rate"], values["epochs"], values["batch_size"] * values["gradient_accumulation"])
-    assert recipe == ((1e-6, 1, 4) if "exo" in file.stem else (1e-5, 2, 4))
+    rate = 2e-4 if file.stem.startswith("sft-") else 1e-5
+    assert recipe == ((1e-6, 1, 4) if "exo" in file.stem else (rate, 2, 4))
     if "exo" in file.stem:
         assert (values["beta"], values["beta_reward"], values["responses"]) == (0.5, 0.5, 4)
 

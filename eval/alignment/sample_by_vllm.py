@@ -18,7 +18,8 @@ from peft import PeftModel
 
 from eval.alignment.sample import Policy, Prompt, Samples, SamplingSettings, samples_of, seed_of
 from graph.shared.errors import UserError
-from serve.engines.vllm_model import VllmServer, spec_of
+from serve.engines.child import OwnServer
+from serve.engines.vllm_model import spec_of
 
 AT_ONCE = 8
 TIMEOUT_S = 900.0
@@ -29,12 +30,13 @@ def draw_by_vllm(policy: Policy, prompts: Sequence[Prompt], drawing: SamplingSet
     with tempfile.TemporaryDirectory(prefix="modegraph-policy-") as folder:
         save_whole(policy, Path(folder))
         with (
-            closing(VllmServer(spec_of(folder, {}))) as server,
+            closing(OwnServer(spec_of(folder, {}))) as server,
             httpx2.Client(
                 timeout=TIMEOUT_S, trust_env=False, headers={"Authorization": f"Bearer {server.key}"}
             ) as client,
             ThreadPoolExecutor(AT_ONCE) as pool,
         ):
+            server.wait()
             yield from pool.map(lambda prompt: _draw(client, server, policy, prompt, drawing), prompts)
 
 
@@ -48,7 +50,7 @@ def save_whole(policy: Policy, folder: Path) -> None:
 
 
 def _draw(
-    client: httpx2.Client, server: VllmServer, policy: Policy, prompt: Prompt, drawing: SamplingSettings
+    client: httpx2.Client, server: OwnServer, policy: Policy, prompt: Prompt, drawing: SamplingSettings
 ) -> Samples:
     asked = {
         "model": server.name,

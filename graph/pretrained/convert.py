@@ -1,4 +1,4 @@
-"""A GGUF file of a Llama as a folder that transformers, PEFT, TRL and vLLM open like any other: float32 safetensors, tokenizer, template."""
+"""A GGUF file as a folder that transformers, PEFT, TRL and vLLM open like any other: safetensors, tokenizer, template."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging as transformers_logging
 
 from graph.pretrained.catalogue import PretrainedModel
@@ -19,10 +19,13 @@ OF_THE_FILE = ("quantization_config", "transformers_version", "architectures", "
 """Entries of the configuration that tell of the file, not of the model."""
 
 
-def convert(gguf: Path, folder: Path) -> None:
-    """Write the model of `gguf`, its weights dequantised, into `folder`."""
-    read, tokenizer = read_gguf(gguf, torch.float32)
-    plain(read, tokenizer).save_pretrained(folder)
+SHARD = "1GB"
+
+
+def convert(gguf: Path, folder: Path, precision: str) -> None:
+    """Write the model of `gguf`, its weights dequantised to `precision` (float32 or bfloat16), into `folder`."""
+    read, tokenizer = read_gguf(gguf, getattr(torch, precision))
+    plain(read, tokenizer).save_pretrained(folder, max_shard_size=SHARD)
     tokenizer.save_pretrained(folder)
 
 
@@ -40,29 +43,33 @@ def read_gguf(gguf: Path, dtype: torch.dtype) -> tuple[Any, Any]:
         raise UserError("the package gguf is not installed", "it, to read the model's file", remedy) from None
     except (OSError, ValueError, KeyError) as problem:
         reason = str(problem).strip().split("\n")[0]
-        raise UserError(f"{gguf}: cannot be read ({reason})", "a Llama as GGUF", "download it again") from None
+        raise UserError(f"{gguf}: cannot be read ({reason})", "a language model as GGUF", "download it again") from None
 
 
-def plain(read: Any, tokenizer: Any) -> LlamaForCausalLM:
+def plain(read: Any, tokenizer: Any) -> Any:
     """The same weights in a model that knows nothing of quantisation."""
-    told = {key: value for key, value in read.config.to_dict().items() if key not in OF_THE_FILE}
-    model = LlamaForCausalLM(LlamaConfig(**told))
-    model.load_state_dict(read.state_dict())
+    values = {key: value for key, value in read.config.to_dict().items() if key not in OF_THE_FILE}
+    with torch.device("meta"):
+        model = type(read)(type(read.config)(**values))
+    model.load_state_dict(read.state_dict(), assign=True)
     model.tie_weights()
-    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.eos_token_id}
-    model.generation_config = GenerationConfig(bos_token_id=tokenizer.bos_token_id, **ends)
+    end, padding = tokenizer.eos_token_id, tokenizer.pad_token_id
+    ends = [end] if padding in (None, end) else [end, padding]
+    model.generation_config = GenerationConfig(
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=ends, pad_token_id=ends[-1]
+    )
     return model
 
 
 def check_reply(folder: Path, known: PretrainedModel) -> None:
     """UserError when the converted model does not reply as it must."""
-    model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=getattr(torch, known.precision))
     tokenizer = AutoTokenizer.from_pretrained(str(folder))
-    asked = tokenizer.apply_chat_template(
+    prompt = tokenizer.apply_chat_template(
         [{"role": "user", "content": known.question}], add_generation_prompt=True, return_tensors="pt", return_dict=True
     )
-    made = model.generate(**asked, max_new_tokens=len(known.reply_ids), do_sample=False)
-    reply = tuple(made[0, asked["input_ids"].shape[1] :].tolist())
+    made = model.generate(**prompt, max_new_tokens=len(known.reply_ids), do_sample=False)
+    reply = tuple(made[0, prompt["input_ids"].shape[1] :].tolist())
     if reply != known.reply_ids:
         found = f"{known.name}: replies {tokenizer.decode(reply)!r} to {known.question!r}"
         expected = repr(tokenizer.decode(known.reply_ids))

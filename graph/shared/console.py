@@ -72,6 +72,33 @@ def track(items: Iterable[T], what: str, total: int, size: Callable[[T], int] = 
         yield from _track_lines(items, what, total, size)
 
 
+@contextmanager
+def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A function that shows how many bytes of `total` there are: as a bar in a terminal, else as a line now and then."""
+    if sys.stderr.isatty() and not _QUIET.get():
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True)) as progress:
+            task = progress.add_task(what, total=total)
+            yield lambda done: progress.update(task, completed=done)
+            progress.update(task, completed=total)
+        return
+    started, first = time.monotonic(), -1
+    last = started
+
+    def line(done: int) -> None:
+        nonlocal last, first
+        first = done if first < 0 else first
+        if time.monotonic() - last > SECONDS_BETWEEN_LINES and first < done < total:
+            last = time.monotonic()
+            left = duration((last - started) * (total - done) / (done - first))
+            say(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB, about {left} left")
+
+    yield line
+
+
 def _track_bar(items: Iterable[T], what: str, total: int, size: Callable[[T], int]) -> Iterator[T]:
     from rich.console import Console
     from rich.progress import (

@@ -9,7 +9,8 @@ from graph.shared.types import LanguageModel, Workers
 from graph.workers.here import THIS_PROCESS
 from serve.types import Engine
 
-FORMS = f"hf:PATH_OR_NAME, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join(MODELS)}"
+FORMS = f"hf:PATH_OR_NAME, gguf:FILE, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join(MODELS)}"
+KINDS = ("hf", "gguf", "vllm", "openai")
 
 
 def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
@@ -21,7 +22,7 @@ def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: W
     """
     if not isinstance(spec, str):
         engine = open_servers(spec)
-    elif workers is None or workers is THIS_PROCESS or _kind_of(spec)[0] != "hf":
+    elif workers is None or workers is THIS_PROCESS or kind_of(spec)[0] != "hf":
         engine = open_engine(spec)
     else:
         from serve.engines.on_workers import ModelOnWorkers
@@ -37,35 +38,46 @@ def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: W
 def open_servers(specs: Sequence[str]) -> Engine:
     """One engine over servers of one model; UserError for a SPEC of another kind, or of another model."""
     for spec in specs:
-        if _kind_of(spec)[0] != "openai":
+        if kind_of(spec)[0] != "openai":
             found = f"model {spec!r} beside {len(specs) - 1} more"
             raise UserError(
                 found, "several servers of one model, each openai:NAME@URL", "name one model, or servers alone"
             )
     from serve.engines.pool import open_pool
 
-    return open_pool([_kind_of(spec)[1] for spec in specs])
+    return open_pool([kind_of(spec)[1] for spec in specs])
 
 
 def open_engine(spec: str) -> Engine:
     """The engine that `spec` names; its libraries are imported only here."""
-    kind, target = _kind_of(spec)
-    if kind == "hf" and target:
+    kind, target = kind_of(spec)
+    if kind == "hf":
         from serve.engines.hf_open import open_hf
 
         return open_hf(target)
-    if kind == "openai" and target:
+    if kind == "gguf":
+        from serve.engines.llama import open_llama
+
+        return open_llama(target)
+    if kind == "openai":
         from serve.engines.openai_api import open_openai
 
         return open_openai(target)
-    if kind == "vllm" and target:
-        from serve.engines.vllm_model import open_vllm
+    from serve.engines.vllm_model import open_vllm
 
-        return open_vllm(target)
-    raise UserError(f"model {spec!r}", f"one of {FORMS}", "for example hf:Qwen/Qwen3-0.6B")
+    return open_vllm(target)
 
 
-def _kind_of(spec: str) -> tuple[str, str]:
-    """The kind that a SPEC names, and what of it."""
-    kind, _, target = ("hf", "", spec) if spec in MODELS else spec.partition(":")
+def kind_of(spec: str) -> tuple[str, str]:
+    """The kind of engine that a SPEC names, and what it opens; UserError for none."""
+    if spec in MODELS and not Path(spec).is_dir():
+        return fastest_kind(), spec
+    kind, _, target = spec.partition(":")
+    if kind not in KINDS or not target:
+        raise UserError(f"model {spec!r}", f"one of {FORMS}", "for example hf:Qwen/Qwen3-0.6B")
     return kind, target
+
+
+def fastest_kind() -> str:
+    """The engine for a model of the catalogue that is named alone (docs/serving.md has the measurements)."""
+    return "hf"

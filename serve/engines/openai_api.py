@@ -30,8 +30,8 @@ QUICK_S = 2.0
 UNTOLD_AGAIN_S, GONE_AGAIN_S = 60.0, 5.0
 TURN_TOKENS = 8
 """What a chat template puts around a turn, at most, as estimated."""
-WINDOW_FIELDS = ("max_model_len", "context_window", "context_length", "max_context_length")
-"""How servers call a model's window in their list of models: vLLM and SGLang, Groq, OpenRouter, others."""
+WINDOW_FIELDS = ("max_model_len", "context_window", "context_length", "max_context_length", "n_ctx")
+"""How servers call a model's window in their list of models: vLLM and SGLang, Groq, OpenRouter, others, llama.cpp."""
 REFUSALS = frozenset({400, 413, 422})
 """Statuses that are about one request (too long, not allowed) and say nothing about the next."""
 _TARGET = re.compile(r"(?P<name>.+?)@(?P<url>[a-z][a-z0-9+.-]*:.*)", re.IGNORECASE)
@@ -80,9 +80,8 @@ def window_of(name: str, models: Sequence[Mapping[str, Any]]) -> int | None:
     """
     by_name = {model.get("id"): model for model in models}
     own = by_name.get(name, {})
-    found = [own.get(field) for field in WINDOW_FIELDS] + [
-        by_name.get(own.get("parent"), {}).get(field) for field in WINDOW_FIELDS
-    ]
+    places = (own, own.get("meta") or {}, by_name.get(own.get("parent"), {}))
+    found = [place.get(field) for place in places for field in WINDOW_FIELDS]
     return next((value for value in found if isinstance(value, int) and value > 0), None)
 
 
@@ -105,7 +104,10 @@ def complete_all(
 
 
 class OpenAIModel:
-    """A LanguageModel behind a URL, where it is `served_as` another name if one is given; safe to share between threads."""
+    """A LanguageModel behind a URL, where it is `served_as` another name if one is given; safe to share between threads.
+
+    `extra` are fields beside OpenAI's that go with each request.
+    """
 
     batch_size = 1
 
@@ -117,8 +119,10 @@ class OpenAIModel:
         served_as: str = "",
         in_flight: int = IN_FLIGHT,
         timeout_s: float = TIMEOUT_S,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
+        self._extra = dict(extra or {})
         self._served_as, self.in_flight = served_as or name, in_flight
         self.url = without_password(url)
         self._client = openai.OpenAI(
@@ -212,6 +216,7 @@ class OpenAIModel:
                     messages=[{"role": turn.role, "content": turn.content} for turn in request.messages],  # type: ignore[misc]
                     max_tokens=request.max_tokens,
                     temperature=request.temperature,
+                    extra_body=self._extra,
                     **options,
                 )
         raise AssertionError("stamina re-raises after the last attempt")

@@ -1,35 +1,19 @@
-"""vLLM as a child process: its command line, and a supervisor that starts it, waits for it, restarts it and takes it down.
-
-The child runs on a leash (serve/engines/leash.py) in a process group of its own, so that nothing of it outlives this process.
-"""
+"""vLLM as a child process (child.py): its command line and its environment."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
 import os
-import secrets
-import signal
-import socket
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import httpx2
 
 from graph.encode.processor import computes_in_bfloat16
 from graph.encode.weights import ADAPTER_CONFIG
 from graph.pretrained.cache import resolve
 from graph.shared.errors import UserError
 
-LOG = logging.getLogger("modegraph.serve")
-POLL_S = 0.5
-FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
-STOP_S = 30.0
+PYTHON = "MODEGRAPH_VLLM_PYTHON"
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM takes for --max-lora-rank."""
 STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}
@@ -41,7 +25,6 @@ FLOAT32 = ("--dtype", "float32")
 """vLLM would round a model of float32 to bfloat16. Without instructions for it, that reads a prompt five times slower (docs/log.md)."""
 ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 """On a CPU, vLLM computes in the process that schedules: two of them wait for each other by spinning, a fifth of all processor time."""
-LEASH = Path(__file__).with_name("leash.py")
 
 
 @dataclass(frozen=True)
@@ -53,6 +36,18 @@ class VllmSpec:
     adapters: Mapping[str, Path]
     python: str
     extra: tuple[str, ...] = ()
+    engine = "vLLM"
+    remedy = f"set {PYTHON} to the Python of vLLM's environment"
+
+    @property
+    def called(self) -> str:
+        return f"vllm:{self.model}"
+
+    def command(self, port: int) -> list[str]:
+        return command_of(self, port)
+
+    def environment(self, key: str) -> dict[str, str]:
+        return environment_of(self, key)
 
 
 def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Sequence[str]) -> VllmSpec:
@@ -129,116 +124,3 @@ def environment_of(spec: VllmSpec, key: str) -> dict[str, str]:
         "VLLM_API_KEY": key,
     }
     return environment | ({"HF_HUB_OFFLINE": "1"} if Path(spec.model).is_dir() else {})
-
-
-def new_key() -> str:
-    """A key that no other process knows."""
-    return secrets.token_urlsafe(32)
-
-
-class VllmChild:
-    """Keeps one server running from `start` to `stop`. `url` and `key` stay the same over restarts."""
-
-    def __init__(self, spec: VllmSpec) -> None:
-        self.spec = spec
-        self.key = new_key()
-        self._port = free_port()
-        self.url = f"http://127.0.0.1:{self._port}/v1"
-        handle, log = tempfile.mkstemp(prefix="modegraph-vllm-", suffix=".log")
-        os.close(handle)
-        self.log = Path(log)
-        self.ready = asyncio.Event()
-        self._process: asyncio.subprocess.Process | None = None
-        self._keeper: asyncio.Task[None] | None = None
-
-    @property
-    def group(self) -> int:
-        """The process group of the server that runs now; 0 when none does."""
-        return self._process.pid if self._process is not None else 0
-
-    async def start(self) -> None:
-        """Begin; returns at once, `ready` is set when the server answers."""
-        LOG.info("starting vLLM for %s; its log: %s", self.spec.name, self.log)
-        self._keeper = asyncio.create_task(self._keep_running())
-
-    async def stop(self) -> None:
-        """End the server and everything that it started."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
-        await self._end_process()
-
-    async def _keep_running(self) -> None:
-        """Start the server whenever none runs, whatever ended it or kept it from starting."""
-        wait_s = FIRST_WAIT_S
-        while True:
-            try:
-                answered = await self._run_once()
-                problem = "vLLM ended"
-            except (OSError, UserError) as found:
-                answered, problem = False, f"vLLM could not be started: {type(found).__name__}: {found}"
-            self.ready.clear()
-            await self._end_process()
-            wait_s = FIRST_WAIT_S if answered else wait_s
-            LOG.warning("%s; starting it again in %.0f s; its log: %s", problem, wait_s, self.log)
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
-
-    async def _run_once(self) -> bool:
-        """Start the server and wait for its end; whether it has answered before."""
-        process = await self._launch()
-        if not await self._wait_until_ready(process):
-            return False
-        LOG.info("vLLM answers at %s", self.url)
-        self.ready.set()
-        await process.wait()
-        return True
-
-    async def _launch(self) -> asyncio.subprocess.Process:
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",
-                str(LEASH),
-                *command_of(self.spec, self._port),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=environment_of(self.spec, self.key),
-                start_new_session=True,
-            )
-        return self._process
-
-    async def _wait_until_ready(self, process: asyncio.subprocess.Process) -> bool:
-        """True as soon as the server answers, False when it ended before."""
-        async with httpx2.AsyncClient(timeout=2.0, trust_env=False) as client:
-            while process.returncode is None:
-                try:
-                    if (await client.get(self.url.replace("/v1", "/health"))).status_code == 200:
-                        return True
-                except httpx2.HTTPError:
-                    pass
-                await asyncio.sleep(POLL_S)
-        return False
-
-    async def _end_process(self) -> None:
-        """Let go of the leash, which ends the group; end what is left of the group where the leash cannot."""
-        process = self._process
-        if process is None or process.stdin is None:
-            return
-        process.stdin.close()
-        try:
-            await asyncio.wait_for(process.wait(), STOP_S)
-        except TimeoutError:
-            LOG.warning("vLLM did not end within %.0f s and is killed", STOP_S)
-        with suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        self._process = None
-
-
-def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

@@ -1,4 +1,4 @@
-"""The supervisor of vLLM without vLLM: its command line, the leash, restarts. A small HTTP server stands in for the child."""
+"""The supervisor of a server without vLLM: its command line, the leash, restarts. A small HTTP server stands in for the child."""
 
 import asyncio
 import json
@@ -13,10 +13,10 @@ import httpx2
 import pytest
 
 from graph.shared.errors import UserError
+from serve.engines import child as children
 from serve.engines import vllm
+from serve.engines.child import LEASH, SupervisedServer
 from serve.engines.vllm import (
-    LEASH,
-    VllmChild,
     VllmSpec,
     command_of,
     environment_of,
@@ -148,14 +148,14 @@ def test_nothing_of_the_child_outlives_a_leash_that_cannot_end_it(
     how: str, stand_in: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A leash that hangs, or that was killed alone, as for want of memory."""
-    monkeypatch.setattr(vllm, "STOP_S", 0.5)
+    monkeypatch.setattr(children, "STOP_S", 0.5)
     if how == "hangs":
         hanging = stand_in.with_name("leash.py")
         hanging.write_text("import subprocess, sys, time\nsubprocess.Popen(sys.argv[1:])\ntime.sleep(1000)\n")
-        monkeypatch.setattr(vllm, "LEASH", hanging)
+        monkeypatch.setattr(children, "LEASH", hanging)
 
     async def live() -> None:
-        child = VllmChild(read_spec("owner/model", {}, str(stand_in), ()))
+        child = SupervisedServer(read_spec("owner/model", {}, str(stand_in), ()))
         await child.start()
         await asyncio.wait_for(child.ready.wait(), 20)
         group = child.group
@@ -179,7 +179,7 @@ def test_a_child_that_cannot_be_started_is_tried_again(stand_in: Path, caplog: p
 
     async def live() -> None:
         lora = adapter(stand_in.parent / "lora", r=4)
-        child = VllmChild(read_spec("owner/model", {"lora": lora}, str(stand_in), ()))
+        child = SupervisedServer(read_spec("owner/model", {"lora": lora}, str(stand_in), ()))
         log, child.log = child.log, stand_in.parent / "later" / "vllm.log"
         (lora / "adapter_config.json").rename(lora / "away")
         await child.start()
@@ -199,7 +199,7 @@ def test_a_child_that_cannot_be_started_is_tried_again(stand_in: Path, caplog: p
 
 def test_the_child_is_started_again_and_taken_down(stand_in: Path) -> None:
     async def live() -> None:
-        child = VllmChild(read_spec("owner/model", {}, str(stand_in), ()))
+        child = SupervisedServer(read_spec("owner/model", {}, str(stand_in), ()))
         await child.start()
         await asyncio.wait_for(child.ready.wait(), 20)
         async with httpx2.AsyncClient() as client:

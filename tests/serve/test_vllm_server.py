@@ -24,7 +24,8 @@ from graph.prompt.context import build_context
 from graph.retrieve import RetrieveSettings, retrieve
 from graph.shared.jsonl import write_jsonl
 from graph.store.settings import IndexSettings
-from serve.engines.vllm import VllmChild, command_of, max_lora_rank, read_spec
+from serve.engines.child import SupervisedServer
+from serve.engines.vllm import command_of, max_lora_rank, read_spec
 from serve.http.routes.chat import prepare
 from serve.http.routes.chat_request import ChatRequest
 from serve.http.shared.access import EVERYTHING
@@ -64,7 +65,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(world: Path) -> Iterator[tuple[Running, Any, VllmChild]]:
+def server(world: Path) -> Iterator[tuple[Running, Any, SupervisedServer]]:
     with vllm_serving(world) as running:
         yield running
         members = group_of(running[2])
@@ -80,7 +81,7 @@ def vllm_serving(world: Path) -> Any:
     from serve.http.backends.engines import VllmOptions
 
     @contextmanager
-    def begun() -> Iterator[tuple[Running, Any, VllmChild]]:
+    def begun() -> Iterator[tuple[Running, Any, SupervisedServer]]:
         adapters = (f"sft={world / 'sft'}", f"ms={world / 'ms'}")
         options = VllmOptions(PYTHON, EXTRA)
         with serving(world / "index", f"vllm:{world / 'tiny'}", adapters, options, max_answer_tokens=128) as running:
@@ -93,7 +94,7 @@ def vllm_serving(world: Path) -> Any:
     return begun()
 
 
-def test_chat_and_its_citations(server: tuple[Running, Any, VllmChild]) -> None:
+def test_chat_and_its_citations(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, _ = server
     made = running.client().chat.completions.create(
         model="tiny",
@@ -117,7 +118,7 @@ def test_chat_and_its_citations(server: tuple[Running, Any, VllmChild]) -> None:
     assert message.model_extra["removed"] == [8]  # type: ignore[index]
 
 
-def test_a_stream_with_usage_and_citations(server: tuple[Running, Any, VllmChild]) -> None:
+def test_a_stream_with_usage_and_citations(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, _ = server
     chunks = list(
         running.client().chat.completions.create(  # type: ignore[call-overload]
@@ -135,7 +136,7 @@ def test_a_stream_with_usage_and_citations(server: tuple[Running, Any, VllmChild
     assert {chunk.model for chunk in chunks} == {"sft"}
 
 
-def test_the_models_own_sampling_defaults_are_left_out(server: tuple[Running, Any, VllmChild]) -> None:
+def test_the_models_own_sampling_defaults_are_left_out(server: tuple[Running, Any, SupervisedServer]) -> None:
     """Its generation_config.json asks for a penalty with which no token would come twice."""
     running, _, _ = server
     made = running.client().chat.completions.create(
@@ -151,7 +152,7 @@ def test_the_models_own_sampling_defaults_are_left_out(server: tuple[Running, An
     assert len(set(tokens)) < len(tokens)
 
 
-def test_adapters_answer_under_their_own_names(server: tuple[Running, Any, VllmChild], world: Path) -> None:
+def test_adapters_answer_under_their_own_names(server: tuple[Running, Any, SupervisedServer], world: Path) -> None:
     running, _, child = server
     client = running.client()
     names = [model.id for model in client.models.list()]
@@ -168,7 +169,7 @@ def test_adapters_answer_under_their_own_names(server: tuple[Running, Any, VllmC
         client.chat.completions.create(model="dpo", messages=QUESTION)  # type: ignore[arg-type]
 
 
-def test_structured_output_and_rewriting(server: tuple[Running, Any, VllmChild]) -> None:
+def test_structured_output_and_rewriting(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, _ = server
     schema = {
         "type": "object",
@@ -187,7 +188,7 @@ def test_structured_output_and_rewriting(server: tuple[Running, Any, VllmChild])
     assert told["retrieval"]["rewritten_by"] in ("model", "turns") and told["retrieval"]["question"] != ""
 
 
-def test_vllm_tells_its_window_and_counts_a_prompt(server: tuple[Running, Any, VllmChild]) -> None:
+def test_vllm_tells_its_window_and_counts_a_prompt(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, child = server
     turns = answer_messages("Who built the Lantern? " * 200, ())
     tokenizer = AutoTokenizer.from_pretrained(child.spec.model)
@@ -197,13 +198,13 @@ def test_vllm_tells_its_window_and_counts_a_prompt(server: tuple[Running, Any, V
         assert (model.window(), model.prompt_tokens(turns)) == (2048, len(chat["input_ids"]))
 
 
-def test_responses_are_passed_to_the_engine(server: tuple[Running, Any, VllmChild]) -> None:
+def test_responses_are_passed_to_the_engine(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, _ = server
     made = running.client().responses.create(model="ms", input="Hello", max_output_tokens=8)
     assert made.object == "response" and made.usage is not None and made.usage.output_tokens <= 8
 
 
-def test_metrics_agree_with_the_engines_own(server: tuple[Running, Any, VllmChild]) -> None:
+def test_metrics_agree_with_the_engines_own(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, child = server
 
     def engine_tokens() -> float:
@@ -219,7 +220,7 @@ def test_metrics_agree_with_the_engines_own(server: tuple[Running, Any, VllmChil
     assert running.metric('modegraph_time_to_first_token_seconds_count{model="ms"}') >= 1
 
 
-def test_the_engine_reads_the_very_tokens_of_training(server: tuple[Running, Any, VllmChild], world: Path) -> None:
+def test_the_engine_reads_the_very_tokens_of_training(server: tuple[Running, Any, SupervisedServer], world: Path) -> None:
     """`CONVERSATIONS` questions, half of them with special tokens of the model in question, client's text or document."""
     _, services, child = server
     tokenizer = AutoTokenizer.from_pretrained(world / "tiny")
@@ -238,7 +239,7 @@ def test_the_engine_reads_the_very_tokens_of_training(server: tuple[Running, Any
             assert reply.json()["tokens"].count(tokenizer.convert_tokens_to_ids("<|im_start|>")) == 3
 
 
-def test_a_child_that_is_killed_is_started_again(server: tuple[Running, Any, VllmChild]) -> None:
+def test_a_child_that_is_killed_is_started_again(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, child = server
     for pid in group_of(child)[1:]:
         os.kill(pid, signal.SIGKILL)
@@ -253,7 +254,7 @@ def test_a_spec_is_checked_before_anything_starts(world: Path) -> None:
     assert read_spec(str(world / "tiny"), {}, PYTHON, ()).name == "tiny"
 
 
-def group_of(child: VllmChild) -> list[int]:
+def group_of(child: SupervisedServer) -> list[int]:
     """The leash of a child and all processes in its group, the leash first."""
     found = []
     for entry in Path("/proc").iterdir():

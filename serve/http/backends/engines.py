@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graph.pretrained.catalogue import MODELS
 from graph.shared.errors import UserError
 from graph.shared.hub import only_in_cache
+from serve.engines import kind_of
 from serve.http.backends.backend import ChatBackend
-
-FORMS = f"vllm:PATH_OR_NAME, openai:NAME@URL, hf:PATH_OR_NAME, {', '.join(MODELS)}"
 
 
 @dataclass(frozen=True)
@@ -30,24 +28,24 @@ def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -
     """
     if spec is None:
         return _none(adapters)
-    kind, _, target = ("hf", "", spec) if spec in MODELS else spec.partition(":")
-    if not target or kind not in ("vllm", "openai", "hf"):
-        raise UserError(f"model {spec!r}", f"one of {FORMS}", "for example vllm:Qwen/Qwen3-0.6B")
+    kind, target = kind_of(spec)
     if kind == "openai":
         return _openai(target, adapters)
     folders = read_adapters(adapters)
+    if kind == "gguf":
+        return _llama(target, folders)
     return _hf(target, folders) if kind == "hf" else _vllm(target, folders, vllm)
 
 
 def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
-    """NAME=FOLDER, or FOLDER alone, which is called as the folder is; UserError for a folder that is not there."""
+    """NAME=FOLDER (with gguf: NAME=FILE too), or FOLDER alone, which is called as the folder is; UserError for what is not there."""
     found: dict[str, Path] = {}
     for text in adapters:
         name, sign, folder = text.partition("=")
         path = Path(folder if sign else text).expanduser()
         called = name if sign else path.resolve().name
-        if not path.is_dir() or not called:
-            raise UserError(f"--adapter {text}: no such folder", "NAME=FOLDER of a LoRA adapter", "check the path")
+        if not path.exists() or not called:
+            raise UserError(f"--adapter {text}: not there", "NAME=FOLDER of a LoRA adapter", "check the path")
         if called in found:
             raise UserError(f"--adapter {text}", f"a name but {called!r}, which is taken", "give NAME=FOLDER")
         found[called] = path
@@ -86,9 +84,16 @@ def _hf(target: str, adapters: dict[str, Path]) -> ChatBackend:
     return HfBackend(opened | {called: open_hf(str(folder)) for called, folder in adapters.items()})
 
 
+def _llama(target: str, adapters: dict[str, Path]) -> ChatBackend:
+    from serve.engines.llama import read_llama
+    from serve.http.backends.child_backend import LlamaBackend
+
+    return LlamaBackend(read_llama(target, adapters))
+
+
 def _vllm(target: str, adapters: dict[str, Path], options: VllmOptions) -> ChatBackend:
     from serve.engines.vllm import read_spec
-    from serve.http.backends.vllm_backend import VllmBackend
+    from serve.http.backends.child_backend import VllmBackend
 
     spec = read_spec(target, adapters, options.python or sys.executable, options.extra)
     if not Path(spec.model).is_dir():

@@ -46,7 +46,9 @@ class OpenAIBackend:
         self.models = tuple(models)
         self.escape_special_tokens = escape_special_tokens
         self._upstream = dict(models)
-        self._languages = {name: OpenAIModel(upstream, self.url, key) for name, upstream in models.items()}
+        self._languages: dict[str, LanguageModel] = {
+            name: OpenAIModel(upstream, self.url, key) for name, upstream in models.items()
+        }
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=KEPT_S)
         self._http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=timeout, limits=limits)

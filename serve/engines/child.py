@@ -1,0 +1,235 @@
+"""A model's server as a child process: supervised for `modegraph serve`, waited for by a command; vLLM and llama.cpp alike.
+
+The child runs on a leash (leash.py) in a process group of its own, so that nothing of it outlives this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import httpx2
+
+from graph.shared.console import say
+from graph.shared.errors import UserError
+
+LOG = logging.getLogger("modegraph.serve")
+POLL_S, BLOCKING_POLL_S = 0.5, 0.05
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
+STOP_S = 30.0
+LEASH = Path(__file__).with_name("leash.py")
+
+
+class ServerSpec(Protocol):
+    """What to run. The server listens on 127.0.0.1, answers /health with 200 once it is ready, and wants `key` as a bearer token."""
+
+    @property
+    def engine(self) -> str:
+        """What the server is, as people call it."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name that its model is served under."""
+        ...
+
+    @property
+    def called(self) -> str:
+        """The SPEC of the model, as messages show it."""
+        ...
+
+    @property
+    def remedy(self) -> str:
+        """What to do where it does not start."""
+        ...
+
+    def command(self, port: int) -> list[str]: ...
+    def environment(self, key: str) -> Mapping[str, str]: ...
+
+
+def new_key() -> str:
+    """A key that no other process knows."""
+    return secrets.token_urlsafe(32)
+
+
+def free_port() -> int:
+    """A port that is free now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _new_log(engine: str) -> Path:
+    handle, log = tempfile.mkstemp(prefix=f"modegraph-{engine.lower()}-", suffix=".log")
+    os.close(handle)
+    return Path(log)
+
+
+class SupervisedServer:
+    """Keeps one server running from `start` to `stop`. `url` and `key` stay the same over restarts."""
+
+    def __init__(self, spec: ServerSpec) -> None:
+        self.spec = spec
+        self.key = new_key()
+        self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}/v1"
+        self.log = _new_log(spec.engine)
+        self.ready = asyncio.Event()
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def group(self) -> int:
+        """The process group of the server that runs now; 0 when none does."""
+        return self._process.pid if self._process is not None else 0
+
+    async def start(self) -> None:
+        """Begin; returns at once, `ready` is set when the server answers."""
+        LOG.info("starting %s for %s; its log: %s", self.spec.engine, self.spec.name, self.log)
+        self._keeper = asyncio.create_task(self._keep_running())
+
+    async def stop(self) -> None:
+        """End the server and everything that it started."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        await self._end_process()
+
+    async def _keep_running(self) -> None:
+        """Start the server whenever none runs, whatever ended it or kept it from starting."""
+        wait_s, engine = FIRST_WAIT_S, self.spec.engine
+        while True:
+            try:
+                answered = await self._run_once()
+                problem = f"{engine} ended"
+            except (OSError, UserError) as found:
+                answered, problem = False, f"{engine} could not be started: {type(found).__name__}: {found}"
+            self.ready.clear()
+            await self._end_process()
+            wait_s = FIRST_WAIT_S if answered else wait_s
+            LOG.warning("%s; starting it again in %.0f s; its log: %s", problem, wait_s, self.log)
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+    async def _run_once(self) -> bool:
+        """Start the server and wait for its end; whether it has answered before."""
+        process = await self._launch()
+        if not await self._wait_until_ready(process):
+            return False
+        LOG.info("%s answers at %s", self.spec.engine, self.url)
+        self.ready.set()
+        await process.wait()
+        return True
+
+    async def _launch(self) -> asyncio.subprocess.Process:
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", str(LEASH), *self.spec.command(self._port)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=self.spec.environment(self.key),
+                start_new_session=True,
+            )
+        return self._process
+
+    async def _wait_until_ready(self, process: asyncio.subprocess.Process) -> bool:
+        """True as soon as the server answers, False when it ended before."""
+        async with httpx2.AsyncClient(timeout=2.0, trust_env=False) as client:
+            while process.returncode is None:
+                try:
+                    if (await client.get(_health(self.url))).status_code == 200:
+                        return True
+                except httpx2.HTTPError:
+                    pass
+                await asyncio.sleep(POLL_S)
+        return False
+
+    async def _end_process(self) -> None:
+        """Let go of the leash, which ends the group; end what is left of the group where the leash cannot."""
+        process = self._process
+        if process is None or process.stdin is None:
+            return
+        process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_S)
+        except TimeoutError:
+            LOG.warning("%s did not end within %.0f s and is killed", self.spec.engine, STOP_S)
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        self._process = None
+
+
+class OwnServer:
+    """A server of a command's own, until `close` or the end of this process, however that comes (leash.py).
+
+    It is begun at once; `wait` returns when it answers, so that what else a command loads is loaded meanwhile.
+    """
+
+    def __init__(self, spec: ServerSpec) -> None:
+        self.spec, self.name, self.key = spec, spec.name, new_key()
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}/v1"
+        self.log = _new_log(spec.engine)
+        self._answered = False
+        with self.log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(LEASH), *spec.command(port)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=spec.environment(self.key),
+                start_new_session=True,
+            )
+        atexit.register(self.close)
+        say(f"starting {spec.engine} for {spec.name}")
+
+    def close(self) -> None:
+        """Let go of the leash, and wait until the server has gone."""
+        atexit.unregister(self.close)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
+
+    def wait(self) -> None:
+        """Return once the server answers; UserError when it ended before."""
+        while not self._answered and self._process.poll() is None:
+            try:
+                with urllib.request.urlopen(_health(self.url), timeout=2.0):
+                    self._answered = True
+            except OSError:
+                time.sleep(BLOCKING_POLL_S)
+        if self._answered:
+            return
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        causes = [line for line in lines if "rror" in line or "No module" in line] or lines or ["nothing in its log"]
+        raise UserError(
+            f"{self.spec.called}: {self.spec.engine} ended before it answered ({causes[-1].strip()[:300]})",
+            f"a {self.spec.engine} that starts",
+            f"{self.spec.remedy}, and see {self.log}",
+        )
+
+
+def close_with(holder: object, server: OwnServer) -> None:
+    """End `server` when `holder` is let go of."""
+    weakref.finalize(holder, server.close)
+
+
+def _health(url: str) -> str:
+    return url.removesuffix("/v1") + "/health"

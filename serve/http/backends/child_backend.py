@@ -1,0 +1,78 @@
+"""Engines that this server starts by itself, vLLM or llama.cpp, as child processes that are asked as any other server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from graph.text.special_tokens import escape_special_tokens
+from serve.engines.child import ServerSpec, SupervisedServer
+from serve.engines.llama import LlamaModel, LlamaSpec
+from serve.engines.vllm import VllmSpec
+from serve.engines.vllm_template import as_trained
+from serve.http.backends.backend import Body
+from serve.http.backends.openai_backend import OpenAIBackend
+from serve.http.backends.special_tokens import escape_known_tokens
+from serve.http.shared.errors import ApiError
+
+LLAMA_NAMES = {"repetition_penalty": "repeat_penalty", "max_completion_tokens": "max_tokens"}
+"""Fields that llama.cpp's server has under another name."""
+LLAMA_WITHOUT = frozenset(
+    {"structured_outputs", "stop_token_ids", "include_stop_str_in_output", "min_tokens", "prompt_logprobs", "bad_words"}
+    | {"allowed_token_ids", "length_penalty", "use_beam_search", "truncate_prompt_tokens", "return_token_ids"}
+    | {"thinking_token_budget", "spaces_between_special_tokens", "add_special_tokens", "skip_special_tokens"}
+)
+"""Fields that it would pass over in silence."""
+
+
+class ChildBackend(OpenAIBackend):
+    """As OpenAIBackend, over a child that starts and stops with the server."""
+
+    def __init__(self, spec: ServerSpec, names: Sequence[str], escape: Callable[[str], str]) -> None:
+        self.child = SupervisedServer(spec)
+        super().__init__(self.child.url, self.child.key, {name: name for name in names}, escape)
+
+    async def start(self) -> None:
+        await self.child.start()
+
+    async def close(self) -> None:
+        await super().close()
+        await self.child.stop()
+
+    async def check(self) -> None:
+        """As OpenAIBackend; 503 without asking while the child is not ready."""
+        if not self.child.ready.is_set():
+            message = "the model is being loaded; /v1/retrieve works already"
+            raise ApiError(503, "model_starting", message, headers={"Retry-After": "10"})
+        await super().check()
+
+
+class VllmBackend(ChildBackend):
+    """vLLM; special tokens are those of the model's own tokenizer."""
+
+    def __init__(self, spec: VllmSpec) -> None:
+        # Imported here because it brings transformers.
+        from graph.checkpoints.load import read_tokenizer
+
+        tokenizer = read_tokenizer(spec.model, spec.called)
+        escape = partial(escape_special_tokens, tokenizer=tokenizer)
+        super().__init__(as_trained(spec, tokenizer), (spec.name, *spec.adapters), escape)
+
+
+class LlamaBackend(ChildBackend):
+    """llama.cpp, which is told with each request which adapters count; fields that it does not know are refused."""
+
+    def __init__(self, spec: LlamaSpec) -> None:
+        super().__init__(spec, (spec.name, *spec.adapters), escape_known_tokens)
+        self._extras: Mapping[str, Mapping[str, Any]] = {name: spec.extra(name) for name in self.models}
+        self._languages = {
+            name: LlamaModel(name, self.child.url, self.child.key, spec.name, extra)
+            for name, extra in self._extras.items()
+        }
+
+    def _translated(self, body: Body) -> dict[str, Any]:
+        for name in LLAMA_WITHOUT & body.keys():
+            raise ApiError(400, "not_supported", f"{name}: llama.cpp has no such field; leave it out", name)
+        fields = {LLAMA_NAMES.get(name, name): value for name, value in body.items()}
+        return {**fields, **self._extras[body["model"]], "model": self.child.spec.name}

@@ -1,0 +1,88 @@
+"""A run ends with what it skipped, and for want of what."""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import wanted
+from tests.places import ROOT
+
+OTHER = {
+    "needs a disk that is full",
+    "needs a system on which the tests may mount a disk",
+    "needs root",
+    "reads /proc",
+    "root can read every folder",
+}
+"""Reasons that are no want of anything that can be installed."""
+ALL_THERE = """
+import pytest
+
+def test_passes():
+    pass
+
+def test_of_another_reason():
+    pytest.skip("reads /proc")
+"""
+SOME_MISSING = """
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.skipif(True, reason="smollm2 is not fetched: modegraph models get smollm2")
+def test_of_a_model(number):
+    pass
+
+@pytest.fixture(scope="session")
+def server():
+    pytest.skip("PostgreSQL does not start here: no memory")
+
+@pytest.mark.parametrize("number", range(2))
+def test_of_a_server(server, number):
+    pass
+"""
+
+
+def last_lines(folder: Path, tests: str, processes: str) -> list[str]:
+    """How a run of these tests, and of others in the folder, ends."""
+    (folder / "test_small.py").write_text(tests, encoding="utf-8")
+    command = [sys.executable, "-P", "-m", "pytest", "-p", "xdist", "-p", "tests.conftest", "-n", processes, folder]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-2:]
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_the_last_line_says_for_want_of_what_tests_were_skipped(tmp_path: Path, processes: str) -> None:
+    (tmp_path / "test_package.py").write_text("import pytest\n\npytest.importorskip('nowhere.inside')\n")
+    totals, last = last_lines(tmp_path, ALL_THERE + SOME_MISSING, processes)
+    assert "1 passed, 7 skipped" in totals
+    assert last == "Skipped for want of: smollm2 (3: modegraph models get smollm2), PostgreSQL (2), nowhere (1)"
+
+
+def test_a_run_that_wants_nothing_ends_with_its_totals(tmp_path: Path) -> None:
+    assert "1 passed, 1 skipped" in last_lines(tmp_path, ALL_THERE, "0")[-1]
+
+
+def reasons_in(file: Path) -> Iterator[str]:
+    """Why its tests may be skipped, without values."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        named = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
+        if node.func.attr == "importorskip" and not named:
+            yield f"could not import '{text_of(node.args[0])}'"
+        elif node.func.attr in ("skip", "skipif", "importorskip"):
+            yield text_of((named or node.args)[0])
+
+
+def text_of(string: ast.expr) -> str:
+    return "".join(str(node.value) for node in ast.walk(string) if isinstance(node, ast.Constant))
+
+
+def test_every_reason_is_a_want_or_known_to_be_none() -> None:
+    found = {reason for file in (ROOT / "tests").rglob("*.py") for reason in reasons_in(file)}
+    assert len(found) > 20
+    assert {reason for reason in found if wanted(reason) is None} == OTHER

@@ -74,7 +74,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up .venv (once, a few minutes, about 2.6 GB)"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	@$(BIN)/modegraph models get smollm2 || echo "Going on without smollm2: tests and demo use the tiny model alone"
+	@for model in smollm2 qwen2.5-coder-0.5b; do $(BIN)/modegraph models get $$model || echo "Going on without $$model: what needs it is skipped"; done
 	@touch $(READY)
 
 $(VLLM)/ready: Makefile

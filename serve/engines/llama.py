@@ -110,7 +110,9 @@ def gguf_file(path: Path, called: str) -> Path:
     if len(found) != 1 or not found[0].is_file():
         what = f"{len(found)} GGUF files" if len(found) != 1 else "no such file"
         expected = f"a GGUF file, a folder with one, or one of {', '.join(MODELS)}"
-        raise UserError(f"{called}: {what}", expected, "check the path (`modegraph train export --gguf f16` writes one)")
+        raise UserError(
+            f"{called}: {what}", expected, "check the path (`modegraph train export --gguf f16` writes one)"
+        )
     with found[0].open("rb") as data:
         if data.read(len(MAGIC)) != MAGIC:
             raise UserError(f"{found[0]}: no GGUF file", f"one that begins with {MAGIC.decode()}", "check the path")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from graph.encode.processor import computes_in_bfloat16
 from graph.encode.weights import ADAPTER_CONFIG
 from graph.pretrained.cache import resolve
+from graph.prompt.template import WITHOUT_THINKING, leaves_thinking_open, switches_thinking
 from graph.shared.errors import UserError
 
 PYTHON = "MODEGRAPH_VLLM_PYTHON"
@@ -19,6 +21,8 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """What tells of a GPU without importing torch: NVIDIA's driver, AMD's, and that of Windows' Linux."""
+PARSER = "deepseek_r1"
+"""vLLM's name for the parser of replies that begin within <think>, opened by the prompt."""
 WHOLE_PROMPTS = "--no-enable-chunked-prefill"
 """On a CPU, vLLM 0.32 ends at the first prompt with a seed that it reads in parts ("CPU Generator does not use offset")."""
 FLOAT32 = ("--dtype", "float32")
@@ -124,3 +128,20 @@ def environment_of(spec: VllmSpec, key: str) -> dict[str, str]:
         "VLLM_API_KEY": key,
     }
     return environment | ({"HF_HUB_OFFLINE": "1"} if Path(spec.model).is_dir() else {})
+
+
+def as_trained(spec: VllmSpec, tokenizer: Any) -> VllmSpec:
+    """The spec with prompts as in training: thinking is off by default, where the template can turn it off (graph/prompt/template.py).
+
+    Where it always opens a thinking block, vLLM is told to take what is written in there out of the answer. An option of the user's own comes
+    later in the command line, and counts. UserError for a tokenizer without a template: vLLM would refuse every chat.
+    """
+    if tokenizer.chat_template is None:
+        remedy = "serve its instruct variant, or put a chat_template.jinja beside its tokenizer"
+        raise UserError(f"vllm:{spec.model}: its tokenizer has no chat template", "a chat (instruct) model", remedy)
+    options = []
+    if switches_thinking(tokenizer):
+        options.append(f"--default-chat-template-kwargs={json.dumps(WITHOUT_THINKING)}")
+    if leaves_thinking_open(tokenizer):
+        options.append(f"--reasoning-parser={PARSER}")
+    return replace(spec, extra=(*options, *spec.extra))

@@ -14,8 +14,7 @@ from graph.pretrained.cache import resolve
 from graph.shared.hub import only_in_cache
 from serve.engines.child import OwnServer, close_with
 from serve.engines.openai_api import OpenAIModel
-from serve.engines.vllm import PYTHON, VllmSpec, on_cpu, read_spec
-from serve.engines.vllm_template import as_trained
+from serve.engines.vllm import PYTHON, VllmSpec, as_trained, on_cpu, read_spec
 
 IN_FLIGHT = 128
 """Requests at once: what vLLM is good at is many sequences in one batch."""

@@ -4,14 +4,16 @@ import pytest
 
 from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest, Message
-from serve.engines import open_model
+from serve.engines import kind_of, open_model
 from serve.ledger import Ledger
 from tests.fakes import chat_server
 
 
 @pytest.mark.parametrize("spec", ["", "hf", "hf:", "gpt-5", "vllm:", "openai:"])
 def test_an_unknown_spec_lists_the_forms(spec: str) -> None:
-    with pytest.raises(UserError, match="hf:PATH_OR_NAME, vllm:PATH_OR_NAME, openai:NAME@URL"):
+    with pytest.raises(
+        UserError, match="hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL"
+    ):
         open_model(spec)
 
 
@@ -23,3 +25,23 @@ def test_with_a_file_the_model_keeps_a_ledger(tmp_path: Path) -> None:
             assert isinstance(model, Ledger)
             assert model.complete([request])[0].text == "answer 1"
         assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "installed", "kind"),
+    [
+        ("qwen2.5-coder-0.5b", True, ("openvino", "llama"), "hf"),
+        ("qwen2.5-coder-0.5b", False, ("openvino", "llama"), "openvino"),
+        ("smollm2", False, ("openvino", "llama"), "openvino"),
+        ("qwen2.5-coder-0.5b", False, ("llama",), "gguf"),
+        ("qwen2.5-coder-0.5b", False, (), "hf"),
+    ],
+)
+def test_a_model_of_the_catalogue_is_opened_by_the_fastest_engine_there_is(
+    name: str, gpu: bool, installed: tuple[str, ...], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serve.engines.on_cpu", lambda: not gpu)
+    monkeypatch.setattr("serve.engines.openvino_ir.is_installed", lambda: "openvino" in installed)
+    monkeypatch.setattr("serve.engines.llama.is_installed", lambda: "llama" in installed)
+    assert kind_of(name) == (kind, name)
+    assert kind_of(f"vllm:{name}") == ("vllm", name), "a kind that is named counts"

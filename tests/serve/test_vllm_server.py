@@ -220,7 +220,9 @@ def test_metrics_agree_with_the_engines_own(server: tuple[Running, Any, Supervis
     assert running.metric('modegraph_time_to_first_token_seconds_count{model="ms"}') >= 1
 
 
-def test_the_engine_reads_the_very_tokens_of_training(server: tuple[Running, Any, SupervisedServer], world: Path) -> None:
+def test_the_engine_reads_the_very_tokens_of_training(
+    server: tuple[Running, Any, SupervisedServer], world: Path
+) -> None:
     """`CONVERSATIONS` questions, half of them with special tokens of the model in question, client's text or document."""
     _, services, child = server
     tokenizer = AutoTokenizer.from_pretrained(world / "tiny")

@@ -1,6 +1,7 @@
 """Runs on a real small model without the training: a LoRA adapter of random weights, large enough to be told from its base."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,13 +17,14 @@ with_smollm2 = pytest.mark.skipif(
 )
 
 
-def random_adapter(base: str, data: Path, output: Path, size: float = 0.02, rank: int = 4) -> Path:
-    """The folder of a finished run whose B holds normal numbers of deviation `size`, drawn from seed 0."""
+def random_adapter(base: str, data: Path, output: Path, size: float = 0.02, rank: int = 4, **options: Any) -> Path:
+    """The folder of a finished run whose B holds normal numbers of deviation `size`, drawn from seed 0; `options` are PEFT's."""
     from peft import LoraConfig, get_peft_model
 
     lora = LoraSettings(rank=rank, alpha=2 * rank)
     settings = SftSettings(model=base, data=str(data), output=str(output), lora=lora)
-    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
+    options = {"target_modules": "all-linear"} | options
+    config = LoraConfig(r=rank, lora_alpha=2 * rank, task_type="CAUSAL_LM", **options)
     torch.manual_seed(0)
     model = get_peft_model(load_model(base, "float32"), config)
     with torch.no_grad():

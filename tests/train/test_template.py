@@ -16,9 +16,8 @@ from graph.shared.jsonl import write_jsonl
 from graph.shared.types import CompletionRequest, Excerpt, Message
 from serve.engines.hf import HfModel
 from serve.engines.hf_open import open_hf
-from serve.engines.vllm import VllmSpec, command_of
+from serve.engines.vllm import VllmSpec, as_trained, command_of
 from serve.engines.vllm_model import spec_of
-from serve.engines.vllm_template import as_trained
 from tests.train.templates import NO_SYSTEM, STYLES, tokenizer_of
 from tests.train.world import preference
 from train.model.logps import tokenize_row

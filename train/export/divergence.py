@@ -103,9 +103,3 @@ def merge_loss(
 def token_kl(logps_NV: Tensor, others_NV: Tensor) -> Tensor:
     """KL(p ‖ q) = Σ_v p_v (log p_v − log q_v) of each row, in nats: float32[N]."""
     return (logps_NV.exp() * (logps_NV - others_NV)).sum(-1)
-
-
-def same_top_token(before: Sequence[Tensor], after: Sequence[Tensor]) -> float:
-    """The share of all tokens at which two models' distributions [N, V] have the same most likely token."""
-    same_N = torch.cat([p_NV.argmax(-1) == q_NV.argmax(-1) for p_NV, q_NV in zip(before, after, strict=True)])
-    return float(same_N.float().mean())

@@ -62,7 +62,9 @@ def export_merged(run: Path, output: Path) -> MergeLoss:
         load_tokenizer(str(run)).save_pretrained(folder)
         after = token_logps(load_model(str(folder), "bfloat16"), rows)
         loss = merge_loss(before, after, rows, measured_on)
-        write_public(folder, public_record(run, record), hub_base(run, record), [USE_MERGED, _loss_section(loss)])
+        write_public(
+            folder, public_record(run, record), hub_base(run, record), [USE_MERGED, _loss_section(loss)], False
+        )
     return loss
 
 
@@ -83,7 +85,7 @@ def export_adapter(run: Path, output: Path, base: str = "") -> str:
         config = json.loads((run / ADAPTER_CONFIG).read_text(encoding="utf-8")) | {"base_model_name_or_path": name}
         (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         load_tokenizer(str(run)).save_pretrained(folder)
-        write_public(folder, replace(public_record(run, record), base_model=name), name, [USE_ADAPTER])
+        write_public(folder, replace(public_record(run, record), base_model=name), name, [USE_ADAPTER], True)
     return name
 
 
@@ -125,9 +127,9 @@ def adapter_run(run: Path) -> RunRecord:
 
 
 def merged(run: Path, precision: Precision) -> Any:
-    """The whole model: W + (α / r) B A added in the run's precision (Hu et al. 2022, Eq. 3)."""
+    """The whole model in float32: W as training held it, in `precision`, plus (α / r) B A (Hu et al. 2022, Eq. 3)."""
     try:
-        return load_model(str(run), precision).merge_and_unload(safe_merge=True)
+        return load_model(str(run), precision).float().merge_and_unload(safe_merge=True)
     except ValueError as problem:
         raise UserError(f"{run}: {problem}", "finite weights", "train again") from None
 
@@ -150,9 +152,9 @@ def public_record(run: Path, record: RunRecord) -> RunRecord:
     return replace(record, base_model=base, data=Path(record.data).name, settings=settings)
 
 
-def write_public(folder: Path, record: RunRecord, hub: str, sections: Sequence[str]) -> None:
-    """Card and record of an export."""
-    card = model_card(record, is_adapter(str(folder)), hub, sections)
+def write_public(folder: Path, record: RunRecord, hub: str, sections: Sequence[str], adapter: bool) -> None:
+    """Card and record of an export, of an adapter alone or of a whole model."""
+    card = model_card(record, adapter, hub, sections)
     (folder / "README.md").write_text(card, encoding="utf-8")
     write_run(folder, record)
 

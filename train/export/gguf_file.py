@@ -1,4 +1,4 @@
-"""A model of transformers as one GGUF file, in halves or in 8 bits: what llama.cpp, Ollama and LM Studio open.
+"""A model of transformers as one GGUF file, in 16 or 8 bits: what llama.cpp, Ollama and LM Studio open.
 
 Tensors are named by the package gguf's own map. Matrices are written as asked, vectors (norms, biases) in float32.
 """
@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from graph.shared.errors import UserError
 from train.export.gguf_tokenizer import add_tokenizer
 
-GgufType = Literal["f16", "q8_0"]
+GgufType = Literal["f16", "bf16", "q8_0"]
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,32 @@ FAMILIES = {
 }
 TYPES = {
     "f16": (GGMLQuantizationType.F16, LlamaFileType.MOSTLY_F16),
+    "bf16": (GGMLQuantizationType.BF16, LlamaFileType.MOSTLY_BF16),
     "q8_0": (GGMLQuantizationType.Q8_0, LlamaFileType.MOSTLY_Q8_0),
 }
+
+
+class TensorNames:
+    """A model's tensors as llama.cpp names and orders them."""
+
+    def __init__(self, family: Family, config: Any) -> None:
+        self._names = get_tensor_name_map(family.arch, config.num_hidden_layers)
+        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+        self._heads = heads if family.pairs else {}
+
+    def of(self, key: str) -> str:
+        """The name there of the tensor that transformers calls `key`; UserError for one that llama.cpp does not have."""
+        name = self._names.get_name(key, try_suffixes=(".weight", ".bias"))
+        if name is None:
+            raise UserError(
+                f"a tensor {key}", "those of a plain model of its kind", "train it again from a plain model"
+            )
+        return name
+
+    def ordered(self, key: str, weights: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Its rows (the module's outputs) as they stand there."""
+        module = key.split(".")[-2]
+        return paired(weights, self._heads[module]) if module in self._heads else weights
 
 
 def check_architecture(name: str, config: Any) -> Family:
@@ -65,11 +89,31 @@ def write_gguf(model: Any, tokenizer: PreTrainedTokenizerBase, file: Path, kind:
     wanted, file_type = TYPES[kind]
     writer.add_file_type(file_type)
     add_tokenizer(writer, tokenizer, model.config.vocab_size)
-    _add_tensors(writer, model, family, wanted)
+    names = TensorNames(family, model.config)
+    for key, value in model.state_dict().items():
+        if key == "lm_head.weight" and model.config.tie_word_embeddings:
+            continue
+        weights = value.detach().float().cpu().numpy()
+        add_tensor(writer, names.of(key), key, names.ordered(key, weights), wanted)
+    write_all(writer)
+
+
+def write_all(writer: GGUFWriter) -> None:
+    """Everything that was added, to the file."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def add_tensor(
+    writer: GGUFWriter, name: str, key: str, weights: NDArray[np.float32], wanted: GGMLQuantizationType
+) -> None:
+    """Add `weights` under `name`, encoded; UserError naming them as `key` when 16 bits cannot hold them."""
+    data, kind = encoded(weights, wanted)
+    if not np.isfinite(weights).all() or (kind is GGMLQuantizationType.F16 and not np.isfinite(data).all()):
+        raise UserError(f"{key}: weights that 16 bits cannot hold", "finite weights below 65,504", "train again")
+    writer.add_tensor(name, data, raw_dtype=kind)
 
 
 def paired(weights: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
@@ -88,7 +132,7 @@ def encoded(
     kind = GGMLQuantizationType.F32 if weights.ndim == 1 else wanted
     if weights.shape[-1] % GGML_QUANT_SIZES[kind][0]:
         kind = GGMLQuantizationType.F16
-    with np.errstate(over="ignore"):  # What overflows is told by its tensor.
+    with np.errstate(over="ignore"):  # What overflows is refused by its name.
         return quantize(weights, kind), kind
 
 
@@ -108,23 +152,3 @@ def _add_sizes(writer: GGUFWriter, config: Any, name: str) -> None:
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_dimension_count(width)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-
-
-def _add_tensors(writer: GGUFWriter, model: Any, family: Family, wanted: GGMLQuantizationType) -> None:
-    config = model.config
-    names = get_tensor_name_map(family.arch, config.num_hidden_layers)
-    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
-    for key, value in model.state_dict().items():
-        if key == "lm_head.weight" and config.tie_word_embeddings:
-            continue
-        name = names.get_name(key, try_suffixes=(".weight", ".bias"))
-        if name is None:
-            raise UserError(f"a tensor {key}", f"those of {type(model).__name__}", "train it again from a plain model")
-        weights = value.detach().float().cpu().numpy()
-        module = key.split(".")[-2]
-        if family.pairs and module in heads:
-            weights = paired(weights, heads[module])
-        data, kind = encoded(weights, wanted)
-        if not np.isfinite(weights).all() or (kind is GGMLQuantizationType.F16 and not np.isfinite(data).all()):
-            raise UserError(f"{key}: weights that 16 bits cannot hold", "finite weights below 65,504", "train again")
-        writer.add_tensor(name, data, raw_dtype=kind)

@@ -1,112 +1,171 @@
-"""A finished run as a folder for Ollama and llama.cpp: one GGUF file, an adapter merged into it, and a Modelfile.
+"""A finished run as a folder for llama.cpp and Ollama: its model as one GGUF file with a Modelfile, or its adapter as a file of its own.
 
-What 16 or 8 bits changed is measured on the file itself, read back by transformers.
+llama.cpp itself then opens the file, and what it says is compared with what the run says (llama_cpp.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
-
 from graph.checkpoints.adapter import adapter_base, is_adapter
-from graph.pretrained.convert import read_gguf
 from graph.shared.console import say
-from graph.shared.errors import UserError
-from train.export.divergence import MergeLoss, merge_loss, probe_rows, same_top_token, token_logps
-from train.export.export import language_run, merged, public_record, write_public
-from train.export.gguf_file import GgufType, check_architecture, write_gguf
+from serve.engines.llama import ADAPTER_PREFIX, PACKAGE, is_installed
+from train.export.conversations import Conversation, read_conversations
+from train.export.export import adapter_run, language_run, merged, public_record, write_public
+from train.export.gguf_adapter import write_adapter
+from train.export.gguf_file import GgufType, write_gguf
+from train.export.llama_cpp import CONVERSATIONS, NEAR_TIE, FileGaps, compare, fitting, llama_replies
 from train.export.ollama import MODELFILE, modelfile
-from train.model.logps import TokenizedRow
 from train.model.models import load_model, load_tokenizer
 from train.run.save import check_output, fresh_folder
+from train.shared.types import RunRecord
 
-USE_GGUF = f"""## Use
+USE_WHOLE = f"""## Use
 
 ```console
 $ ollama create NAME --file {MODELFILE}
 ```
 
-or open the file with llama.cpp or LM Studio, with the system prompt of `{MODELFILE}`."""
+or open the file with llama.cpp or LM Studio, with the system prompt of `{MODELFILE}`; or `modegraph ask INDEX "question" --model gguf:FOLDER`."""
+USE_ADAPTER = """## Use
+
+```console
+$ llama-server --model BASE.gguf --lora {file}
+```
+
+with a GGUF file of the base model; or `modegraph ask INDEX "question" --model gguf:FOLDER` where `modegraph models list` names the base."""
+NOT_OPENED = (
+    f"not opened: the package {PACKAGE}, which brings llama.cpp, is not installed (pip install 'modegraph[cpu]')"
+)
+NONE_FITS = "not compared: no conversation of the run fits into the model's window with its reply"
 
 
 @dataclass(frozen=True)
 class GgufExport:
-    """The file, what it lost over `tokens` completion tokens (see MergeLoss), and whether the Modelfile has a template.
+    """The file, and how far it is from the run over `tokens` tokens of llama.cpp's greedy replies in `conversations` of `measured_on`.
 
-    `same_top_token` is the share of those tokens at which the most likely one is still the same.
+    `gaps` are those to the run in the precision that it was trained in, then to the run in float32; () where llama.cpp did not open it.
+    `template` says whether the Modelfile has the chat template; an adapter has none.
     """
 
     file: str
     megabytes: float
-    kl_nats_per_token: float
-    largest_gap_nats: float
-    same_top_token: float
-    tokens: int
-    measured_on: str
     template: bool
+    measured_on: str
+    conversations: int
+    tokens: int
+    gaps: tuple[FileGaps, ...]
 
 
-def export_gguf(run: Path, output: Path, kind: GgufType) -> GgufExport:
-    """The model of a run, its adapter merged, as GGUF with Modelfile, card and run.json in `output`.
+def export_gguf(
+    run: Path, output: Path, kind: GgufType, adapter_only: bool = False, conversations: int = CONVERSATIONS
+) -> GgufExport:
+    """The model of a run, its adapter merged, as GGUF with a Modelfile in `output`, or with `adapter_only` the adapter; card and run.json.
 
-    UserError for a run that is no language model, an architecture or tokenizer that GGUF cannot hold here, or a place that is taken.
+    UserError for a run that is no language model or has no adapter to write, an architecture, adapter or tokenizer that GGUF cannot hold
+    here, a place that is taken, or a file that llama.cpp does not open or reads in other tokens.
     """
-    record = language_run(run)
+    record = adapter_run(run) if adapter_only else language_run(run)
     check_output(output)
-    precision = record.settings.get("precision", "float32")
     tokenizer = load_tokenizer(str(run))
-    measured_on, rows = probe_rows(run, record)
-    trained = load_model(str(run), precision, quantisation=record.settings.get("quantise", "none"))
-    check_architecture(trained.config.architectures[0], trained.config)
-    before = token_logps(trained, rows)
-    name = f"model-{kind}.gguf"
+    measured_on, asked = read_conversations(record, tokenizer, conversations)
+    public = public_record(run, record)
     with fresh_folder(output) as folder:
-        whole = trained
-        if is_adapter(str(run)):
-            del trained, whole
-            say(f"merging {run} into {adapter_base(str(run))}")
-            whole = merged(run, precision)
-        write_gguf(whole, tokenizer, folder / name, kind, run.resolve().name)
-        text, has_template = modelfile(name, tokenizer, whole.config.max_position_embeddings)
-        del whole
-        after = _read_back(folder / name, tokenizer, rows)
-        loss = merge_loss(before, after, rows, measured_on)
-        made = GgufExport(
-            name,
-            round((folder / name).stat().st_size / 1e6, 1),
-            loss.kl_nats_per_token,
-            loss.largest_gap_nats,
-            same_top_token(before, after),
-            loss.tokens,
-            measured_on,
-            has_template,
-        )
-        (folder / MODELFILE).write_text(text, encoding="utf-8")
-        write_public(folder, public_record(run, record), "", [USE_GGUF, _loss_section(kind, loss, made)])
-    if not has_template:
-        say(
-            f"{MODELFILE}: without a TEMPLATE, since the model's own is not a plain sequence of turns; write one by hand"
-        )
+        file = folder / f"{ADAPTER_PREFIX if adapter_only else 'model-'}{kind}.gguf"
+        if adapter_only:
+            template, window = False, _write_adapter(run, record, file, kind, public.base_model)
+        else:
+            template, window = _write_whole(run, record, tokenizer, file, kind)
+        heard = fitting(asked, window) if is_installed() else []
+        gaps, tokens = _compared(run, record, tokenizer, file, heard, adapter_only) if heard else ((), 0)
+        megabytes = round(file.stat().st_size / 1e6, 1)
+        made = GgufExport(file.name, megabytes, template, measured_on, len(heard), tokens, gaps)
+        use = USE_ADAPTER.format(file=file.name) if adapter_only else USE_WHOLE
+        section = f"## Precision\n\nWeights are stored as {kind.upper()}.\n\n{in_words(made)}"
+        write_public(folder, public, "", [use, section], adapter_only)
     return made
 
 
-def _read_back(file: Path, tokenizer: Any, rows: list[TokenizedRow]) -> list[torch.Tensor]:
-    """log π of the file's model at each completion token; UserError when the file's tokens or template are others."""
-    model, found = read_gguf(file, torch.float32)
-    texts = [tokenizer.decode(row.ids) for row in rows]
-    ids = [[each(text, add_special_tokens=False)["input_ids"] for text in texts] for each in (tokenizer, found)]
-    if ids[0] != ids[1] or found.chat_template != tokenizer.chat_template:
-        what = "tokens" if ids[0] != ids[1] else "chat template"
-        raise UserError(f"{file.name}: reads back with other {what}", "those of the run", "export it with --merge")
-    return token_logps(model, rows)
+def in_words(made: GgufExport) -> str:
+    """How far the file is from the run, for people: Markdown."""
+    if not made.gaps:
+        return f"{made.file}: {NONE_FITS if is_installed() else NOT_OPENED}"
+    on = " on an F16 file of its base" if made.file.startswith(ADAPTER_PREFIX) else ""
+    lines = [
+        f"llama.cpp{on} wrote {made.conversations} greedy replies ({made.tokens:,} tokens) to conversations of {made.measured_on}:",
+        "",
+    ]
+    for each in made.gaps:
+        ties = (
+            f", and {each.near_ties} more up to a near tie (two tokens less than {NEAR_TIE:g} nats apart)"
+            if each.near_ties
+            else ""
+        )
+        lines.append(
+            f"* the run in {each.precision}: the same tokens in {each.same_replies} of {made.conversations}{ties}; "
+            f"log-probabilities {each.largest_gap_nats:.2g} nats apart at most, {each.mean_gap_nats:.2g} in the mean"
+        )
+    return "\n".join(lines)
 
 
-def _loss_section(kind: str, loss: MergeLoss, made: GgufExport) -> str:
-    return (
-        f"## Precision\n\nWeights are stored as {kind.upper()}. Over {loss.tokens:,} completion tokens of {loss.measured_on}: "
-        f"KL(as trained ‖ this file) {loss.kl_nats_per_token:.3g} nats a token, largest gap of a token's log-probability "
-        f"{loss.largest_gap_nats:.3g} nats, the most likely token the same at {made.same_top_token:.1%}."
-    )
+def _write_whole(run: Path, record: RunRecord, tokenizer: Any, file: Path, kind: GgufType) -> tuple[bool, int]:
+    """The model as a file, and a Modelfile beside it; whether that has the chat template, and the model's window in tokens."""
+    if is_adapter(str(run)):
+        say(f"merging {run} into {adapter_base(str(run))}")
+        whole = merged(run, _precision(record))
+    else:
+        whole = load_model(str(run), _precision(record))
+    say(f"writing {file.name}")
+    write_gguf(whole, tokenizer, file, kind, run.resolve().name)
+    window = whole.config.max_position_embeddings
+    text, template = modelfile(file.name, tokenizer, window)
+    (file.parent / MODELFILE).write_text(text, encoding="utf-8")
+    if not template:
+        why = "since the model's own is not a plain sequence of turns; write one by hand"
+        say(f"{MODELFILE}: without a TEMPLATE, {why}")
+    return template, window
+
+
+def _write_adapter(run: Path, record: RunRecord, file: Path, kind: GgufType, base: str) -> int:
+    """The adapter as a file; the window of its base in tokens."""
+    model = load_model(str(run), _precision(record))
+    write_adapter(model, file, kind, run.resolve().name, base)
+    return int(model.config.max_position_embeddings)
+
+
+def _compared(
+    run: Path, record: RunRecord, tokenizer: Any, file: Path, asked: Sequence[Conversation], adapter_only: bool
+) -> tuple[tuple[FileGaps, ...], int]:
+    """How far the file is from the run in its own precision and in float32, and the tokens that this was measured on."""
+    with _opened(run, record, tokenizer, file, adapter_only) as (whole, adapters):
+        replies = llama_replies(whole, adapters, asked, tokenizer)
+    precision, quantisation = _precision(record), record.settings.get("quantise", "none")
+    model = load_model(str(run), precision, quantisation=quantisation)
+    gaps = [compare(model, precision, asked, replies)]
+    if precision != "float32" and quantisation == "none":
+        gaps.append(compare(model.float(), "float32", asked, replies))
+    return tuple(gaps), sum(len(reply.logps) for reply in replies)
+
+
+@contextmanager
+def _opened(
+    run: Path, record: RunRecord, tokenizer: Any, file: Path, adapter_only: bool
+) -> Iterator[tuple[Path, Mapping[str, Path]]]:
+    """What llama.cpp opens: the file, or an F16 file of the run's base for as long, so that the adapter alone is judged, and the file on it."""
+    if not adapter_only:
+        yield file, {}
+        return
+    with TemporaryDirectory() as place:
+        base = Path(place) / "base.gguf"
+        say(f"writing {adapter_base(str(run))} as F16, to try the adapter on")
+        write_gguf(load_model(adapter_base(str(run)), _precision(record)), tokenizer, base, "f16", "base")
+        yield base, {"adapter": file}
+
+
+def _precision(record: RunRecord) -> Any:
+    return record.settings.get("precision", "float32")

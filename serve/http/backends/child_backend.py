@@ -9,8 +9,7 @@ from typing import Any
 from graph.text.special_tokens import escape_special_tokens
 from serve.engines.child import ServerSpec, SupervisedServer
 from serve.engines.llama import LlamaModel, LlamaSpec
-from serve.engines.vllm import VllmSpec
-from serve.engines.vllm_template import as_trained
+from serve.engines.vllm import VllmSpec, as_trained
 from serve.http.backends.backend import Body
 from serve.http.backends.openai_backend import OpenAIBackend
 from serve.http.backends.special_tokens import escape_known_tokens

@@ -34,6 +34,8 @@ def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -
     folders = read_adapters(adapters)
     if kind == "gguf":
         return _llama(target, folders)
+    if kind == "openvino":
+        return _openvino(target, folders)
     return _hf(target, folders) if kind == "hf" else _vllm(target, folders, vllm)
 
 
@@ -75,13 +77,27 @@ def _openai(target: str, adapters: Sequence[str]) -> ChatBackend:
 
 def _hf(target: str, adapters: dict[str, Path]) -> ChatBackend:
     from serve.engines.hf_open import open_hf
+    from serve.http.backends.local_backend import LocalBackend
 
+    return LocalBackend(
+        {_name_of(target): open_hf(target)} | {called: open_hf(str(folder)) for called, folder in adapters.items()}
+    )
+
+
+def _openvino(target: str, adapters: dict[str, Path]) -> ChatBackend:
+    from serve.engines.openvino import open_openvino
+    from serve.http.backends.local_backend import LocalBackend
+
+    if adapters:
+        remedy = "serve them with gguf: or hf:, or merge one (modegraph train export --merge)"
+        raise UserError(f"--adapter {next(iter(adapters))} with openvino:{target}", "a model alone", remedy)
+    return LocalBackend({_name_of(target): open_openvino(target)})
+
+
+def _name_of(target: str) -> str:
+    """What clients call a model: a folder by its last name, any other by its own."""
     path = Path(target).expanduser()
-    name = path.resolve().name if path.is_dir() else target
-    opened = {name: open_hf(target)}
-    from serve.http.backends.hf_backend import HfBackend
-
-    return HfBackend(opened | {called: open_hf(str(folder)) for called, folder in adapters.items()})
+    return path.resolve().name if path.is_dir() else target
 
 
 def _llama(target: str, adapters: dict[str, Path]) -> ChatBackend:

@@ -7,13 +7,15 @@ from typer.testing import CliRunner
 
 from eval.served.judge import adapter_effect, explained_by, gaps_between, logps_fault, template_fault
 from eval.served.ours import Policy
-from eval.served.server import Server, read_target, token_ids
-from eval.served.types import Along, Gaps, Told, Tolerance
+from eval.served.target import read_target
+from eval.served.types import Gaps, Told, Tolerance
 from graph.shared.errors import UserError
 from modegraph.cli import build_app
 from tests.eval.conftest import World
 from tests.train.adapters import random_adapter
 from tests.train.world import preference
+from train.export.conversations import Along
+from train.export.server import Server, token_ids
 from train.model.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row
 from train.model.models import load_policy, load_tokenizer
 from train.run.data import chosen_side
@@ -99,7 +101,7 @@ def test_the_runs_own_side(world: World, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spec", ["vllm:smollm2", "localhost:8000", "hf:folder", "http://"])
 def test_only_a_server_can_be_checked(spec: str) -> None:
-    with pytest.raises(UserError, match=r"openai:NAME@URL, or the URL of a server"):
+    with pytest.raises(UserError, match=r"openai:NAME@URL, the URL of a server, or gguf:FILE"):
         read_target(spec)
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from data_synth.types import PreferenceRow, preference_to_json
 from eval.served.judge import gaps_between, no_effect_fault
 from eval.served.ours import Policy
-from eval.served.server import Server, read_target
+from eval.served.target import read_target
 from eval.served.types import Told
 from graph.pretrained.cache import resolve
 from graph.prompt.answer import answer_messages
@@ -28,6 +28,7 @@ from tests.train.adapters import random_adapter, with_smollm2
 from tests.train.world import preference
 from tests.vllm import serving, with_vllm
 from train.export.export import merged
+from train.export.server import Server
 from train.model.logps import tokenize_row
 from train.model.models import load_tokenizer
 from train.shared.types import read_run
@@ -133,7 +134,7 @@ def test_another_template_alone(faulty: str, run: Path) -> None:
     assert told["faults"][0].startswith("merged: another chat template: the prompt of conversation 1 has ")
     assert "from token 3 on it reads ':" in told["faults"][0] and "chat_template.jinja" in told["faults"][0]
     assert told["unchecked"] == [
-        "merged without its adapter: the server does not tell its base; name it with --base-name"
+        f"merged without its adapter: {faulty} names no base; name it with --base-name, if it serves one"
     ]
 
 

@@ -21,7 +21,8 @@ from graph.shared.errors import UserError
 from tests.places import ROOT
 
 BYTES = b"a GGUF file"
-MODEL = replace(SMOLLM2, sha256=hashlib.sha256(BYTES).hexdigest())
+SHA256 = hashlib.sha256(BYTES).hexdigest()
+MODEL = replace(SMOLLM2, sha256=SHA256, converted_bytes=0)
 FETCH = """
 import sys, types
 from pathlib import Path
@@ -36,7 +37,7 @@ print(fetch(MODEL, print, Path(sys.argv[1])))
 SLOWLY_S = 1.0
 
 
-def convert_slowly(gguf: Path, folder: Path) -> None:
+def convert_slowly(gguf: Path, folder: Path, precision: str) -> None:
     with (gguf.parent / "conversions").open("a") as log:
         log.write("begun\n")
     folder.mkdir()

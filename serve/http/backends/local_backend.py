@@ -1,4 +1,4 @@
-"""The engine in this process (transformers), for small machines: one wanted at a time, in a thread, streamed token by token."""
+"""An engine in this process (transformers or OpenVINO), for small machines: one wanted at a time, in a thread, streamed token by token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, LanguageModel, Message
-from serve.engines.hf import HfModel
+from serve.engines.local import LocalModel
 from serve.engines.sampling import Sampling
 from serve.http.backends.backend import Body
 from serve.http.shared.errors import ApiError
@@ -56,10 +56,10 @@ class GenerationRequest:
         return "stop" if cut(made.text, self.stops) != made.text else made.finish_reason
 
 
-class HfBackend:
+class LocalBackend:
     """`opened` maps the names that clients ask for to models in memory, which break special tokens by themselves."""
 
-    def __init__(self, opened: Mapping[str, HfModel]) -> None:
+    def __init__(self, opened: Mapping[str, LocalModel]) -> None:
         self.models = tuple(opened)
         self._opened = dict(opened)
 
@@ -73,8 +73,8 @@ class HfBackend:
         """Nothing: what is in memory is there."""
 
     async def complete(self, body: Body) -> dict[str, Any]:
-        wanted, made = read_request(body), []
         model = self._opened[body["model"]]
+        wanted, made = read_request(body, model.takes_schema), []
         for request in wanted.choices:
             made += [each async for each in _written(model, request, wanted.sampling) if isinstance(each, Completion)]
         choices = [
@@ -88,7 +88,7 @@ class HfBackend:
         return {**_head(body, "chat.completion"), "choices": choices, "usage": _usage(made)}
 
     async def stream(self, body: Body) -> AsyncIterator[dict[str, Any]]:
-        return self._chunks(read_request(body), body)
+        return self._chunks(read_request(body, self._opened[body["model"]].takes_schema), body)
 
     async def respond(self, body: Body) -> Response:
         raise ApiError(404, "no_responses", "this engine has no /v1/responses; use /v1/chat/completions")
@@ -116,7 +116,9 @@ class HfBackend:
         yield {**head, "choices": [], "usage": _usage(made)}
 
 
-async def _written(model: HfModel, request: CompletionRequest, sampling: Sampling) -> AsyncIterator[str | Completion]:
+async def _written(
+    model: LocalModel, request: CompletionRequest, sampling: Sampling
+) -> AsyncIterator[str | Completion]:
     """The text so far, again and again while it is written, and then the completion; closing this ends the wanted.
 
     ApiError 400 when the prompt is too long for the model.
@@ -140,9 +142,13 @@ async def _written(model: HfModel, request: CompletionRequest, sampling: Samplin
         ended = True
 
 
-def read_request(body: Body) -> GenerationRequest:
-    """A chat completion's body as calls of the model; ApiError 400 for what this engine cannot do."""
-    for name in body.keys() - HEEDED - ASIDE:
+def read_request(body: Body, takes_schema: bool = False) -> GenerationRequest:
+    """A chat completion's body as calls of the model; ApiError 400 for what this engine cannot do.
+
+    A schema for the answer is one of these unless the engine `takes_schema`.
+    """
+    schema = _schema_of(body) if takes_schema else None
+    for name in body.keys() - HEEDED - ASIDE - ({"response_format"} if schema is not None else set()):
         if body[name] != PLAIN.get(name):
             raise _not_supported(name)
     for number, turn in enumerate(body["messages"]):
@@ -152,7 +158,7 @@ def read_request(body: Body) -> GenerationRequest:
     limit = body.get("max_completion_tokens") or body["max_tokens"]
     seed, temperature = body.get("seed"), body.get("temperature", 1.0)
     requests = tuple(
-        CompletionRequest(messages, limit, temperature, None if seed is None else (seed + choice) % 2**63)
+        CompletionRequest(messages, limit, temperature, None if seed is None else (seed + choice) % 2**63, schema)
         for choice in range(body.get("n", 1))
     )
     stop = body.get("stop", ())
@@ -160,6 +166,13 @@ def read_request(body: Body) -> GenerationRequest:
     return GenerationRequest(
         requests, (stop,) if isinstance(stop, str) else tuple(stop), Sampling(**given | _biases(given))
     )
+
+
+def _schema_of(body: Body) -> Mapping[str, Any] | None:
+    """The schema that the answer must have; None where none is asked for."""
+    form = body.get("response_format") or {}
+    schema = (form.get("json_schema") or {}).get("schema") if form.get("type") == "json_schema" else None
+    return schema if isinstance(schema, dict) else None
 
 
 def _biases(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +185,7 @@ def _biases(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _not_supported(what: str) -> ApiError:
     name = what.partition(":")[0]
-    return ApiError(400, "not_supported", f"{what}: an hf: model on this server cannot follow it; leave it out", name)
+    return ApiError(400, "not_supported", f"{what}: the model on this server cannot follow it; leave it out", name)
 
 
 def cut(text: str, stops: Sequence[str]) -> str:

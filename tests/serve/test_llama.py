@@ -1,0 +1,165 @@
+"""llama.cpp's server as an engine, with the GGUF file of smollm2: against transformers on the same weights, and behind `modegraph serve`."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from graph.pretrained.cache import gguf_of, is_fetched
+from graph.pretrained.catalogue import SMOLLM2
+from graph.shared.errors import UserError
+from graph.shared.types import CompletionRequest, LanguageModel, Message
+from serve.engines import llama, open_model
+from serve.engines.child import OwnServer
+from serve.engines.llama import CONTEXT_TOKENS, LlamaSpec, is_installed, open_llama, read_llama
+from serve.engines.openai_api import OpenAIModel
+from tests.places import ROOT
+from tests.serve.http.running import until
+
+with_llama = [
+    pytest.mark.skipif(not is_installed(), reason="xllamacpp is not installed: pip install 'modegraph[cpu]'"),
+    pytest.mark.skipif(not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2"),
+]
+pytestmark = with_llama
+QUESTIONS = (
+    SMOLLM2.question,
+    "Who wrote Romeo and Juliet?",
+    "How many days are in a week?",
+    "What is the largest ocean on Earth?",
+    "Name the first president of the United States.",
+    "What language is spoken in France?",
+)
+REPLY = "The chemical symbol for water is H2O."
+SCHEMA = {"type": "object", "properties": {"town": {"type": "string", "maxLength": 20}}, "required": ["town"]}
+
+
+def ask(text: str, max_tokens: int = 16, temperature: float = 0.0, **options: object) -> CompletionRequest:
+    return CompletionRequest((Message("user", text),), max_tokens, temperature, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[LanguageModel]:
+    yield open_model("gguf:smollm2")
+
+
+def test_it_answers_as_transformers_does_one_at_a_time_and_at_once(model: LanguageModel) -> None:
+    """The weights are the same, in 4 bits here and dequantised there."""
+    asked = [ask(question) for question in QUESTIONS]
+    alone = [model.complete([each])[0] for each in asked]
+    assert model.complete(asked) == alone
+    theirs = open_model("hf:smollm2").complete(asked)
+    assert alone[0].text.startswith(REPLY) and theirs[0].text.startswith(REPLY)
+    assert sum(one.text == other.text for one, other in zip(alone, theirs, strict=True)) >= 5
+    assert [one.prompt_tokens for one in alone] == [one.prompt_tokens for one in theirs]
+
+
+def test_tokens_are_counted_as_the_model_counts_them(model: LanguageModel) -> None:
+    theirs = open_model("hf:smollm2")
+    chat = [Message("system", "Answer briefly."), Message("user", "Who lit the Lantern in 1902?")]
+    assert model.prompt_tokens(chat) == theirs.prompt_tokens(chat) and model.window() == CONTEXT_TOKENS
+    assert model.count_tokens("Who lit the Lantern?") == theirs.count_tokens("Who lit the Lantern?")
+
+
+def test_a_schema_binds_and_a_seed_repeats(model: LanguageModel) -> None:
+    """One at a time: several at once round otherwise, which a draw may show."""
+    asked = [ask("Name a town, as JSON.", 40, 1.0, seed=seed, schema=SCHEMA) for seed in (1, 1, 2, 3)]
+    texts = [model.complete([each])[0].text for each in asked]
+    assert all(set(json.loads(text)) == {"town"} for text in texts)
+    assert texts[0] == texts[1] and len(set(texts)) > 1
+
+
+def test_a_prompt_that_is_too_long_is_an_answer_among_others(model: LanguageModel) -> None:
+    long, short = model.complete([ask("word " * (CONTEXT_TOKENS + 10)), ask(SMOLLM2.question)])
+    assert long.finish_reason == "refused" and "context size" in long.text
+    assert short.text.startswith(REPLY)
+
+
+def test_one_file_is_opened_once(model: LanguageModel) -> None:
+    assert open_llama("smollm2") is model and open_llama(str(gguf_of(SMOLLM2))) is model
+    assert model.name.startswith("SmolLM2-135M-Instruct.Q4_1#"), "the file, whatever it is called by"
+
+
+def test_the_key_is_wanted_and_is_on_no_command_line(model: LanguageModel) -> None:
+    assert isinstance(model, OpenAIModel)
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+    with httpx2.Client(trust_env=False) as client:
+        assert client.post(f"{model.url}/chat/completions", json=body).status_code == 401
+    lines = [each.read_bytes() for each in Path("/proc").glob("[0-9]*/cmdline") if each.exists()]
+    assert not any(model._client.api_key.encode() in line for line in lines)
+
+
+def test_the_server_goes_with_a_process_that_is_killed() -> None:
+    script = (
+        "import os\n"
+        "from graph.shared.types import CompletionRequest, Message\n"
+        "from serve.engines import open_model\n"
+        "model = open_model('gguf:smollm2')\n"
+        f"made = model.complete([CompletionRequest((Message('user', {SMOLLM2.question!r}),), 16)])\n"
+        "print(model.url, made[0].text, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-P", "-c", script], check=False, env=environment, capture_output=True)
+    url, answer = done.stdout.decode().split(" ", 1)
+    assert answer.startswith(REPLY), done.stderr
+
+    def gone() -> bool:
+        try:
+            httpx2.get(url.replace("/v1", "/health"), trust_env=False)
+        except httpx2.ConnectError:
+            return True
+        return False
+
+    until(gone, 40)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\3\4 no model", b"GGUF and then nothing"])
+def test_a_file_that_is_no_model_is_told_in_a_line(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=r"no GGUF file|llama\.cpp ended before it answered") as problem:
+        open_llama(str(file)).complete([ask("hi")])
+    assert "\n" not in str(problem.value)
+
+
+def test_what_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="no such file; a GGUF file, a folder with one, or one of smollm2"):
+        read_llama("nowhere.gguf", {})
+    with pytest.raises(UserError, match="0 GGUF files"):
+        read_llama(str(tmp_path), {})
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.gguf").write_bytes(b"GGUF")
+    with pytest.raises(UserError, match="2 GGUF files"):
+        read_llama(str(tmp_path), {})
+    with pytest.raises(UserError, match="--adapter mine: no such file"):
+        read_llama("smollm2", {"mine": tmp_path / "nowhere.gguf"})
+    with pytest.raises(UserError, match="another name"):
+        read_llama("smollm2", {"smollm2": tmp_path / "one.gguf"})
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "adapter-f16.gguf").write_bytes(b"GGUF")
+    with pytest.raises(UserError, match=r"an adapter of a base that nothing beside it names.*--adapter NAME="):
+        read_llama(str(tmp_path / "alone"), {})
+    monkeypatch.setattr(llama, "PACKAGE", "nothing_of_this_name")
+    with pytest.raises(UserError, match=r"is not installed.*pip install 'modegraph\[cpu\]'"):
+        read_llama("smollm2", {})
+
+
+def test_an_exported_adapter_lies_on_the_base_that_its_record_names(tmp_path: Path) -> None:
+    (tmp_path / "adapter-f16.gguf").write_bytes(b"GGUF")
+    (tmp_path / "run.json").write_text(json.dumps({"base_model": "smollm2"}))
+    spec = read_llama(str(tmp_path), {})
+    assert spec.file == gguf_of(SMOLLM2).resolve() and spec.name == "smollm2"
+    assert spec.extra(tmp_path.name) == {"lora": [{"id": 0, "scale": 1.0}]}
+    assert spec.extra("smollm2") == {"lora": [{"id": 0, "scale": 0.0}]}, "the base answers without it"
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+    server = OwnServer(LlamaSpec(tmp_path / "gone.gguf", "gone", {}))
+    with pytest.raises(UserError, match=r"gguf:.*gone\.gguf: llama\.cpp ended before it answered \(.*see /"):
+        server.wait()
+    server.close()

@@ -1,0 +1,80 @@
+"""OpenVINO as an engine, with smollm2 in 8 bits: against transformers, several at once, streamed, bound by a schema."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from graph.pretrained import openvino_ir
+from graph.pretrained.cache import is_fetched
+from graph.pretrained.catalogue import SMOLLM2
+from graph.shared.errors import UserError
+from graph.shared.types import CompletionRequest, Message
+from serve.engines import open_model
+from serve.engines.openvino import OpenVinoModel, open_openvino
+from serve.engines.sampling import Sampling
+from tests.serve.test_llama import QUESTIONS, REPLY, SCHEMA, ask
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not openvino_ir.is_installed(), reason="openvino-genai is not installed: pip install 'modegraph[cpu]'"
+    ),
+    pytest.mark.skipif(not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2"),
+]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[OpenVinoModel]:
+    yield open_openvino("smollm2")
+
+
+def test_it_answers_as_transformers_does_one_at_a_time_and_at_once(model: OpenVinoModel) -> None:
+    asked = [ask(question) for question in QUESTIONS]
+    alone = [model.complete([each])[0] for each in asked]
+    assert model.complete(asked) == alone
+    theirs = open_model("hf:smollm2").complete(asked)
+    assert alone[0].text.startswith(REPLY) and theirs[0].text.startswith(REPLY)
+    assert sum(one.text == other.text for one, other in zip(alone, theirs, strict=True)) in (4, 5, 6)
+    assert [one.prompt_tokens for one in alone] == [one.prompt_tokens for one in theirs]
+
+
+def test_a_schema_binds_and_a_seed_repeats(model: OpenVinoModel) -> None:
+    made = model.complete([ask("Name a town, as JSON.", 40, 1.0, seed=seed, schema=SCHEMA) for seed in (1, 1, 2, 3)])
+    texts = [one.text for one in made]
+    assert all(set(json.loads(text)) == {"town"} for text in texts)
+    assert texts[0] == texts[1] and len(set(texts)) > 1
+
+
+def test_a_watcher_sees_each_token_and_ends_the_text(model: OpenVinoModel) -> None:
+    seen: list[int] = []
+
+    def watch(ids: list[int]) -> bool:
+        seen.append(len(ids))
+        return len(ids) >= 5
+
+    cut = model.stream(ask("Count to one hundred in words.", 200), watch)
+    assert seen[:5] == [1, 2, 3, 4, 5] and cut.completion_tokens < 10
+    assert model.complete([ask(SMOLLM2.question)])[0].text.startswith(REPLY), "nothing of it goes on"
+
+
+def test_a_bias_is_refused(model: OpenVinoModel) -> None:
+    with pytest.raises(UserError, match="logit_bias with openvino:"):
+        model.stream(ask("hi"), lambda ids: False, Sampling(logit_bias={1: 1.0}))
+
+
+def test_a_prompt_longer_than_the_window_is_refused(model: OpenVinoModel) -> None:
+    with pytest.raises(UserError, match=r"openvino:.*a prompt of 9,\d\d\d tokens"):
+        model.complete([CompletionRequest((Message("user", "word " * 9000),), 8)])
+
+
+def test_what_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match=r"no openvino_model\.xml"):
+        open_openvino(str(tmp_path))
+    (tmp_path / "openvino_model.xml").write_text("<net>")
+    with pytest.raises(UserError, match=r"openvino:.*(no tokenizer|cannot be opened)"):
+        open_openvino(str(tmp_path))
+    monkeypatch.setattr(openvino_ir, "PACKAGE", "nothing_of_this_name")
+    with pytest.raises(UserError, match=r"is not installed.*pip install 'modegraph\[cpu\]'"):
+        open_openvino("smollm2")

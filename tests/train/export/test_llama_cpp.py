@@ -1,0 +1,261 @@
+"""Runs as GGUF files that llama.cpp itself opens: whole models and adapters alone say what the run says, and what they cannot hold is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from typer.testing import CliRunner
+
+from graph.prompt.answer import answer_messages
+from graph.shared.errors import UserError
+from modegraph.cli import build_app
+from serve.engines.llama import read_llama
+from tests.llama import with_llama
+from tests.train.adapters import random_adapter, with_smollm2
+from train.export import gguf_adapter, gguf_run
+from train.export.conversations import Conversation, read_conversations
+from train.export.export import merged
+from train.export.gguf_adapter import lora_weights, write_adapter
+from train.export.gguf_file import GgufType, TensorNames, write_gguf
+from train.export.gguf_run import GgufExport, export_gguf
+from train.export.llama_cpp import FileGaps, compare, fitting, llama_replies
+from train.model.logps import tokenize_row
+from train.model.models import load_model, load_tokenizer
+from train.shared.types import read_run
+
+F16_NATS = 0.01
+
+
+@pytest.fixture(scope="module")
+def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_adapter(str(base), data, tmp_path_factory.mktemp("llama") / "run", size=0.1)
+
+
+def sound(made: GgufExport, nats: float) -> None:
+    """Every reply is the run's own, up to near ties, and its tokens are as likely."""
+    assert made.measured_on == "dev.jsonl" and made.conversations == 4 and made.tokens >= 4
+    (gaps,) = made.gaps
+    assert gaps.precision == "float32" and gaps.same_replies + gaps.near_ties == 4
+    assert 0 < gaps.mean_gap_nats <= gaps.largest_gap_nats < nats
+
+
+@with_llama
+@pytest.mark.parametrize(("kind", "nats"), [("f16", F16_NATS), ("bf16", 0.03), ("q8_0", 0.1)])
+def test_a_whole_model(kind: GgufType, nats: float, run: Path, base: Path, tmp_path: Path) -> None:
+    made = export_gguf(run, tmp_path / "out", kind)
+    sound(made, nats)
+    assert made.file == f"model-{kind}.gguf" and made.template
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert kind.upper() in card and f"{made.gaps[0].largest_gap_nats:.2g} nats apart at most" in card
+    assert "the run in float32: the same tokens in " in card
+    assert not any(str(place) in card for place in (run, base, tmp_path))
+
+
+@with_llama
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"use_rslora": True}, {"rank_pattern": {"q_proj": 2, "up_proj": 8}, "alpha_pattern": {"v_proj": 3}}],
+    ids=["plain", "rank-stabilised", "patterns"],
+)
+def test_an_adapter_alone(options: dict[str, Any], base: Path, data: Path, tmp_path: Path) -> None:
+    """On its base it says what the run says, whatever scales its modules."""
+    run = random_adapter(str(base), data, tmp_path / "run", size=0.1, **options)
+    made = export_gguf(run, tmp_path / "out", "f16", adapter_only=True)
+    sound(made, F16_NATS)
+    assert made.file == "adapter-f16.gguf" and not made.template and made.megabytes < 0.1
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {"adapter-f16.gguf", "README.md", "run.json"}
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "LoRA adapter" in card and "on an F16 file of its base" in card and "--lora adapter-f16.gguf" in card
+
+
+def adapter_gaps(run: Path, place: Path) -> FileGaps:
+    """How far the run's adapter, written as it is now, is from the run in llama.cpp."""
+    tokenizer = load_tokenizer(str(run))
+    _, asked = read_conversations(read_run(run), tokenizer, 4)
+    model = load_model(str(run), "float32")
+    write_adapter(model, place / "adapter-f16.gguf", "f16", "run", "base")
+    base = load_model(read_run(run).base_model, "float32")
+    write_gguf(base, tokenizer, place / "base.gguf", "f16", "base")
+    replies = llama_replies(place / "base.gguf", {"run": place / "adapter-f16.gguf"}, asked, tokenizer)
+    return compare(model, "float32", asked, replies)
+
+
+@with_llama
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda weights: lambda whole, alpha: ((name, a, b / 2) for name, a, b in weights(whole, alpha)),
+        lambda weights: lambda whole, alpha: ((name, a, b[::-1]) for name, a, b in weights(whole, alpha)),
+    ],
+    ids=["half as strong", "outputs in another order"],
+)
+def test_an_adapter_written_wrongly_would_show(
+    fault: Callable[..., Any], run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gguf_adapter, "lora_weights", fault(lora_weights))
+    assert adapter_gaps(run, tmp_path).largest_gap_nats > 5 * F16_NATS
+
+
+@with_llama
+def test_rotary_pairs_of_an_adapter(base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A strong adapter of q and k alone: rows left in the order of transformers would show."""
+    modules = ["q_proj", "k_proj"]
+    run = random_adapter(str(base), data, tmp_path / "run", size=2.0, target_modules=modules)
+    assert adapter_gaps(run, tmp_path).largest_gap_nats < F16_NATS
+    ordered = TensorNames.ordered
+    monkeypatch.setattr(  # Of the adapter alone: B has fewer columns than any weight of the base.
+        TensorNames,
+        "ordered",
+        lambda self, key, weights: (
+            weights if weights.ndim == 2 and weights.shape[1] == 4 else ordered(self, key, weights)
+        ),
+    )
+    assert adapter_gaps(run, tmp_path).largest_gap_nats > 5 * F16_NATS
+
+
+SIZES = {
+    "vocab_size": 640,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
+
+@with_llama
+@pytest.mark.parametrize(
+    ("kind", "config", "tied", "width"),
+    [
+        (LlamaForCausalLM, LlamaConfig, True, 16),
+        (Qwen2ForCausalLM, Qwen2Config, False, 16),
+        (Qwen2ForCausalLM, Qwen2Config, True, 16),
+        (Qwen3ForCausalLM, Qwen3Config, False, 64),
+    ],
+)
+def test_families(kind: Any, config: Any, tied: bool, width: int, base: Path, tmp_path: Path) -> None:
+    """Heads of queries that share keys, biases of q, k and v, norms of q and k, a head of its own, more embeddings than tokens.
+
+    Qwen3 has 64 or more in a head: llama.cpp computes something else where it has 16.
+    """
+    torch.manual_seed(0)
+    model = kind(config(**SIZES, tie_word_embeddings=tied, head_dim=width)).eval()
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.mul_(4) if weights.ndim > 1 else weights.add_(torch.randn_like(weights) * 0.5)
+    tokenizer = load_tokenizer(str(base))
+    questions = ("Who built the Lantern?", "Where does Hanne live?")
+    chats = [tuple(answer_messages(question, ())) for question in questions]
+    asked = [Conversation(chat, tokenize_row(tokenizer, chat, "Ida.")) for chat in chats]
+    write_gguf(model, tokenizer, tmp_path / "model.gguf", "f16", "model")
+    gaps = compare(model, "float32", asked, llama_replies(tmp_path / "model.gguf", {}, asked, tokenizer))
+    assert gaps.largest_gap_nats < 0.05 and gaps.same_replies + gaps.near_ties == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"use_dora": True}, "DoRA"),
+        ({"modules_to_save": ["lm_head"]}, "modules trained as a whole"),
+        ({"bias": "all"}, "biases of the base"),
+        ({"target_modules": ["q_proj", "embed_tokens"]}, "an adapter of model.embed_tokens"),
+        ({"lora_bias": True}, "biases of its own"),
+    ],
+)
+def test_an_adapter_that_gguf_has_no_place_for(
+    options: dict[str, Any], found: str, base: Path, data: Path, tmp_path: Path
+) -> None:
+    run = random_adapter(str(base), data, tmp_path / "run", **options)
+    with pytest.raises(UserError, match=rf"{found}.*--gguf TYPE --merge"):
+        export_gguf(run, tmp_path / "out", "f16", adapter_only=True)
+    assert not (tmp_path / "out").exists()
+
+
+@with_llama
+def test_a_file_that_reads_prompts_in_other_tokens_is_refused(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other(model: Any, tokenizer: Any, *more: Any) -> None:
+        tokenizer.chat_template = tokenizer.chat_template.replace("assistant", "helper")
+        write_gguf(model, tokenizer, *more)
+
+    monkeypatch.setattr(gguf_run, "write_gguf", other)
+    tokenizer = load_tokenizer(str(run))
+    monkeypatch.setattr(gguf_run, "load_tokenizer", lambda source: tokenizer)
+    with pytest.raises(UserError, match=r"model-f16\.gguf: llama\.cpp reads a prompt in other tokens.*helper.*--merge"):
+        export_gguf(run, tmp_path / "out", "f16")
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_llama_cpp_the_file_is_written_and_not_opened(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gguf_run, "is_installed", lambda: False)
+    command = ["train", "export", str(run), "--out", str(tmp_path / "out"), "--gguf", "f16"]
+    made = CliRunner().invoke(build_app(), command)
+    assert made.exit_code == 0, made.stderr
+    assert "not opened: the package xllamacpp" in made.stdout and "pip install 'modegraph[cpu]'" in made.stdout
+    assert (tmp_path / "out" / "model-f16.gguf").is_file()
+    assert "pip install 'modegraph[cpu]'" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+
+def test_only_what_fits_into_the_window_is_sent(run: Path) -> None:
+    _, asked = read_conversations(read_run(run), load_tokenizer(str(run)), 4)
+    lengths = sorted(len(each.prompt) for each in asked)
+    assert len(fitting(asked, lengths[2] + 24)) == 3 and fitting(asked, 24) == []
+
+
+@with_llama
+def test_the_command(run: Path, tmp_path: Path) -> None:
+    def export(name: str, *more: str) -> Any:
+        command = ["train", "export", str(run), "--out", str(tmp_path / name), "--gguf", "q8_0", *more]
+        return CliRunner().invoke(build_app(), [*command, "--conversations", "2"])
+
+    made = export("out", "--json")
+    assert made.exit_code == 0, made.stderr
+    result = json.loads(made.stdout)
+    assert result["file"] == "model-q8_0.gguf" and result["template"] is True and result["conversations"] == 2
+    assert [gaps["precision"] for gaps in result["gaps"]] == ["float32"]
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
+        "model-q8_0.gguf",
+        "Modelfile",
+        "README.md",
+        "run.json",
+    }
+    words = export("words", "--adapter-only").stdout
+    assert words.startswith(f"{tmp_path / 'words'}: adapter-q8_0.gguf, ") and "greedy replies" in words
+    assert "nats apart at most" in words and len(max(words.split(), key=len)) < len(str(tmp_path)) + 20
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ((), "nothing to write"),
+        (("--merge", "--adapter-only"), "--merge and --adapter-only"),
+        (("--gguf", "q2_k"), "--gguf q2_k"),
+        (("--gguf", "f16", "--adapter-only", "--hub-base", "a/b"), "--hub-base a/b with --gguf"),
+        (("--merge", "--hub-base", "a/b"), "--hub-base a/b without --adapter-only"),
+    ],
+)
+def test_what_does_not_go_together(more: tuple[str, ...], found: str, tmp_path: Path) -> None:
+    made = CliRunner().invoke(build_app(), ["train", "export", str(tmp_path), "--out", str(tmp_path / "out"), *more])
+    assert isinstance(made.exception, UserError) and found in str(made.exception)
+
+
+@pytest.mark.slow
+@with_llama
+@with_smollm2
+def test_a_real_small_model(data: Path, tmp_path: Path) -> None:
+    """Merged and alone; the folder of the adapter opens on the file of the base that the catalogue has."""
+    run = random_adapter("smollm2", data, tmp_path / "run", size=0.02)
+    for adapter_only in (False, True):
+        made = export_gguf(run, tmp_path / f"out{adapter_only}", "f16", adapter_only)
+        (gaps,) = made.gaps
+        assert gaps.same_replies + gaps.near_ties == 4 and gaps.largest_gap_nats < 0.1
+    spec = read_llama(str(tmp_path / "outTrue"), {})
+    assert spec.name == "smollm2" and list(spec.adapters) == ["outTrue"]
+    assert merged(run, "float32").config.tie_word_embeddings

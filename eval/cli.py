@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -74,15 +75,17 @@ def add_demo(app: typer.Typer) -> None:
         fresh: Fresh = False,
         as_json: AsJson = False,
     ) -> None:
-        """Run everything on the example documents, with smollm2; no network, key or GPU.
+        """Run everything on the example documents, with the largest small model that was fetched; no network, key or GPU.
 
         Steps of an earlier demo in --out are kept where command, inputs and code have not changed; questions are asked anew.
         """
         from eval.demo.run import demo_json, run_demo
+        from eval.demo.show import counted
 
         result = run_demo(out, partial(run_command, app), say if as_json else print, fresh)
         if as_json:
             print_json(demo_json(result))
             return
+        print(counted(json.loads((result.report.parent / "report.json").read_text(encoding="utf-8"))), end="\n\n")
         print("\n\n".join(each.as_text() for each in result.shown))
         print(f"\nReport: {result.report}")

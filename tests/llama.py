@@ -2,6 +2,6 @@
 
 import pytest
 
-from serve.engines.llama import PACKAGE, is_installed
+from serve.engines.llama import is_installed
 
-with_llama = pytest.mark.skipif(not is_installed(), reason=f"{PACKAGE} is not installed: pip install 'modegraph[cpu]'")
+with_llama = pytest.mark.skipif(not is_installed(), reason="xllamacpp is not installed: pip install 'modegraph[cpu]'")

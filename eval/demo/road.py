@@ -1,7 +1,7 @@
-"""The demo's road as command lines: what each step needs, what it makes, and the three questions asked before and after.
+"""The demo's steps as command lines: what each needs, what it makes, and the three questions that are answered before and after.
 
-Every step is a command that a user could type. Sizes and learning rates are in configs/demo/ and here, chosen on the dev split
-and take some five minutes on two idle cores.
+Every step is a command that a user could type. Sizes and learning rates are in configs/demo/ and here; they take some six minutes on
+two idle cores.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graph.pretrained.cache import RECORD, folder_of, is_fetched
-from graph.pretrained.catalogue import SMOLLM2
+from graph.pretrained.catalogue import QWEN_CODER_05B, SMOLLM2
 from graph.shared.home import HOME
 
 DOCUMENTS, QUESTIONS, CONFIGS = "examples/documents", "examples/questions.jsonl", "configs/demo"
@@ -21,8 +21,10 @@ PASSAGES = "2"
 """Reading is most of the work on a CPU: a third passage makes every step a third longer."""
 PROMPTS, K, HELD_OUT = "5", "8", "8"
 MAX_SAMPLED_TOKENS, MAX_ANSWER_TOKENS = "64", "96"
-ASKED = ("q003", "q091", "q127")
-"""The three questions, of the test split: one of one document, two of two hops, such as a run answered well."""
+SHOWN = 3
+"""So many questions of the test split are shown with every answer: the first ones, whatever becomes of them."""
+BASES = (QWEN_CODER_05B, SMOLLM2)
+"""Models that are tuned, the first that has been fetched."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,10 @@ class Planned:
 
 
 def base_of(out: Path) -> Base:
-    """smollm2 where it has been fetched, else the tiny model that the demo trains."""
-    if is_fetched(SMOLLM2):
-        return Base(SMOLLM2.name, SMOLLM2.name, f"-{SMOLLM2.name}", folder_of(SMOLLM2) / RECORD)
+    """The first of BASES that has been fetched, else the tiny model that the demo trains; opened by transformers, before training as after."""
+    for model in BASES:
+        if is_fetched(model):
+            return Base(model.name, f"hf:{model.name}", f"-{model.name}", folder_of(model) / RECORD)
     return Base(f"{out}/tiny", f"hf:{out}/tiny", "", out / "tiny")
 
 
@@ -79,7 +82,7 @@ def index_and_rows(out: Path) -> list[Planned]:
 
 
 def train_tiny(base: Base) -> Planned:
-    """The model that stands in for smollm2, trained on the documents."""
+    """The model that stands in for a fetched one, trained on the documents."""
     documents, file = HOME / DOCUMENTS, config("tiny")
     return step(["train", "tiny", "--config", shown(file), "--texts", shown(documents)], (documents, file), base.needs)
 

@@ -1,4 +1,4 @@
-"""One run of the demo: the road's steps in order, those that stand kept, and the three questions side by side."""
+"""One run of the demo: its steps in order, those that stand kept; then counts over the test questions, and three of them side by side."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from eval.demo.keep import Done, code_checksum, made_by, needed_by, prepare_folder, read_done, stands, write_done
-from eval.demo.road import ASKED, CONFIGS, DOCUMENTS, QUESTIONS, Planned, answerers, base_of, road
+from eval.demo.road import BASES, CONFIGS, DOCUMENTS, QUESTIONS, SHOWN, Planned, answerers, base_of, road
 from eval.demo.show import Shown, side_by_side
 from graph.documents.questions import Question, read_questions
 from graph.shared.errors import UserError
 from graph.shared.home import HOME
 
 NO_PRETRAINED = (
-    "smollm2 has not been fetched (modegraph models get smollm2): a tiny model, trained here from nothing, takes its place. "
+    f"No model has been fetched (modegraph models get {BASES[0].name}): a tiny one, trained here from nothing, takes its place. "
     "Its answers have the right form at best."
 )
 
@@ -46,7 +46,7 @@ def run_demo(out: Path, run: Run, show: Callable[[str], None], fresh: bool = Fal
     Raises UserError when examples/ is missing, when `out` holds something else, or when a step fails.
     """
     check_examples()
-    questions = pick_asked(read_questions(HOME / QUESTIONS))
+    questions = shown_questions(read_questions(HOME / QUESTIONS))
     prepare_folder(out, fresh)
     base = base_of(out)
     if not base.configs:
@@ -105,15 +105,16 @@ def check_examples() -> None:
             raise UserError(f"{HOME / name}: not there", "the examples beside the code", remedy)
 
 
-def pick_asked(questions: Sequence[Question]) -> list[Question]:
-    """The questions to ask before and after; UserError where one is missing or not of the test split."""
-    by_id = {question.id: question for question in questions}
-    for name in ASKED:
-        if name not in by_id or by_id[name].split != "test":
-            raise UserError(
-                f"examples/questions.jsonl: no {name} of the test split", "the question", "restore the file"
-            )
-    return [by_id[name] for name in ASKED]
+def shown_questions(questions: Sequence[Question]) -> list[Question]:
+    """The first questions of the test split, in the order of their file; UserError where there are too few."""
+    found = [question for question in questions if question.split == "test"][:SHOWN]
+    if len(found) < SHOWN:
+        raise UserError(
+            f"examples/questions.jsonl: {len(found)} questions of the test split",
+            f"{SHOWN} or more",
+            "restore the file",
+        )
+    return found
 
 
 def demo_json(result: DemoResult) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The three questions with every model's answer, as a person reads them side by side."""
+"""What the demo says at its end: counts over the test questions, and three of them with every model's answer side by side."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from graph.documents.questions import Question
 from serve.show import printable
 
 WIDTH, NAME_WIDTH = 110, 8
+COUNTED = {
+    "exactly a gold answer": "exact match",
+    "a gold answer in it": "contains a gold answer",
+    "cites a passage it was shown": "cites a passage that exists",
+}
+"""What is counted, by the name of its measure in a comparison."""
 
 
 @dataclass(frozen=True)
@@ -69,3 +75,37 @@ def _block(name: str, text: str) -> list[str]:
     return textwrap.wrap(
         text, WIDTH, initial_indent=f"  {name:<{NAME_WIDTH}}", subsequent_indent=" " * (NAME_WIDTH + 2)
     )
+
+
+def counted(report: Mapping[str, Any]) -> str:
+    """How many of the test questions each model answers how, by a comparison's report.json, and what that shows.
+
+    >>> measures = {name: {"base": 0.25, "ms": 0.5} for name in COUNTED.values()}
+    >>> report = {"questions": 8, "differences_from": "base", "measures": measures, "policies": [{"name": "base"}, {"name": "ms"}]}
+    >>> print(counted(report))
+    Answers to 8 questions of the test split, drawn by the seed:
+                                  base    ms
+    exactly a gold answer            2     4
+    a gold answer in it              2     4
+    cites a passage it was shown     2     4
+    A gold answer is in 2 more of them after ms than before. So few questions and so short a run decide nothing.
+    """
+    names = [policy["name"] for policy in report["policies"]]
+    number, measures = report["questions"], report["measures"]
+    counts = {row: {name: round(measures[key][name] * number) for name in names} for row, key in COUNTED.items()}
+    head = max(map(len, COUNTED))
+    widths = {name: max(len(name), 4) for name in names}
+    lines = [f"Answers to {number} questions of the test split, drawn by the seed:"]
+    lines += [f"{'':<{head}}" + "".join(f"  {name:>{widths[name]}}" for name in names)]
+    lines += [
+        f"{row:<{head}}" + "".join(f"  {each[name]:>{widths[name]}}" for name in names) for row, each in counts.items()
+    ]
+    before, held = report["differences_from"], counts["a gold answer in it"]
+    for name in (name for name in names if name == "ms"):
+        gained = held[name] - held[before]
+        what = f"{abs(gained)} {'more' if gained > 0 else 'fewer'} of them" if gained else "as many of them"
+        than = "than" if gained else "as"
+        lines.append(
+            f"A gold answer is in {what} after {name} {than} before. So few questions and so short a run decide nothing."
+        )
+    return "\n".join(lines)

@@ -16,8 +16,8 @@ from transformers import DynamicCache, GenerationConfig, LogitsProcessorList, St
 from transformers.cache_utils import DynamicLayer
 
 from graph.shared.types import Completion
-from serve.engines.local import PLAIN, LocalModel, Ready
-from serve.engines.sampling import GumbelSampler, Sampling, StreamingCriteria, Watcher
+from serve.engines.local import PLAIN, LocalModel, Ready, Sampling, Watcher
+from serve.engines.sampling import GumbelSampler, StreamingCriteria, cuts, weights
 
 
 class HfModel(LocalModel):
@@ -46,7 +46,7 @@ class HfModel(LocalModel):
         mask = [[0] * (longest - len(prompt.ids)) + [1] * len(prompt.ids) for prompt in batch]
         device = self._model.device
         ids_BT, mask_BT = torch.tensor(padded, device=device), torch.tensor(mask, device=device)
-        sampler = GumbelSampler([prompt.request for prompt in batch], sampling.cuts())
+        sampler = GumbelSampler([prompt.request for prompt in batch], cuts(sampling))
         with torch.inference_mode():
             output_BT = self._model.generate(
                 input_ids=ids_BT,
@@ -54,7 +54,7 @@ class HfModel(LocalModel):
                 past_key_values=read_shared(self._model, ids_BT, mask_BT),
                 max_new_tokens=batch[0].room,
                 do_sample=False,
-                logits_processor=LogitsProcessorList([*sampling.weights(longest), sampler]),
+                logits_processor=LogitsProcessorList([*weights(sampling, longest), sampler]),
                 stopping_criteria=StoppingCriteriaList(
                     [StreamingCriteria(watcher, longest)] if watcher is not None else []
                 ),

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from threading import Lock
 from typing import Any
@@ -17,7 +17,23 @@ from graph.prompt import template
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Message
 from graph.text.special_tokens import escape_special_tokens
-from serve.engines.sampling import Sampling, Watcher
+
+Watcher = Callable[[list[int]], bool]
+"""Sees the ids written so far after each token; True ends the generation."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen beside temperature and seed, as vLLM reads fields of these names; the values here ask for nothing."""
+
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+
 
 PLAIN = Sampling()
 

@@ -19,8 +19,7 @@ from graph.pretrained.openvino_ir import MODEL, is_installed, openvino_folder
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest
-from serve.engines.local import PLAIN, LocalModel, Ready
-from serve.engines.sampling import Sampling, Watcher
+from serve.engines.local import PLAIN, LocalModel, Ready, Sampling, Watcher
 
 BATCH_TOKENS = 512
 """Tokens of prompts that are read in one step: more take more memory and no less time."""

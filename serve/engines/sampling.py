@@ -5,8 +5,7 @@ In this order: biases and penalties on the logits, then the temperature, then th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 import torch
 from transformers import (
@@ -20,44 +19,31 @@ from transformers import (
 
 from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest
-
-Watcher = Callable[[list[int]], bool]
-"""Sees the ids written so far after each token; True ends the generation."""
+from serve.engines.local import Sampling, Watcher
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """What is asked beside temperature and seed; the values here ask for nothing."""
+def weights(sampling: Sampling, prompt_tokens: int) -> list[LogitsProcessor]:
+    """What changes the logits of a prompt of so many tokens."""
+    made: list[LogitsProcessor] = []
+    if sampling.logit_bias:
+        made.append(LogitBiasProcessor(sampling.logit_bias))
+    if sampling.repetition_penalty != 1:
+        made.append(RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
+    if sampling.presence_penalty or sampling.frequency_penalty:
+        made.append(PenaltyProcessor(sampling.presence_penalty, sampling.frequency_penalty, prompt_tokens))
+    return made
 
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    repetition_penalty: float = 1.0
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
 
-    def weights(self, prompt_tokens: int) -> list[LogitsProcessor]:
-        """What changes the logits of a prompt of so many tokens."""
-        made: list[LogitsProcessor] = []
-        if self.logit_bias:
-            made.append(LogitBiasProcessor(self.logit_bias))
-        if self.repetition_penalty != 1:
-            made.append(RepetitionPenaltyLogitsProcessor(self.repetition_penalty))
-        if self.presence_penalty or self.frequency_penalty:
-            made.append(PenaltyProcessor(self.presence_penalty, self.frequency_penalty, prompt_tokens))
-        return made
-
-    def cuts(self) -> list[LogitsProcessor]:
-        """What leaves out unlikely tokens, of logits that the temperature has been taken out of."""
-        made: list[LogitsProcessor] = []
-        if self.top_k > 0:
-            made.append(TopKLogitsWarper(self.top_k))
-        if self.top_p < 1:
-            made.append(TopPLogitsWarper(self.top_p))
-        if self.min_p > 0:
-            made.append(MinPLogitsWarper(self.min_p))
-        return made
+def cuts(sampling: Sampling) -> list[LogitsProcessor]:
+    """What leaves out unlikely tokens, of logits that the temperature has been taken out of."""
+    made: list[LogitsProcessor] = []
+    if sampling.top_k > 0:
+        made.append(TopKLogitsWarper(sampling.top_k))
+    if sampling.top_p < 1:
+        made.append(TopPLogitsWarper(sampling.top_p))
+    if sampling.min_p > 0:
+        made.append(MinPLogitsWarper(sampling.min_p))
+    return made
 
 
 class LogitBiasProcessor(LogitsProcessor):  # type: ignore[misc]

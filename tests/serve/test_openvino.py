@@ -12,8 +12,8 @@ from graph.pretrained.catalogue import SMOLLM2
 from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest, Message
 from serve.engines import open_model
+from serve.engines.local import Sampling
 from serve.engines.openvino import OpenVinoModel, open_openvino
-from serve.engines.sampling import Sampling
 from tests.serve.test_llama import QUESTIONS, REPLY, SCHEMA, ask
 
 pytestmark = [

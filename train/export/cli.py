@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from graph.shared.cli_app import OUTPUT, command
+from graph.shared.cli_app import INPUT, OUTPUT, command
 from graph.shared.cli_options import AsJson, Out, RunFolder
 from graph.shared.console import print_json
 from graph.shared.errors import UserError
@@ -43,12 +43,7 @@ def export(
     ] = "",
     conversations: Annotated[
         int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            rich_help_panel=OUTPUT,
-            help="With --gguf: conversations of the run's dev rows that llama.cpp answers, to be compared with the run.",
-        ),
+        typer.Option(metavar="N", min=1, rich_help_panel=INPUT, help="Conversations of the run's dev rows to compare."),
     ] = 100,
     hub_base: Annotated[
         str,

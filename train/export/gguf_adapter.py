@@ -67,7 +67,7 @@ def lora_weights(whole: Any, alpha: float) -> Iterator[tuple[str, NDArray[np.flo
         ((adapter, a),) = layer.lora_A.items()
         rank, scaling = layer.r[adapter], layer.scaling[adapter]
         a_RI, b_OR = (each.weight.detach().float().cpu().numpy() for each in (a, layer.lora_B[adapter]))
-        yield module, a_RI, b_OR
+        yield module, a_RI, b_OR * np.float32(scaling * rank / alpha)
 
 
 def _checked(model: Any, name: str) -> float:

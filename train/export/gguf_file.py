@@ -52,7 +52,7 @@ class TensorNames:
 
     def of(self, key: str) -> str:
         """The name there of the tensor that transformers calls `key`; UserError for one that llama.cpp does not have."""
-        name = self._names.get_name(key, try_suffixes=(".weight", ".bias"))
+        name: str | None = self._names.get_name(key, try_suffixes=(".weight", ".bias"))
         if name is None:
             raise UserError(
                 f"a tensor {key}", "those of a plain model of its kind", "train it again from a plain model"

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import openai
 
+from graph.prompt.template import WITHOUT_THINKING
 from graph.shared.errors import UserError
 from graph.shared.types import Message
 from serve.engines.child import OwnServer
@@ -69,7 +70,7 @@ class Server:
         if len(found) == 1 and isinstance(adapters, list) and adapters:
             (name,) = found
             bare = f"{name} at scale 0"
-            off = {"model": name, "lora": [{"id": each["id"], "scale": 1.0} for each in adapters]}
+            off = {"model": name, "lora": [{"id": each["id"], "scale": 0.0} for each in adapters]}
             self._extra = lambda asked: off if asked == bare else {}
             found = {name: bare, bare: ""}
         self._parents = found
@@ -83,7 +84,7 @@ class Server:
         )  # llama.cpp finds no text in that, and answers with no tokens.
         if ids:
             return ids
-        written = self._beside("/apply-template", {"messages": turns})
+        written = self._beside("/apply-template", self._body(name, messages=turns))
         if not isinstance(written, dict) or not isinstance(written.get("prompt"), str):
             return None
         return self._tokens({"content": written["prompt"], "add_special": True, "parse_special": True})
@@ -169,9 +170,13 @@ class Server:
 
 
 def own_server(spec: LlamaSpec, server: OwnServer) -> Server:
-    """llama.cpp's server that runs `spec`: its adapters by their names, and their base by its own."""
+    """llama.cpp's server that runs `spec`: its adapters by their names, and their base by its own. Prompts are those of training, without thinking."""
     parents = {**dict.fromkeys(spec.adapters, spec.name), spec.name: ""}
-    return Server(server.url, server.key, parents, spec.extra, spec.called)
+
+    def extra(name: str) -> Mapping[str, Any]:
+        return {**spec.extra(name), "chat_template_kwargs": WITHOUT_THINKING}
+
+    return Server(server.url, server.key, parents, extra, spec.called)
 
 
 def at_once(ask: Callable[[A], B], items: Sequence[A], batch: int) -> list[B]:

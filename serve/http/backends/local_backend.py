@@ -13,8 +13,7 @@ from starlette.responses import Response
 
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, LanguageModel, Message
-from serve.engines.local import LocalModel
-from serve.engines.sampling import Sampling
+from serve.engines.local import LocalModel, Sampling
 from serve.http.backends.backend import Body
 from serve.http.shared.errors import ApiError
 

@@ -6,9 +6,19 @@ from pathlib import Path
 import pytest
 
 from eval.demo import keep, road, run
-from eval.demo.road import ASKED, CONFIGS
+from eval.demo.road import BASES, CONFIGS
 
 STAGES = ("sft", "ms", "dpo")
+ASKED = ("q1", "q2", "q3")
+REPORT = {
+    "questions": 8,
+    "differences_from": "base",
+    "policies": [{"name": "base"}, {"name": "ms"}],
+    "measures": {
+        name: {"base": 0.5, "ms": 0.25}
+        for name in ("exact match", "contains a gold answer", "cites a passage that exists")
+    },
+}
 
 
 @dataclass
@@ -29,7 +39,7 @@ class FakeCommands:
             assert not Path(place).exists(), "training never overwrites a run"
             self.make(Path(place), words)
         if words[0] == "ask":
-            cited = {"2": {"title": "Title", "source": "halmaren-isles.md"}} if "hf:" in words[4] else {}
+            cited = {"2": {"title": "Title", "source": "halmaren-isles.md"}} if words[4].endswith("/ms") else {}
             reply = {"answer": f"by {words[4]}", "reason": "So it is [2]." if cited else "", "citations": cited}
             print(json.dumps(reply))
         else:
@@ -40,7 +50,7 @@ class FakeCommands:
         place.mkdir(parents=True, exist_ok=True)
         (place / "made.txt").write_text(" ".join(words))
         if words[0] == "compare":
-            (place / "report.json").write_text('{"measures": {}}')
+            (place / "report.json").write_text(json.dumps(REPORT))
 
 
 @pytest.fixture
@@ -50,14 +60,15 @@ def commands() -> FakeCommands:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with what the demo looks for, and no smollm2 (see `fetched`)."""
+    """A repository with what the demo looks for, and no model fetched (see `fetched`)."""
     home = tmp_path / "repository"
     (home / "examples/documents").mkdir(parents=True)
     (home / "examples/documents/isles.md").write_text("# Isles")
     (home / CONFIGS).mkdir(parents=True)
-    for name in ("tiny", *STAGES, *(f"{stage}-smollm2" for stage in STAGES)):
+    for name in ("tiny", *STAGES, *(f"{stage}-{model.name}" for stage in STAGES for model in BASES)):
         (home / CONFIGS / f"{name}.yaml").write_text(f"output: {name}")
-    rows = [{"id": name, "question": f"What's {name}?", "answers": ["so"], "split": "test"} for name in ASKED]
+    rows = [{"id": "t1", "question": "What's trained?", "answers": ["so"], "split": "train"}]
+    rows += [{"id": name, "question": f"What's {name}?", "answers": ["so"], "split": "test"} for name in (*ASKED, "q4")]
     (home / "examples/questions.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     (home / "eval").mkdir()
     (home / "eval/code.py").write_text("VERSION = 1")
@@ -69,7 +80,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def fetched(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Puts a model in the place of smollm2, and replaces it when called again; gives its record."""
+    """Puts a model in the place of the first of BASES, and replaces it when called again; gives its record."""
     folder = home.parent / "cache"
     folder.mkdir()
     monkeypatch.setattr(road, "is_fetched", lambda model: True)

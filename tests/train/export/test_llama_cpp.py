@@ -1,6 +1,7 @@
 """Runs as GGUF files that llama.cpp itself opens: whole models and adapters alone say what the run says, and what they cannot hold is refused."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 from typer.testing import CliRunner
 
 from graph.prompt.answer import answer_messages
+from graph.prompt.template import prompt_text
 from graph.shared.errors import UserError
+from graph.shared.types import Message
 from modegraph.cli import build_app
 from serve.engines.llama import read_llama
 from tests.llama import with_llama
 from tests.train.adapters import random_adapter, with_smollm2
+from tests.train.templates import STYLES
 from train.export import gguf_adapter, gguf_run
 from train.export.conversations import Conversation, read_conversations
 from train.export.export import merged
@@ -70,6 +74,17 @@ def test_an_adapter_alone(options: dict[str, Any], base: Path, data: Path, tmp_p
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"adapter-f16.gguf", "README.md", "run.json"}
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "LoRA adapter" in card and "on an F16 file of its base" in card and "--lora adapter-f16.gguf" in card
+
+
+@with_llama
+@pytest.mark.parametrize("style", ["qwen3", "always thinking"])
+def test_a_template_that_knows_thinking(style: str, base: Path, data: Path, tmp_path: Path) -> None:
+    """llama.cpp writes the prompts of training: with the thinking block that says there is none."""
+    shutil.copytree(base, tmp_path / "base")
+    (tmp_path / "base" / "chat_template.jinja").write_text(STYLES[style].template, encoding="utf-8")
+    run = random_adapter(str(tmp_path / "base"), data, tmp_path / "run", size=0.1)
+    assert "<think>" in prompt_text(load_tokenizer(str(run)), [Message("user", "Who?")])
+    sound(export_gguf(run, tmp_path / "out", "f16"), F16_NATS)
 
 
 def adapter_gaps(run: Path, place: Path) -> FileGaps:
@@ -229,21 +244,6 @@ def test_the_command(run: Path, tmp_path: Path) -> None:
     words = export("words", "--adapter-only").stdout
     assert words.startswith(f"{tmp_path / 'words'}: adapter-q8_0.gguf, ") and "greedy replies" in words
     assert "nats apart at most" in words and len(max(words.split(), key=len)) < len(str(tmp_path)) + 20
-
-
-@pytest.mark.parametrize(
-    ("more", "found"),
-    [
-        ((), "nothing to write"),
-        (("--merge", "--adapter-only"), "--merge and --adapter-only"),
-        (("--gguf", "q2_k"), "--gguf q2_k"),
-        (("--gguf", "f16", "--adapter-only", "--hub-base", "a/b"), "--hub-base a/b with --gguf"),
-        (("--merge", "--hub-base", "a/b"), "--hub-base a/b without --adapter-only"),
-    ],
-)
-def test_what_does_not_go_together(more: tuple[str, ...], found: str, tmp_path: Path) -> None:
-    made = CliRunner().invoke(build_app(), ["train", "export", str(tmp_path), "--out", str(tmp_path / "out"), *more])
-    assert isinstance(made.exception, UserError) and found in str(made.exception)
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ def add_demo(app: typer.Typer) -> None:
         fresh: Fresh = False,
         as_json: AsJson = False,
     ) -> None:
-        """Run everything on the example documents, with the largest small model that was fetched; no network, key or GPU.
+        """Run everything on the example documents with a fetched model; no network, key or GPU.
 
         Steps of an earlier demo in --out are kept where command, inputs and code have not changed; questions are asked anew.
         """

@@ -19,8 +19,8 @@ from graph.shared.home import HOME
 DOCUMENTS, QUESTIONS, CONFIGS = "examples/documents", "examples/questions.jsonl", "configs/demo"
 PASSAGES = "2"
 """Reading is most of the work on a CPU: a third passage makes every step a third longer."""
-PROMPTS, K, HELD_OUT = "5", "8", "8"
-MAX_SAMPLED_TOKENS, MAX_ANSWER_TOKENS = "64", "96"
+PROMPTS, K, HELD_OUT = "3", "8", "8"
+MAX_SAMPLED_TOKENS, MAX_ANSWER_TOKENS = "48", "64"
 SHOWN = 3
 """So many questions of the test split are shown with every answer: the first ones, whatever becomes of them."""
 BASES = (QWEN_CODER_05B, SMOLLM2)

@@ -17,6 +17,9 @@ COUNTED = {
     "cites a passage it was shown": "cites a passage that exists",
 }
 """What is counted, by the name of its measure in a comparison."""
+UNTUNED, TUNED = "untuned", "ms"
+ORDER = (UNTUNED, "sft", "dpo", TUNED)
+"""How the models of the demo are called in its comparison."""
 
 
 @dataclass(frozen=True)
@@ -80,17 +83,17 @@ def _block(name: str, text: str) -> list[str]:
 def counted(report: Mapping[str, Any]) -> str:
     """How many of the test questions each model answers how, by a comparison's report.json, and what that shows.
 
-    >>> measures = {name: {"base": 0.25, "ms": 0.5} for name in COUNTED.values()}
-    >>> report = {"questions": 8, "differences_from": "base", "measures": measures, "policies": [{"name": "base"}, {"name": "ms"}]}
+    >>> measures = {name: {"untuned": 0.25, "ms": 0.5} for name in COUNTED.values()}
+    >>> report = {"questions": 8, "measures": measures, "policies": [{"name": "ms"}, {"name": "untuned"}]}
     >>> print(counted(report))
     Answers to 8 questions of the test split, drawn by the seed:
-                                  base    ms
-    exactly a gold answer            2     4
-    a gold answer in it              2     4
-    cites a passage it was shown     2     4
-    A gold answer is in 2 more of them after ms than before. So few questions and so short a run decide nothing.
+                                  untuned    ms
+    exactly a gold answer               2     4
+    a gold answer in it                 2     4
+    cites a passage it was shown        2     4
+    A gold answer is in 2 more of them after MS than before. So few questions and so short a run decide nothing.
     """
-    names = [policy["name"] for policy in report["policies"]]
+    names = sorted((policy["name"] for policy in report["policies"]), key=ORDER.index)
     number, measures = report["questions"], report["measures"]
     counts = {row: {name: round(measures[key][name] * number) for name in names} for row, key in COUNTED.items()}
     head = max(map(len, COUNTED))
@@ -100,12 +103,12 @@ def counted(report: Mapping[str, Any]) -> str:
     lines += [
         f"{row:<{head}}" + "".join(f"  {each[name]:>{widths[name]}}" for name in names) for row, each in counts.items()
     ]
-    before, held = report["differences_from"], counts["a gold answer in it"]
-    for name in (name for name in names if name == "ms"):
-        gained = held[name] - held[before]
-        what = f"{abs(gained)} {'more' if gained > 0 else 'fewer'} of them" if gained else "as many of them"
-        than = "than" if gained else "as"
-        lines.append(
-            f"A gold answer is in {what} after {name} {than} before. So few questions and so short a run decide nothing."
-        )
+    held = counts["a gold answer in it"]
+    gained = held[TUNED] - held[UNTUNED]
+    what = (
+        f"{abs(gained)} {'more' if gained > 0 else 'fewer'} of them after MS than"
+        if gained
+        else "as many of them after MS as"
+    )
+    lines.append(f"A gold answer is in {what} before. So few questions and so short a run decide nothing.")
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from graph.shared.cli_app import INPUT, LIMITS, MODEL, OUTPUT, RETRIEVAL
 from graph.shared.modes import Mode
 
 MODES = get_args(Mode)
-SPEC = "hf:PATH_OR_NAME, vllm:PATH_OR_NAME, openai:NAME@URL or smollm2"
+SPEC = "hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL, or a name of `modegraph models list`"
 
 
 def complete_mode(typed: str) -> list[str]:

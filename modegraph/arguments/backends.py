@@ -8,11 +8,14 @@ from contextlib import asynccontextmanager
 from graph.shared.errors import UserError
 from modegraph.models import Model, model_of, spec_of
 from modegraph.runs import Run
+from serve.engines.llama import OwnLlamaModel
+from serve.engines.local import LocalModel
 from serve.http.backends.backend import ChatBackend
+from serve.http.backends.child_backend import OwnLlamaBackend
 from serve.http.backends.engines import VllmOptions, open_backend
 from serve.http.backends.local_backend import LocalBackend
 
-STREAMS = "hf:PATH_OR_NAME, openai:NAME@URL, a run, or an opened hf: model"
+STREAMS = "hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, openai:NAME@URL, a run, or such a model opened"
 
 
 @asynccontextmanager
@@ -30,9 +33,9 @@ async def streaming_backend(model: Model) -> AsyncIterator[ChatBackend]:
 
 
 def _in_memory(model: Model) -> ChatBackend:
-    from serve.engines.hf import HfModel
-
     opened = model_of(model)
-    if not isinstance(opened, HfModel):
+    if isinstance(opened, OwnLlamaModel):
+        return OwnLlamaBackend(opened)
+    if not isinstance(opened, LocalModel):
         raise UserError(f"{opened.name} does not stream", STREAMS, "use ask, or give the model's SPEC")
     return LocalBackend({opened.name: opened})

@@ -165,22 +165,27 @@ class OwnLlamaModel(LlamaModel):
     def __init__(self, name: str, spec: LlamaSpec, served_as: str) -> None:
         self._server = OwnServer(spec)
         super().__init__(name, self._server.url, self._server.key, served_as, spec.extra(served_as))
+        self.key = self._server.key
         close_with(self, self._server)
 
-    def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
+    def wait(self) -> None:
+        """Return once the server answers; UserError when it does not start."""
         self._server.wait()
+
+    def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
+        self.wait()
         return super().complete(requests)
 
     def count_tokens(self, text: str) -> int:
-        self._server.wait()
+        self.wait()
         return super().count_tokens(text)
 
     def prompt_tokens(self, messages: Sequence[Message]) -> int:
-        self._server.wait()
+        self.wait()
         return super().prompt_tokens(messages)
 
     def window(self) -> int | None:
-        self._server.wait()
+        self.wait()
         return super().window()
 
 

@@ -122,8 +122,8 @@ class OpenAIModel:
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
-        self._extra = dict(extra or {})
-        self._served_as, self.in_flight = served_as or name, in_flight
+        self.extra = dict(extra or {})
+        self.served_as, self.in_flight = served_as or name, in_flight
         self.url = without_password(url)
         self._client = openai.OpenAI(
             base_url=url, api_key=key or key_of_environment(), max_retries=0, timeout=timeout_s
@@ -157,7 +157,7 @@ class OpenAIModel:
             return estimate
         turns = [vars(turn) for turn in messages]
         try:
-            told = self._post("/tokenize", {"model": self._served_as, "messages": turns})
+            told = self._post("/tokenize", {"model": self.served_as, "messages": turns})
             return int(told["count"])
         except (openai.APIError, ValueError, KeyError, TypeError):
             self._counts = False
@@ -167,7 +167,7 @@ class OpenAIModel:
         """The window, if the server tells it, and after how many seconds to ask again if not."""
         try:
             listed = self._client.with_options(timeout=QUICK_S).models.list()
-            return window_of(self._served_as, [model.model_dump() for model in listed.data or ()]), UNTOLD_AGAIN_S
+            return window_of(self.served_as, [model.model_dump() for model in listed.data or ()]), UNTOLD_AGAIN_S
         except (openai.APIError, ValueError, AttributeError):
             return None, GONE_AGAIN_S
 
@@ -212,11 +212,11 @@ class OpenAIModel:
         ):
             with attempt:
                 return self._client.chat.completions.create(
-                    model=self._served_as,
+                    model=self.served_as,
                     messages=[{"role": turn.role, "content": turn.content} for turn in request.messages],  # type: ignore[misc]
                     max_tokens=request.max_tokens,
                     temperature=request.temperature,
-                    extra_body=self._extra,
+                    extra_body=self.extra,
                     **options,
                 )
         raise AssertionError("stamina re-raises after the last attempt")

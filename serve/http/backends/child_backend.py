@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from graph.text.special_tokens import escape_special_tokens
 from serve.engines.child import ServerSpec, SupervisedServer
-from serve.engines.llama import LlamaModel, LlamaSpec
+from serve.engines.llama import LlamaModel, LlamaSpec, OwnLlamaModel
 from serve.engines.vllm import VllmSpec, as_trained
 from serve.http.backends.backend import Body
 from serve.http.backends.openai_backend import OpenAIBackend
@@ -71,7 +72,26 @@ class LlamaBackend(ChildBackend):
         }
 
     def _translated(self, body: Body) -> dict[str, Any]:
-        for name in LLAMA_WITHOUT & body.keys():
-            raise ApiError(400, "not_supported", f"{name}: llama.cpp has no such field; leave it out", name)
-        fields = {LLAMA_NAMES.get(name, name): value for name, value in body.items()}
-        return {**fields, **self._extras[body["model"]], "model": self.child.spec.name}
+        return {**llama_fields(body), **self._extras[body["model"]], "model": self.child.spec.name}
+
+
+class OwnLlamaBackend(OpenAIBackend):
+    """A model of llama.cpp that a program has opened, and keeps."""
+
+    def __init__(self, model: OwnLlamaModel) -> None:
+        super().__init__(model.url, model.key, {model.name: model.served_as}, escape_known_tokens)
+        self._model = model
+        self._languages = {model.name: model}
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._model.wait)
+
+    def _translated(self, body: Body) -> dict[str, Any]:
+        return {**llama_fields(body), **self._model.extra, "model": self._model.served_as}
+
+
+def llama_fields(body: Body) -> dict[str, Any]:
+    """A request's fields as llama.cpp's server calls them; ApiError 400 for one that it would pass over."""
+    for name in LLAMA_WITHOUT & body.keys():
+        raise ApiError(400, "not_supported", f"{name}: llama.cpp has no such field; leave it out", name)
+    return {LLAMA_NAMES.get(name, name): value for name, value in body.items()}

@@ -129,9 +129,9 @@ def test_the_first_questions_of_the_test_split_are_shown_whatever_becomes_of_the
     ("after", "said"), [(0.25, "2 fewer of them"), (0.5, "as many of them"), (1.0, "4 more of them")]
 )
 def test_what_tuning_did_is_counted_and_said_plainly(after, said):
-    measures = {name: {"base": 0.5, "ms": after} for name in REPORT["measures"]}
+    measures = {name: {"untuned": 0.5, "ms": after} for name in REPORT["measures"]}
     lines = counted(REPORT | {"measures": measures}).splitlines()
-    assert lines[3].split()[-2:] == ["4", str(round(8 * after))] and f"A gold answer is in {said} after ms" in lines[-1]
+    assert lines[3].split()[-2:] == ["4", str(round(8 * after))] and f"A gold answer is in {said} after MS" in lines[-1]
     assert "decide nothing" in lines[-1]
 
 

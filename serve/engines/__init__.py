@@ -86,7 +86,7 @@ def kind_of(spec: str) -> tuple[str, str]:
 
 
 def fastest_kind() -> str:
-    """The engine for a model of the catalogue that is named alone: the fastest of those that are installed (docs/serving.md has the figures).
+    """The engine for a model of the catalogue that is named alone: the fastest of those that are installed (decision 13 has the figures).
 
     On a GPU transformers; on a processor OpenVINO, else llama.cpp, else transformers.
     """

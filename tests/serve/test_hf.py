@@ -161,14 +161,18 @@ def test_an_adapter_is_loaded_on_its_base(tiny_adapter: Path, model: HfModel) ->
         assert adapted.complete([ask("bread")]) == model.complete([ask("bread")])
 
 
-def test_an_adapter_trained_in_bfloat16_is_served_on_such_a_base(tiny_adapter: Path, tmp_path: Path) -> None:
+def test_an_adapter_has_the_precision_of_its_training_and_else_that_of_the_processor(
+    tiny_adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "run"
     shutil.copytree(tiny_adapter, folder)
     for precision, dtype in (("bfloat16", torch.bfloat16), ("float32", torch.float32)):
         (folder / "run.json").write_text(json.dumps({"settings": {"precision": precision}}))
         assert open_hf(str(folder))._model.get_input_embeddings().weight.dtype == dtype
     (folder / "run.json").write_text("[]")
-    assert open_hf(str(folder))._model.get_input_embeddings().weight.dtype == torch.float32
+    for able, dtype in ((True, torch.bfloat16), (False, torch.float32)):
+        monkeypatch.setattr("serve.engines.hf_open.computes_in_bfloat16", lambda able=able: able)
+        assert {weights.dtype for weights in open_hf(str(folder))._model.parameters()} == {dtype}
 
 
 def test_broken_adapters_are_named(tiny_adapter: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ def named_base(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
     cache._check_once.cache_clear()
     shutil.copytree(base, folder_of(SMOLLM2))
+    (folder_of(SMOLLM2) / SMOLLM2.file).write_bytes(b"GGUF")
     write_record(folder_of(SMOLLM2), SMOLLM2)
     return tmp_path / "one"
 

@@ -20,6 +20,7 @@ import openai
 from graph.encode.weights import model_name
 from graph.pretrained.cache import gguf_of
 from graph.pretrained.catalogue import MODELS
+from graph.prompt.template import WITHOUT_THINKING
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest, Message
 from serve.engines.child import OwnServer, close_with
@@ -74,9 +75,9 @@ class LlamaSpec:
         return {**os.environ, KEY: key}
 
     def extra(self, name: str) -> dict[str, Any]:
-        """What a request for the model `name` says beside OpenAI's fields: which adapters count."""
-        chosen = list(self.adapters)
-        return {"lora": [{"id": at, "scale": float(each == name)} for at, each in enumerate(chosen)]} if chosen else {}
+        """What a request for the model `name` says beside OpenAI's fields: prompts as in training, and which adapters count."""
+        lora = [{"id": at, "scale": float(each == name)} for at, each in enumerate(self.adapters)]
+        return {"chat_template_kwargs": WITHOUT_THINKING, **({"lora": lora} if lora else {})}
 
 
 def is_installed() -> bool:
@@ -150,7 +151,8 @@ class LlamaModel(OpenAIModel):
     def prompt_tokens(self, messages: Sequence[Message]) -> int:
         """Tokens of a chat, by the model's own template; estimated while the server does not answer."""
         try:
-            text = self._post("/apply-template", {"messages": [vars(turn) for turn in messages]})["prompt"]
+            chat = {**self.extra, "messages": [vars(turn) for turn in messages]}
+            text = self._post("/apply-template", chat)["prompt"]
             return len(self._post("/tokenize", {"content": text, "add_special": True, "parse_special": True})["tokens"])
         except openai.APIError:
             return super().prompt_tokens(messages)

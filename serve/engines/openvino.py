@@ -47,7 +47,13 @@ class OpenVinoModel(LocalModel):
         handles = []
         for prompt in batch:
             ids = Tensor(np.array([prompt.ids], np.int64))
-            handles.append(self._pipeline.add_request(self._numbers, ids, self._config(prompt, sampling)))
+            try:
+                handles.append(self._pipeline.add_request(self._numbers, ids, self._config(prompt, sampling)))
+            except RuntimeError as problem:
+                for handle in handles:
+                    handle.stop()
+                reason = " ".join(str(problem).split())[-300:]
+                raise UserError(f"{self.kind}:{self.name}: {reason}", "a request that it takes", "change it") from None
             self._numbers += 1
         written: list[list[int]] = [[] for _ in batch]
         while self._pipeline.has_non_finished_requests():

@@ -154,8 +154,9 @@ def test_an_exported_adapter_lies_on_the_base_that_its_record_names(tmp_path: Pa
     (tmp_path / "run.json").write_text(json.dumps({"base_model": "smollm2"}))
     spec = read_llama(str(tmp_path), {})
     assert spec.file == gguf_of(SMOLLM2).resolve() and spec.name == "smollm2"
-    assert spec.extra(tmp_path.name) == {"lora": [{"id": 0, "scale": 1.0}]}
-    assert spec.extra("smollm2") == {"lora": [{"id": 0, "scale": 0.0}]}, "the base answers without it"
+    assert spec.extra(tmp_path.name)["lora"] == [{"id": 0, "scale": 1.0}]
+    assert spec.extra("smollm2")["lora"] == [{"id": 0, "scale": 0.0}], "the base answers without it"
+    assert spec.extra("smollm2")["chat_template_kwargs"] == {"enable_thinking": False}, "as in training"
 
 
 def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:

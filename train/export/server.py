@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import openai
 
-from graph.prompt.template import WITHOUT_THINKING
 from graph.shared.errors import UserError
 from graph.shared.types import Message
 from serve.engines.child import OwnServer
@@ -170,13 +169,9 @@ class Server:
 
 
 def own_server(spec: LlamaSpec, server: OwnServer) -> Server:
-    """llama.cpp's server that runs `spec`: its adapters by their names, and their base by its own. Prompts are those of training, without thinking."""
+    """llama.cpp's server that runs `spec`: its adapters by their names, and their base by its own."""
     parents = {**dict.fromkeys(spec.adapters, spec.name), spec.name: ""}
-
-    def extra(name: str) -> Mapping[str, Any]:
-        return {**spec.extra(name), "chat_template_kwargs": WITHOUT_THINKING}
-
-    return Server(server.url, server.key, parents, extra, spec.called)
+    return Server(server.url, server.key, parents, spec.extra, spec.called)
 
 
 def at_once(ask: Callable[[A], B], items: Sequence[A], batch: int) -> list[B]:

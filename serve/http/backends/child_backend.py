@@ -72,7 +72,7 @@ class LlamaBackend(ChildBackend):
         }
 
     def _translated(self, body: Body) -> dict[str, Any]:
-        return {**llama_fields(body), **self._extras[body["model"]], "model": self.child.spec.name}
+        return {**self._extras[body["model"]], **llama_fields(body), "model": self.child.spec.name}
 
 
 class OwnLlamaBackend(OpenAIBackend):
@@ -87,7 +87,7 @@ class OwnLlamaBackend(OpenAIBackend):
         await asyncio.to_thread(self._model.wait)
 
     def _translated(self, body: Body) -> dict[str, Any]:
-        return {**llama_fields(body), **self._model.extra, "model": self._model.served_as}
+        return {**self._model.extra, **llama_fields(body), "model": self._model.served_as}
 
 
 def llama_fields(body: Body) -> dict[str, Any]:

@@ -51,6 +51,22 @@ class PreferenceRow:
 
 
 @dataclass(frozen=True)
+class ReadingRow:
+    """One question over passages and the answer to learn. `gold_ids` are the passages of the context that hold it, none for "not in the documents"."""
+
+    id: str
+    prompt: tuple[Message, ...]
+    completion: str
+    question_id: str
+    question: str
+    answers: tuple[str, ...]
+    kind: str
+    split: str
+    context_ids: tuple[str, ...]
+    gold_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Sampling:
     """How the responses of a row were drawn from the policy: `asked` of them, of up to `max_tokens` each, from `seed` on."""
 
@@ -132,6 +148,38 @@ def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
         reasoner=row["reasoner"],
         hard_negative=row["hard_negative"],
         support=row.get("support"),
+    )
+
+
+def reading_to_json(row: ReadingRow) -> dict[str, Any]:
+    """A row as TRL's SFTTrainer takes it: prompt and completion are lists of messages."""
+    return {
+        "id": row.id,
+        "prompt": [message_to_json(message) for message in row.prompt],
+        "completion": [message_to_json(Message("assistant", row.completion))],
+        "question_id": row.question_id,
+        "question": row.question,
+        "answers": list(row.answers),
+        "kind": row.kind,
+        "split": row.split,
+        "context_ids": list(row.context_ids),
+        "gold_ids": list(row.gold_ids),
+    }
+
+
+def reading_from_json(row: Mapping[str, Any]) -> ReadingRow:
+    """The inverse of `reading_to_json`; raises as `preference_from_json`."""
+    return ReadingRow(
+        id=row["id"],
+        prompt=_turns_from_json(row["prompt"]),
+        completion=_answer_from_json(row["completion"]),
+        question_id=row["question_id"],
+        question=row["question"],
+        answers=tuple(row["answers"]),
+        kind=row["kind"],
+        split=row["split"],
+        context_ids=tuple(row["context_ids"]),
+        gold_ids=tuple(row["gold_ids"]),
     )
 
 

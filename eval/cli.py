@@ -42,6 +42,7 @@ def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
     from eval.alignment.cli import register as add_alignment
     from eval.judge.cli import register as add_judge
     from eval.matrix.cli import register as add_run
+    from eval.reading.cli import register as add_reading
     from eval.retrieval.cli import register as add_retrieval
     from eval.router.cli import register as add_router
     from eval.selector.cli import register as add_selector
@@ -53,6 +54,7 @@ def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
     app.add_typer(commands, name="eval", rich_help_panel=EVALUATION)
 
     add_retrieval(commands, open_model)
+    add_reading(commands, open_model)
     add_alignment(commands)
     add_selector(commands, open_model)
     add_router(commands)

@@ -1,38 +1,223 @@
-"""Supervised fine-tuning on the chosen answers: teaches the form, and gives preference training its reference."""
+"""Supervised fine-tuning on the answers of conversations: teaches to read and the form, and gives preference training its reference.
+
+Rows one after another whose prompts begin alike (several questions over the same passages) are one group: what they have in common is computed once
+(train/model/packing.py). The loss is −log π of the answers' tokens, end token included, a mean over the tokens of a batch; logits are made where an
+answer's token is predicted and nowhere else.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
-from trl import SFTConfig, SFTTrainer
+import torch
+from peft import get_peft_model
+from torch import Tensor
+from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer, TrainingArguments, set_seed
+from transformers.trainer_utils import EvalLoopOutput
 
-from train.run.data import chosen_side, sft_dataset
-from train.run.loop import TrainingInputs, lora_config, prepare, run_and_save, run_folder, trl_arguments
+from data_synth.reading.score import score_reading
+from graph.shared.errors import UserError
+from train.model.greedy import greedy_answers
+from train.model.layout import LogpsOf, choose_layout
+from train.model.logps import TokenizedRow, tokenize_row
+from train.model.models import device, load_tokenizer
+from train.model.packing import TokenizedGroup
+from train.model.rotation import check_rotation
+from train.run.conversations import Conversation, read_conversations
+from train.run.loop import check_start, load_start, lora_config, run_and_save, run_folder, trainer_arguments
 from train.run.mixed_precision import CastingOnce
 from train.run.settings import SftSettings
 from train.shared.types import RunRecord
 
+SHARED_SHARE = 0.5
+"""Rows share a prefix where it is at least so much of the shortest of their prompts."""
+MEASURED_TOKENS = 4096
+"""Tokens of a batch of dev prompts that are answered together, padding included."""
 
-class ChosenTrainer(CastingOnce, SFTTrainer):  # type: ignore[misc]
-    """TRL's trainer, with the casts of ours."""
+
+@dataclass(frozen=True)
+class SftData:
+    """What a run learns from, what its dev loss is taken of, and the dev conversations that are answered."""
+
+    train: list[TokenizedGroup]
+    dev: list[TokenizedGroup]
+    dev_rows: list[Conversation]
 
 
 def train_sft(settings: SftSettings) -> RunRecord:
     """From settings to a finished run at `settings.output`; UserError before the first step for bad input."""
-    start = prepare(settings, chosen_side)
+    check_start(settings)
+    tokenizer = load_tokenizer(settings.model)
+    data = read_sft_data(settings, tokenizer)
     with run_folder(settings, "sft") as folder:
-        return run_and_save(sft_trainer(settings, start, folder), "sft", settings, folder)
+        return run_and_save(sft_trainer(settings, data, tokenizer, folder), "sft", settings, folder)
 
 
-def sft_trainer(settings: SftSettings, start: TrainingInputs, folder: Path) -> SFTTrainer:
-    """TRL's trainer with the loss on the completion alone, its end token included."""
-    return ChosenTrainer(
-        model=start.model,
-        args=SFTConfig(
-            **trl_arguments(settings, start.splits, folder), max_length=None, completion_only_loss=True, packing=False
-        ),
-        train_dataset=sft_dataset(start.splits.train, start.tokenizer),
-        eval_dataset=sft_dataset(start.splits.dev, start.tokenizer) if start.splits.dev else None,
-        processing_class=start.tokenizer,
-        peft_config=lora_config(settings.lora),
+def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> SftData:
+    """The groups of train.jsonl and dev.jsonl; UserError with file and line for what cannot be learned from or is too long."""
+    folder = Path(settings.data)
+    if not folder.is_dir():
+        raise UserError(f"data = {settings.data!r}: no such folder", "a folder with train.jsonl", "check the path")
+    dev_file = folder / "dev.jsonl"
+    train = read_conversations(folder / "train.jsonl")
+    dev = read_conversations(dev_file) if dev_file.exists() else []
+    if settings.eval_steps is not None and not dev:
+        raise UserError(f"eval_steps = {settings.eval_steps} without {dev_file}", "dev rows to answer", "unset it")
+
+    def groups(rows: Sequence[Conversation], file: Path) -> list[TokenizedGroup]:
+        tokenized = [tokenize_row(tokenizer, row.prompt, row.completion) for row in rows]
+        check_fit(tokenized, settings.max_length_tokens, file)
+        return share_prefixes(tokenized, settings.group_tokens or settings.max_length_tokens)
+
+    return SftData(groups(train, folder / "train.jsonl"), groups(dev, dev_file), dev[: settings.eval_rows])
+
+
+def check_fit(rows: Sequence[TokenizedRow], max_length_tokens: int, file: Path) -> None:
+    """UserError naming how many rows are longer than `max_length_tokens`, and the longest."""
+    over = [number for number, row in enumerate(rows, start=1) if len(row.ids) > max_length_tokens]
+    if over:
+        longest = max(len(row.ids) for row in rows)
+        raise UserError(
+            f"{file}: {len(over)} of {len(rows)} rows are longer than max_length_tokens = {max_length_tokens} "
+            f"(the first is row {over[0]}, the longest has {longest} tokens)",
+            "rows that fit whole",
+            f"set max_length_tokens to {longest}, or make shorter contexts",
+        )
+
+
+def share_prefixes(rows: Sequence[TokenizedRow], most_tokens: int) -> list[TokenizedGroup]:
+    """Rows as groups: those one after another whose prompts begin alike as one, up to `most_tokens` together."""
+    groups: list[TokenizedGroup] = []
+    waiting: list[TokenizedRow] = []
+    shared = 0
+    for row in rows:
+        if waiting:
+            common = min(shared, _common(waiting[0], row))
+            shortest = min(one.prompt_tokens for one in (*waiting, row))
+            together = common + sum(len(one.ids) - common for one in (*waiting, row))
+            if common >= SHARED_SHARE * shortest and together <= most_tokens:
+                waiting.append(row)
+                shared = common
+                continue
+            groups.append(_group(waiting, shared))
+        waiting, shared = [row], row.prompt_tokens
+    return [*groups, _group(waiting, shared)] if waiting else groups
+
+
+def _common(one: TokenizedRow, other: TokenizedRow) -> int:
+    """How many tokens two prompts begin with alike."""
+    pairs = zip(one.ids[: one.prompt_tokens], other.ids[: other.prompt_tokens], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _group(rows: Sequence[TokenizedRow], shared: int) -> TokenizedGroup:
+    responses = tuple(row.ids[shared:] for row in rows)
+    return TokenizedGroup(rows[0].ids[:shared], responses, tuple(row.prompt_tokens - shared for row in rows))
+
+
+class SftTrainer(CastingOnce, Trainer):  # type: ignore[misc]
+    """transformers' Trainer over groups; its dev figures are the exact loss and those of `measure`, which answers dev rows."""
+
+    def __init__(
+        self, logps_of: LogpsOf, measure: Callable[[Any], Mapping[str, float]] | None, **arguments: Any
+    ) -> None:
+        super().__init__(data_collator=list, **arguments)
+        self.model_accepts_loss_kwargs = False
+        self.logps_of, self.measure = logps_of, measure
+        self._dev: list[tuple[float, int]] = []
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """−log π of a batch's written tokens, a mean over them."""
+        del num_items_in_batch
+        loss = -self.logps_of(model, inputs).sum() / written(inputs)
+        return (loss, {}) if return_outputs else loss
+
+    def prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, None, None]:
+        """The loss of one batch of dev groups; there are no logits to gather."""
+        with torch.no_grad():
+            loss = self.compute_loss(model, inputs)
+        own = [(float(loss) * written(inputs), written(inputs))]
+        self._dev += self.accelerator.gather_for_metrics(own, use_gather_object=True)
+        return loss, None, None
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+        """The dev loss over all tokens, whatever the batches, and the figures of the answers."""
+        self._dev = []
+        output = super().evaluation_loop(*args, **kwargs)
+        output.metrics["eval_loss"] = sum(loss for loss, _ in self._dev) / sum(tokens for _, tokens in self._dev)
+        if self.measure is not None:
+            output.metrics.update({f"eval_{name}": value for name, value in self.measure(self.model).items()})
+        return output
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        """A batch is a list of groups, moved where it is needed by the layout."""
+        return inputs
+
+
+def written(groups: Sequence[TokenizedGroup]) -> int:
+    """Tokens that are learned."""
+    return sum(group.written_tokens for group in groups)
+
+
+def sft_trainer(settings: SftSettings, data: SftData, tokenizer: PreTrainedTokenizerBase, folder: Path) -> SftTrainer:
+    """The trainer: model with its adapter, layout chosen, the best of the measured checkpoints kept where `eval_steps` is set."""
+    set_seed(settings.seed)
+    model = load_start(settings, tokenizer)
+    model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
+    everything = [*data.train, *data.dev]
+    longest = [len(group.prompt) + max(map(len, group.responses)) for group in everything]
+    check_rotation(model.config, longest)
+    model.to(device())
+    measured = settings.eval_steps is not None
+    arguments = trainer_arguments(settings, folder) | (best_kept(settings) if measured else {})
+    trainer = SftTrainer(
+        choose_layout(model, max(longest), None),
+        (lambda model: reading_figures(model, tokenizer, data.dev_rows)) if measured else None,
+        model=model,
+        args=TrainingArguments(**arguments, remove_unused_columns=False),
+        train_dataset=data.train,
+        eval_dataset=data.dev or None,
+        processing_class=tokenizer,
     )
+    if settings.patience is not None:
+        trainer.add_callback(EarlyStoppingCallback(settings.patience))
+    return trainer
+
+
+def best_kept(settings: SftSettings) -> dict[str, Any]:
+    """The Trainer's arguments that measure every `eval_steps` and keep the checkpoint of the best F1 beside the last one."""
+    return {
+        "eval_strategy": "steps",
+        "eval_steps": settings.eval_steps,
+        "save_strategy": "steps",
+        "save_steps": settings.save_steps or settings.eval_steps,
+        "save_total_limit": 2,
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "f1",
+        "greater_is_better": True,
+    }
+
+
+def reading_figures(model: Any, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Conversation]) -> dict[str, float]:
+    """Greedy answers to conversations: exact match, F1, and of those with passages the share that cites gold ones."""
+    prompts = [tokenize_row(tokenizer, row.prompt, row.completion) for row in rows]
+    limit = 2 * max(len(row.ids) - row.prompt_tokens for row in prompts)
+    order = sorted(range(len(rows)), key=lambda place: prompts[place].prompt_tokens)
+    scores = []
+    while order:
+        longest = prompts[order[-1]].prompt_tokens
+        batch, order = order[-max(1, MEASURED_TOKENS // longest) :], order[: -max(1, MEASURED_TOKENS // longest)]
+        asked = [prompts[place].ids[: prompts[place].prompt_tokens] for place in batch]
+        for place, ids in zip(batch, greedy_answers(model, tokenizer, asked, limit), strict=True):
+            row, text = rows[place], tokenizer.decode(ids, skip_special_tokens=True)
+            scores.append((row, score_reading(text, row.answers, row.gold, row.passages)))
+    cited = [score.cites_gold for row, score in scores if row.gold and score.exact]
+    figures = {"exact": fmean(score.exact for _, score in scores), "f1": fmean(score.f1 for _, score in scores)}
+    return figures | ({"cites_gold": fmean(cited)} if cited else {})

@@ -7,14 +7,15 @@ import typer
 
 from data_synth.route.cli import ROUTED
 from graph.shared.cli_app import INPUT, Command
-from graph.shared.cli_options import AsJson, Corpus, Out, Questions, Seed
+from graph.shared.cli_options import AsJson, Config, Corpus, Out, Questions, Seed, Set
 from graph.shared.console import print_json, say
 from graph.shared.errors import UserError
 
 SHOWN = 20
 Share = Annotated[int, typer.Option(metavar="N", min=0, rich_help_panel=INPUT, help="Questions of this split.")]
 FEEDBACK = "feedback"
-SETS = ("pubmedqa", "medmcqa", "riddlesense", "qa_feedback", FEEDBACK)
+READING = "reading"
+SETS = ("pubmedqa", "medmcqa", "riddlesense", "qa_feedback", READING, FEEDBACK)
 
 
 def register(data: typer.Typer) -> None:
@@ -56,13 +57,16 @@ def register(data: typer.Typer) -> None:
         file: Annotated[
             Path,
             typer.Argument(
-                metavar="FILE", help="Its rows, one JSON object a line; of feedback the folder of the index."
+                metavar="FILE",
+                help="Its rows, one JSON object a line; of feedback the folder of the index; of reading a folder with corpus.jsonl and questions.jsonl.",
             ),
         ],
         out: Out,
+        config: Config = None,
+        settings: Set = None,
         as_json: AsJson = False,
     ) -> None:
-        """Turn a published set into documents and questions or scored responses, or feedback into training data.
+        """Turn a published set into documents and questions, reading rows or scored responses, or feedback into training data.
 
         `feedback` is what `modegraph serve --feedback` kept: it becomes the folders preferences, relevance and route below --out,
         of entries with consent alone.
@@ -79,6 +83,14 @@ def register(data: typer.Typer) -> None:
             show_feedback(file, out, as_json)
             return
         check_folder(out)
+        if kind == READING:
+            from data_synth.reading.form import FORM as READING_ROWS
+            from data_synth.reading.rows import ReadingSettings, rows_of_sets
+            from graph.shared.config import load_settings
+
+            rows = rows_of_sets(file, load_settings(ReadingSettings, config, settings or ()))
+            deliver(rows, READING_ROWS, {"Imported from": file.name}, out, None, as_json)
+            return
         if kind == "qa_feedback":
             deliver(read_items(file, qa_feedback), RESPONSES, {"Imported from": "QA-Feedback"}, out, None, as_json)
             return

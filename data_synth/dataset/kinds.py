@@ -7,16 +7,18 @@ from data_synth.claims.types import FORM as CLAIMS
 from data_synth.forms import Form
 from data_synth.preferences.preference_form import PREFERENCES
 from data_synth.questions.types import FORM as QUESTIONS
+from data_synth.reading.form import FORM as READING
 from data_synth.relevance.types import FORM as RELEVANCE
 from data_synth.responses.response_form import RESPONSES
 from data_synth.route.types import FORM as ROUTE
 from graph.shared.errors import UserError
 
 FORMS: dict[str, Form[Any]] = {
-    form.name: form for form in (PREFERENCES, RESPONSES, QUESTIONS, RELEVANCE, ROUTE, CLAIMS)
+    form.name: form for form in (PREFERENCES, RESPONSES, QUESTIONS, READING, RELEVANCE, ROUTE, CLAIMS)
 }
 TELLING: dict[str, Form[Any]] = {
     "chosen": PREFERENCES,
+    "completion": READING,
     "responses": RESPONSES,
     "bridges": QUESTIONS,
     "proposition_id": RELEVANCE,

@@ -5,12 +5,12 @@ A component is a formula over one response and what it was asked; "grounded" nee
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from data_synth.preferences.reasons import normalise_answer
 from graph.prompt.answer import parse_answer
 from graph.prompt.citations import check_citations
+from graph.prompt.match import word_f1
 from graph.text.thinking import without_thinking
 from graph.verify.support import Reading
 
@@ -29,12 +29,6 @@ def answer_reward(response: str, golds: Sequence[str]) -> float:
     if answer in wanted:
         return 1.0
     return max((word_f1(answer.split(), gold.split()) for gold in wanted), default=0.0) / 2
-
-
-def word_f1(left: Sequence[str], right: Sequence[str]) -> float:
-    """Harmonic mean of precision and recall of two bags of words; 0 where nothing is shared."""
-    shared = (Counter(left) & Counter(right)).total()
-    return 2 * shared / (len(left) + len(right)) if shared else 0.0
 
 
 def format_reward(response: str) -> float:

@@ -1,9 +1,9 @@
 """Measures as pure functions, one kind a file; everything that the comparisons print is a mean of one of these over questions."""
 
-from eval.metrics.answers import contains_answer, exact_match, normalise, token_f1
 from eval.metrics.choices import CHOICES, accuracy, accuracy_per_class, majority_class, read_choice
 from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank
 from graph.prompt.answer import parse_answer
+from graph.prompt.match import contains_answer, exact_match, normalise, token_f1
 
 __all__ = [
     "CHOICES",

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from eval.metrics.answers import normalise
+from graph.prompt.match import normalise
 
 CHOICES = ("yes", "no", "maybe")
 MIRAGE_FALLBACK = "A"

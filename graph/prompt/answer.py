@@ -4,13 +4,21 @@ Form of the answer (GraphMPA, Appendix L): "###Reason: … ###Answer: …", with
 apart.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from graph.prompt.form import ANSWER, REASON, split_form
 from graph.shared.types import Excerpt, Message
 from graph.text.prompting import quote, read_prompt
 
+AnswerForm = Literal["cited", "quoted", "reasoned"]
+"""A few words with their citations; the answer, then the sentences that hold it; the sentences first (GraphMPA, Appendix L)."""
+PROMPTS: Mapping[AnswerForm, str] = {
+    "cited": "graph/answer_cited.txt",
+    "quoted": "graph/answer_quoted.txt",
+    "reasoned": "graph/answer.txt",
+}
 NOT_FOUND = "not in the documents"
 _NO_ANSWERS = frozenset({"", NOT_FOUND, "not found", "unknown", "n/a", "i don't know"})
 
@@ -24,12 +32,34 @@ class ParsedAnswer:
     well_formed: bool
 
 
-def answer_messages(question: str, excerpts: Sequence[Excerpt]) -> tuple[Message, ...]:
-    """The chat that asks `question` over numbered excerpts (1-based); with none, the question stands alone."""
+@dataclass(frozen=True)
+class Cited:
+    """A sentence of passage `number` that an answer rests on."""
+
+    number: int
+    sentence: str
+
+
+def answer_messages(question: str, excerpts: Sequence[Excerpt], form: AnswerForm = "reasoned") -> tuple[Message, ...]:
+    """The chat that asks `question` over numbered excerpts (1-based) for an answer of a form; with none, the question stands alone."""
     quoted = [numbered(number, excerpt) for number, excerpt in enumerate(excerpts, start=1)]
     passages = "Passages:\n" + "\n".join(quoted) + "\n\n" if quoted else ""
     user = f"{passages}Question: {quote(question)}"
-    return Message("system", read_prompt("graph/answer.txt")), Message("user", user)
+    return Message("system", read_prompt(PROMPTS[form])), Message("user", user)
+
+
+def write_answer(answer: str, evidence: Sequence[Cited], form: AnswerForm) -> str:
+    """An answer in a form, citing the passages of its evidence; "not in the documents" cites none and has no reason.
+
+    >>> write_answer("Tarn", [Cited(2, "The ferry left Tarn.")], "cited")
+    'Tarn [2]'
+    >>> write_answer("Tarn", [Cited(2, "The ferry left Tarn.")], "quoted")
+    '###Answer: Tarn ###Reason: The ferry left Tarn. [2]'
+    """
+    if form == "cited" or answer == NOT_FOUND:
+        return " ".join([answer, "".join(f"[{one.number}]" for one in evidence)]).strip()
+    reason = " ".join(f"{one.sentence} [{one.number}]" for one in evidence)
+    return format_answer(reason, answer) if form == "reasoned" else f"{ANSWER} {answer} {REASON} {reason}"
 
 
 def numbered(number: int, excerpt: Excerpt) -> str:

@@ -6,7 +6,7 @@ SPEC: openvino:NAME of the catalogue, or openvino:FOLDER with a model as OpenVIN
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,12 @@ class OpenVinoModel(LocalModel):
 
     kind, takes_schema = "openvino", True
 
-    def __init__(self, name: str, pipeline: Any, tokenizer: Any, config: Any, stop_ids: frozenset[int]) -> None:
-        super().__init__(name, tokenizer, int(config.max_position_embeddings), stop_ids)
+    def __init__(
+        self, name: str, pipeline: Any, tokenizer: Any, config: Mapping[str, Any], stop_ids: frozenset[int]
+    ) -> None:
+        super().__init__(name, tokenizer, int(config["max_position_embeddings"]), stop_ids)
         self._pipeline = pipeline
-        self.vocabulary = int(config.vocab_size)
+        self.vocabulary = int(config["vocab_size"])
         self._numbers = 0
 
     def run(
@@ -89,9 +91,8 @@ def open_openvino(target: str) -> OpenVinoModel:
         remedy = "pip install 'modegraph[cpu]', or use hf: instead"
         raise UserError(f"openvino:{target}: the package openvino-genai is not installed", "it", remedy)
     from openvino_genai import ContinuousBatchingPipeline, SchedulerConfig, Tokenizer
-    from transformers import AutoConfig
 
-    from graph.checkpoints.load import read_tokenizer
+    from graph.checkpoints.tokenizer import read_light_tokenizer
 
     called = f"openvino:{target}"
     if target in MODELS and not Path(target).is_dir():
@@ -101,8 +102,8 @@ def open_openvino(target: str) -> OpenVinoModel:
     if not (folder / MODEL).is_file():
         expected = f"a folder with {MODEL}, or one of {', '.join(MODELS)}"
         raise UserError(f"{called}: no {MODEL}", expected, "check the path, or use hf: for a model of transformers")
-    tokenizer = read_tokenizer(str(whole), called)
-    config = AutoConfig.from_pretrained(str(whole))
+    tokenizer = read_light_tokenizer(whole, called)
+    config = _config_of(whole, called)
     scheduler = SchedulerConfig()
     scheduler.enable_prefix_caching, scheduler.dynamic_split_fuse = True, True
     scheduler.max_num_batched_tokens, scheduler.cache_size = BATCH_TOKENS, 0
@@ -116,6 +117,17 @@ def open_openvino(target: str) -> OpenVinoModel:
     stops = frozenset(pipeline.get_config().stop_token_ids) | {tokenizer.eos_token_id} | _ends(whole)
     name = f"{whole.resolve().name}.{model_name(str(folder / MODEL.replace('.xml', '.bin')))}"
     return OpenVinoModel(name, pipeline, tokenizer, config, stops)
+
+
+def _config_of(folder: Path, called: str) -> dict[str, Any]:
+    """What config.json says; UserError without the width of the window or the size of the vocabulary."""
+    file = folder / "config.json"
+    values = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    values = values.get("text_config", values)
+    for key in ("max_position_embeddings", "vocab_size"):
+        if not isinstance(values.get(key), int):
+            raise UserError(f"{called}: {file} names no {key}", "the model's config.json", "copy it beside the model")
+    return dict(values)
 
 
 def _ends(folder: Path) -> set[int]:

@@ -31,10 +31,8 @@ from train.preference.objective import Method, Objective, mean_figures, prompt_l
 from train.preference.response_groups import pair_groups
 from train.preference.train import read_preference_data, response_group_trainer, train_ms
 from train.preference.trainer import ResponseGroupTrainer
-from train.run.data import chosen_side
-from train.run.loop import prepare
 from train.run.settings import LoraSettings, MsSettings, SftSettings
-from train.sft import sft_trainer, train_sft
+from train.sft import read_sft_data, train_sft
 
 METHODS = pytest.mark.parametrize("method", ["ms", "dpo"])
 RAGGED = (TokenizedGroup((5, 6, 7, 8), ((30, 31, 2), (40, 2))), TokenizedGroup((9,), ((50, 51, 52, 2), (2,), (60, 2))))
@@ -569,16 +567,17 @@ def server(base: Path) -> HfModel:
     return HfModel("base", load_model(str(base), "float32"), load_tokenizer(str(base)))
 
 
-def test_trl_reads_the_same_prompts(server: HfModel, base: Path, tmp_path: Path) -> None:
-    """SFT by TRL over rows whose prompts spell special tokens."""
+def test_sft_reads_the_same_prompts(server: HfModel, base: Path, tmp_path: Path) -> None:
+    """SFT over rows whose prompts spell special tokens."""
     rows = [replace(preference(n), prompt=(Message("user", AWKWARD[n]),)) for n in range(len(AWKWARD) - 1)]
     write_jsonl(tmp_path / "train.jsonl", (preference_to_json(row) for row in rows))
     run = SftSettings(**common(base, tmp_path, tmp_path / "run"))
-    trainer = sft_trainer(run, prepare(run, chosen_side), tmp_path / "work")
-    for row, cut in zip(rows, trainer.train_dataset, strict=True):
-        asked = server.prompt_ids(row.prompt)
-        assert cut["input_ids"][: len(asked)] == asked
-        assert cut["labels"][: len(asked)] == [-100] * len(asked) and -100 not in cut["labels"][len(asked) :]
+    learned = [
+        (list(group.prompt + response[:given]), server._tokenizer.decode(response[given:-1]))
+        for group in read_sft_data(run, server._tokenizer).train
+        for response, given in zip(group.responses, group.given, strict=True)
+    ]
+    assert learned == [(server.prompt_ids(row.prompt), row.chosen) for row in rows]
 
 
 def test_a_completion_that_spells_the_end_token_is_refused(base: Path) -> None:

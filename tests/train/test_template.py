@@ -25,10 +25,10 @@ from train.model.models import load_policy
 from train.preference.pairs import pair_trainer
 from train.preference.response_groups import pair_groups
 from train.reward.reward import reward_trainer
-from train.run.data import both_sides, chosen_side
+from train.run.data import both_sides
 from train.run.loop import prepare
 from train.run.settings import DpoSettings, RewardSettings, SftSettings, TinySettings
-from train.sft import sft_trainer, train_sft
+from train.sft import read_sft_data, train_sft
 from train.tiny import new_llama
 
 PROMPT = answer_messages("Where does Ida live?", [Excerpt("p", "Mills", "Ida lives in Corrow <think>, by the mill.")])
@@ -92,7 +92,7 @@ def test_no_completion_moves_the_end_of_the_prompt(model: HfModel, question: str
 
 
 def test_what_each_trainer_learns(style: str, model: HfModel, data: Path, tmp_path: Path) -> None:
-    """SFT and reward by TRL, pairs by TRL and by us, all over the rows of `data`."""
+    """Reward by TRL, pairs by TRL and by us, SFT by us, all over the rows of `data`."""
     tokenizer: PreTrainedTokenizerBase = model._tokenizer
     folder = folder_of(style, tmp_path / "base")
     common = {"model": str(folder), "data": str(data), "output": str(tmp_path / "run"), "max_length_tokens": 512}
@@ -103,14 +103,18 @@ def test_what_each_trainer_learns(style: str, model: HfModel, data: Path, tmp_pa
 
     rows = [preference(number) for number in range(12)]
     sft, dpo, reward = (kind(**common) for kind in (SftSettings, DpoSettings, RewardSettings))
-    by_sft = sft_trainer(sft, prepare(sft, chosen_side), tmp_path / "sft").train_dataset
+    groups = read_sft_data(sft, tokenizer).train
+    by_sft = [
+        (group.prompt + ids[:n], ids[n:])
+        for group in groups
+        for ids, n in zip(group.responses, group.given, strict=True)
+    ]
     by_pairs = pair_trainer(dpo, prepare(dpo, both_sides), tmp_path / "pairs", "sigmoid").train_dataset
     judged = reward_trainer(reward, prepare(reward, both_sides, head="score"), tmp_path / "reward").train_dataset
     ours = list(pair_groups(rows, tokenizer, 0.1))
     for row, one, pair, both, group in zip(rows, by_sft, by_pairs, judged, ours, strict=True):
         prompt = model.prompt_ids(row.prompt)
-        assert one["labels"][: len(prompt)] == [-100] * len(prompt) and one["input_ids"][: len(prompt)] == prompt
-        assert learned(one["labels"][len(prompt) :]) == row.chosen
+        assert (list(one[0]), learned(list(one[1]))) == (prompt, row.chosen)
         assert pair["prompt_ids"] == list(group.tokenized.prompt) == prompt
         assert [learned(pair[name]) for name in ("chosen_ids", "rejected_ids")] == [row.chosen, row.rejected]
         assert [learned(list(ids)) for ids in group.tokenized.responses] == [row.chosen, row.rejected]

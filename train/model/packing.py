@@ -31,16 +31,28 @@ HALF_PRECISION_TRIAL_SHARE = 1 / 64
 
 @dataclass(frozen=True)
 class TokenizedGroup:
-    """A prompt and its responses as token ids, each response with its end token; UserError when one of them is empty."""
+    """A prompt and its responses as token ids, each response with its end token; UserError when one of them is empty.
+
+    The first `given` tokens of each response are read and not counted (all are, where none are named): the prompt may be what several
+    prompts have in common, and a response the rest of one of them with its answer.
+    """
 
     prompt: tuple[int, ...]
     responses: tuple[tuple[int, ...], ...]
+    given: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.prompt or not self.responses or not all(self.responses):
-            lengths = [len(response) for response in self.responses]
-            found = f"a prompt of {len(self.prompt)} tokens with responses of {lengths}"
+        if not self.given:
+            object.__setattr__(self, "given", (0,) * len(self.responses))
+        written = [len(response) - given for response, given in zip(self.responses, self.given, strict=True)]
+        if not self.prompt or not written or min(written) < 1:
+            found = f"a prompt of {len(self.prompt)} tokens with responses of {written}"
             raise UserError(found, "at least one token in a prompt and in each response", "drop the row")
+
+    @property
+    def written_tokens(self) -> int:
+        """Tokens whose log-probabilities count."""
+        return sum(map(len, self.responses)) - sum(self.given)
 
     @property
     def tokens(self) -> int:
@@ -57,14 +69,15 @@ class PackedBatch:
     """Rows of packed groups, padded on the right to the longest: int64 tensors.
 
     group_BT numbers the groups as they were given, from 0 (-1 in padding); response_BT numbers all their responses, from
-    1 (0 in prompts and padding). predictors_N is the position in its row that predicts each response token, row after
-    row: the one before it, but for a response's first token the prompt's last. `places` say where each group lies.
+    1 (0 in prompts and padding). written_BT marks the N tokens that count; predictors_N is the position in its row that predicts each of
+    them, row after row: the one before it, but for a response's first token the prompt's last. `places` say where each group lies.
     """
 
     ids_BT: Tensor
     positions_BT: Tensor
     group_BT: Tensor
     response_BT: Tensor
+    written_BT: Tensor
     predictors_N: Tensor
     places: tuple[Place, ...]
 
@@ -75,6 +88,7 @@ class PackedBatch:
             self.positions_BT.to(device),
             self.group_BT.to(device),
             self.response_BT.to(device),
+            self.written_BT.to(device),
             self.predictors_N.to(device),
             on_device(self.places, device),
         )
@@ -85,12 +99,13 @@ def pack_rows(groups: Sequence[TokenizedGroup], budget_tokens: int) -> PackedBat
     first_responses = list(accumulate((len(group.responses) for group in groups), initial=1))
     numbers = first_fit(groups, budget_tokens)
     rows = [_row(own, groups, first_responses) for own in numbers]
-    ids, positions, group_of, response_of, predictors = (list(column) for column in zip(*rows, strict=True))
+    ids, positions, group_of, response_of, written, predictors = (list(column) for column in zip(*rows, strict=True))
     return PackedBatch(
         pad_sequence(ids, batch_first=True),
         pad_sequence(positions, batch_first=True),
         pad_sequence(group_of, batch_first=True, padding_value=-1),
         pad_sequence(response_of, batch_first=True),
+        pad_sequence(written, batch_first=True).bool(),
         torch.cat(predictors),
         tuple(place for row, own in enumerate(numbers) for place in _places(row, own, groups)),
     )
@@ -112,11 +127,12 @@ def first_fit(groups: Sequence[TokenizedGroup], budget_tokens: int) -> list[list
 
 
 def _row(numbers: Sequence[int], groups: Sequence[TokenizedGroup], first_responses: Sequence[int]) -> list[Tensor]:
-    """One row's ids_T, positions_T, group_T, response_T and predictors_N."""
+    """One row's ids_T, positions_T, group_T, response_T, written_T and predictors_N."""
     ids: list[int] = []
     positions: list[int] = []
     group_of: list[int] = []
     response_of: list[int] = []
+    written: list[int] = []
     predictors: list[int] = []
     for number in numbers:
         prompt, responses = groups[number].prompt, groups[number].responses
@@ -124,13 +140,16 @@ def _row(numbers: Sequence[int], groups: Sequence[TokenizedGroup], first_respons
         ids += prompt
         positions += range(len(prompt))
         response_of += [0] * len(prompt)
-        for response_number, response in enumerate(responses, start=first_responses[number]):
-            predictors += [prompt_end, *range(len(ids), len(ids) + len(response) - 1)]
+        written += [0] * len(prompt)
+        for place, (response, given) in enumerate(zip(responses, groups[number].given, strict=True)):
+            response_number = first_responses[number] + place
+            predictors += [prompt_end, *range(len(ids), len(ids) + len(response) - 1)][given:]
+            written += [0] * given + [1] * (len(response) - given)
             ids += response
             positions += range(len(prompt), len(prompt) + len(response))
             response_of += [response_number] * len(response)
         group_of += [number] * groups[number].tokens
-    return [torch.tensor(column) for column in (ids, positions, group_of, response_of, predictors)]
+    return [torch.tensor(column) for column in (ids, positions, group_of, response_of, written, predictors)]
 
 
 def _places(row: int, numbers: Sequence[int], groups: Sequence[TokenizedGroup]) -> list[Place]:
@@ -160,7 +179,7 @@ def attention_mask(batch: PackedBatch, implementation: str) -> Any:
 
 
 def packed_logps(model: Any, batch: PackedBatch) -> Tensor:
-    """Summed log-probability of each response, its end token included: float32[R], in the order of the groups given.
+    """Summed log-probability of the written tokens of each response, its end token included: float32[R], in the order of the groups given.
 
     Run it under the autocast that the training runs under; the model must be one that `can_pack` lets through.
     """
@@ -173,11 +192,11 @@ def packed_logps(model: Any, batch: PackedBatch) -> Tensor:
         inputs |= {"shared_prefixes": batch.places}
     else:
         inputs |= {"attention_mask": attention_mask(batch, implementation)}
-    answers_BT = batch.response_BT > 0
-    logps_N = logps_at(model, inputs, answers_BT.nonzero()[:, 0], batch.predictors_N, batch.ids_BT[answers_BT])
-    responses_N = batch.response_BT[answers_BT] - 1
+    written_BT = batch.written_BT
+    logps_N = logps_at(model, inputs, written_BT.nonzero()[:, 0], batch.predictors_N, batch.ids_BT[written_BT])
+    responses_N = batch.response_BT[written_BT] - 1
     if rotation_limit(base.config):
-        check_rotation(base.config, _row_tokens(batch.positions_BT[answers_BT], responses_N))
+        check_rotation(base.config, _row_tokens(batch.positions_BT[written_BT], responses_N))
     return logps_N.new_zeros(int(responses_N.max()) + 1).index_add(0, responses_N, logps_N)
 
 
@@ -190,7 +209,9 @@ def _row_tokens(positions_N: Tensor, responses_N: Tensor) -> list[int]:
 def plain_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
     """The plain layout: one sequence a response, all in one batch, padded on the right: float32, one a response."""
     rows = [
-        TokenizedRow(group.prompt + response, len(group.prompt)) for group in groups for response in group.responses
+        TokenizedRow(group.prompt + response, len(group.prompt) + given)
+        for group in groups
+        for response, given in zip(group.responses, group.given, strict=True)
     ]
     ids_BT, mask_BT = pad_rows(rows, pad_id=0)
     device = unwrapped(model).device

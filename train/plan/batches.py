@@ -20,11 +20,11 @@ def shuffled_batches(rows: int, batch: int, seed: int) -> list[list[int]]:
 
 
 def positions(groups: Sequence[TokenizedGroup], packed: bool, row_tokens: int | None) -> int:
-    """Tokens of a batch with its padding: rows of packed groups, or a sequence a response, all as long as the longest."""
+    """Tokens of a batch with its padding: packed groups in rows of `row_tokens` (None: in one), or a sequence a response, all as long as the longest."""
     if not packed:
         lengths = [len(group.prompt) + len(response) for group in groups for response in group.responses]
         return len(lengths) * max(lengths)
-    rows = first_fit(groups, row_tokens or max(group.tokens for group in groups))
+    rows = first_fit(groups, row_tokens or sum(group.tokens for group in groups))
     return len(rows) * max(sum(groups[number].tokens for number in row) for row in rows)
 
 

@@ -18,10 +18,10 @@ from train.preference.reference import merge, shared_passes
 from train.preference.response_groups import ResponseGroup
 from train.preference.train import PreferenceData, read_preference_data, response_group_trainer
 from train.reward.reward import reward_trainer
-from train.run.data import Splits, both_sides, check_lengths, chosen_side, read_splits
+from train.run.data import Splits, both_sides, check_lengths, read_splits
 from train.run.loop import TrainingInputs, load_start
 from train.run.settings import DpoSettings, MsSettings, PreferenceSettings, RewardSettings, SftSettings, TrainSettings
-from train.sft import sft_trainer
+from train.sft import SftData, read_sft_data, sft_trainer
 
 PlannedStage = Literal["sft", "ms", "dpo", "reward"]
 SETTINGS: dict[PlannedStage, type[TrainSettings]] = {
@@ -116,16 +116,13 @@ def _trl_job(settings: PreferenceSettings, tokenizer: Any) -> Job:
 
 
 def _sft_job(settings: SftSettings, tokenizer: Any) -> Job:
-    splits = _fitting(settings, tokenizer, chosen_side)
-    splits = Splits(
-        *(tuple({(row.prompt, row.chosen): row for row in rows}.values()) for rows in (splits.train, splits.dev))
-    )
+    data = read_sft_data(settings, tokenizer)
 
     def trainer_of(rows: Sequence[int], few: TrainSettings, folder: Path) -> Any:
         assert isinstance(few, SftSettings)
-        return sft_trainer(few, _start(few, splits, rows, tokenizer), folder)
+        return sft_trainer(few, SftData([data.train[row] for row in rows], [], []), tokenizer, folder)
 
-    return Job(*_groups(splits, tokenizer, chosen_side), trainer_of)
+    return Job(data.train, data.dev, trainer_of, packs=True, kept_logits=HEAD_CHUNK_TOKENS)
 
 
 def _reward_job(settings: RewardSettings, tokenizer: Any) -> Job:

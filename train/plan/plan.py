@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graph.shared.console import say
+from train.model.layout import plain_layout
 from train.model.packing import TokenizedGroup
 from train.plan.batches import positions, shuffled_batches, updates
 from train.plan.calibrate import Calibration, calibrate, chosen_rows
@@ -17,9 +18,8 @@ from train.plan.jobs import Job, job_of
 from train.plan.launch import Launch
 from train.plan.memory import Memory, memory_of
 from train.plan.shape import Shape, shape_of
-from train.preference.trainer import plain_layout
 from train.run.loop import check_tracker, quiet_libraries
-from train.run.settings import PreferenceSettings, TrainSettings
+from train.run.settings import PreferenceSettings, SftSettings, TrainSettings
 
 SECONDS_AN_HOUR = 3600.0
 
@@ -100,6 +100,8 @@ def measure(job: Job, settings: TrainSettings, steps: int) -> tuple[Calibration,
     }
     if isinstance(settings, PreferenceSettings):
         changes |= {"reference_cache": None, "sample_steps": None}
+    if isinstance(settings, SftSettings):
+        changes |= {"eval_steps": None, "patience": None}
     say(f"calibration: {steps} steps and one to measure memory, {settings.batch_size} rows each")
     with tempfile.TemporaryDirectory() as folder:
         trainer = job.trainer_of(distinct, settings.model_copy(update=changes), Path(folder))

@@ -18,11 +18,9 @@ from graph.encode.weights import model_name
 from graph.shared.console import track
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
+from train.model.layout import LogpsOf
 from train.model.packing import TokenizedGroup
 from train.preference.response_groups import ResponseGroup
-
-LogpsOf = Callable[[Any, Sequence[TokenizedGroup]], Tensor]
-"""A model and groups to the log-probability of each of their responses, in order: packed or plain."""
 
 
 def reference_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: LogpsOf, at_once: int) -> list[Tensor]:

@@ -18,16 +18,15 @@ from transformers import PreTrainedTokenizerBase, TrainingArguments, set_seed
 
 from graph.shared.console import say
 from graph.shared.errors import UserError
-from train.model.attention import use_shared_prefix_attention
 from train.model.dropout import without_dropout
+from train.model.layout import choose_layout, plain_layout
 from train.model.models import device, load_tokenizer
-from train.model.packing import can_pack
 from train.model.rotation import check_rotation
 from train.model.trial import check_still
 from train.preference.generations import GenerationCallback
 from train.preference.objective import Method, Objective
 from train.preference.pairs import Loss, pair_trainer
-from train.preference.reference import LogpsOf, kept_reference, reference_logps
+from train.preference.reference import kept_reference, reference_logps
 from train.preference.response_groups import (
     Grouping,
     LengthLimit,
@@ -37,7 +36,7 @@ from train.preference.response_groups import (
     pair_groups,
     scored_groups,
 )
-from train.preference.trainer import Example, ResponseGroupTrainer, packed_layout, plain_layout
+from train.preference.trainer import Example, ResponseGroupTrainer
 from train.run.data import both_sides, holds_responses, read_preferences, read_responses
 from train.run.loop import check_start, load_start, lora_config, prepare, run_and_save, run_folder, trainer_arguments
 from train.run.settings import DpoSettings, MsSettings, PreferenceSettings
@@ -130,7 +129,9 @@ def response_group_trainer(
     tokenized = [group.tokenized for group in (*data.train, *data.dev)]
     check_rotation(model.config, [len(one.prompt) + len(each) for one in tokenized for each in one.responses])
     model.to(device())
-    logps_of = choose_layout(settings, model, data)
+    longest_tokens = max(group.longest_tokens for group in (*data.train, *data.dev))
+    plain = settings.layout == "plain"
+    logps_of = plain_layout if plain else choose_layout(model, longest_tokens, settings.row_tokens)
     objective = Objective(method, settings.beta, 1.0 if data.pairs else settings.beta_reward)
     if not data.pairs:
         say(
@@ -162,24 +163,6 @@ def response_group_trainer(
         sampled = (data.dev, settings.sample_steps, settings.max_length_tokens)
         trainer.add_callback(GenerationCallback(tokenizer, *sampled, trainer.note))
     return trainer
-
-
-def choose_layout(settings: PreferenceSettings, model: Any, data: PreferenceData) -> LogpsOf:
-    """Packed if asked for and the model's attention can do it; otherwise plain, with a line that says why.
-
-    Where it can be done by a mask, the attention that computes no hidden pairs is tried, and kept if it is right.
-    """
-    if settings.layout == "plain":
-        return plain_layout
-    longest_tokens = max(group.longest_tokens for group in (*data.train, *data.dev))
-    if reason := can_pack(model, longest_tokens):
-        say(f"plain layout, one sequence a response: {reason}")
-        return plain_layout
-    if model.config.get_text_config()._attn_implementation == "sdpa":
-        use_shared_prefix_attention(model)
-        if can_pack(model, longest_tokens):
-            model.set_attn_implementation("sdpa")
-    return packed_layout(settings.row_tokens)
 
 
 def autocast(settings: PreferenceSettings) -> AbstractContextManager[Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,9 +16,8 @@ from torch import Tensor
 from transformers import Trainer
 from transformers.trainer_utils import EvalLoopOutput
 
-from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
+from train.model.layout import LogpsOf
 from train.preference.objective import Objective, mean_figures, prompt_losses
-from train.preference.reference import LogpsOf
 from train.preference.response_groups import ResponseGroup
 from train.run.mixed_precision import CastingOnce
 
@@ -30,16 +28,6 @@ class Example:
 
     group: ResponseGroup
     reference_K: Tensor
-
-
-def packed_layout(row_tokens: int | None) -> LogpsOf:
-    """Responses behind one copy of their prompt, several prompts to a row of `row_tokens` (None: of the longest's length)."""
-    return partial(_packed, row_tokens=row_tokens)
-
-
-def plain_layout(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
-    """One sequence a response (a LogpsOf)."""
-    return plain_logps(model, groups)
 
 
 class ResponseGroupTrainer(CastingOnce, Trainer):  # type: ignore[misc]
@@ -103,8 +91,3 @@ class ResponseGroupTrainer(CastingOnce, Trainer):  # type: ignore[misc]
             torch.tensor(rewards, device=logps_R.device),
             [len(example.group.rewards) for example in inputs],
         )
-
-
-def _packed(model: Any, groups: Sequence[TokenizedGroup], row_tokens: int | None) -> Tensor:
-    budget = row_tokens or max(group.tokens for group in groups)
-    return packed_logps(model, pack_rows(groups, budget))

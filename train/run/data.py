@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from train.model.logps import TokenizedRow
 
 R = TypeVar("R")
-NO_LABEL = -100
-"""The label of a token that nothing is learned from."""
 
 
 @dataclass(frozen=True)
@@ -153,11 +151,6 @@ def both_sides(row: PreferenceRow) -> tuple[str, str]:
     return row.chosen, row.rejected
 
 
-def chosen_side(row: PreferenceRow) -> tuple[str]:
-    """What supervised fine-tuning reads of a row."""
-    return (row.chosen,)
-
-
 def pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
     """The columns that TRL's DPOTrainer learns from, as tokens: prompt_ids, and chosen_ids and rejected_ids behind it."""
     return _dataset(
@@ -174,20 +167,6 @@ def judged_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizer
     """The columns that TRL's RewardTrainer learns from, as tokens: chosen_ids and rejected_ids, each with its prompt."""
     pairs = _tokenized_pairs(rows, tokenizer)
     return _dataset({"chosen_ids": chosen.ids, "rejected_ids": rejected.ids} for chosen, rejected in pairs)
-
-
-def sft_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
-    """The columns that TRL's SFTTrainer learns from, as tokens: input_ids, and labels that are -100 over the prompt.
-
-    Rows that differ in `rejected` alone count once.
-    """
-    from train.model.logps import tokenize_row
-
-    distinct = dict.fromkeys((row.prompt, row.chosen) for row in rows)
-    tokenized = (tokenize_row(tokenizer, prompt, chosen) for prompt, chosen in distinct)
-    return _dataset(
-        {"input_ids": row.ids, "labels": (*[NO_LABEL] * row.prompt_tokens, *_written(row))} for row in tokenized
-    )
 
 
 def _tokenized_pairs(

@@ -122,7 +122,15 @@ def lora_config(lora: LoraSettings | None, head: Head = "tokens") -> LoraConfig 
     if lora is None:
         return None
     task = "CAUSAL_LM" if head == "tokens" else "SEQ_CLS"
-    return LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules="all-linear", task_type=task)
+    return LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        target_modules=list(lora.targets) or "all-linear",
+        lora_dropout=lora.dropout,
+        use_rslora=lora.rslora,
+        use_dora=lora.dora,
+        task_type=task,
+    )
 
 
 def trl_arguments(settings: TrainSettings, splits: Splits, folder: Path) -> dict[str, Any]:
@@ -157,7 +165,9 @@ def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
         "per_device_train_batch_size": settings.batch_size,
         "per_device_eval_batch_size": settings.batch_size,
         "gradient_accumulation_steps": settings.gradient_accumulation,
-        "lr_scheduler_type": "linear",
+        "lr_scheduler_type": settings.scheduler,
+        "weight_decay": settings.weight_decay,
+        "max_grad_norm": settings.max_grad_norm,
         "warmup_steps": settings.warmup_share,
         "seed": settings.seed,
         "bf16": settings.precision == "bfloat16",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, FiniteFloat, field_validator
+from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from graph.shared.config import Settings
 
@@ -34,6 +34,12 @@ class LoraSettings(Settings):
 
     rank: int = Field(default=16, ge=1, description="rank of the adapter")
     alpha: int = Field(default=32, ge=1, description="scale of the adapter: alpha / rank")
+    targets: tuple[str, ...] = Field(
+        default=(), description="names of the linear layers that get one, such as q_proj; none named: all of them"
+    )
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="dropout before the adapter, in SFT alone")
+    rslora: bool = Field(False, description="scale by alpha / √rank (Kalajdzievski 2023)")
+    dora: bool = Field(False, description="learn the weights' magnitudes beside their directions (Liu et al. 2024)")
 
 
 class TrainSettings(Settings):
@@ -56,6 +62,11 @@ class TrainSettings(Settings):
         lt=1,
         description="share of the steps over which the learning rate rises from 0; it then falls linearly to 0",
     )
+    scheduler: Literal["linear", "cosine", "constant"] = Field(
+        "linear", description="how the learning rate falls after the warm-up"
+    )
+    weight_decay: float = Field(default=0.0, ge=0, description="weight decay of AdamW")
+    max_grad_norm: float = Field(default=1.0, gt=0, description="norm that gradients are clipped to")
     seed: int = Field(0, description="seed of every random choice")
     precision: Literal["float32", "bfloat16"] = Field("float32", description="number format of the computation")
     gradient_checkpointing: bool = Field(False, description="compute activations twice, to save memory")
@@ -78,7 +89,32 @@ class TrainSettings(Settings):
 
 
 class SftSettings(TrainSettings):
-    """Supervised fine-tuning on the chosen answers."""
+    """Supervised fine-tuning on the answers of conversations; of a batch, rows that share the beginning of their prompts are one."""
+
+    group_tokens: int | None = Field(
+        default=None,
+        ge=8,
+        description="most tokens of rows that are computed together behind their common beginning; null takes max_length_tokens",
+    )
+    eval_steps: int | None = Field(
+        default=None,
+        ge=1,
+        description="steps between two measurements: greedy answers to dev rows; the best checkpoint by F1 is kept; null measures once, by the loss",
+    )
+    eval_rows: int = Field(default=64, ge=1, description="dev rows that are answered at a measurement, the first ones")
+    patience: int | None = Field(
+        default=None,
+        ge=1,
+        description="measurements without a better F1 after which a run ends; null never ends it early",
+    )
+
+    @model_validator(mode="after")
+    def _save_what_is_measured(self) -> SftSettings:
+        if self.eval_steps is not None and (self.save_steps or self.eval_steps) % self.eval_steps:
+            raise ValueError(f"save_steps = {self.save_steps} is no multiple of eval_steps = {self.eval_steps}")
+        if self.patience is not None and self.eval_steps is None:
+            raise ValueError("patience counts measurements: set eval_steps")
+        return self
 
 
 class PreferenceSettings(TrainSettings):

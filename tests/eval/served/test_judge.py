@@ -18,7 +18,6 @@ from train.export.conversations import Along
 from train.export.server import Server, token_ids
 from train.model.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row
 from train.model.models import load_policy, load_tokenizer
-from train.run.data import chosen_side
 from train.shared.types import read_run
 
 TOLERANCE = Tolerance(conversation=0.05, token=0.01)
@@ -91,7 +90,7 @@ def test_the_runs_own_side(world: World, tmp_path: Path) -> None:
     run = random_adapter(str(world.base), world.data, tmp_path / "once", size=0.05)
     double = random_adapter(str(world.base), world.data, tmp_path / "double", size=0.1)
     policy = Policy(run, read_run(run))
-    rows = [tokenize_row(policy.tokenizer, row.prompt, *chosen_side(row)) for row in map(preference, range(4))]
+    rows = [tokenize_row(policy.tokenizer, row.prompt, row.chosen) for row in map(preference, range(4))]
     ids_BT, mask_BT = pad_rows(rows, policy.tokenizer.pad_token_id)
     for how, source in (("twice", double), ("bare", world.base), ("trained", run)):
         found = [sum(each.logps) for each in policy.along(rows, how)]  # type: ignore[arg-type]

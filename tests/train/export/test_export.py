@@ -24,7 +24,7 @@ from train.model.logps import completion_logps, pad_rows, tokenize_row
 from train.model.models import load_model, load_policy, load_tokenizer
 from train.preference.train import train_ms
 from train.run.card import model_card
-from train.run.data import chosen_side, read_preferences
+from train.run.data import read_preferences
 from train.run.settings import LoraSettings, MsSettings, SftSettings
 from train.sft import train_sft
 from train.shared.types import read_run
@@ -74,7 +74,7 @@ def test_the_merged_model_says_what_the_adapter_said(run: Path, base: Path, data
     loss = export_merged(run, tmp_path / "merged")
     rows = read_preferences(data / "dev.jsonl")
     tokenizer = load_tokenizer(str(tmp_path / "merged"))
-    tokenized = [tokenize_row(tokenizer, row.prompt, *chosen_side(row)) for row in rows]
+    tokenized = [tokenize_row(tokenizer, row.prompt, row.chosen) for row in rows]
     ids_BT, mask_BT = pad_rows(tokenized, tokenizer.pad_token_id)
     merged, _ = load_policy(str(tmp_path / "merged"), "bfloat16")
     assert not hasattr(merged, "peft_config")

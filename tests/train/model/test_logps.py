@@ -8,13 +8,15 @@ import torch
 from datasets import Dataset
 from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 
-from data_synth.types import PreferenceRow
+from data_synth.types import PreferenceRow, preference_to_json
 from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
 from graph.shared.types import Message
 from tests.train.world import preference
 from train.model.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row
 from train.model.models import load_policy, load_tokenizer
-from train.run.data import Splits, pair_dataset, sft_dataset
+from train.run.conversations import read_conversations
+from train.run.data import pair_dataset
 
 ROWS = (
     TokenizedRow((5, 6, 7, 300, 301, 2), 3),
@@ -108,8 +110,9 @@ def test_a_template_without_the_end_token_is_refused(base: Path) -> None:
         tokenize_row(tokenizer, [Message("user", "Where?")], "Here.")
 
 
-def test_rows_that_differ_in_the_rejected_side_alone_count_once_for_sft(base: Path) -> None:
+def test_rows_that_differ_in_the_rejected_side_alone_count_once_for_sft(base: Path, tmp_path: Path) -> None:
     row, tokenizer = preference(1), load_tokenizer(str(base))
-    rows = Splits((row, replace(row, rejected="somewhere", hard_negative="length")), ()).train
-    assert len(sft_dataset(rows, tokenizer)) == 1
+    rows = (row, replace(row, rejected="somewhere", hard_negative="length"))
+    write_jsonl(tmp_path / "train.jsonl", map(preference_to_json, rows))
+    assert [one.completion for one in read_conversations(tmp_path / "train.jsonl")] == [row.chosen]
     assert len(pair_dataset(rows, tokenizer)) == 2

@@ -97,7 +97,7 @@ def test_the_counts_are_those_of_the_run(
     in_dev = counts.dev_tokens if case == "dpo by trl" else 0
     assert counts.reference_tokens == seen["reference"] + in_dev
     assert counts.dev_tokens == seen["dev"] - in_dev > 0
-    assert counts.packed == (case in ("ms", "ms scored", "ms scored, groups of 2", "dpo adapter"))
+    assert counts.packed == (case in ("ms", "ms scored", "ms scored, groups of 2", "dpo adapter", "sft"))
     assert plan.hours is plan.calibration is plan.memory.total is None
 
 
@@ -113,7 +113,7 @@ def test_the_operations_are_those_of_the_trainers(
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter, completion_logits_only():
         trainer.train()
     told = plan.flops.training + (plan.flops.reference - plan.flops.dev if job.along else 0.0)
-    padded = not (plan.counts.packed or case == "sft")
+    padded = not plan.counts.packed
     share = counter.get_total_flops() / told
     assert 1.0 < share < 1.35 if padded else 0.97 < share < 1.005
 

@@ -11,7 +11,7 @@ from graph.shared.errors import UserError
 from tests.train.world import preference
 from train.model.logps import tokenize_row
 from train.model.models import load_tokenizer
-from train.run.data import both_sides, check_lengths, chosen_side, read_preferences, read_splits
+from train.run.data import both_sides, check_lengths, read_preferences, read_splits
 
 
 def write_rows(file: Path, *changes: dict[str, Any]) -> Path:
@@ -88,6 +88,6 @@ def test_only_the_sides_that_are_trained_on_count(base: Path) -> None:
     rows = [preference(0)]
     short = len(tokenize_row(tokenizer, rows[0].prompt, rows[0].chosen).ids)
     longer = [type(rows[0])(**{**rows[0].__dict__, "rejected": "far " * 40})]
-    check_lengths(longer, chosen_side, tokenizer, short, Path("train.jsonl"))
+    check_lengths(longer, lambda row: (row.chosen,), tokenizer, short, Path("train.jsonl"))
     with pytest.raises(UserError, match="1 of 1 rows"):
         check_lengths(longer, both_sides, tokenizer, short, Path("train.jsonl"))

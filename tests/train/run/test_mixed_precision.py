@@ -8,20 +8,22 @@ import pytest
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 
+from train.model.models import load_tokenizer
 from train.preference.pairs import pair_trainer
 from train.preference.train import read_preference_data, response_group_trainer
-from train.run.data import both_sides, chosen_side
+from train.run.data import both_sides
 from train.run.loop import prepare
 from train.run.mixed_precision import CastingOnce
 from train.run.settings import DpoSettings, LoraSettings, SftSettings
-from train.sft import sft_trainer
+from train.sft import read_sft_data, sft_trainer
 
 Make = Callable[[dict[str, Any], Path], Any]
 
 
 def by_sft(values: dict[str, Any], folder: Path) -> Any:
     settings = SftSettings(**values)
-    return sft_trainer(settings, prepare(settings, chosen_side), folder)
+    tokenizer = load_tokenizer(settings.model)
+    return sft_trainer(settings, read_sft_data(settings, tokenizer), tokenizer, folder)
 
 
 def by_trl(values: dict[str, Any], folder: Path) -> Any:

@@ -5,9 +5,8 @@ Every function takes one answer and its accepted answers (aliases), and gives a 
 
 import re
 import string
+from collections import Counter
 from collections.abc import Sequence
-
-from data_synth.responses.rewards import word_f1
 
 HOTPOT_LABELS = frozenset({"yes", "no", "noanswer"})
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -56,6 +55,12 @@ def contains_answer(answer: str, golds: Sequence[str]) -> float:
     """
     words = f" {normalise(answer)} "
     return float(any(f" {normalise(gold)} " in words for gold in golds if normalise(gold)))
+
+
+def word_f1(left: Sequence[str], right: Sequence[str]) -> float:
+    """Harmonic mean of precision and recall of two bags of words; 0 where nothing is shared."""
+    shared = (Counter(left) & Counter(right)).total()
+    return 2 * shared / (len(left) + len(right)) if shared else 0.0
 
 
 def _bag_f1(answer: Sequence[str], gold: Sequence[str]) -> float:

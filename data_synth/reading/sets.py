@@ -1,0 +1,117 @@
+"""Questions with the passages that answer them, as published sets have them: a folder of corpus.jsonl and questions.jsonl.
+
+Of a question: "id", "question", "answers" (none: unanswerable), "gold_ids", and where known "context_ids" (passages of the same document or of its
+own retrieval), "evidence" (sentences) or "supporting_sentences" ([passage id, number]), "kind" or "type", "split" (train, dev or val, test; where
+none is stated, the hash of the question's words decides, so that a question has the same split in whatever set it stands).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graph.documents.questions import SPLITS, split_by_hash
+from graph.shared.errors import UserError
+from graph.shared.jsonl import read_jsonl
+from graph.shared.types import Excerpt
+
+CORPUS, QUESTIONS = "corpus.jsonl", "questions.jsonl"
+YES_NO = frozenset({"yes", "no"})
+
+
+@dataclass(frozen=True)
+class ReadingQuestion:
+    """One question. `gold_ids` are the passages that answer it together, `context_ids` those it may be asked over, `evidence` sentences of them."""
+
+    id: str
+    text: str
+    answers: tuple[str, ...]
+    gold_ids: tuple[str, ...]
+    context_ids: tuple[str, ...]
+    evidence: tuple[str, ...]
+    kind: str
+    split: str
+
+    @property
+    def is_answerable(self) -> bool:
+        """Whether its passages answer it."""
+        return bool(self.answers)
+
+    @property
+    def is_yes_no(self) -> bool:
+        """Whether the answer is yes or no."""
+        return bool(self.answers) and self.answers[0].casefold() in YES_NO
+
+
+@dataclass(frozen=True)
+class ReadingSet:
+    """The questions of one folder, and its passages by id."""
+
+    name: str
+    passages: Mapping[str, Excerpt]
+    questions: tuple[ReadingQuestion, ...]
+
+
+def read_set(folder: Path) -> ReadingSet:
+    """A set from its folder; UserError with file and line for a row that lacks a field or names a passage that is not there."""
+    passages: dict[str, Excerpt] = {}
+    sentences: dict[str, list[str]] = {}
+    for line, row in read_jsonl(folder / CORPUS):
+        where = f"{folder / CORPUS} line {line}"
+        if not isinstance(row.get("id"), str) or not isinstance(row.get("text"), str):
+            raise UserError(f"{where}: no 'id' or no 'text'", "a passage with both", "fix the row")
+        passages[row["id"]] = Excerpt(row["id"], row.get("title") or "", row["text"], source=row["id"])
+        sentences[row["id"]] = row.get("sentences") or []
+    questions = tuple(
+        _question(row, passages, sentences, f"{folder / QUESTIONS} line {line}")
+        for line, row in read_jsonl(folder / QUESTIONS)
+    )
+    if not questions:
+        raise UserError(f"{folder / QUESTIONS}: no questions", "one JSON object a line", "name another folder")
+    return ReadingSet(folder.name, passages, questions)
+
+
+def normalise_question(text: str) -> str:
+    """The words of a question alone: two that differ in case, punctuation or spaces are one.
+
+    >>> normalise_question("Who wrote  “Emma”?")
+    'who wrote emma'
+    """
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+def _question(
+    row: Mapping[str, Any], passages: Mapping[str, Excerpt], sentences: Mapping[str, list[str]], where: str
+) -> ReadingQuestion:
+    for key in ("id", "question"):
+        if not isinstance(row.get(key), str) or not row[key].strip():
+            raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a non-empty string", "add the field")
+    for key in ("answers", "gold_ids", "context_ids"):
+        if not isinstance(row.get(key, []), list) or not all(isinstance(one, str) for one in row.get(key, [])):
+            raise UserError(f"{where}: {key!r} is {row[key]!r:.80}", "a list of strings", "fix the row")
+    gold = tuple(row.get("gold_ids", ()))
+    context = tuple(row.get("context_ids", ()))
+    for one in (*gold, *context):
+        if one not in passages:
+            raise UserError(f"{where}: no passage {one!r} in {CORPUS}", "ids of its passages", "fix the row")
+    split = row.get("split") or split_by_hash(normalise_question(row["question"]))
+    split = "dev" if split == "val" else split
+    if split not in SPLITS:
+        raise UserError(f"{where}: split {split!r}", f"one of {', '.join(SPLITS)}", "fix the row")
+    evidence = [each["quote"] if isinstance(each, Mapping) else each for each in row.get("evidence", ())]
+    for passage, number in row.get("supporting_sentences", ()):
+        evidence += sentences.get(passage, [])[number : number + 1]
+    answers = tuple(answer.strip() for answer in row.get("answers", ()) if answer.strip())
+    return ReadingQuestion(
+        row["id"],
+        row["question"].strip(),
+        answers if row.get("kind") != "unanswerable" else (),
+        gold,
+        context,
+        tuple(one.strip() for one in evidence),
+        row.get("kind") or row.get("type") or "",
+        split,
+    )

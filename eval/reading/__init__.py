@@ -1,0 +1,1 @@
+"""How well a model reads: short answers over passages, by exact match, F1, refusals and citations."""

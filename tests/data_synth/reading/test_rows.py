@@ -1,0 +1,211 @@
+"""Reading rows: what stands in a context, what is answered and what refused, nothing of another split, the same bytes for the same seed."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from data_synth.dataset.validate import validate_file
+from data_synth.reading.form import FORM, reading_problems
+from data_synth.reading.rows import (
+    NO_SPAN,
+    SURPLUS,
+    Distractors,
+    ReadingSettings,
+    Share,
+    reading_rows,
+    rows_of_sets,
+    stands_in,
+    words_of,
+)
+from data_synth.reading.score import score_reading
+from data_synth.reading.sets import ReadingSet, read_set
+from data_synth.types import Dropped, ReadingRow, reading_from_json, reading_to_json
+from graph.prompt.answer import NOT_FOUND
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
+from modegraph.cli import build_app
+from tests.data_synth.reading.world import QUESTIONS, TEXTS, isles
+
+
+def made(
+    seed: int = 0, share: Share | None = None, source: ReadingSet | None = None, **changes: object
+) -> list[ReadingRow]:
+    rows = reading_rows(source or isles(), ReadingSettings(seed=seed, **changes), share or Share(passes=3))
+    return [row for row in rows if isinstance(row, ReadingRow)]
+
+
+def write_set(folder: Path, source: ReadingSet) -> Path:
+    folder.mkdir(parents=True)
+    write_jsonl(
+        folder / "corpus.jsonl",
+        ({"id": one.id, "title": one.title, "text": one.text} for one in source.passages.values()),
+    )
+    rows = []
+    for each in source.questions:
+        row = {"id": each.id, "question": each.text, "answers": list(each.answers), "gold_ids": list(each.gold_ids)}
+        rows.append(
+            row
+            | {
+                "context_ids": list(each.context_ids),
+                "evidence": list(each.evidence),
+                "kind": each.kind,
+                "split": each.split,
+            }
+        )
+    write_jsonl(folder / "questions.jsonl", rows)
+    return folder
+
+
+@given(st.integers(0, 10_000), st.integers(0, 4), st.sampled_from([0.0, 0.2, 0.5]))
+@settings(max_examples=40)
+def test_what_is_answered_stands_there_and_what_is_refused_does_not(
+    seed: int, distractors: int, without: float
+) -> None:
+    by_id = {each.id: each for each in QUESTIONS}
+    for row in made(seed, distractors=distractors, without_gold=without):
+        assert reading_problems(row) == []
+        question, held = by_id[row.question_id], [words_of(f"{one} {TEXTS[one]}") for one in row.context_ids]
+        assert len(set(row.context_ids)) == len(row.context_ids) <= len(question.gold_ids) + max(distractors, 1) + 1
+        if row.completion == NOT_FOUND:
+            assert row.gold_ids == () and not (set(question.gold_ids) <= set(row.context_ids) and question.answers)
+            if not question.is_yes_no:
+                assert not any(stands_in(answer, words) for answer in question.answers for words in held)
+            continue
+        assert set(row.gold_ids) == set(question.gold_ids) <= set(row.context_ids)
+        others = [words for one, words in zip(row.context_ids, held, strict=True) if one not in question.gold_ids]
+        if not question.is_yes_no:
+            assert (
+                not any(stands_in(answer, words) for answer in question.answers for words in others)
+                or len(question.gold_ids) > 1
+            )
+
+
+def test_shares_of_refusals_and_places_of_gold() -> None:
+    """About a fifth of many rows is refused; the gold passage stands in every place about as often; without a share, none is."""
+    rows = [row for seed in range(150) for row in made(seed)]
+    refused = sum(row.completion == NOT_FOUND for row in rows) / len(rows)
+    assert 0.13 < refused < 0.27
+    of_three = [
+        row.context_ids.index(row.gold_ids[0]) for row in rows if len(row.context_ids) == 3 and len(row.gold_ids) == 1
+    ]
+    share = Counter(of_three)
+    assert all(0.25 < share[place] / len(of_three) < 0.42 for place in range(3))
+    assert all(row.completion != NOT_FOUND or row.question_id == "q9" for row in made(without_gold=0.0))
+
+
+def test_questions_over_one_context_follow_each_other() -> None:
+    contexts = [row.id.partition("#")[2] for row in made()]
+    runs = [one for place, one in enumerate(contexts) if place == 0 or contexts[place - 1] != one]
+    assert len(runs) == len(set(runs)) < len(contexts)
+
+
+def test_yes_and_no_are_as_many_and_what_is_left_out_is_counted() -> None:
+    rows = list(reading_rows(isles(), ReadingSettings(without_gold=0.0)))
+    answers = Counter(row.completion.split()[0] for row in rows if isinstance(row, ReadingRow))
+    assert answers["yes"] == answers["no"] == 1
+    dropped = Counter(row.why for row in rows if isinstance(row, Dropped))
+    assert dropped == {SURPLUS: 1, NO_SPAN: 1}
+
+
+def test_no_gold_passage_of_another_split_stands_beside(tmp_path: Path) -> None:
+    questions = tuple(replace(each, split="dev") if each.id in ("q2", "q10", "q5") else each for each in QUESTIONS)
+    source = replace(isles(), questions=questions)
+    rows = [row for seed in range(30) for row in made(seed, source=source)]
+    assert {row.split for row in rows} == {"train", "dev"}
+    assert not any("ostrey" in row.context_ids for row in rows if row.split == "train")
+
+
+def test_bm25_ranks_as_the_formula_alone() -> None:
+    """A slow twin: idf · f/(f + k1(1 − b + b·|d|/mean)) summed over the question's terms, passage by passage."""
+    import math
+
+    finder, source = Distractors(isles()), isles()
+    texts = {one: words_of(f"{one} {text}").split() for one, text in TEXTS.items()}
+    mean = sum(map(len, texts.values())) / len(texts)
+
+    def score(passage: str, terms: list[str]) -> float:
+        total = 0.0
+        for term in set(terms):
+            holding = sum(term in words for words in texts.values())
+            count = texts[passage].count(term)
+            norm = 1.5 * (0.25 + 0.75 * len(texts[passage]) / mean)
+            total += math.log(1 + (len(texts) - holding + 0.5) / (holding + 0.5)) * count / (count + norm)
+        return total
+
+    for question in source.questions:
+        if question.is_answerable and not question.is_yes_no:
+            terms = words_of(question.text).split()
+            ranked = sorted(TEXTS, key=lambda one: -score(one, terms))
+            _, lexical = finder.of(question)
+            assert lexical == [one for one in ranked if one in lexical]
+
+
+def test_the_same_seed_gives_the_same_rows_and_another_seed_others() -> None:
+    assert made(3) == made(3) != made(4)
+
+
+def test_forms_of_answers_are_read_back() -> None:
+    for form in ("cited", "quoted", "reasoned"):
+        for row in made(form=form):
+            gold = {row.context_ids.index(one) + 1 for one in row.gold_ids}
+            score = score_reading(row.completion, row.answers, gold, len(row.context_ids))
+            assert score.exact == 1.0 and score.cites_gold == float(bool(gold))
+
+
+def test_a_question_of_two_sets_is_taken_once(tmp_path: Path) -> None:
+    write_set(tmp_path / "one", isles())
+    again = replace(
+        isles(), questions=(replace(QUESTIONS[0], id="x", text="when was the FERRY of Tarn built"), QUESTIONS[2])
+    )
+    write_set(tmp_path / "two", replace(again, questions=(again.questions[0], replace(QUESTIONS[3], text="Other?"))))
+    rows = rows_of_sets(tmp_path, ReadingSettings(sets={"one": Share(), "two": Share()}))
+    ids = [row.id for row in rows if isinstance(row, ReadingRow)]
+    assert any(one.startswith("one:q0") for one in ids) and not any(one.startswith("two:x") for one in ids)
+    assert any(one.startswith("two:q3") for one in ids)
+
+
+def test_the_command_writes_rows_that_validate(tmp_path: Path) -> None:
+    folder = write_set(tmp_path / "isles", isles())
+    words = ["data", "import", "reading", str(folder), "--out", str(tmp_path / "rows"), "--set", "distractors=2"]
+    assert CliRunner().invoke(build_app(), words).exit_code == 0
+    found = validate_file(tmp_path / "rows/train.jsonl")
+    assert found.form == FORM.name and found.rows > 8 and not found.bad
+    lines = (tmp_path / "rows/train.jsonl").read_text(encoding="utf-8").splitlines()
+    assert all(reading_to_json(reading_from_json(json.loads(line))) == json.loads(line) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"completion": "1912 [1]"}, "completion answers"),
+        ({"completion": "1911 [7]"}, "does not cite"),
+        ({"gold_ids": ("nowhere",)}, "no passage of the context"),
+        ({"split": "val"}, "split is 'val'"),
+    ],
+)
+def test_a_bad_row_is_named(change: dict[str, object], problem: str) -> None:
+    row = next(row for row in made() if row.question_id == "q0" and row.gold_ids)
+    assert problem in "; ".join(reading_problems(replace(row, **change)))
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"id": "a", "question": " "}, "'question' is ' '"),
+        ({"id": "a", "question": "Who?", "gold_ids": ["moon"]}, "no passage 'moon'"),
+        ({"id": "a", "question": "Who?", "answers": "Ida"}, "'answers' is 'Ida'"),
+        ({"id": "a", "question": "Who?", "split": "late"}, "split 'late'"),
+    ],
+)
+def test_a_bad_set_is_named_with_its_line(row: dict[str, object], said: str, tmp_path: Path) -> None:
+    folder = write_set(tmp_path / "isles", isles())
+    (folder / "questions.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"questions\.jsonl line 1") as raised:
+        read_set(folder)
+    assert said in str(raised.value)

@@ -1,0 +1,209 @@
+"""SFT over groups that share the beginning of their prompts: the loss is TRL's, the gradients are those of rows alone, the best is kept."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+
+from data_synth.reading.rows import ReadingSettings, reading_rows
+from data_synth.types import ReadingRow, preference_to_json, reading_to_json
+from graph.shared.errors import UserError
+from graph.shared.jsonl import write_jsonl
+from graph.shared.types import Message
+from tests.data_synth.reading.world import TEXTS, isles
+from tests.train.world import TEXTS as WORDS
+from tests.train.world import preference
+from train.model.logps import TokenizedRow, tokenize_row
+from train.model.models import load_model, load_tokenizer
+from train.model.packing import TokenizedGroup, plain_logps
+from train.run.conversations import Conversation, conversation_of, read_conversations
+from train.run.settings import LoraSettings, SftSettings, TinySettings
+from train.sft import read_sft_data, reading_figures, sft_trainer, share_prefixes, train_sft, written
+from train.tiny import new_llama, train_tokenizer
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained Llama whose tokenizer knows the words of the isles, wide enough for two passages."""
+    folder = tmp_path_factory.mktemp("models") / "base"
+    settings = TinySettings(texts="", output="", vocabulary=700, hidden_size=32, layers=2, heads=2, context_tokens=512)
+    tokenizer = train_tokenizer([*TEXTS.values(), *WORDS], settings.vocabulary, settings.context_tokens)
+    new_llama(settings, tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def reading(tmp_path: Path) -> Path:
+    """A folder of reading rows, two splits of the same questions."""
+    rows = [row for row in reading_rows(isles(), ReadingSettings(distractors=1)) if isinstance(row, ReadingRow)]
+    folder = tmp_path / "reading"
+    folder.mkdir()
+    write_jsonl(folder / "train.jsonl", map(reading_to_json, rows))
+    write_jsonl(folder / "dev.jsonl", map(reading_to_json, rows[:5]))
+    return folder
+
+
+def settings_of(base: Path, data: Path, output: Path, **changes: Any) -> SftSettings:
+    return SftSettings(model=str(base), data=str(data), output=str(output), max_length_tokens=512, **changes)
+
+
+def test_rows_over_the_same_passages_are_one_group_and_nothing_is_lost() -> None:
+    """By hand: prompts 1 2 3 | 4 and 1 2 3 | 5, then one that begins otherwise, then one that shares too little."""
+    rows = [
+        TokenizedRow((1, 2, 3, 4, 8, 9), 4),
+        TokenizedRow((1, 2, 3, 5, 7, 9), 4),
+        TokenizedRow((6, 2, 3, 4, 8, 9), 4),
+        TokenizedRow((6, 5, 5, 5, 9), 4),
+    ]
+    first, second, third = share_prefixes(rows, 100)
+    assert first == TokenizedGroup((1, 2, 3), ((4, 8, 9), (5, 7, 9)), (1, 1)) and first.written_tokens == 4
+    assert second == TokenizedGroup((6, 2, 3, 4), ((8, 9),), (0,)) and third.prompt == (6, 5, 5, 5)
+    assert [len(group.responses) for group in share_prefixes(rows, 8)] == [1, 1, 1, 1], "no room for two"
+    assert len(share_prefixes([rows[0]] * 2, 100)) == 1
+
+
+def test_the_loss_and_its_gradients_are_those_of_rows_alone(base: Path, reading: Path, tmp_path: Path) -> None:
+    """The packed loss against a slow twin: every row alone, from all logits of its sequence."""
+    tokenizer = load_tokenizer(str(base))
+    settings = settings_of(base, reading, tmp_path / "run")
+    data = read_sft_data(settings, tokenizer)
+    assert max(len(group.responses) for group in data.train) > 2 and any(sum(group.given) for group in data.train)
+    trainer = sft_trainer(settings, data, tokenizer, tmp_path / "work")
+    loss = trainer.compute_loss(trainer.model, data.train)
+    loss.backward()
+    loss = loss.detach()
+    twin = AutoModelForCausalLM.from_pretrained(base)
+    total = torch.zeros(())
+    rows = [tokenize_row(tokenizer, row.prompt, row.completion) for row in read_conversations(reading / "train.jsonl")]
+    for row in rows:
+        shares = twin(input_ids=torch.tensor([row.ids])).logits[0].log_softmax(-1)
+        total = total - sum(shares[at - 1, row.ids[at]] for at in range(row.prompt_tokens, len(row.ids)))
+    tokens = sum(len(row.ids) - row.prompt_tokens for row in rows)
+    assert tokens == written(data.train)
+    (total / tokens).backward()
+    assert float(loss) == pytest.approx(float(total.detach()) / tokens, rel=1e-5)
+    for (name, ours), theirs in zip(trainer.model.named_parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-5, rtol=1e-3, msg=name)
+
+
+def test_a_batch_has_the_loss_of_trls_trainer(base: Path, tmp_path: Path) -> None:
+    """TRL's SFTTrainer on prompt and completion of one batch, its end token included."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    rows = [replace(preference(number), id=str(number)) for number in range(4)]
+    write_jsonl(folder / "train.jsonl", map(preference_to_json, rows))
+    tokenizer = load_tokenizer(str(base))
+    settings = settings_of(base, folder, tmp_path / "run")
+    data = read_sft_data(settings, tokenizer)
+    ours = sft_trainer(settings, data, tokenizer, tmp_path / "work")
+    from datasets import Dataset
+
+    tokenized = [tokenize_row(tokenizer, row.prompt, row.chosen) for row in rows]
+    columns = [
+        {"input_ids": list(row.ids), "labels": [-100] * row.prompt_tokens + list(row.ids[row.prompt_tokens :])}
+        for row in tokenized
+    ]
+    arguments = SFTConfig(
+        str(tmp_path / "trl"), per_device_train_batch_size=4, max_length=None, use_cpu=True, bf16=False
+    )
+    theirs = SFTTrainer(
+        load_model(str(base), "float32"),
+        arguments,
+        train_dataset=Dataset.from_list(columns),
+        processing_class=tokenizer,
+    )
+    batch = next(iter(theirs.get_train_dataloader()))
+    theirs.model.eval()
+    ours.model.eval()
+    with torch.no_grad():
+        found, expected = ours.compute_loss(ours.model, data.train), theirs.compute_loss(theirs.model, batch)
+    assert float(found) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_the_dev_loss_does_not_depend_on_the_batches(base: Path, reading: Path, tmp_path: Path) -> None:
+    """Five rows by batches of 1, 2 and 5: a prime number of rows is no reason for batches of one."""
+    tokenizer = load_tokenizer(str(base))
+    found = []
+    for size in (1, 2, 5):
+        settings = settings_of(base, reading, tmp_path / f"run{size}", batch_size=size)
+        data = read_sft_data(settings, tokenizer)
+        trainer = sft_trainer(settings, data, tokenizer, tmp_path / f"work{size}")
+        found.append(trainer.evaluate()["eval_loss"])
+    with torch.no_grad():
+        slow = -plain_logps(load_model(str(base), "float32"), data.dev).sum() / written(data.dev)
+    assert found == pytest.approx([float(slow)] * 3, rel=1e-5)
+
+
+def test_the_best_checkpoint_is_kept_and_a_run_ends_early(base: Path, reading: Path, tmp_path: Path) -> None:
+    """At a rate that learns by heart, then (the schedule is constant) nothing more is gained: it ends before its 400 steps."""
+    changes = {"learning_rate": 1e-2, "max_steps": 400, "scheduler": "constant", "eval_steps": 40, "patience": 2}
+    run = tmp_path / "run"
+    record = train_sft(settings_of(base, reading, run, **changes, logging_steps=40))
+    assert record.metrics["train_steps"] < 400
+    tokenizer, rows = load_tokenizer(str(run)), read_conversations(reading / "dev.jsonl")
+    figures = reading_figures(load_model(str(run), "float32"), tokenizer, rows)
+    assert figures["f1"] == pytest.approx(record.metrics["eval_f1"]) and figures["f1"] > 0.5
+    assert not (run / "checkpoints").exists()
+
+
+def test_a_dev_row_is_answered_greedily_whatever_the_batch(base: Path, reading: Path) -> None:
+    model, tokenizer = load_model(str(base), "float32"), load_tokenizer(str(base))
+    rows = read_conversations(reading / "dev.jsonl")
+    alone = [reading_figures(model, tokenizer, [row])["f1"] for row in rows]
+    assert reading_figures(model, tokenizer, rows)["f1"] == pytest.approx(sum(alone) / len(alone))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Where?"}, {"role": "assistant", "content": "Here."}]},
+        {"conversations": [{"from": "system", "value": "Be short."}, {"from": "human", "value": "Where?"}, {"from": "gpt", "value": "Here."}]},
+        {"system": "Be short.", "instruction": "Where?", "input": "", "output": "Here."},
+        {"prompt": [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Where?"}], "completion": [{"role": "assistant", "content": "Here."}]},
+    ],
+)  # fmt: skip
+def test_rows_of_ones_own_are_read_in_every_form(row: dict[str, Any]) -> None:
+    asked = (Message("system", "Be short."), Message("user", "Where?"))
+    assert conversation_of(row) == Conversation(asked, "Here.", ("Here.",))
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"question": "Where?"}, "no 'prompt'"),
+        ({"messages": [{"role": "user", "content": "Where?"}]}, "the last turn is the user's"),
+        ({"messages": [{"role": "tool", "content": "x"}, {"role": "assistant", "content": "y"}]}, "a turn of 'tool'"),
+        ({"instruction": "Where?", "output": " "}, "the completion is ' '"),
+    ],
+)
+def test_a_row_that_is_no_conversation_is_named(row: dict[str, Any], said: str, tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    file.write_text(json.dumps({"instruction": "a", "output": "b"}) + "\n" + json.dumps(row) + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match="line 2") as raised:
+        read_conversations(file)
+    assert said in str(raised.value)
+
+
+def test_settings_that_contradict_each_other_are_refused(base: Path, reading: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="save_steps = 7 is no multiple of eval_steps = 5"):
+        settings_of(base, reading, tmp_path, eval_steps=5, save_steps=7)
+    with pytest.raises(ValueError, match="patience counts measurements"):
+        settings_of(base, reading, tmp_path, patience=2)
+    (reading / "dev.jsonl").unlink()
+    with pytest.raises(UserError, match=r"eval_steps = 5 without .*dev\.jsonl"):
+        train_sft(settings_of(base, reading, tmp_path / "run", eval_steps=5))
+
+
+def test_an_adapter_learns_with_its_own_targets_and_dropout(base: Path, reading: Path, tmp_path: Path) -> None:
+    lora = LoraSettings(rank=2, targets=("q_proj", "v_proj"), dropout=0.1, rslora=True, dora=True)
+    run = tmp_path / "run"
+    train_sft(settings_of(base, reading, run, lora=lora, max_steps=2))
+    config = json.loads((run / "adapter_config.json").read_text(encoding="utf-8"))
+    assert set(config["target_modules"]) == {"q_proj", "v_proj"}
+    assert (config["lora_dropout"], config["use_rslora"], config["use_dora"]) == (0.1, True, True)

@@ -1,7 +1,7 @@
 """`modegraph ask`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -29,7 +29,9 @@ from graph.shared.errors import UserError
 from graph.shared.modes import DEFAULT_MODE
 
 if TYPE_CHECKING:
-    from graph.shared.types import OpenModel
+    from concurrent.futures import Future
+
+    from graph.shared.types import LanguageModel, OpenModel
 
 RetrieveOnly = Annotated[
     bool,
@@ -99,10 +101,10 @@ def register_ask(app: typer.Typer, open_model: "OpenModel") -> None:
         settings = parse_settings(RetrieveSettings, values, "ask")
         check_trace(trace)
         checked_by = verifier_for(unsupported, verifier)
-        opened = open_index(index)
         if model is not None:
             say(f"opening {model}")
-        asked = open_model(model) if model is not None else None
+        asked = opened_beside(open_model, model) if model is not None else None
+        opened = open_index(index)
         evidence = retrieve(opened, question, settings, asked)
         if trace is not None:
             write_json(trace, {"settings": settings.model_dump(), "evidence": asdict(evidence)})
@@ -119,6 +121,26 @@ def register_ask(app: typer.Typer, open_model: "OpenModel") -> None:
         if stopped:
             say(f"modegraph: the retrieval stopped before it was done: {stopped}; above is what it had found")
             raise typer.Exit(1)
+
+
+class Opening:
+    """A model that is being opened in a thread; whoever first uses it waits until it is there, or gets the error of opening it."""
+
+    def __init__(self, opening: "Future[LanguageModel]") -> None:
+        self._opening = opening
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._opening.result(), name)
+
+
+def opened_beside(open_model: "OpenModel", spec: str) -> "LanguageModel":
+    """The model of a SPEC, opened while the index is opened and searched."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    beside = ThreadPoolExecutor(1)
+    opening = beside.submit(open_model, spec)
+    beside.shutdown(wait=False)
+    return cast("LanguageModel", Opening(opening))
 
 
 def check_trace(file: Path | None) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from data_synth.reading.rows import ReadingSettings
 from eval.matrix.fill.settings import MatrixSettings
 from graph.shared.config import Settings, load_settings
 from serve.http.shared.settings import ServerSettings
@@ -19,6 +20,7 @@ FOLDERS = ("graph", "data_synth", "train", "serve", "eval")
 KINDS: dict[str, type[Settings]] = {
     "tiny": TinySettings,
     "sft": SftSettings,
+    "reader": SftSettings,
     "ms": MsSettings,
     "dpo": DpoSettings,
     "reward": RewardSettings,
@@ -43,15 +45,17 @@ SAME_IN_BOTH = (
 
 
 def kind_of(file: Path) -> type[Settings]:
-    """configs/eval/ holds matrices, the others <stage>.yaml and <stage>-<model>.yaml."""
-    if file.parent.name == "eval":
-        return MatrixSettings
+    """configs/eval/ holds matrices, configs/data/ reading rows, the others <stage>.yaml and <stage>-<model>.yaml (a reader is made by SFT)."""
+    if file.parent.name in ("eval", "data"):
+        return MatrixSettings if file.parent.name == "eval" else ReadingSettings
     return KINDS[file.stem.partition("-")[0]]
 
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.relative_to(ROOT).as_posix())
 def test_every_shipped_config_parses(file: Path) -> None:
-    assert file.parent.name in ("train", "demo", "serve", "eval"), "say here which class a new folder of configs is for"
+    assert file.parent.name in ("train", "demo", "serve", "eval", "data"), (
+        "say here which class a new folder of configs is for"
+    )
     load_settings(kind_of(file), file)
 
 
@@ -126,7 +130,7 @@ def test_the_papers_recipes_are_shipped(file: Path) -> None:
     Those of smollm2 are the study's own: adapters of a small model on a CPU, a few dozen updates.
     """
     values = load_settings(kind_of(file), file).model_dump()
-    if file.stem.startswith(("reward", "selector", "verifier")) or file.stem.endswith("smollm2"):
+    if file.stem.startswith(("reader", "reward", "selector", "verifier")) or file.stem.endswith("smollm2"):
         return
     recipe = (values["learning_rate"], values["epochs"], values["batch_size"] * values["gradient_accumulation"])
     rate = 2e-4 if file.stem.startswith("sft-") else 1e-5

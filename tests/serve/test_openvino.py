@@ -1,19 +1,24 @@
 """OpenVINO as an engine, with smollm2 in 8 bits: against transformers, several at once, streamed, bound by a schema."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 
 from graph.pretrained import openvino_ir
-from graph.pretrained.cache import is_fetched
+from graph.pretrained.cache import folder_of, is_fetched
 from graph.pretrained.catalogue import SMOLLM2
+from graph.prompt import template
 from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest, Message
 from serve.engines import open_model
 from serve.engines.local import Sampling
 from serve.engines.openvino import OpenVinoModel, open_openvino
+from tests.places import ROOT
 from tests.serve.test_llama import QUESTIONS, REPLY, SCHEMA, ask
 
 pytestmark = [
@@ -38,6 +43,31 @@ def test_it_answers_as_transformers_does_one_at_a_time_and_at_once(model: OpenVi
     assert alone[0].text.startswith(REPLY) and theirs[0].text.startswith(REPLY)
     assert sum(one.text == other.text for one, other in zip(alone, theirs, strict=True)) in (4, 5, 6)
     assert [one.prompt_tokens for one in alone] == [one.prompt_tokens for one in theirs]
+
+
+def test_the_light_tokenizer_reads_as_transformers_own_does(model: OpenVinoModel) -> None:
+    """The same ids for text of several scripts, special tokens, and whole chats; the same text back."""
+    light, own = model._tokenizer, AutoTokenizer.from_pretrained(folder_of(SMOLLM2))
+    texts = ["It's  a\n\ntest, b’s", "<|im_end|> <think>", "東京 😀 naïve", "x = [1, 2]\tfor", ""]
+    for text in texts:
+        ids = own(text, add_special_tokens=False)["input_ids"]
+        assert light(text, add_special_tokens=False)["input_ids"] == ids
+        assert light.decode(ids, skip_special_tokens=True) == own.decode(ids, skip_special_tokens=True)
+        chat = (Message("system", "Be short."), Message("user", f"{text}?"))
+        assert template.prompt_ids(light, chat) == template.prompt_ids(own, chat)
+    assert (light.eos_token_id, light.pad_token_id) == (own.eos_token_id, own.pad_token_id)
+
+
+def test_it_answers_without_torch() -> None:
+    """In a process of its own: torch takes five seconds to import and .4 GB."""
+    code = (
+        "import sys; from serve.engines.openvino import open_openvino;"
+        "from graph.shared.types import CompletionRequest, Message;"
+        "request = CompletionRequest((Message('user', 'Where?'),), 4);"
+        "print(open_openvino('smollm2').complete([request])[0].completion_tokens, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    assert done.stdout.split() == ["4", "False"]
 
 
 def test_a_schema_binds_and_a_seed_repeats(model: OpenVinoModel) -> None:

@@ -88,29 +88,54 @@ def shared_prefix_attention(
         attended: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return attended
     groups = getattr(module, "num_key_value_groups", 1)
-    key, value = repeat_kv(key, groups), repeat_kv(value, groups)
-    rows = []
-    for row in range(len(query)):
-        parts = [
-            part
-            for place in shared_prefixes
-            if place.row == row
-            for part in _attend(place, query[row], key[row], value[row], options.get("scaling"))
-        ]
-        padding = query.shape[2] - sum(part.shape[1] for part in parts)
-        rows.append(torch.cat([*parts, query.new_zeros(query.shape[1], padding, query.shape[3])], dim=1))
+    rows = [
+        torch.cat(
+            _attend(
+                [place for place in shared_prefixes if place.row == row],
+                query[row],
+                key[row],
+                value[row],
+                groups,
+                options.get("scaling"),
+            ),
+            dim=1,
+        )
+        for row in range(len(query))
+    ]
     return torch.stack(rows).transpose(1, 2).contiguous(), None
 
 
-def _attend(place: Place, query_HTD: Tensor, key_HTD: Tensor, value_HTD: Tensor, scaling: float | None) -> list[Tensor]:
-    """The outputs of a prompt and of its chunks of responses, in order: each [H, tokens, D]."""
-    prompt = slice(place.start, place.end)
-    outputs = [_sdpa(query_HTD[:, prompt], key_HTD[:, prompt], value_HTD[:, prompt], None, scaling)]
-    for chunk in place.chunks:
-        own = slice(chunk.start, chunk.end)
-        keys, values = (torch.cat([each[:, prompt], each[:, own]], dim=1) for each in (key_HTD, value_HTD))
-        outputs.append(_sdpa(query_HTD[:, own], keys, values, chunk.sees, scaling))
-    return outputs
+def _attend(
+    places: Sequence[Place], query_HTD: Tensor, key_HTD: Tensor, value_HTD: Tensor, groups: int, scaling: float | None
+) -> list[Tensor]:
+    """The outputs of a row's prompts and of their chunks of responses, in order, zeros for its padding: each [H, tokens, D].
+
+    Queries, keys and values are split once: a slice of its own for every part would have a gradient as long as the row.
+    """
+    lengths = [
+        length for place in places for length in (place.end - place.start, *(c.end - c.start for c in place.chunks))
+    ]
+    padding = query_HTD.shape[1] - sum(lengths)
+    queries, keys, values = (
+        iter(torch.split(each, [*lengths, padding], dim=1)) for each in (query_HTD, key_HTD, value_HTD)
+    )
+    outputs = []
+    for place in places:
+        prompt_keys, prompt_values = (_repeated(next(each), groups) for each in (keys, values))
+        outputs.append(_sdpa(next(queries), prompt_keys, prompt_values, None, scaling))
+        for chunk in place.chunks:
+            own_keys, own_values = (_repeated(next(each), groups) for each in (keys, values))
+            seen_keys, seen_values = (
+                torch.cat([prompt_keys, own_keys], dim=1),
+                torch.cat([prompt_values, own_values], dim=1),
+            )
+            outputs.append(_sdpa(next(queries), seen_keys, seen_values, chunk.sees, scaling))
+    return [*outputs, query_HTD.new_zeros(query_HTD.shape[0], padding, query_HTD.shape[2])]
+
+
+def _repeated(each_HTD: Tensor, groups: int) -> Tensor:
+    """Keys or values of grouped-query attention, once for each head that reads them."""
+    return repeat_kv(each_HTD[None], groups)[0]
 
 
 def _sdpa(query_HND: Tensor, key_HTD: Tensor, value_HTD: Tensor, sees: Tensor | None, scaling: float | None) -> Tensor:

@@ -43,7 +43,7 @@ def read_conversations(file: Path) -> list[Conversation]:
         except (KeyError, TypeError, IndexError, AttributeError, ValueError) as problem:
             said = f"no {problem}" if isinstance(problem, KeyError) else str(problem)
             found = f"{where}: not a conversation ({said}); its keys are {', '.join(values)}"
-            raise UserError(found, FORMS, "fix the row, or see docs/training.md") from None
+            raise UserError(found, FORMS, "fix the row, or see docs/guide.md") from None
         if not row.prompt or row.prompt[-1].role != "user":
             raise UserError(
                 f"{where}: the prompt does not end with a user's turn", "a question to answer", "fix the row"

@@ -1,11 +1,12 @@
 """What the rows of preferences and responses start from: picked questions, and growing contexts C_0 ⊂ C_1 ⊂ … for each.
 
-C_k are the k best excerpts of the question's own retrieval, best first. A gold passage that retrieval missed is never put
-in: training sees the contexts that serving will see.
+C_k are the k best excerpts of the question's own retrieval, shuffled, or their place would tell which of them answers. A gold passage
+that retrieval missed is never put in: training sees the contexts that serving will see.
 """
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
@@ -24,6 +25,7 @@ from graph.text.prompting import quote
 if TYPE_CHECKING:
     from graph.index.index import Index
 
+NO_PASSAGES = "retrieval finds no passage"
 NO_ANSWER = "the question has no gold answer"
 TWIN = "the question is a near duplicate of another one with the same answer"
 TWIN_THRESHOLD = 0.1
@@ -60,12 +62,24 @@ def draft_groups(
 
 
 def make_drafts(question: Question, excerpts: Sequence[Excerpt], wanted: Collection[int] = ()) -> list[Draft | Dropped]:
-    """One draft for each context: none of the excerpts, the first, the first two, … all; of `wanted` sizes only, if some are named."""
-    sizes = [size for size in range(len(excerpts) + 1) if not wanted or size in wanted]
+    """One draft for each context: the first excerpt, the first two, … all, each shuffled by the question; of `wanted` sizes only, if some are named.
+
+    Size 0, a question without passages, must be named: the prompt asks for an answer from passages.
+    """
+    sizes = [size for size in range(len(excerpts) + 1) if (size in wanted if wanted else size)]
+    if not sizes:
+        return [Dropped(NO_PASSAGES)]
     answer = quote(question.answers[0]) if question.answers else ""
     if not answer:
         return [Dropped(NO_ANSWER) for _ in sizes]
-    return [Draft(question, answer, tuple(excerpts[:size])) for size in sizes]
+    return [Draft(question, answer, shuffled(question.id, excerpts[:size])) for size in sizes]
+
+
+def shuffled(key: str, excerpts: Sequence[Excerpt]) -> tuple[Excerpt, ...]:
+    """The excerpts in an order that `key` and their number decide."""
+    order = list(excerpts)
+    random.Random(content_id("order of passages", key, str(len(order)))).shuffle(order)
+    return tuple(order)
 
 
 def gold_share(gold_sources: Sequence[str], excerpts: Sequence[Excerpt]) -> float:

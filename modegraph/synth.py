@@ -31,12 +31,11 @@ def preferences(
     max_context_tokens: int | None = None,
     writers: Sequence[str] = (),
     judge: str | None = None,
-    hard_negatives: float = 0.0,
+    hard_negatives: float = 1.0,
     splits: Sequence[str] = (),
     context_sizes: Sequence[int] = (),
     limit: int | None = None,
     seed: int = 0,
-    cited_only: bool = False,
     progress: bool = False,
 ) -> Summary:
     """Write preference pairs over growing contexts for questions with gold answers (examples/README.md has their form) to `out`.
@@ -57,7 +56,6 @@ def preferences(
             open_engine,
             hard_negatives=hard_negatives,
             first=None,
-            cited_only=cited_only,
         )
         summary = write_dataset(folder, run.rows, PREFERENCES, run.origin)
     if summary.mostly_lost:

@@ -7,7 +7,6 @@ reader named for it or else of those that were read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from data_synth.feedback.last_word import folded
 from data_synth.preferences.hard_negatives import WORSE
 from data_synth.preferences.preference_form import preference_problems
 from data_synth.preferences.preferences import BY_RULES
-from data_synth.preferences.reasons import compose_reason
+from data_synth.preferences.reasons import UNSUPPORTED, cite_statement, closest_statements
 from data_synth.types import Draft, Dropped, PreferenceRow
 from graph.documents.questions import Question
 from graph.feedback.types import GivenAnswer
@@ -125,8 +124,9 @@ def make_row(better: Better, draft: Draft, named: Sequence[Passage]) -> Preferen
 def reason_by_rules(draft: Draft, named: Sequence[Passage]) -> str | Dropped:
     """The sentence of the `named` passages, or else of those read, that is closest to question and answer, cited where it was read."""
     read = [Passage(each.id, _READ, each.title, 0, each.start, each.end, each.text) for each in draft.excerpts]
-    asked = replace(draft, question=replace(draft.question, gold_sources=(_READ,)))
-    return compose_reason(asked, lambda _: named or read)
+    wanted = f"{draft.question.text} {draft.answer}"
+    statements = closest_statements(wanted, (_READ,), lambda _: named or read)
+    return " ".join(cite_statement(one, draft.excerpts) for one in statements) or Dropped(UNSUPPORTED)
 
 
 def in_form(answer: GivenAnswer) -> str:

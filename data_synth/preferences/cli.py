@@ -25,6 +25,7 @@ from graph.shared.cli_options import (
 from graph.shared.modes import DEFAULT_MODE
 
 if TYPE_CHECKING:
+    from data_synth.dataset.summary import Summary
     from graph.shared.types import OpenModel
 
 
@@ -40,24 +41,33 @@ HardNegatives = Annotated[
     typer.Option(
         metavar="SHARE",
         min=0,
-        max=0.5,
+        max=1,
         rich_help_panel=OUTPUT,
-        help="Share of pairs whose rejected side reasons as long as the chosen one.",
+        help="Share of pairs whose rejected side reasons, too, and is wrong or unsupported; the others reject the bare answer.",
     ),
 ]
-CitedOnly = Annotated[
+StrictPairs = Annotated[
     bool,
     typer.Option(
-        "--cited-only",
+        "--strict",
         metavar="",
         rich_help_panel=OUTPUT,
-        help="Quote evidence alone, and drop rows whose passages do not hold all of it.",
+        help="Exit with 1 when length or words alone tell the chosen side from the rejected one.",
     ),
 ]
 Format = Annotated[
     Shape,
     typer.Option("--format", metavar="FORM", rich_help_panel=OUTPUT, help="Rows of messages (chat) or text (plain)."),
 ]
+
+
+def separation_warnings(summary: "Summary") -> list[str]:
+    """What tells the sides of the pairs apart though it has nothing to do with their answers, and what to do about it."""
+    from data_synth.preferences.separation import told_apart
+
+    found = told_apart(summary.measures)
+    remedy = "a model would learn that in place of the answers; use --hard-negatives 1"
+    return [f"the sides are told apart without reading them ({'; '.join(found)}): {remedy}"] if found else []
 
 
 def register(synth: typer.Typer, open_model: "OpenModel") -> None:
@@ -82,9 +92,9 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         top_k: TopK = 5,
         writer: Writers = None,
         judge: Judge = None,
-        hard_negatives: HardNegatives = 0.0,
+        hard_negatives: HardNegatives = 1.0,
         shape: Format = Shape.chat,
-        cited_only: CitedOnly = False,
+        strict: StrictPairs = False,
         seed: Seed = 0,
         out: SomeOut = None,
         preview: Preview = None,
@@ -92,11 +102,11 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         limit: Limit = None,
         max_context_tokens: MaxContextTokens = None,
     ) -> None:
-        """Make preference pairs: reasoning with the answer is chosen, the bare answer rejected.
+        """Make preference pairs: reasoning with the answer is chosen, wrong or unsupported reasoning rejected.
 
-        Each question gets a pair over every context of 0 to --top-k passages, or of --context-size. Gold sentences make the
-        reasoning unless --writer names a model; a --judge then drops what the passages do not support. --limit draws the
-        questions by the seed.
+        Each question gets a pair over every context of 1 to --top-k passages, or of --context-size. Gold sentences make the
+        reasoning unless --writer names a model; a --judge then drops what the passages do not support. Where they do not hold
+        the answer, "not in the documents" is chosen. --limit draws the questions by the seed.
         """
         from data_synth.dataset.deliver import deliver, ledger_of
         from data_synth.preferences.preference_form import PLAIN_PREFERENCES, PREFERENCES
@@ -117,8 +127,7 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
             open_model,
             hard_negatives=hard_negatives,
             first=preview,
-            cited_only=cited_only,
         )
         form = PREFERENCES if shape is Shape.chat else PLAIN_PREFERENCES
-        if not deliver(run.rows, form, run.origin, out, preview, as_json):
+        if not deliver(run.rows, form, run.origin, out, preview, as_json, separation_warnings, strict):
             raise typer.Exit(1)

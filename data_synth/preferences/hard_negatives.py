@@ -1,8 +1,8 @@
 """Length-matched hard negatives: rejected answers *with* reasoning, so that a model cannot win by writing more.
 
-Half of them end in the gold answer but reason from what stands elsewhere (`unsupported`); the other half use the context and
-end in another answer (`wrong answer`). Mostly they are a little longer than the chosen side: the paper's own pairs,
-where the longer side always wins, lie beside them.
+Half of them end in the gold answer but reason from sentences near the question that do not say it (`unsupported`); the other half use the context
+and end in another answer of its kind, one of the context if there is one (`wrong answer`); some refuse though the passages say it. About half are a little
+longer than the chosen side. Nothing is borrowed from a question of another split.
 """
 
 from __future__ import annotations
@@ -14,22 +14,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from data_synth.preferences.reasons import normalise_answer, plain, tfidf_cosines
+from data_synth.preferences.reasons import choices_of, holds_answer, normalise_answer, plain, tfidf_cosines
 from data_synth.preferences.support import sentences_of
 from data_synth.types import Draft
+from graph.extract.entities import find_entities
 from graph.extract.support import words_of
 from graph.extract.units import split_units
-from graph.prompt.answer import format_answer
+from graph.prompt.answer import NOT_FOUND, format_answer
 from graph.prompt.citations import check_citations
 from graph.shared.ids import content_id
 
 UNSUPPORTED, WRONG = "unsupported reasoning", "wrong answer"
+REFUSED = "refused, though the passages say it"
+INVENTED = "answer that no passage holds"
+"""Of rows whose passages do not hold the answer: the chosen side says so."""
 WORSE = "found worse by readers"
 """Of feedback (data_synth/feedback): a reasoned answer that was rejected by people, whatever its length."""
-LONGER_SHARE = 0.9
-"""Of the hard negatives that are to be longer than the chosen side: with the paper's pairs beside them, about half of all are then."""
+NO_PASSAGE_SAYS = "None of the passages says so."
+"""The reasoning of a refusal, right or wrong."""
+REFUSED_SHARE = 0.13
+"""Of the hard negatives that refuse: about as many as there are rows where refusing is right, or the words of a refusal would tell the sides apart."""
+LONGER_SHARE = 0.35
+"""Of the other hard negatives that are to be longer than the chosen side; whole sentences make others longer, too."""
 POOL = 512
-CHOICES = (frozenset({"yes", "no", "maybe"}), frozenset({"true", "false"}))
+INVENTED_WORDS = 30
+MAYBE = "maybe"
+"""Never the wrong answer: as it is seldom the right one, it would tell the sides apart."""
+_NUMBER = re.compile(r"\b\d[\d.,:]*\b")
 
 
 @dataclass(frozen=True)
@@ -65,11 +76,13 @@ class Pool:
 
 
 def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | None:
-    """The hard negative of a pair whose chosen side reasons `reason`; None when nothing in the pool or context will do.
+    """The hard negative of a pair whose chosen side reasons `reason`: a refusal when nothing in the pool or context will do, None without a context.
 
     Which kind it is to be, and whether it is to be longer, is drawn by the question and the size of the context.
     """
     draw = random.Random(content_id(draft.question.id, str(len(draft.excerpts)), "hard negative"))
+    if draft.excerpts and draw.random() < REFUSED_SHARE:
+        return HardNegative(REFUSED, format_answer(NO_PASSAGE_SAYS, NOT_FOUND))
     longer, first = draw.random() < LONGER_SHARE, draw.random() < 0.5
     target = len(reason.split())
     kinds = (unsupported_negative, wrong_answer_negative) if first else (wrong_answer_negative, unsupported_negative)
@@ -77,11 +90,14 @@ def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | 
         negative = kind(draft, reason, pool, target, longer)
         if negative is not None:
             return negative
-    return None
+    return HardNegative(REFUSED, format_answer(NO_PASSAGE_SAYS, NOT_FOUND)) if draft.excerpts else None
 
 
 def unsupported_negative(draft: Draft, reason: str, pool: Pool, target: int, longer: bool) -> HardNegative | None:
-    """The gold answer after the reasoning of another question, with the citations that the chosen side has."""
+    """The gold answer after sentences of the context that are near to the question and do not hold it; without any, after the reasoning of another question."""
+    misread = misread_context(draft, reason, draft.answer, target, longer)
+    if misread:
+        return HardNegative(UNSUPPORTED, format_answer(misread, draft.answer))
     borrowed = borrow_reason(draft, pool, target, longer)
     if not borrowed:
         return None
@@ -102,15 +118,35 @@ def wrong_answer_negative(draft: Draft, reason: str, pool: Pool, target: int, lo
 
 
 def wrong_answer(draft: Draft, others: Sequence[str]) -> str:
-    """Another option of the question, another choice of its kind, or another question's answer of the same shape; "" for none."""
+    """Another option of the question, another choice of its kind, something of its shape in the context, or another question's answer; "" for none."""
     gold = {normalise_answer(answer) for answer in (*draft.question.answers, draft.answer)}
-    offered = tuple((draft.question.options or {}).values()) or tuple(sorted(_choices_of(draft.answer)))
+    offered = tuple((draft.question.options or {}).values()) or tuple(sorted(choices_of(draft.answer) - {MAYBE}))
+    offered = offered or tuple(entity for entity in entities_of_shape(draft) if not holds_answer(entity, draft.answer))
     wrong = [answer for answer in map(plain, offered or others) if answer and normalise_answer(answer) not in gold]
     if not wrong:
         return ""
     shape = answer_shape(draft.answer)
     alike = [answer for answer in wrong if answer_shape(answer) == shape] or wrong
     return random.Random(content_id(draft.question.id, str(len(draft.excerpts)), "wrong")).choice(alike)
+
+
+def invented_negative(draft: Draft) -> HardNegative:
+    """For passages that do not hold the answer: the answer all the same, after sentences of theirs that do not say it."""
+    told = misread_context(draft, "", draft.answer, INVENTED_WORDS, longer=False)
+    return HardNegative(INVENTED, format_answer(told, draft.answer) if told else draft.answer)
+
+
+def entities_of_shape(draft: Draft) -> list[str]:
+    """The names, dates and quantities of the context that have the shape of the answer, in order."""
+    found = [
+        entity
+        for excerpt in draft.excerpts
+        for unit in split_units(excerpt.text)
+        if unit.kind != "heading"
+        for entity in (*find_entities(unit.text), *_NUMBER.findall(unit.text))
+    ]
+    shape = answer_shape(draft.answer)
+    return [entity for entity in dict.fromkeys(found) if answer_shape(entity) == shape]
 
 
 def answer_shape(answer: str) -> tuple[bool, bool, int]:
@@ -128,7 +164,7 @@ def misread_context(draft: Draft, reason: str, wrong: str, target: int, longer: 
     A sentence with the gold answer in it is left out, unless the answer is a choice such as "yes". "" when there are none.
     """
     used = words_of(check_citations(reason, 0).text)
-    gold = set() if _choices_of(draft.answer) else words_of(draft.answer)
+    gold = set() if choices_of(draft.answer) else words_of(draft.answer)
     quoted: dict[str, int] = {}
     for number, excerpt in enumerate(draft.excerpts, start=1):
         for text in (plain(unit.text) for unit in split_units(excerpt.text) if unit.kind != "heading"):
@@ -181,10 +217,6 @@ def _cited(sentence: str, *numbers: int | None) -> str:
     marks = "".join(f" [{number}]" for number in numbers if number is not None)
     ending = sentence[-1] if sentence.endswith((".", "!", "?")) else "."
     return f"{sentence.rstrip('.!?')}{marks}{ending}"
-
-
-def _choices_of(answer: str) -> frozenset[str]:
-    return next((choices for choices in CHOICES if normalise_answer(answer) in choices), frozenset())
 
 
 def _words(sentences: Sequence[str]) -> int:

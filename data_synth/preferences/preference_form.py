@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from data_synth.forms import Form
-from data_synth.preferences.hard_negatives import UNSUPPORTED, WORSE, WRONG
+from data_synth.preferences.hard_negatives import INVENTED, REFUSED, UNSUPPORTED, WORSE, WRONG
 from data_synth.preferences.reasons import normalise_answer
 from data_synth.preferences.separation import measure_separation
 from data_synth.types import PreferenceRow, plain_preference_to_json, preference_from_json, preference_to_json
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 ABOUT = """\
 Pairs (prompt, chosen, rejected) over growing contexts, after GraphMPA §3.2.
 Chosen: `###Reason: … ###Answer: …` with the gold answer, citing only passages that its prompt shows. Rejected: the gold answer
-alone, or, in rows with a `hard_negative`, a reasoned answer: wrong or not supported by the context and of about the same length, or
-one that readers found worse (of feedback; what is chosen there is what they found better, and the only gold answer).
+alone, or, in rows with a `hard_negative`, a reasoned answer: wrong or not supported by the context and of about the same length, a refusal, the answer that no
+passage holds (chosen is "not in the documents" then), or one that readers found worse (of feedback; what is chosen there is what they found better,
+and the only gold answer). The passages of a prompt are shuffled.
 Gold passages that retrieval missed are not added; `gold_in_context` is the share of gold documents that a context quotes.
 A reasoning written by a model is kept only if it has the form, ends in the gold answer (case and outer punctuation aside), is
 supported by its context, does not copy the question and does not tell that the answer was given."""
@@ -56,7 +57,7 @@ def preference_problems(row: PreferenceRow) -> list[str]:
             problems.append(f"{side} holds a special token")
     if len(row.context_ids) != row.context_size:
         problems.append(f"context_size is {row.context_size}, with {len(row.context_ids)} context_ids")
-    if row.hard_negative not in ("", UNSUPPORTED, WRONG, WORSE):
+    if row.hard_negative not in ("", UNSUPPORTED, WRONG, REFUSED, WORSE, INVENTED):
         problems.append(f"unknown hard negative {row.hard_negative!r}")
     return problems
 

@@ -1,26 +1,33 @@
-"""Preference rows (GraphMPA §3.2, Eq. 7): every question over contexts C_0 (none), C_1, …, C_N, each one excerpt longer.
+"""Preference rows (GraphMPA §3.2, Eq. 7): every question over contexts C_1, …, C_N, each one excerpt longer.
 
-Chosen: reasoning, then the gold answer. Rejected: the answer alone, as in the paper, and for a share of the rows a hard negative with
-reasoning of its own. A reasoning by rules keeps sentences whose passage retrieval missed, without the citation; a model's
-must be supported by its context.
+Chosen: reasoning, then the gold answer. Rejected: a hard negative with reasoning of its own, or for a share of the rows the answer alone, as in
+the paper. Where a context has no gold document and does not hold the answer, "not in the documents" is chosen over the answer. A reasoning by
+rules quotes and cites what the context holds; a model's must be supported by its context.
 """
 
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from data_synth.contexts import FindContexts, context_finder, draft_groups, gold_share
 from data_synth.preferences.check import check_by_model
-from data_synth.preferences.hard_negatives import HardNegative, Pool, make_hard_negative
-from data_synth.preferences.reasons import cite_evidence, compose_reason, model_reasons
+from data_synth.preferences.hard_negatives import (
+    NO_PASSAGE_SAYS,
+    HardNegative,
+    Pool,
+    invented_negative,
+    make_hard_negative,
+)
+from data_synth.preferences.reasons import compose_reason, holds_answer, is_span, model_reasons
 from data_synth.preferences.support import MeasureSupport, Support, SupportScorer
 from data_synth.types import Draft, Dropped, PreferenceRow
 from graph.documents.questions import Question
-from graph.prompt.answer import answer_messages, format_answer, parse_answer
+from graph.prompt.answer import NOT_FOUND, answer_messages, format_answer, parse_answer
 from graph.retrieve import RetrieveSettings
 from graph.shared.ids import content_id
 from graph.shared.types import LanguageModel
@@ -64,16 +71,12 @@ def preference_rows(
     checker: LanguageModel | None = None,
     hard_negatives: float = 0.0,
     sizes: Collection[int] = (),
-    cited_only: bool = False,
 ) -> Iterator[PreferenceRow | Dropped]:
     """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are named).
 
-    `models` write the reasonings, or rules do; with `cited_only` these quote evidence alone, and drop a row whose context lacks some.
-
-    Tokens of a context are counted by the first model, or by the index's encoder.
+    `models` write the reasonings, or rules do, which quote evidence alone and drop a row whose context lacks some. Tokens of a context are counted by the first model, or by the index's encoder.
     """
-    compose = cite_evidence if cited_only else compose_reason
-    by_rules = Reasoner(BY_RULES, lambda drafts: [compose(draft, index.passages_of) for draft in drafts], False)
+    by_rules = Reasoner(BY_RULES, lambda drafts: [compose_reason(draft, index.passages_of) for draft in drafts], False)
     reasoners = [Reasoner(model.name, partial(model_reasons, model=model)) for model in models] or [by_rules]
 
     count_tokens = models[0].count_tokens if models else index.count_tokens
@@ -95,22 +98,44 @@ def make_rows(
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield the rows of each question by growing context, in the order of `questions`; what was lost comes as Dropped.
 
-    `hard_negatives` is the share of hard negatives among all rows, at most half: each stands after the pair that it is matched with.
+    `hard_negatives` is the share of rows whose rejected side is a hard negative; the others reject the answer alone, as the paper does.
     """
-    pool = Pool()
+    pools: defaultdict[str, Pool] = defaultdict(Pool)
     for group in draft_groups(questions, find_contexts, sizes):
-        whole = [draft for draft in group if isinstance(draft, Draft)]
+        whole = [draft for draft in group if isinstance(draft, Draft) and not is_missed(draft)]
         told = [write_reasons(whole, reasoner, measure, check) for reasoner in reasoners]
         for reasoned in (one for of_reasoner in told for one in of_reasoner):
             if isinstance(reasoned.reason, str):
-                pool.add(reasoned.draft, reasoned.reason)
+                pools[reasoned.draft.question.split].add(reasoned.draft, reasoned.reason)
         by_draft = iter(zip(*told, strict=True))
         for draft in group:
             if isinstance(draft, Dropped):
                 yield draft
                 continue
+            if is_missed(draft):
+                yield refusal_row(draft)
+                continue
+            pool = pools[draft.question.split]
             for reasoner, reasoned in zip(reasoners, next(by_draft), strict=True):
-                yield from _rows_of(reasoned, _mark(reasoner, reasoners), reasoner.name, pool, hard_negatives)
+                yield _pair(reasoned, _mark(reasoner, reasoners), reasoner.name, pool, hard_negatives)
+
+
+def is_missed(draft: Draft) -> bool:
+    """Whether the context of a draft has no gold document (some are named) and does not hold its answer."""
+    question, excerpts = draft.question, draft.excerpts
+    if not excerpts or not question.gold_sources or gold_share(question.gold_sources, excerpts):
+        return False
+    if not is_span(draft.answer):
+        return True
+    accepted = (draft.answer, *question.answers)
+    return not any(holds_answer(excerpt.text, answer) for excerpt in excerpts for answer in accepted)
+
+
+def refusal_row(draft: Draft) -> PreferenceRow:
+    """Chosen: that no passage says it; rejected: the answer all the same."""
+    negative = invented_negative(draft)
+    reasoned = ReasonedDraft(replace(draft, answer=NOT_FOUND), NO_PASSAGE_SAYS, None)
+    return replace(_row(reasoned, "", BY_RULES, negative), answers=(NOT_FOUND,), kind="unanswerable")
 
 
 def write_reasons(
@@ -142,11 +167,16 @@ def finish_row(
     parsed = parse_answer(chosen)
     if not parsed.well_formed or parsed.answer != draft.answer:
         return Dropped(UNPARSEABLE)
+    return _row(reasoned, mark, reasoner, negative)
+
+
+def _row(reasoned: ReasonedDraft, mark: str, reasoner: str, negative: HardNegative | None) -> PreferenceRow:
+    draft = reasoned.draft
     question, size = draft.question, len(draft.excerpts)
     return PreferenceRow(
-        id=f"{question.id}#{size}{mark}" + (f"~{negative.name}" if negative else ""),
+        id=f"{question.id}#{size}{mark}",
         prompt=answer_messages(question.text, draft.excerpts),
-        chosen=chosen,
+        chosen=format_answer(str(reasoned.reason), draft.answer),
         rejected=negative.text if negative else draft.answer,
         question_id=question.id,
         question=question.text,
@@ -162,19 +192,15 @@ def finish_row(
     )
 
 
-def _rows_of(
+def _pair(
     reasoned: ReasonedDraft, mark: str, reasoner: str, pool: Pool, hard_negatives: float
-) -> Iterator[PreferenceRow | Dropped]:
-    """The paper's pair, and its hard negative if the draw says so: each pair has one with probability h / (1 − h), h the share `hard_negatives`."""
-    own = finish_row(reasoned, mark, reasoner)
-    yield own
-    draw = random.Random(
-        content_id("hard negatives", reasoned.draft.question.id, str(len(reasoned.draft.excerpts)), mark)
-    )
-    if isinstance(own, Dropped) or draw.random() >= hard_negatives / (1 - hard_negatives):
-        return
-    negative = make_hard_negative(reasoned.draft, str(reasoned.reason), pool)
-    yield Dropped(NO_HARD_NEGATIVE) if negative is None else finish_row(reasoned, mark, reasoner, negative)
+) -> PreferenceRow | Dropped:
+    """The pair of a draft, with a hard negative if the draw says so; Dropped where none can be made."""
+    drawn_by = content_id("hard negatives", reasoned.draft.question.id, str(len(reasoned.draft.excerpts)), mark)
+    if isinstance(reasoned.reason, Dropped) or random.Random(drawn_by).random() >= hard_negatives:
+        return finish_row(reasoned, mark, reasoner)
+    negative = make_hard_negative(reasoned.draft, reasoned.reason, pool)
+    return Dropped(NO_HARD_NEGATIVE) if negative is None else finish_row(reasoned, mark, reasoner, negative)
 
 
 def _mark(reasoner: Reasoner, reasoners: Sequence[Reasoner]) -> str:

@@ -27,6 +27,10 @@ WRONG = "another answer than the gold one"
 COPY = "reasoning copies the question"
 LEAK = "reasoning says that the answer was given"
 
+WITHOUT_ANSWER = "no sentence of evidence or context holds the answer"
+
+CHOICES = (frozenset({"yes", "no", "maybe"}), frozenset({"true", "false"}))
+SPAN_WORDS = 12
 MAX_REASON_TOKENS = 256
 COPY_RATIO = 0.9
 _LEAK = re.compile(
@@ -48,25 +52,57 @@ class Statement:
 
 
 def compose_reason(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> str | Dropped:
-    """The question's evidence sentences, each citing the excerpt that holds it, then the question's own reasoning.
+    """The question's evidence sentences, each citing the excerpt that holds it, and one that holds the answer if none of them does.
 
-    Without evidence quotes, each gold document gives its sentence most similar to question and answer;
-    `passages_of` is asked for a document's passages.
+    Dropped where an excerpt lacks one: a reasoning is all in its context. Without evidence quotes, each gold document gives its sentence most
+    similar to question, reasoning and answer; `passages_of` gives a document's passages. The question's own reasoning, which no passage
+    holds, stands only where there is nothing to quote. A question without a context quotes without citing.
     """
-    said = [cite_statement(statement, draft.excerpts) for statement in statements_of(draft, passages_of)]
-    reasoning = plain(draft.question.reasoning)
-    parts = [part for part in dict.fromkeys([*said, reasoning]) if part]
-    return " ".join(parts) if parts else Dropped(UNSUPPORTED)
-
-
-def cite_evidence(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> str | Dropped:
-    """The evidence sentences alone, each cited; Dropped where an excerpt lacks one: a reasoning that is all in the context."""
     statements = statements_of(draft, passages_of)
     if not statements:
-        return Dropped(UNSUPPORTED)
-    if not all(holders_of(statement, draft.excerpts) for statement in statements):
+        return plain(draft.question.reasoning) or Dropped(UNSUPPORTED)
+    if draft.excerpts and not all(holders_of(statement, draft.excerpts) for statement in statements):
         return Dropped(NOT_SHOWN)
-    return " ".join(dict.fromkeys(cite_statement(statement, draft.excerpts) for statement in statements))
+    said = list(dict.fromkeys(cite_statement(statement, draft.excerpts) for statement in statements))
+    if is_span(draft.answer) and not any(holds_answer(part, draft.answer) for part in said):
+        held = sentence_with(draft.answer, draft.excerpts)
+        if held is None:
+            return Dropped(WITHOUT_ANSWER)
+        said.append(cite_statement(held, draft.excerpts))
+    return " ".join(said)
+
+
+def is_span(answer: str) -> bool:
+    """Whether an answer is a few words that a text can hold: neither a choice such as yes nor sentences.
+
+    >>> is_span("14 May 1911"), is_span("Yes")
+    (True, False)
+    """
+    return len(answer.split()) <= SPAN_WORDS and not choices_of(answer)
+
+
+def choices_of(answer: str) -> frozenset[str]:
+    """The choices that an answer is one of; none for any other answer."""
+    return next((choices for choices in CHOICES if normalise_answer(answer) in choices), frozenset())
+
+
+def holds_answer(text: str, answer: str) -> bool:
+    """Whether a text holds the words of an answer, one behind the other.
+
+    >>> holds_answer("It was built in 1911 [2].", "1911"), holds_answer("It was built in 1911.", "191")
+    (True, False)
+    """
+    own = " ".join(_WORD.findall(answer.casefold()))
+    return f" {own} " in f" {' '.join(_WORD.findall(check_citations(text, 0).text.casefold()))} "
+
+
+def sentence_with(answer: str, excerpts: Sequence[Excerpt]) -> Statement | None:
+    """The first sentence of the excerpts that holds an answer."""
+    for excerpt in excerpts:
+        for unit in split_units(excerpt.text):
+            if unit.kind != "heading" and holds_answer(unit.text, answer):
+                return Statement(excerpt.source, unit.text, _said(unit))
+    return None
 
 
 def statements_of(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> list[Statement]:
@@ -74,7 +110,8 @@ def statements_of(draft: Draft, passages_of: Callable[[str], Sequence[Passage]])
     question = draft.question
     if question.evidence:
         return [Statement(quoted.source, quoted.text, quoted.text) for quoted in question.evidence]
-    return closest_statements(f"{question.text} {draft.answer}", question.gold_sources, passages_of)
+    wanted = f"{question.text} {question.reasoning} {draft.answer}"
+    return closest_statements(wanted, question.gold_sources, passages_of)
 
 
 def cite_statement(statement: Statement, excerpts: Sequence[Excerpt]) -> str:

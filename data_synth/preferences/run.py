@@ -17,9 +17,6 @@ from graph.shared.console import track
 from graph.shared.errors import UserError
 from graph.shared.types import OpenModel
 
-MOST_HARD_NEGATIVES = 0.5
-"""Of all rows."""
-
 
 @dataclass(frozen=True)
 class Models:
@@ -58,36 +55,30 @@ def preference_run(
     *,
     hard_negatives: float,
     first: int | None,
-    cited_only: bool = False,
 ) -> PreferenceRun:
     """Rows of the questions asked, of the `first` only if given, with contexts of up to `settings.top_k` excerpts.
 
-    UserError for questions whose gold documents the index does not have, for `cited_only` with models that write, and for a share
-    of hard negatives that cannot be reached.
+    UserError for questions whose gold documents the index does not have, and for a share of hard negatives that is none.
     """
-    if not 0 <= hard_negatives <= MOST_HARD_NEGATIVES:
-        expected = f"a share of 0 to {MOST_HARD_NEGATIVES:g}: each stands beside the pair that it is matched with"
-        raise UserError(f"hard negatives: {hard_negatives:g} of all rows", expected, "lower it")
-    if cited_only and models.reasoners:
-        found = f"--cited-only with --writer {models.reasoners[0]}"
-        raise UserError(found, "reasonings by rules, which quote", "drop one of the two")
+    if not 0 <= hard_negatives <= 1:
+        raise UserError(f"hard negatives: {hard_negatives:g} of all rows", "a share of 0 to 1", "change it")
     picked = pick_questions(read_questions(asked.file), list(asked.splits))
     kept, twins = without_twins(draw_questions(picked, asked.limit, asked.seed)[:first])
     check_gold(kept, frozenset(index.sources()))
     reasoners = [open_model(spec, models.ledger) for spec in models.reasoners]
     judge = open_model(models.checker, models.ledger) if models.checker else None
     tokens = settings.max_context_tokens
-    sizes = ", ".join(map(str, asked.sizes)) or f"0 to {settings.top_k}"
+    sizes = ", ".join(map(str, asked.sizes)) or f"1 to {settings.top_k}"
     origin = {
         "Index": index.folder.name,
         "Questions": asked.file.name + (f", {asked.limit:,} of them drawn" if asked.limit else ""),
-        "Contexts": f"{sizes} excerpts, best first, by mode {settings.mode}"
+        "Contexts": f"{sizes} excerpts, shuffled, by mode {settings.mode}"
         + (f", at most {tokens:,} tokens together" if tokens else ""),
         "Reasoning written by": ", ".join(model.name for model in reasoners)
-        or (f"{BY_RULES}, evidence alone, all of it cited" if cited_only else BY_RULES),
+        or f"{BY_RULES}, evidence alone, all of it cited",
         "Reasoning checked by": judge.name if judge else "encoder similarity and names" if reasoners else "nobody",
-        "Share of hard negatives asked for": f"{hard_negatives:g}",
+        "Share of hard negatives": f"{hard_negatives:g}",
     }
     waiting = kept if first is not None else track(kept, "questions", len(kept))
-    rows = preference_rows(index, waiting, settings, reasoners, judge, hard_negatives, asked.sizes, cited_only)
+    rows = preference_rows(index, waiting, settings, reasoners, judge, hard_negatives, asked.sizes)
     return PreferenceRun(chain(twins, rows), origin)

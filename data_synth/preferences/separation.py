@@ -1,4 +1,4 @@
-"""How far the sides of preference pairs can be told apart without reading them: by length alone, and by words alone.
+"""How far the sides of preference pairs can be told apart without reading them: by length, words, or words of the prompt alone.
 
 A model that is trained on pairs which length separates learns length. Each figure is the accuracy of telling which of two
 texts, shown in random order, is the chosen one: .5 is a guess. Learned rules are tested on questions that they were not fitted on.
@@ -7,13 +7,16 @@ texts, shown in random order, is the chosen one: .5 is a guess. Learned rules ar
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from data_synth.types import PreferenceRow
 from graph.shared.types import Floats
+from graph.text.bm25 import terms_of
 
+TOLD_APART = 0.75
+"""From so much accuracy on, a pair is learned by what has nothing to do with its answers."""
 FOLDS = 5
 MIN_ROWS = 20
 
@@ -32,7 +35,28 @@ def measure_separation(rows: Sequence[PreferenceRow]) -> dict[str, float]:
         "accuracy of length alone (the longer side, or the shorter)": length_alone(rows),
         "accuracy of any rule on both lengths": by_both_lengths(shown, chosen_first, questions),
         "accuracy of a bag of words": by_words(shown, chosen_first, questions),
+        "accuracy of the share of words that the prompt has": by_overlap(rows),
     }
+
+
+def told_apart(measures: Mapping[str, float]) -> list[str]:
+    """The rules that tell the sides apart with an accuracy of TOLD_APART or more, in words."""
+    return [f"{name} {value:.2f}" for name, value in measures.items() if value >= TOLD_APART]
+
+
+def by_overlap(rows: Sequence[PreferenceRow]) -> float:
+    """Accuracy of "the side with more of its words in the prompt is the chosen one", or of its opposite if that is better; ties count half."""
+    gaps = []
+    for row in rows:
+        known = set(terms_of(" ".join(turn.content for turn in row.prompt)))
+        gaps.append(_share_in(known, row.chosen) - _share_in(known, row.rejected))
+    more = sum(0.5 + 0.5 * float(np.sign(gap)) for gap in gaps) / len(gaps)
+    return max(more, 1 - more)
+
+
+def _share_in(known: Collection[str], text: str) -> float:
+    terms = terms_of(text)
+    return sum(term in known for term in terms) / len(terms) if terms else 0.0
 
 
 def length_alone(rows: Sequence[PreferenceRow]) -> float:

@@ -76,7 +76,7 @@ def index_and_rows(out: Path) -> list[Planned]:
     return [
         step(["index", shown(HOME / DOCUMENTS)], [HOME / DOCUMENTS], index),
         step(["eval", "retrieval", *asked, "--split", "test", "--modes", "dense", "hybrid", "hops"], both),
-        step([*rows, "--split", "train", "--cited-only"], both, out / "rows"),
+        step([*rows, "--split", "train"], both, out / "rows"),
         step([*rows, "--split", "train", "--split", "test"], both, out / "held-out"),
     ]
 

@@ -75,17 +75,15 @@ def test_rows_are_written_and_summed_up(index: Path, questions: Path, tmp_path: 
     done = run(index, questions, "--out", tmp_path / "out", "--top-k", 3, "--json")
     summary = json.loads(done.stdout)
     assert done.exit_code == 0
-    assert summary["by_split"] == {"train": 4, "test": 4} and summary["counts"]["context size"] == dict.fromkeys(
-        "0123", 2
+    assert summary["by_split"] == {"train": 3, "test": 3} and summary["counts"]["context size"] == dict.fromkeys(
+        "123", 2
     )
     for row in rows_in(tmp_path / "out", "train"):
         holders = [n for n, text in enumerate(row["prompt"][1]["content"].split("\n[")) if "born in Tarn" in text]
-        cited = f" [{holders[0]}]" if holders else ""
-        expected = f"###Reason: She was born in Tarn and died on 4 May 1931{cited}. ###Answer: Tarn"
+        found = f"She was born in Tarn and died on 4 May 1931 [{holders[0]}]. ###Answer: Tarn" if holders else None
+        expected = f"###Reason: {found or 'None of the passages says so. ###Answer: not in the documents'}"
         assert row["chosen"][0]["content"] == expected
     assert any("[" in row["chosen"][0]["content"] for row in rows_in(tmp_path / "out", "train"))
-    first = rows_in(tmp_path / "out", "test")[0]["chosen"][0]["content"]
-    assert first == "###Reason: It keeps for nine days. ###Answer: nine days"
     assert not (tmp_path / "out" / "ledger.sqlite").exists()
 
 
@@ -98,7 +96,7 @@ def test_the_same_inputs_give_the_same_bytes(index: Path, questions: Path, tmp_p
 
 def test_a_preview_writes_nothing(index: Path, questions: Path, tmp_path: Path) -> None:
     shown = json.loads(run(index, questions, "--preview", 2, "--json").stdout)
-    assert [row["id"] for row in shown["rows"]] == ["born#0", "born#1"]
+    assert [row["id"] for row in shown["rows"]] == ["born#1", "born#2"]
     assert "  assistant: ###Reason: She was born" in run(index, questions, "--preview", 1).stdout
     assert list(tmp_path.iterdir()) == [questions]
 
@@ -120,18 +118,15 @@ def test_a_reasoner_writes_through_the_ledger_and_its_failures_are_counted(
     done = run(index, questions, *options, "--json", model=model)
     summary = json.loads(done.stdout)
     assert summary["drops"] == {reasons.WRONG: 1, reasons.LEAK: 1, reasons.MALFORMED: 1}
-    assert summary["rows"] == 5 and done.exit_code == 0
-    kelp = [row["chosen"][0]["content"] for row in rows_in(out, "test")]
-    assert (
-        kelp
-        == ["###Reason: It keeps for nine days. ###Answer: nine days"]
-        + ["###Reason: It keeps for nine days [1]. ###Answer: nine days"] * 3
-    )
-    assert {row["reasoner"] for row in rows_in(out, "test")} == {"scripted"}
+    assert summary["rows"] == 3 and done.exit_code == 0
+    kelp = [row["chosen"][0]["content"] for row in rows_in(out, "test") if row["reasoner"] == "scripted"]
+    assert kelp and set(kelp) == {"###Reason: It keeps for nine days [1]. ###Answer: nine days"}
+    refused = [row for row in rows_in(out, "test") if row["reasoner"] == "rules"]
+    assert len(kelp) + len(refused) == 3 and all(row["kind"] == "unanswerable" for row in refused)
 
-    before = {name: (out / name).read_bytes() for name in ("train.jsonl", "test.parquet", "README.md")}
+    before = {name: (out / name).read_bytes() for name in ("test.jsonl", "test.parquet", "README.md")}
     run(index, questions, *options, model=model)
-    assert len(model.asked) == 8, "the second run asks nothing"
+    assert len(model.asked) == 3 + len(kelp), "the second run asks nothing"
     assert {name: (out / name).read_bytes() for name in before} == before
 
 
@@ -161,26 +156,23 @@ def test_contexts_and_questions_are_chosen(index: Path, questions: Path, tmp_pat
     assert some == {"train.jsonl", "test.jsonl"}, "the seed draws the question"
 
 
-def test_evidence_alone_is_quoted_where_the_passages_hold_all_of_it(
-    index: Path, questions: Path, tmp_path: Path
-) -> None:
+def test_evidence_alone_is_quoted_where_the_passages_hold_all_of_it(index: Path, tmp_path: Path) -> None:
     reasoned = {**BORN, "reasoning": "Her own page tells it."}
     two = {**reasoned, "id": "two", "question": "Where was she born?", "gold_ids": ["ada", "bread"]}
     two["evidence"] = [*BORN["evidence"], {"id": "bread", "quote": "It was never baked here."}]
     done = run(
         index,
         write_questions(tmp_path / "reasoned.jsonl", reasoned, two),
-        *("--out", tmp_path / "out", "--top-k", 3, "--cited-only", "--json"),
+        *("--out", tmp_path / "out", "--top-k", 3, "--json"),
     )
-    assert done.exit_code == 1 and json.loads(done.stdout)["drops"] == {
-        "the context does not hold every evidence sentence": 8 - len(rows_in(tmp_path / "out", "train"))
-    }
+    drops = json.loads(done.stdout)["drops"]
+    assert drops["the context does not hold every evidence sentence"] >= 1
     for row in rows_in(tmp_path / "out", "train"):
+        if row["kind"] == "unanswerable":
+            continue
         assert row["question_id"] == "born" and row["context_size"] > 0
         said = r"###Reason: She was born in Tarn and died on 4 May 1931 \[\d\]\. ###Answer: Tarn"
         assert re.fullmatch(said, row["chosen"][0]["content"])
-    with pytest.raises(UserError, match="--cited-only with --writer scripted"):
-        run(index, questions, "--out", tmp_path / "more", "--cited-only", "--writer", "scripted")
 
 
 def test_bad_input_is_told_and_writes_nothing(index: Path, questions: Path, tmp_path: Path) -> None:

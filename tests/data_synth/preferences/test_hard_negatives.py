@@ -1,8 +1,12 @@
 """Length-matched hard negatives: what they borrow, how long they are, and that a wrong answer is wrong."""
 
+import re
+from collections import Counter
+
 import pytest
 
 from data_synth.preferences.hard_negatives import (
+    REFUSED,
     UNSUPPORTED,
     WRONG,
     Pool,
@@ -43,20 +47,23 @@ POOL = pool_of(
 )
 
 
-def test_an_unsupported_negative_ends_in_the_gold_answer_and_cites_as_the_chosen_side_does() -> None:
-    negative = unsupported_negative(draft(ASKED, A, B), REASON, POOL, len(REASON.split()), longer=True)
+def test_an_unsupported_negative_ends_in_the_gold_answer_after_sentences_that_do_not_say_it() -> None:
+    negative = unsupported_negative(draft(ASKED, A, B), REASON, POOL, 8, longer=True)
     assert negative is not None and negative.name == UNSUPPORTED
-    assert negative.text == f"###Reason: {'Long ago ' * 9}it rained [1]. ###Answer: 1911"
-    shorter = unsupported_negative(draft(ASKED, A, B), REASON, POOL, len(REASON.split()), longer=False)
-    assert shorter is not None
-    assert shorter.text == "###Reason: Kelp keeps nine days [1]. Bread is dry. ###Answer: 1911"
+    parsed = parse_answer(negative.text)
+    assert parsed.answer == "1911" and "1911" not in parsed.reason and "[1]" in parsed.reason
+    assert set(re.findall(r"\w+", parsed.reason.lower())) & {"yard"}, "it shares words with the question"
+    alone = draft(ASKED, Excerpt("c", "Yard", "It burned in 1911.", "yard", 0, 18))
+    borrowed = unsupported_negative(alone, REASON, POOL, len(REASON.split()), longer=True)
+    assert borrowed is not None
+    assert borrowed.text == f"###Reason: {'Long ago ' * 9}it rained [1]. ###Answer: 1911"
 
 
 def test_a_wrong_answer_misreads_the_context_and_ends_elsewhere() -> None:
     negative = wrong_answer_negative(draft(ASKED, A, B), REASON, POOL, 8, longer=True)
     assert negative is not None and negative.name == WRONG
     parsed = parse_answer(negative.text)
-    assert parsed.answer in ("14 May", "1890")
+    assert parsed.answer == "1890", "a year of the context"
     assert "burned" not in parsed.reason and "1911" not in parsed.reason
     for sentence in parsed.reason.split("] ")[:-1]:
         number = int(sentence[-1])
@@ -70,11 +77,12 @@ def test_without_a_context_a_wrong_answer_borrows_its_reasoning() -> None:
     assert "[" not in negative.text and parse_answer(negative.text).answer != "1911"
 
 
-def test_wrong_answers_are_options_then_choices_then_answers_of_the_same_shape() -> None:
+def test_wrong_answers_are_options_then_choices_then_what_has_the_same_shape() -> None:
     options = Question("o", "Which?", ("B",), options={"x": "A", "y": "b."})
     assert wrong_answer(draft(options), ["C"]) == "A", "b. is the gold answer in other clothes"
     choice = {wrong_answer(draft(Question(str(n), "Is it?", ("Yes",))), ["1890"]) for n in range(30)}
-    assert choice == {"no", "maybe"}
+    assert choice == {"no"}, "maybe is seldom right, and would tell the sides apart"
+    assert wrong_answer(draft(ASKED, A), ["1822"]) == "1890", "of its shape in the context, before another question's"
     assert wrong_answer(draft(ASKED), ["Ada Marlow", "In 1911", "1890"]) == "1890"
     assert wrong_answer(draft(ASKED), ["in 1911"]) == ""
     assert answer_shape("1911") != answer_shape("Ada")
@@ -102,17 +110,19 @@ def test_citations_are_dealt_out_in_turn() -> None:
     assert cite_in_turn(["It rained.", "Tea."], []) == "It rained. Tea."
 
 
-def test_both_kinds_come_and_most_are_longer() -> None:
+def test_all_kinds_come_and_some_are_longer() -> None:
     reasons = [("word " * n).strip() + "." for n in range(3, 40)]
     pool = pool_of(*((f"p{n}", str(1800 + n), reason) for n, reason in enumerate(reasons)))
     made = [
         make_hard_negative(draft(Question(f"q{n}", "When did it burn?", ("1700",)), A, B), REASON, pool)
         for n in range(200)
     ]
-    names = [negative.name for negative in made if negative is not None]
-    assert len(names) == 200 and 70 < names.count(WRONG) < 130
-    longer = [len(c.text.split()) > len(f"###Reason: {REASON} ###Answer: 1700".split()) for c in made if c is not None]
-    assert 0.8 < sum(longer) / len(longer) < 0.97
+    names = Counter(negative.name for negative in made if negative is not None)
+    assert sum(names.values()) == 200 and all(60 < names[kind] < 115 for kind in (WRONG, UNSUPPORTED))
+    assert 12 < names[REFUSED] < 45
+    chosen = len(f"###Reason: {REASON} ###Answer: 1700".split())
+    longer = [len(c.text.split()) > chosen for c in made if c is not None and c.name != REFUSED]
+    assert 0.25 < sum(longer) / len(longer) < 0.75
     assert all(not check_citations(c.text, 2).removed for c in made if c is not None)
 
 

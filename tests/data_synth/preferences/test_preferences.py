@@ -1,9 +1,13 @@
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from data_synth import contexts
 from data_synth.contexts import check_gold, draw_questions, gold_share, pick_questions, without_twins
+from data_synth.preferences.hard_negatives import INVENTED, REFUSED
+from data_synth.preferences.preference_form import preference_problems
 from data_synth.preferences.preferences import (
     UNPARSEABLE,
     UNSUPPORTED,
@@ -14,7 +18,7 @@ from data_synth.preferences.preferences import (
     finish_row,
     make_rows,
 )
-from data_synth.preferences.reasons import compose_reason
+from data_synth.preferences.reasons import NOT_SHOWN, compose_reason
 from data_synth.preferences.support import Support
 from data_synth.types import Draft, Dropped, PreferenceRow
 from graph.documents.questions import Question, Quote
@@ -31,7 +35,8 @@ DIED = Question(
 FOUNDED = Question(
     "q2", "Who founded it?", ("Ada  Marlow",), ("yard.md",), (Quote("yard.md", "Ada founded the yard."),)
 )
-CONTEXTS = {DIED.text: (A, B, C), FOUNDED.text: (B,)}
+ADA_DIED = replace(DIED, text="When did Ada die?", gold_sources=("ada.md",))
+CONTEXTS = {DIED.text: (A, B, C), ADA_DIED.text: (B, A, C), FOUNDED.text: (B,)}
 
 
 def by_rules(drafts: Sequence[Draft]) -> list[str | Dropped]:
@@ -49,41 +54,72 @@ def rows_of(
     measure: MeasureSupport = all_supported,
     hard_negatives: float = 0.0,
     check: Check | None = None,
+    sizes: Sequence[int] = (),
 ) -> list[PreferenceRow | Dropped]:
     def find_contexts(texts: Sequence[str]) -> list[tuple[Excerpt, ...]]:
         return [found.get(text, ()) for text in texts]
 
-    return list(make_rows(questions, find_contexts, reasoners, measure, hard_negatives, check))
+    return list(make_rows(questions, find_contexts, reasoners, measure, hard_negatives, check, sizes))
 
 
 def kept(rows: list[PreferenceRow | Dropped]) -> list[PreferenceRow]:
     return [row for row in rows if isinstance(row, PreferenceRow)]
 
 
-def test_every_question_is_asked_over_growing_contexts_in_the_order_retrieved() -> None:
-    rows = kept(rows_of(DIED, FOUNDED))
-    assert [(row.id, row.context_ids) for row in rows] == [
-        ("q1#0", ()),
-        ("q1#1", ("a",)),
-        ("q1#2", ("a", "b")),
-        ("q1#3", ("a", "b", "c")),
-        ("q2#0", ()),
-        ("q2#1", ("b",)),
+def test_every_question_is_asked_over_growing_contexts_each_shuffled() -> None:
+    rows = kept(rows_of(ADA_DIED, FOUNDED))
+    assert [(row.id, row.context_size, set(row.context_ids)) for row in rows] == [
+        ("q1#1", 1, {"b"}),
+        ("q1#2", 2, {"a", "b"}),
+        ("q1#3", 3, {"a", "b", "c"}),
+        ("q2#1", 1, {"b"}),
     ]
-    assert [row.context_size for row in rows] == [0, 1, 2, 3, 0, 1]
-    assert [row.gold_in_context for row in rows] == [0, 0.5, 1, 1, 0, 0]
-    assert rows[2].prompt == answer_messages(DIED.text, (A, B))
+    assert [row.gold_in_context for row in rows] == [1, 1, 1, 0]
+    for row in rows[:3]:
+        excerpts = [{"a": A, "b": B, "c": C}[one] for one in row.context_ids]
+        assert row.prompt == answer_messages(ADA_DIED.text, excerpts)
+    many = [replace(ADA_DIED, id=f"n{n}") for n in range(200)]
+    places = Counter(row.context_ids.index("b") for row in kept(rows_of(*many)) if row.context_size == 3)
+    assert all(45 < places[place] < 90 for place in range(3)), "the passage that answers has no place of its own"
 
 
 def test_chosen_reasons_and_answers_and_rejected_is_the_answer_alone() -> None:
-    rows = kept(rows_of(DIED, FOUNDED))
-    assert rows[2].chosen == "###Reason: Ada died in 1931 [2]. ###Answer: 1931"
-    assert rows[1].chosen == "###Reason: Ada died in 1931. ###Answer: 1931"
-    assert [row.rejected for row in rows] == ["1931"] * 4 + ["Ada Marlow"] * 2
+    rows = kept(rows_of(ADA_DIED))
     for row in rows:
-        parsed = parse_answer(row.chosen)
-        assert parsed.well_formed and parsed.answer == row.rejected == " ".join(row.answers[0].split())
-        assert row.reasoner == "rules" and row.hard_negative == ""
+        place = row.context_ids.index("b") + 1
+        assert row.chosen == f"###Reason: Ada died in 1931 [{place}]. ###Answer: 1931"
+        assert parse_answer(row.chosen).well_formed and row.rejected == "1931"
+        assert (row.reasoner, row.hard_negative) == ("rules", "")
+
+
+def test_a_question_without_passages_is_asked_only_where_that_is_named() -> None:
+    """The prompt says to answer from passages: none of size 0 by default, and nothing where retrieval finds none."""
+    assert min(row.context_size for row in kept(rows_of(ADA_DIED, FOUNDED))) == 1
+    assert [row.id for row in kept(rows_of(ADA_DIED, sizes=[0, 2]))] == ["q1#0", "q1#2"]
+    assert rows_of(Question("q9", "Where?", ("Tarn",))) == [Dropped(contexts.NO_PASSAGES)]
+
+
+def test_what_the_passages_do_not_hold_is_not_in_the_documents() -> None:
+    (row,) = kept(rows_of(FOUNDED))
+    assert row.chosen == "###Reason: None of the passages says so. ###Answer: not in the documents"
+    assert parse_answer(row.rejected).answer == "Ada Marlow" and row.hard_negative == INVENTED
+    assert (row.answers, row.kind, preference_problems(row)) == (("not in the documents",), "unanswerable", [])
+    held = replace(FOUNDED, answers=("Ada",))
+    assert [row.why for row in rows_of(held) if isinstance(row, Dropped)] == [NOT_SHOWN], "B has the answer in it"
+
+
+def test_nothing_is_borrowed_from_a_question_of_another_split() -> None:
+    """Wrong answers and reasonings come from the pool of the split: no row to learn from holds a test question's answer."""
+    train = [
+        Question(f"t{n}", f"What is {n}?", (f"trained {n}",), reasoning=f"So {n}.", split="train") for n in range(30)
+    ]
+    test = [
+        Question(f"h{n}", f"What is {n}?", (f"secret {n}",), reasoning=f"Yes {n}.", split="test") for n in range(30)
+    ]
+    mixed = [question for pair in zip(train, test, strict=True) for question in pair]
+    rows = kept(rows_of(*mixed, found={question.text: (C,) for question in mixed}, hard_negatives=1.0))
+    learned = [row for row in rows if row.split == "train"]
+    assert len(learned) > 20 and not any("secret" in row.rejected for row in learned)
 
 
 def test_passages_and_questions_bring_no_special_tokens() -> None:
@@ -93,18 +129,17 @@ def test_passages_and_questions_bring_no_special_tokens() -> None:
 
 
 def test_missed_gold_is_not_smuggled_in() -> None:
-    rows = kept(rows_of(FOUNDED))
-    assert "Ada founded the yard" not in rows[1].prompt[1].content
-    assert rows[1].chosen == "###Reason: Ada founded the yard. ###Answer: Ada Marlow"
+    half = kept(rows_of(DIED, found={DIED.text: (A,)}))
+    assert half == [], "the sentence that answers is not there"
 
 
 def test_losses_come_with_their_reason_and_do_not_shift_the_rest() -> None:
     bare = Question("q0", "No answer?", ())
     unsupported = Question("q3", "No evidence?", ("x",))
-    rows = rows_of(bare, DIED, unsupported, FOUNDED, found={**CONTEXTS, bare.text: (A, B)})
-    assert rows[:3] == [Dropped(contexts.NO_ANSWER)] * 3
-    assert rows[7] == Dropped("no sentence supports the answer")
-    assert [row.id for row in kept(rows)] == ["q1#0", "q1#1", "q1#2", "q1#3", "q2#0", "q2#1"]
+    rows = rows_of(bare, DIED, unsupported, FOUNDED, found={**CONTEXTS, bare.text: (A, B), unsupported.text: (A,)})
+    assert rows[:2] == [Dropped(contexts.NO_ANSWER)] * 2
+    assert rows[5] == Dropped("no sentence supports the answer")
+    assert [row.id for row in kept(rows)] == ["q1#2", "q1#3", "q2#1"]
 
 
 def test_near_duplicates_of_questions_are_left_out() -> None:
@@ -125,14 +160,15 @@ def test_several_reasoners_each_write_a_row_and_say_so() -> None:
     def short(drafts: Sequence[Draft]) -> list[str | Dropped]:
         return ["So." for _ in drafts]
 
-    rows = kept(rows_of(FOUNDED, reasoners=[Reasoner("a", by_rules), Reasoner("b", short)]))
+    reasoners = [Reasoner("a", by_rules), Reasoner("b", short)]
+    rows = kept(rows_of(ADA_DIED, reasoners=reasoners, sizes=[0, 1]))
     assert [(row.id, row.reasoner) for row in rows] == [
-        ("q2#0@a", "a"),
-        ("q2#0@b", "b"),
-        ("q2#1@a", "a"),
-        ("q2#1@b", "b"),
+        ("q1#0@a", "a"),
+        ("q1#0@b", "b"),
+        ("q1#1@a", "a"),
+        ("q1#1@b", "b"),
     ]
-    assert [row.chosen for row in rows[1::2]] == ["###Reason: So. ###Answer: Ada Marlow"] * 2
+    assert [row.chosen for row in rows[1::2]] == ["###Reason: So. ###Answer: 1931"] * 2
     assert [row.support for row in rows] == [None, None, 0.75, 0.75], "without a context there is nothing to measure"
 
 
@@ -141,11 +177,11 @@ def test_what_the_context_does_not_support_is_dropped_where_a_model_wrote_it() -
         assert all(draft.excerpts for draft in drafts)
         return [Support(0.9 if len(draft.excerpts) == 2 else 0.1, 1.0) for draft in drafts]
 
-    by_model = rows_of(DIED, reasoners=[Reasoner("m", by_rules)], measure=weak)
+    by_model = rows_of(ADA_DIED, reasoners=[Reasoner("m", by_rules)], measure=weak)
     assert [row.id if isinstance(row, PreferenceRow) else row.why for row in by_model] == [
-        *("q1#0", UNSUPPORTED, "q1#2", UNSUPPORTED)
+        *(UNSUPPORTED, "q1#2", UNSUPPORTED)
     ]
-    assert [row.id for row in kept(rows_of(DIED, measure=weak))] == ["q1#0", "q1#1", "q1#2", "q1#3"]
+    assert [row.id for row in kept(rows_of(ADA_DIED, measure=weak))] == ["q1#1", "q1#2", "q1#3"]
 
 
 def test_a_checking_model_is_asked_about_what_is_left_only() -> None:
@@ -158,21 +194,21 @@ def test_a_checking_model_is_asked_about_what_is_left_only() -> None:
     def measure(drafts: Sequence[Draft], reasons: Sequence[str]) -> list[Support]:
         return [Support(0.9 if len(draft.excerpts) > 1 else 0.1, 1.0) for draft in drafts]
 
-    rows = rows_of(DIED, reasoners=[Reasoner("m", by_rules)], measure=measure, check=check)
+    rows = rows_of(ADA_DIED, reasoners=[Reasoner("m", by_rules)], measure=measure, check=check)
     assert asked == [2, 3]
     assert [row.why for row in rows if isinstance(row, Dropped)] == [UNSUPPORTED, "no"]
 
 
-def test_hard_negatives_stand_after_their_pair_and_share_its_chosen_side() -> None:
-    rows = kept(rows_of(DIED, FOUNDED, hard_negatives=0.5))
-    assert len(rows) == 12 and [bool(row.hard_negative) for row in rows] == [False, True] * 6
-    for own, negative in zip(rows[::2], rows[1::2], strict=True):
-        assert (negative.prompt, negative.chosen) == (own.prompt, own.chosen)
-        assert negative.id == f"{own.id}~{negative.hard_negative}" and "###Reason:" in negative.rejected
-    assert kept(rows_of(DIED, FOUNDED)) == rows[::2]
+def test_hard_negatives_are_a_share_of_the_rows_and_share_their_chosen_side() -> None:
+    own, negatives = (kept(rows_of(ADA_DIED, hard_negatives=share)) for share in (0.0, 1.0))
+    assert [(row.id, row.prompt, row.chosen) for row in own] == [(row.id, row.prompt, row.chosen) for row in negatives]
+    assert negatives[0].hard_negative == REFUSED, (
+        "over one sentence, which answers, there is nothing else to be wrong with"
+    )
+    assert all(row.hard_negative and "###Reason:" in row.rejected for row in negatives)
     many = [Question(f"n{n}", f"What is {n}?", (str(n),), reasoning=f"It is {n}.") for n in range(400)]
-    share = [bool(row.hard_negative) for row in kept(rows_of(*many, hard_negatives=0.2))]
-    assert 0.15 < sum(share) / len(share) < 0.25
+    rows = kept(rows_of(*many, found={question.text: (C,) for question in many}, hard_negatives=0.2))
+    assert 0.15 < sum(bool(row.hard_negative) for row in rows) / len(rows) < 0.25
 
 
 def test_groups_keep_the_order(monkeypatch: pytest.MonkeyPatch) -> None:

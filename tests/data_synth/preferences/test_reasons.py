@@ -1,9 +1,12 @@
 import math
+from dataclasses import replace
 
 import pytest
 
 from data_synth.preferences import reasons
 from data_synth.preferences.reasons import (
+    NOT_SHOWN,
+    WITHOUT_ANSWER,
     check_reason,
     cite_statement,
     closest_statements,
@@ -44,22 +47,42 @@ def draft(*excerpts: Excerpt, question: Question = QUESTION) -> Draft:
 
 
 def test_each_quote_cites_the_excerpt_that_holds_it() -> None:
+    """The question's own reasoning, which no passage holds, is not quoted."""
     reason = compose_reason(draft(ADA, YARD), no_passages)
-    assert reason == (
-        "The yard was founded by Ada Marlow in 1880 [2]. Ada Marlow died in 1931 [1]. The founder is Ada Marlow."
+    assert reason == "The yard was founded by Ada Marlow in 1880 [2]. Ada Marlow died in 1931 [1]."
+
+
+def test_evidence_that_no_excerpt_holds_is_no_reason() -> None:
+    assert compose_reason(draft(ADA), no_passages) == Dropped(NOT_SHOWN)
+    assert "[" not in str(compose_reason(draft(), no_passages)), "without a context nothing is cited"
+
+
+def test_a_reason_holds_its_answer() -> None:
+    """Evidence without the answer gets the sentence of the context that has it; there must be one, unless the answer is a choice."""
+    asked = replace(QUESTION, evidence=QUESTION.evidence[:1])
+    assert compose_reason(draft(YARD, ADA, question=asked), no_passages) == (
+        "The yard was founded by Ada Marlow in 1880 [1]. Ada Marlow died in 1931 [2]."
+    )
+    assert compose_reason(draft(YARD, question=asked), no_passages) == Dropped(WITHOUT_ANSWER)
+    choice = replace(asked, answers=("yes",))
+    assert (
+        compose_reason(draft(YARD, question=choice), no_passages) == "The yard was founded by Ada Marlow in 1880 [1]."
     )
 
 
-def test_a_citation_goes_with_its_excerpt() -> None:
-    assert compose_reason(draft(ADA), no_passages) == (
-        "The yard was founded by Ada Marlow in 1880. Ada Marlow died in 1931 [1]. The founder is Ada Marlow."
-    )
-    assert "[" not in str(compose_reason(draft(), no_passages))
+def test_a_conclusion_chooses_a_sentence_and_is_not_the_target() -> None:
+    """PubMedQA's reasoning is what the authors conclude: no passage holds it."""
+    text = "Forty patients were asked. Pain fell by half after the operation. Costs were not counted."
+    passage = Passage("p", "paper", "Paper", 0, 0, len(text), text)
+    excerpt = Excerpt("p", "Paper", text, "paper", 0, len(text))
+    question = Question("q", "Does it help?", ("yes",), ("paper",), reasoning="The operation relieves pain.")
+    reason = compose_reason(Draft(question, "yes", (excerpt,)), lambda source: (passage,))
+    assert reason == "Pain fell by half after the operation [1]."
 
 
 def test_a_documents_own_excerpt_goes_before_a_twin() -> None:
-    assert "1931 [2]." in str(compose_reason(draft(TWIN, ADA), no_passages))
-    assert "1931 [1]." in str(compose_reason(draft(TWIN), no_passages))
+    assert "1931 [2]." in str(compose_reason(draft(TWIN, ADA, YARD), no_passages))
+    assert "1931 [1]." in str(compose_reason(draft(TWIN, YARD), no_passages))
 
 
 @pytest.mark.parametrize(
@@ -106,8 +129,9 @@ def test_without_quotes_each_gold_document_gives_its_closest_sentence() -> None:
     ]
     question = Question("q", "When did the founder of the yard die?", ("1931",), tuple(PASSAGES))
     table = Excerpt("t", "", PASSAGES["table.md"][0].text, "table.md", 0, 60)
-    assert compose_reason(draft(table, question=question), PASSAGES.__getitem__) == (
-        "The founder of the yard was Ada Marlow. Name: Ada Marlow; Died: 1931 [1]."
+    yard = Excerpt("y", "", PASSAGES["yard.md"][1].text, "yard.md", 71, 120)
+    assert compose_reason(draft(table, yard, question=question), PASSAGES.__getitem__) == (
+        "The founder of the yard was Ada Marlow [2]. Name: Ada Marlow; Died: 1931 [1]."
     )
 
 

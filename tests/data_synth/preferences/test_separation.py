@@ -1,10 +1,11 @@
 """How far length and words alone tell the sides apart, on pairs made so that the answer is known."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
-from data_synth.preferences.separation import length_alone, measure_separation
+from data_synth.preferences.separation import by_overlap, length_alone, measure_separation, told_apart
 from data_synth.types import PreferenceRow
 from graph.shared.types import Message
 
@@ -38,14 +39,14 @@ def figures(rows: list[PreferenceRow]) -> tuple[float, ...]:
 def test_pairs_that_length_gives_away_are_told_apart_by_it() -> None:
     draw = Random(0)
     rows = [pair(n, words(30 + n % 7, draw), words(2, draw)) for n in range(200)]
-    length, tree, _ = figures(rows)
+    length, tree, *_ = figures(rows)
     assert length == tree == 1.0
 
 
 def test_equal_lengths_and_the_same_words_are_a_guess() -> None:
     draw = Random(1)
     rows = [pair(n, words(20, draw), words(20, draw)) for n in range(400)]
-    length, tree, bag = figures(rows)
+    length, tree, bag, _ = figures(rows)
     assert length == 0.5 and abs(tree - 0.5) < 0.08 and abs(bag - 0.5) < 0.08
 
 
@@ -57,6 +58,19 @@ def test_a_word_that_only_one_side_uses_is_found_and_a_mix_is_half_way() -> None
     longer = [pair(100 + n, words(30, draw), words(31, draw)) for n in range(100)]
     assert length_alone(bare + longer) == 0.5
     assert figures(bare + longer)[1] > 0.95, "a rule on both lengths still sees which is which"
+
+
+def test_words_of_the_prompt_tell_sides_apart_and_a_warning_says_so() -> None:
+    draw = Random(3)
+    rows = [
+        replace(pair(n, words(20, draw), words(20, draw)), prompt=(Message("user", "a b c d e f g h i j"),))
+        for n in range(100)
+    ]
+    assert by_overlap(rows) < 0.65 and told_apart(measure_separation(rows)) == []
+    lazy = [replace(row, chosen="a b c d e f " * 3, rejected="q r s t k l " * 3) for row in rows]
+    assert by_overlap(lazy) == 1.0
+    (warning,) = [one for one in told_apart(measure_separation(lazy)) if "prompt" in one]
+    assert warning == "accuracy of the share of words that the prompt has 1.00"
 
 
 def test_ties_count_half_and_a_shorter_chosen_side_counts_as_well() -> None:

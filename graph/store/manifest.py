@@ -75,7 +75,8 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of an index: a JSON object, and under it the hash of its text. UserError when missing or changed, OtherFormat where this program cannot read it."""
     file = folder / MANIFEST
     if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder", "an index", f"make one with: modegraph index SRC --out {folder}")
+        found = "a file" if folder.exists() else "no such folder"
+        raise UserError(f"{folder}: {found}", "an index", f"make one with: modegraph index SRC --out {folder}")
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

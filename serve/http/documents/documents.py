@@ -75,7 +75,7 @@ def _add_writing(router: APIRouter, services: Services) -> None:
 
     @router.post("/files")
     async def upload(files: list[UploadFile], seen: SeenCollection) -> WriteResult:
-        """Add files (text, source code, HTML, PDF, Office, EPUB, e-mail, notebooks); a file's name becomes the document's source."""
+        """Add files (text, source code, HTML, PDF, Office, CSV, EPUB, e-mail, notebooks); a file's name becomes the document's source."""
         check_writable(services, seen)
         return await add_documents(services, seen, await uploads.read(files))
 

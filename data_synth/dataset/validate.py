@@ -95,7 +95,9 @@ def read_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
     except OSError as problem:
         raise unreadable(file, problem, "a .jsonl or .parquet file") from None
     except UnicodeDecodeError as problem:
-        raise UserError(f"{file}: not UTF-8 ({problem.reason})", "a .jsonl or .parquet file", "convert the file") from None
+        raise UserError(
+            f"{file}: not UTF-8 ({problem.reason})", "a .jsonl or .parquet file", "convert the file"
+        ) from None
 
 
 def _parsed(line: str) -> dict[str, Any] | str:

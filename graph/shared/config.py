@@ -167,8 +167,8 @@ def _told(kind: type[Settings], problem: ErrorDetails, where: str) -> UserError:
     if problem["type"] == "extra_forbidden":
         known = known_keys(kind)
         near = nearest(path, known)
-        expected = f"did you mean '{near}'?" if near else ""
-        return UserError(f"{where}: unknown key '{path}'", expected, f"known keys: {', '.join(known)}")
+        question = f"did you mean '{near}'?" if near else ""
+        return UserError(f"{where}: unknown key '{path}'", question, f"known keys: {', '.join(known)}")
     if problem["type"] == "missing":
         return UserError(
             f"{where}: '{path}' is missing", "it has no default", f"give {path}=… (on the command line: --set {path}=…)"
@@ -181,7 +181,7 @@ def _told(kind: type[Settings], problem: ErrorDetails, where: str) -> UserError:
         expected = "a group of settings, `key: value`"
     if problem["type"] == "literal_error":
         near = nearest(str(given), _QUOTED.findall(expected))
-        expected = f"did you mean '{near}'? {expected}" if near else expected
+        expected = "".join(f"did you mean '{name}'? " for name in [near] if name) + expected
     text_wanted = problem["type"] == "string_type" and not isinstance(given, Mapping | list)
     remedy = "write it in quotes" if text_wanted and given is not None else "change the value"
     shown = "(not shown)" if _is_secret(kind, places) else f"{given!r:.200}"

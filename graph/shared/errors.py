@@ -55,7 +55,9 @@ def unreadable(file: Path, problem: OSError, expected: str) -> UserError:
     """The error for a file that could not be read: it is missing, a folder, below what is a file itself, or refused."""
     above = next((each for each in file.parents if each.is_file()), None)
     if above is not None:
-        remedy = f"give {above.parent}" if above.name == file.name else f"put it into a folder as {file.name}, and give that"
+        remedy = (
+            f"give {above.parent}" if above.name == file.name else f"put it into a folder as {file.name}, and give that"
+        )
         return UserError(f"{above}: a file", f"a folder that holds {file.name}", remedy)
     if file.is_dir():
         return UserError(f"{file}: a folder", expected, "name a file in it")

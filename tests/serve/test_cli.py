@@ -120,7 +120,7 @@ def test_a_missing_index_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         run(tmp_path / "nowhere", QUESTION)
     (tmp_path / "notes.md").write_text("High at noon.")
-    with pytest.raises(UserError, match=r"notes\.md: a file; an index; make one with: modegraph index"):
+    with pytest.raises(UserError, match=r"notes\.md: a file; the folder of an index; make one with: modegraph index"):
         run(tmp_path / "notes.md", QUESTION)
 
 

@@ -210,7 +210,7 @@ def test_a_run_never_overwrites_what_is_there(base: Path, data: Path, sft_run: P
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UserError, match="already there"):
         train_sft(SftSettings(**common(base, data, tmp_path / "file")))
-    with pytest.raises(UserError, match="file: no run.json; the folder of a finished training run"):
+    with pytest.raises(UserError, match=r"file: no run\.json; the folder of a finished training run"):
         read_run(tmp_path / "file")
 
 

@@ -90,9 +90,10 @@ def score_responses(folder: Path, data: Path, output: Path) -> ScoredData:
     """
     check_output(output)
     files = [data / f"{split}.jsonl" for split in SPLITS if (data / f"{split}.jsonl").exists()]
+    if data.is_file():
+        raise UserError(f"{data}: a file", "a folder of scored responses", "give the folder that it is in")
     if not files:
-        found = "a file" if data.is_file() else "no train.jsonl"
-        raise UserError(f"{data}: {found}", "a folder of scored responses", "make it with `synth responses`")
+        raise UserError(f"{data}: no train.jsonl", "a folder of scored responses", "make it with `synth responses`")
     by_file = {file.name: read_responses(file) for file in files}
     asked = [(row.prompt, text) for rows in by_file.values() for row in rows for text in row.responses]
     rewards = score_texts(folder, [prompt for prompt, _ in asked], [text for _, text in asked])

@@ -32,6 +32,7 @@ from graph.shared.cli_options import (
     Set,
     Strict,
     SummaryModel,
+    WholePages,
 )
 from graph.shared.console import print_json, say
 from graph.shared.errors import UserError
@@ -125,6 +126,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         store: StorePlace = None,
         file_seconds: FileSeconds = 4.5,
         file_memory_mb: FileMemory = 512,
+        whole_pages: WholePages = False,
         ocr: OcrProgram = None,
         ocr_languages: OcrLanguages = "eng",
         ocr_pages: OcrPages = 500,
@@ -154,7 +156,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         from graph.workers.open import open_workers
 
         scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
-        limits, skipped = Limits(file_seconds, file_memory_mb, scans), Skipped(say)
+        limits, skipped = Limits(file_seconds, file_memory_mb, scans, whole_pages), Skipped(say)
         watched = watched_for(documents, out) if watch else None
         if store is not None:
             from graph.postgres.store.place import place_in_database
@@ -222,6 +224,7 @@ def plan_command(
     price_out: PriceOut = 0.0,
     file_seconds: FileSeconds = 4.5,
     file_memory_mb: FileMemory = 512,
+    whole_pages: WholePages = False,
     ocr: OcrProgram = None,
     ocr_languages: OcrLanguages = "eng",
     ocr_pages: OcrPages = 500,
@@ -246,7 +249,7 @@ def plan_command(
     prices = Prices(price_in, price_out) if price_in or price_out else None
     skipped = Skipped(say)
     scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
-    found = read_documents(documents, skipped, Limits(file_seconds, file_memory_mb, scans))
+    found = read_documents(documents, skipped, Limits(file_seconds, file_memory_mb, scans, whole_pages))
     plan = plan_build(out, found, chosen, open_encoder, prices)
     if as_json:
         print_json({"index": str(out), **asdict(plan), "skipped": skipped.lines})

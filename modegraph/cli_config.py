@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ import typer
 from graph.shared.cli_app import SETTINGS, Command, Group
 from graph.shared.cli_options import AsJson
 from graph.shared.console import print_json
-from graph.shared.errors import UserError
+from graph.shared.errors import UserError, nearest
 
 Words = Annotated[
     list[str], typer.Argument(metavar="COMMAND", help="A command with settings, such as `train ms` or ms.")
@@ -83,6 +82,7 @@ def find_command(words: str, known: dict[str, str]) -> tuple[str, str]:
     """A command by its words, or by the last of them, with its settings; UserError with the nearest one."""
     found = [name for name in known if words in (name, name.rpartition(" ")[2])]
     if not found:
-        near = difflib.get_close_matches(words, known, n=1, cutoff=0.0)[0]
-        raise UserError(f"{words}: no command with settings", f"did you mean {near}?", f"those are {', '.join(known)}")
+        near = nearest(words, known)
+        expected = f"did you mean {near}?" if near else ""
+        raise UserError(f"{words}: no command with settings", expected, f"those are {', '.join(known)}")
     return found[0], known[found[0]]

@@ -241,6 +241,7 @@ def index(
     summary_model: str | None = None,
     file_seconds: float = LIMITS.seconds,
     file_memory_mb: int = LIMITS.memory_mb,
+    whole_pages: bool = LIMITS.whole_pages,
     ocr: str | None = None,
     ocr_languages: str = OCR.languages,
     ocr_pages: int = OCR.pages,
@@ -254,6 +255,7 @@ def index(
 
     `documents` is a folder, a file or a `.jsonl`; or `Document`s, dicts with `id` and `text` (`title`, `metadata`), rows of a table.
     `store` keeps the rows of a new index in PostgreSQL (postgresql://USER@HOST/DATABASE).
+    `whole_pages` reads what stands around the main text of HTML pages too: navigation, footers, notes on cookies.
     `ocr="tesseract"` reads pages of PDFs that have no text; tesseract and pdftoppm must be installed.
     Settings are those of `modegraph index --set` (encoder=, max_passage_tokens=, …), over those of the YAML file `config`.
     Files of a folder that cannot be read are skipped, each with a warning of the logger "modegraph"; with `strict`, UserError names them
@@ -272,7 +274,7 @@ def index(
         chosen = settings_for(folder, file, (), {**settings, **models}, "index")
         skipped = skips()
         scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
-        found = documents_of(documents, Limits(file_seconds, file_memory_mb, scans), skipped)
+        found = documents_of(documents, Limits(file_seconds, file_memory_mb, scans, whole_pages), skipped)
         build_index(folder, found, chosen, open_encoder, open_engine)
         prepare_for_questions(chosen.encoder)
     _raise_if_lost(folder)

@@ -15,7 +15,7 @@ PassageId = Annotated[
         "--passage",
         metavar="ID",
         rich_help_panel=INPUT,
-        help="Passage to explain: its id, or the first digits of it, as `modegraph ask` shows them.",
+        help="Passage to explain: its id or the first digits of it, as `modegraph ask` shows them, or a document of one passage.",
     ),
 ]
 

@@ -37,15 +37,24 @@ def show_evidence(evidence: Evidence) -> str:
 
 
 def show_answer(answer: Answer) -> str:
-    """The answer, the reason, each citation with source, offsets and text, what was wrong, if anything, and what it cost."""
-    nothing = "(no answer)" if answer.reason else "(the model wrote nothing)"
-    lines = [wrapped(answer.answer or nothing, "")]
+    """The answer, the reason, each citation with source, offsets and text, what was wrong, if anything, and what it cost.
+
+    Where there is no answer and nothing is cited, the evidence.
+    """
+    lines = [wrapped(answer.answer or no_answer(answer.reason), "")]
     if answer.reason:
         lines += ["", wrapped(f"Reason: {answer.reason}", "")]
     for number, excerpt in answer.citations.items():
         lines += ["", wrapped(f"[{number}] {excerpt.title} · {place_of(excerpt)}", ""), wrapped(excerpt.text)]
+    if not answer.answer and not answer.citations:
+        lines += ["", "What was found:", "", show_evidence(answer.evidence)]
     spent = f"{_told(answer.retrieval, 'Retrieval')} · {_told(answer.writing, 'Answer')}"
     return "\n".join([*lines, "", *_notes(answer), spent])
+
+
+def no_answer(reason: str) -> str:
+    """What stands in the place of an answer that is empty."""
+    return "(the model wrote no answer)" if reason else "(the model wrote nothing)"
 
 
 def show_paths(evidence: Evidence) -> str:
@@ -88,7 +97,8 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield f"Left out: {answer.left_out:,} of the passages found, which the model's window does not hold."
     if answer.finish_reason == "length":
         yield f"Cut: the model reached the limit after {answer.writing.completion_tokens:,} tokens (--max-answer-tokens)."
-    if answer.model and not answer.well_formed and answer.writing.calls:
+    said = answer.answer or answer.reason
+    if answer.model and said and not answer.well_formed and answer.writing.calls:
         yield "The model did not follow the form ###Reason: … ###Answer: …; its text is shown as it is."
 
 

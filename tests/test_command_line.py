@@ -297,6 +297,7 @@ def program(*words: str) -> subprocess.CompletedProcess[str]:
         ("index", "index: missing argument 'DOCUMENTS'"),
         ("status a b", "status: got unexpected extra argument"),
         ("--nope", "no option --nope"),
+        ("export run --gguf q8_0", "export: no option --gguf; did you mean `modegraph train export`?"),
     ],
 )
 def test_a_wrong_command_line_is_told_in_one_line(words: str, told: str) -> None:

@@ -1,7 +1,7 @@
 """`modegraph data validate`, `import`, `split` and `join`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,11 @@ from graph.shared.cli_app import INPUT, Command
 from graph.shared.cli_options import AsJson, Config, Corpus, Out, Questions, Seed, Set
 from graph.shared.console import print_json, say
 from graph.shared.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from data_synth.dataset.validate import Validation
 
 SHOWN = 20
 Share = Annotated[int, typer.Option(metavar="N", min=0, rich_help_panel=INPUT, help="Questions of this split.")]
@@ -23,32 +28,30 @@ def register(data: typer.Typer) -> None:
 
     @data.command(cls=Command)
     def validate(
-        file: Annotated[
-            Path, typer.Argument(metavar="FILE", help="A .jsonl or .parquet file that `modegraph synth` made.")
+        data: Annotated[
+            Path,
+            typer.Argument(
+                metavar="DATA",
+                help="A .jsonl or .parquet file that `modegraph synth` made, a questions file, or a folder of such .jsonl files.",
+            ),
         ],
         as_json: AsJson = False,
     ) -> None:
-        """Check every row of training data.
+        """Check every row of training data, or of questions.
 
         Prints the line, what is wrong and how to fix it; exits with 1 if any row is bad.
         """
         from dataclasses import asdict
 
-        from data_synth.dataset.validate import validate_file
+        from data_synth.dataset.validate import files_to_check, validate_file
 
-        found = validate_file(file)
+        found = {file: validate_file(file) for file in files_to_check(data)}
         if as_json:
-            print_json({"file": str(file), "share_good": found.share_good, **asdict(found)})
+            told = [{"file": str(file), "share_good": each.share_good, **asdict(each)} for file, each in found.items()]
+            print_json({"folder": str(data), "files": told} if data.is_dir() else told[0])
         else:
-            good = found.rows - len(found.bad)
-            print(f"{file}: {found.form}, {good:,} of {found.rows:,} rows are good ({found.share_good:.1%})")
-            for row in found.bad[:SHOWN]:
-                print(f"line {row.line} ({row.id or 'no id'}): {'; '.join(row.problems)}")
-            if len(found.bad) > SHOWN:
-                print(f"… and {len(found.bad) - SHOWN:,} more (--json lists all)")
-            if found.bad:
-                print("remedy: remove or fix these rows, or make them again with `modegraph synth`")
-        if found.bad:
+            print("\n".join(line for file, each in found.items() for line in shown_validation(file, each)))
+        if any(each.bad for each in found.values()):
             raise typer.Exit(1)
 
     @data.command("import", cls=Command)
@@ -108,6 +111,18 @@ def register(data: typer.Typer) -> None:
 
     data.command(cls=Command)(split)
     data.command(cls=Command)(join)
+
+
+def shown_validation(file: Path, found: "Validation") -> "Iterator[str]":
+    """What a file holds, and the first of its bad rows."""
+    good = found.rows - len(found.bad)
+    yield f"{file}: {found.form}, {good:,} of {found.rows:,} rows are good ({found.share_good:.1%})"
+    for row in found.bad[:SHOWN]:
+        yield f"line {row.line} ({row.id or 'no id'}): {'; '.join(row.problems)}"
+    if len(found.bad) > SHOWN:
+        yield f"… and {len(found.bad) - SHOWN:,} more (--json lists all)"
+    if found.bad:
+        yield "remedy: remove or fix these rows, or make them again with `modegraph synth`"
 
 
 def show_feedback(index: Path, out: Path, as_json: bool) -> None:

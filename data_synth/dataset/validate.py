@@ -1,4 +1,4 @@
-"""`modegraph data validate`: every row of a file read and checked, with the line, what is wrong with it, and how to fix it."""
+"""`modegraph data validate`: every row of a file, or of the files of a folder, read and checked, with the line, what is wrong with it, and how to fix it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_synth.dataset.kinds import form_of
-from data_synth.forms import Form
-from graph.shared.errors import UserError
+from data_synth.dataset.kinds import Checks, checks_of
+from graph.documents.questions import SPLITS
+from graph.shared.errors import UserError, unreadable
 
 MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 
@@ -37,9 +37,20 @@ class Validation:
         return 1 - len(self.bad) / self.rows if self.rows else 0.0
 
 
+def files_to_check(given: Path) -> list[Path]:
+    """A file itself; of a folder train.jsonl, dev.jsonl and test.jsonl, or, without these, all its .jsonl files; UserError for none."""
+    if not given.is_dir():
+        return [given]
+    splits = [file for split in SPLITS if (file := given / f"{split}.jsonl").is_file()]
+    files = splits or sorted(file for file in given.glob("*.jsonl") if file.is_file())
+    if not files:
+        raise UserError(f"{given}: no .jsonl file in it", "a folder of training data or questions", "check the path")
+    return files
+
+
 def validate_file(file: Path) -> Validation:
     """Check every row of a .jsonl or .parquet file; UserError for a file that is neither, or whose first row has no known form."""
-    form: Form[Any] | None = None
+    checks: Checks | None = None
     seen: set[str] = set()
     bad: list[BadRow] = []
     rows = 0
@@ -48,23 +59,23 @@ def validate_file(file: Path) -> Validation:
         if isinstance(values, str):
             bad.append(BadRow(line, "", (values,)))
             continue
-        form = form or form_of(values, f"{file} line {line}")
-        problems = problems_of(values, form)
+        checks = checks or checks_of(values, f"{file} line {line}")
+        problems = problems_of(values, checks)
         own_id = str(values.get("id", ""))
         if own_id in seen:
             problems.append(f"id {own_id!r} appears above too")
         seen.add(own_id)
         if problems:
             bad.append(BadRow(line, own_id, tuple(problems)))
-    if form is None:
+    if checks is None:
         raise UserError(f"{file}: no rows that can be read", "one JSON object a line", "write it again")
-    return Validation(form.name, rows, tuple(bad))
+    return Validation(checks.kind, rows, tuple(bad))
 
 
-def problems_of(values: Mapping[str, Any], form: Form[Any]) -> list[str]:
-    """What is wrong with one row: a missing or malformed column, else what the form finds."""
+def problems_of(values: Mapping[str, Any], checks: Checks) -> list[str]:
+    """What is wrong with one row: a missing or malformed column, else what the checks find."""
     try:
-        return list(form.problems(form.from_json(values)))
+        return checks.problems(values)
     except KeyError as missing:
         return [f"no column {missing}"]
     except MALFORMED as problem:
@@ -81,8 +92,12 @@ def read_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield number, _parsed(line)
-    except (OSError, UnicodeDecodeError) as problem:
-        raise UserError(f"{file}: cannot be read ({problem})", "a .jsonl or .parquet file", "check the path") from None
+    except OSError as problem:
+        raise unreadable(file, problem, "a .jsonl or .parquet file") from None
+    except UnicodeDecodeError as problem:
+        raise UserError(
+            f"{file}: not UTF-8 ({problem.reason})", "a .jsonl or .parquet file", "convert the file"
+        ) from None
 
 
 def _parsed(line: str) -> dict[str, Any] | str:

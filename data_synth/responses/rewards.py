@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 from data_synth.preferences.reasons import normalise_answer
 from graph.prompt.answer import parse_answer
-from graph.prompt.citations import check_citations
 from graph.prompt.match import word_f1
-from graph.text.thinking import without_thinking
+from graph.prompt.own_citations import own_citations
 from graph.verify.support import Reading
 
 LENGTH_WORDS = 120
@@ -37,16 +36,15 @@ def format_reward(response: str) -> float:
 
 
 def citation_reward(response: str, passages: int) -> float:
-    """The share of citations that name a passage of the prompt; 0 for none where there are passages, 1 for none where there are not.
+    """The share of its own citations that name a passage of the prompt; 0 for none where there are passages, 1 for none where there are not.
 
     >>> citation_reward("So [1] [7].", 2), citation_reward("So.", 2), citation_reward("So.", 0)
     (0.5, 0.0, 1.0)
     """
-    checked = check_citations(without_thinking(response), passages)
-    named = len(checked.cited) + len(checked.removed)
-    if named == 0:
+    own = own_citations(response, passages)
+    if not own.existing and not own.missing:
         return float(passages == 0)
-    return len(checked.cited) / named
+    return len(own.existing) / (len(own.existing) + len(own.missing))
 
 
 def supported_reward(response: str, reading: Reading) -> float:

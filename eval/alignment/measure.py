@@ -18,7 +18,7 @@ from eval.alignment.types import MeasuredRun, PromptFigures
 from eval.metrics import normalise
 from eval.metrics.texts import bleu
 from graph.prompt.answer import parse_answer
-from graph.prompt.citations import check_citations
+from graph.prompt.own_citations import own_citations
 from graph.shared.console import track
 from graph.shared.errors import UserError
 from train.model.logps import tokenize_row
@@ -93,7 +93,7 @@ def figures_of_prompt(
     """The figures of one prompt from its samples."""
     logps, reference_logps = logps_of_samples(model, drawn), logps_of_samples(reference, drawn)
     parsed = [parse_answer(text) for text in drawn.texts]
-    cited = [check_citations(text, row.context_size) for text in drawn.texts]
+    citations = [own_citations(text, row.context_size) for text in drawn.texts]
     return PromptFigures(
         reward=fmean(reward_of(text, row, weights) for text in drawn.texts),
         kl=float((logps - reference_logps).mean()),
@@ -101,7 +101,7 @@ def figures_of_prompt(
         words=fmean(len(text.split()) for text in drawn.texts),
         correct=fmean(answer_reward(text, row.answers) == 1.0 for text in drawn.texts),
         well_formed=fmean(one.well_formed for one in parsed),
-        cited=fmean(bool(one.cited) and not one.removed for one in cited),
+        cited=fmean(bool(one.existing) and not one.missing for one in citations),
         distinct=len({normalise(one.answer) for one in parsed}) / len(parsed),
         self_bleu=self_bleu(drawn.texts),
     )

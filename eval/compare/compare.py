@@ -17,9 +17,9 @@ from eval.shared.rows import HeldOutRow, unique_prompts
 from eval.shared.types import Comparison, PairScore, Policy, PolicyResult, ScoredAnswer
 from graph.prompt.answer import parse_answer
 from graph.prompt.citations import check_citations
+from graph.prompt.own_citations import own_citations
 from graph.shared.console import track
 from graph.shared.types import Completion, CompletionRequest, LanguageModel, OpenModel
-from graph.text.thinking import without_thinking
 
 PROMPTS_PER_CALL = 16
 LoadPolicy = Callable[[str], tuple[Any, Any]]
@@ -90,7 +90,7 @@ def _complete(model: LanguageModel, prompts: Sequence[HeldOutRow], max_answer_to
 def score_answer(row: HeldOutRow, completion: Completion) -> ScoredAnswer:
     """One completion against its row's gold answers and its prompt's passages."""
     parsed = parse_answer(completion.text)
-    citations = check_citations(without_thinking(completion.text), row.passages)
+    citations = own_citations(completion.text, row.passages)
     answer = check_citations(parsed.answer, 0).text
     return ScoredAnswer(
         row_id=row.id,
@@ -102,8 +102,8 @@ def score_answer(row: HeldOutRow, completion: Completion) -> ScoredAnswer:
         contains=contains_answer(answer, row.answers),
         well_formed=float(parsed.well_formed),
         choice=read_choice(answer),
-        cited=citations.cited,
-        missing=citations.removed,
+        cited=citations.existing,
+        missing=citations.missing,
         tokens=completion.completion_tokens,
         cut=completion.finish_reason == "length",
     )

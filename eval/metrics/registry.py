@@ -6,7 +6,6 @@ documents, no model asked) its value is None; a value that is not a number is an
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -18,7 +17,7 @@ from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_ran
 from eval.metrics.texts import bleu, meteor, rouge_f
 from graph.documents.questions import Question
 from graph.prompt.match import contains_answer, exact_match, hotpot_f1, normalise, token_f1
-from graph.shared.errors import UserError
+from graph.shared.errors import UserError, nearest
 
 Needs = Literal["answer", "ranking", "context", "grounding"]
 
@@ -119,8 +118,9 @@ METRICS: dict[str, Metric] = {
 def find_metric(name: str) -> Metric:
     """The metric called `name`; UserError with the nearest name."""
     if name not in METRICS:
-        near = difflib.get_close_matches(name, METRICS, n=1, cutoff=0.0)[0]
-        raise UserError(f"metric {name!r}", f"did you mean '{near}'?", f"known metrics: {', '.join(METRICS)}")
+        near = nearest(name, METRICS)
+        expected = f"did you mean '{near}'?" if near else ""
+        raise UserError(f"metric {name!r}", expected, f"known metrics: {', '.join(METRICS)}")
     return METRICS[name]
 
 

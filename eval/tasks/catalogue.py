@@ -1,7 +1,5 @@
 """The benchmarks by name."""
 
-import difflib
-
 from eval.tasks.sets import (
     abstract,
     examples,
@@ -19,7 +17,7 @@ from eval.tasks.sets import (
     twowiki,
 )
 from eval.tasks.sets.types import Task
-from graph.shared.errors import UserError
+from graph.shared.errors import UserError, nearest
 
 _MODULES = (
     qasper,
@@ -43,6 +41,7 @@ TASKS: dict[str, Task] = {module.TASK.name: module.TASK for module in _MODULES}
 def find_task(name: str) -> Task:
     """The task called `name`; UserError with the nearest name."""
     if name not in TASKS:
-        near = difflib.get_close_matches(name, TASKS, n=1, cutoff=0.0)[0]
-        raise UserError(f"task {name!r}", f"did you mean '{near}'?", f"known tasks: {', '.join(TASKS)}")
+        near = nearest(name, TASKS)
+        expected = f"did you mean '{near}'?" if near else ""
+        raise UserError(f"task {name!r}", expected, f"known tasks: {', '.join(TASKS)}")
     return TASKS[name]

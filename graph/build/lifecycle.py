@@ -1,6 +1,5 @@
 """The later life of an index: delete, resume, status, verify, repair, compact."""
 
-import difflib
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -10,7 +9,7 @@ from graph.build.build import finish_build, open_tools
 from graph.build.own_settings import keep_settings
 from graph.build.reading import no_model, read_quarantined, reading_facts
 from graph.build.stores import is_finished, open_for_writing, open_store, read_settings, store_name
-from graph.shared.errors import UserError
+from graph.shared.errors import UserError, nearest
 from graph.shared.ids import has_sum
 from graph.shared.types import Floats, OpenEncoder, OpenModel, Workers
 from graph.store.arrays import check_arrays, drop_others, load_arrays, load_field, never_written, publish, save_arrays
@@ -101,10 +100,9 @@ def delete_documents(
             for source in sources:
                 if not store.delete_document(source):
                     known = [str(name) for (name,) in store.rows("SELECT source FROM documents")]
-                    near = difflib.get_close_matches(source, known, n=1, cutoff=0.0) or ["none: the index is empty"]
-                    raise UserError(
-                        f"{folder}: no document {source!r}", f"the nearest is {near[0]!r}", "nothing was deleted"
-                    )
+                    near = nearest(source, known)
+                    expected = f"the nearest is {near!r}" if near else f"one of its {len(known):,} documents"
+                    raise UserError(f"{folder}: no document {source!r}", expected, "nothing was deleted")
             store.drop_orphans()
             tools = open_tools(folder, store, settings, open_encoder, open_model)
         return finish_build(folder, store, tools, settings)

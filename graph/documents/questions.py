@@ -60,8 +60,12 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
         if not isinstance(row.get(key), str) or not row[key].strip():
             raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a non-empty string", "add the field")
     answers = row.get("answers", [row["answer"]] if "answer" in row else [])
-    if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
-        raise UserError(f"{where}: 'answers' is {answers!r}", "a list of strings", "fix the row")
+    gold, evidence = row.get("gold_ids", []), row.get("evidence", [])
+    for key, texts in (("answers", answers), ("gold_ids", gold)):
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise UserError(f"{where}: {key!r} is {texts!r}", "a list of strings", "fix the row")
+    if not isinstance(evidence, list) or not all(map(_is_quote, evidence)):
+        raise UserError(f"{where}: 'evidence' is {evidence!r:.200}", 'a list of {"id", "quote"}', "fix the row")
     split = row.get("split", "test")
     if split not in SPLITS:
         raise UserError(f"{where}: split {split!r}", f"one of {', '.join(SPLITS)}", "fix the row")
@@ -69,14 +73,27 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
         id=row["id"],
         text=row["question"].strip(),
         answers=tuple(answers),
-        gold_sources=tuple(row.get("gold_ids", ())),
-        evidence=tuple(Quote(quote["id"], quote["quote"]) for quote in row.get("evidence", ())),
+        gold_sources=tuple(gold),
+        evidence=tuple(Quote(quote["id"], quote["quote"]) for quote in evidence),
         kind=row.get("type", ""),
         hops=row.get("hops"),
         split=split,
         reasoning=row.get("reasoning", ""),
         options=row.get("options"),
     )
+
+
+def question_problems(row: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a row of a questions file, in words."""
+    try:
+        question = parse_question(row, "")
+    except UserError as problem:
+        return [str(problem).removeprefix(": ")]
+    return ["an answer is empty"] if not all(answer.strip() for answer in question.answers) else []
+
+
+def _is_quote(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(value.get(key), str) for key in ("id", "quote"))
 
 
 def split_by_hash(key: str) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from graph.documents.ignore import files_in
-from graph.documents.parse.formats import LANGUAGES, MARKDOWN, PLAIN, SUFFIXES, TOLD
-from graph.documents.parse.plain import begins_with_front_matter, decode_text, title_of
+from graph.documents.parse.formats import LANGUAGES, MARKDOWN, PLAIN, SUFFIXES, TABLES, TOLD
+from graph.documents.parse.plain import begins_with_front_matter, decode_text, table_text, title_of
 from graph.documents.parse.types import MAX_FILE_BYTES, MIB, Limits
 from graph.documents.parse.worker import ParseWorker
 from graph.shared.errors import UserError
@@ -167,6 +167,8 @@ def read_bytes(data: bytes, name: str, told_as: str, worker: ParseWorker) -> Doc
         raise UserError(f"{told_as}: ending {suffix!r}", f"one of {TOLD}, .jsonl", "convert or rename it")
     if suffix in LANGUAGES:
         return Document(name, path.name, decode_text(data, told_as), {"language": LANGUAGES[suffix]})
+    if suffix in TABLES:
+        return Document(name, path.stem, table_text(decode_text(data, told_as)))
     if suffix in PLAIN:
         text = decode_text(data, told_as)
         if suffix not in MARKDOWN or not begins_with_front_matter(text):

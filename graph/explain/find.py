@@ -1,8 +1,9 @@
-"""A passage by its id, or by the beginning of it."""
+"""A passage by its id, by the beginning of it, or by the source of a document that has no other."""
 
 from collections.abc import Sequence
 
 from graph.index.index import Index
+from graph.index.lookup import row_of
 from graph.shared.errors import UserError
 from graph.shared.ids import shown_id
 from graph.shared.types import Passage
@@ -11,7 +12,7 @@ LISTED = 8
 
 
 def find_passage(index: Index, given: str) -> int:
-    """The row of the passage whose id is `given` or alone begins so; UserError that says how to name one."""
+    """The row of the passage whose id is `given` or alone begins so, or of the only one of the document `given`; UserError that says how to name one."""
     sought = given.strip().casefold()
     ids = index.data.passage_ids
     rows = [row for row, identity in enumerate(ids) if identity.startswith(sought)] if sought else []
@@ -22,8 +23,12 @@ def find_passage(index: Index, given: str) -> int:
         raise UserError(
             f"passage {given!r}: {len(rows):,} ids begin so", _one_of(some, len(rows)), "give more of its id"
         )
-    if inside := index.passages_of(given):
-        found = f"passage {given!r}: this is a document"
+    inside = index.passages_of(given)
+    only = row_of(index.data, "passage", inside[0].id) if len(inside) == 1 else None
+    if only is not None:
+        return only
+    if inside:
+        found = f"passage {given!r}: a document of {len(inside):,} passages"
         raise UserError(
             found, _one_of([_named(each) for each in inside[:LISTED]], len(inside)), "give the id of a passage"
         )

@@ -3,7 +3,6 @@
 Keys are `source`, `title` and what the documents' own metadata holds; a value may have `*` as in file names.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.shared.errors import UserError
+from graph.shared.errors import UserError, nearest
 from graph.store.data import IndexData
 
 _CONDITION = re.compile(r"^\s*([\w.-]+)\s*(!=|<=|>=|=|<|>)\s*(.*?)\s*$", re.DOTALL)
@@ -62,10 +61,10 @@ def allowed_documents(data: IndexData, conditions: Sequence[Condition]) -> NDArr
     known = sorted({key for values in rows for key in values})
     for condition in conditions:
         if condition.key not in known:
-            near = difflib.get_close_matches(condition.key, known, n=1, cutoff=0.0)
+            near = nearest(condition.key, known)
             raise UserError(
                 f"filter on {condition.key!r}: no document has it",
-                f"did you mean {near[0]!r}?" if near else "an index with documents",
+                f"did you mean {near!r}?" if near else "a key of some document",
                 f"known keys: {', '.join(known)}",
             )
     allowed_U = meeting(data, conditions)

@@ -1,6 +1,5 @@
 """What every command of the suite has in common, whichever folder brings it: its class, its errors, its help page."""
 
-import difflib
 import inspect
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
@@ -8,7 +7,7 @@ from typing import Any, ClassVar, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from graph.shared.errors import UserError
+from graph.shared.errors import UserError, nearest
 
 INDEXING, ASKING, DATA, TRAINING, EVALUATION = "Index", "Ask and serve", "Data", "Train", "Evaluate"
 SETTINGS = "Settings"
@@ -55,10 +54,10 @@ class Group(TyperGroup):
         if (both := " ".join(args[:2])) in self.commands and len(args) > 1:
             return both, self.commands[both], args[2:]
         if args[0] not in self.commands and not ctx.resilient_parsing:
-            near = difflib.get_close_matches(args[0], self.commands, n=1, cutoff=0.0)
+            near = nearest(args[0], self.commands)
             raise UserError(
                 f"no command {' '.join((words_of(ctx), args[0])).strip()}",
-                f"did you mean {' '.join((words_of(ctx), near[0])).strip()}?",
+                f"did you mean {' '.join((words_of(ctx), near)).strip()}?" if near else "",
                 f"`{ctx.command_path} --help` lists the commands",
             )
         return super().resolve_command(ctx, args)
@@ -146,6 +145,16 @@ def spread(arguments: Sequence[str], options: Collection[str]) -> list[str]:
     return words
 
 
+def namesakes_with(option: str, group: Any, name: str, path: tuple[str, ...] = ()) -> list[str]:
+    """The commands below a group whose last word is `name` and that have an option, by their words."""
+    found = []
+    for words, inner in getattr(group, "commands", {}).items():
+        if words.split()[-1] == name and any(option in param.opts for param in inner.params):
+            found.append(" ".join((*path, words)))
+        found += namesakes_with(option, inner, name, (*path, words))
+    return found
+
+
 def words_of(ctx: Any) -> str:
     """The command's words, without the program's name."""
     return str(ctx.command_path).partition(" ")[2]
@@ -169,5 +178,8 @@ def _tell(problem: typer.TyperException, ctx: Any, command: Any, renamed: Mappin
     if given in renamed:
         raise UserError(found, f"did you mean {renamed[given]}?", remedy) from None
     known = [name for param in command.get_params(ctx) for name in param.opts if name.startswith("--")]
-    near = difflib.get_close_matches(given, known, n=1, cutoff=0.0)
-    raise UserError(found, "".join(f"did you mean {name}?" for name in near), remedy) from None
+    near, root = nearest(given, known), ctx.find_root()
+    expected = f"did you mean {near}?" if near else ""
+    if others := namesakes_with(given, root.command, ctx.info_name):
+        expected = f"did you mean {' or '.join(f'`{root.info_name} {name}`' for name in others)}?"
+    raise UserError(found, expected, remedy) from None

@@ -338,6 +338,15 @@ OcrPageSeconds = Annotated[
         help="Longest time to read a page by OCR, in seconds.",
     ),
 ]
+WholePages = Annotated[
+    bool,
+    typer.Option(
+        "--whole-pages",
+        metavar="",
+        rich_help_panel=INPUT,
+        help="Read of HTML pages what stands around the main text too: navigation, footers, notes on cookies.",
+    ),
+]
 FileMemory = Annotated[
     int,
     typer.Option(

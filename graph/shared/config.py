@@ -3,7 +3,6 @@
 Used by the command line of every folder; inner functions take the values they need, never the settings object's file.
 """
 
-import difflib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from graph.shared.errors import UserError
+from graph.shared.errors import UserError, nearest, unreadable
 from graph.shared.redact import is_secret, redacted
 
 _QUOTED = re.compile(r"'([^']*)'")
@@ -67,8 +66,8 @@ def read_yaml(file: Path) -> dict[str, Any]:
     """The mapping in a YAML file; UserError when it is missing, unreadable or not a mapping."""
     try:
         values = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{file}: no such file", "a YAML file of settings", "check the path") from None
+    except OSError as problem:
+        raise unreadable(file, problem, "a YAML file of settings") from None
     except (UnicodeDecodeError, yaml.YAMLError) as problem:
         reason = " ".join(str(problem).split())
         raise UserError(f"{file}: not valid YAML ({reason})", "a mapping of settings", "fix the file") from None
@@ -167,10 +166,9 @@ def _told(kind: type[Settings], problem: ErrorDetails, where: str) -> UserError:
     path = ".".join(map(str, places))
     if problem["type"] == "extra_forbidden":
         known = known_keys(kind)
-        near = difflib.get_close_matches(path, known, n=1, cutoff=0.0)
-        return UserError(
-            f"{where}: unknown key '{path}'", f"did you mean '{near[0]}'?", f"known keys: {', '.join(known)}"
-        )
+        near = nearest(path, known)
+        question = f"did you mean '{near}'?" if near else ""
+        return UserError(f"{where}: unknown key '{path}'", question, f"known keys: {', '.join(known)}")
     if problem["type"] == "missing":
         return UserError(
             f"{where}: '{path}' is missing", "it has no default", f"give {path}=… (on the command line: --set {path}=…)"
@@ -182,8 +180,8 @@ def _told(kind: type[Settings], problem: ErrorDetails, where: str) -> UserError:
     if problem["type"] in ("model_type", "dict_type"):
         expected = "a group of settings, `key: value`"
     if problem["type"] == "literal_error":
-        near = difflib.get_close_matches(str(given), _QUOTED.findall(expected), n=1, cutoff=0.0)
-        expected = "".join(f"did you mean '{name}'? " for name in near) + expected
+        near = nearest(str(given), _QUOTED.findall(expected))
+        expected = "".join(f"did you mean '{name}'? " for name in [near] if name) + expected
     text_wanted = problem["type"] == "string_type" and not isinstance(given, Mapping | list)
     remedy = "write it in quotes" if text_wanted and given is not None else "change the value"
     shown = "(not shown)" if _is_secret(kind, places) else f"{given!r:.200}"

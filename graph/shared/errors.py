@@ -1,9 +1,31 @@
 """The one error that a user can fix; every folder raises it, the command line prints it as a single line."""
 
 import copyreg
+import re
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from pathlib import Path
 from typing import Any
 
 from graph.shared.redact import redact
+
+LIKE = 0.6
+"""How alike two names are, from 0 to 1, for the one to be a misspelling of the other."""
+_WORD = re.compile(r"[^\W_]+")
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """The known name that `given` misspells, as a whole or in one of its words; "" where none is like it.
+
+    >>> nearest("hosp", ["hops", "paths"]), nearest("--bas", ["--base-name", "--bind"]), nearest("graph", ["hierarchy", "paths"])
+    ('hops', '--base-name', '')
+    """
+    alike = {
+        name: (max(_likeness(given, part) for part in (name, *_WORD.findall(name))), _likeness(given, name))
+        for name in known
+    }
+    best = max(alike, key=alike.__getitem__, default="")
+    return best if best and alike[best][0] >= LIKE else ""
 
 
 class UserError(Exception):
@@ -27,3 +49,23 @@ class Unavailable(UserError):
 
 class DiskFull(Unavailable):
     """A disk takes no more: that of an index, or of a worker that makes one."""
+
+
+def unreadable(file: Path, problem: OSError, expected: str) -> UserError:
+    """The error for a file that could not be read: it is missing, a folder, below what is a file itself, or refused."""
+    above = next((each for each in file.parents if each.is_file()), None)
+    if above is not None:
+        remedy = (
+            f"give {above.parent}" if above.name == file.name else f"put it into a folder as {file.name}, and give that"
+        )
+        return UserError(f"{above}: a file", f"a folder that holds {file.name}", remedy)
+    if file.is_dir():
+        return UserError(f"{file}: a folder", expected, "name a file in it")
+    if isinstance(problem, FileNotFoundError):
+        return UserError(f"{file}: no such file", expected, "check the path")
+    return UserError(f"{file}: cannot be read ({problem.strerror})", expected, "make it readable")
+
+
+def _likeness(given: str, name: str) -> float:
+    matcher = SequenceMatcher(None, name.strip("-").casefold(), given.strip("-").casefold())
+    return matcher.ratio() if min(matcher.real_quick_ratio(), matcher.quick_ratio()) >= LIKE else 0.0

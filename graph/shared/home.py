@@ -1,7 +1,8 @@
-"""Where things lie: the packages, the user's cache, and whatever a path names."""
+"""Where things lie: the packages and their versions, the user's cache, and whatever a path names."""
 
 import os
 import re
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from graph.shared.errors import UserError
@@ -9,6 +10,14 @@ from graph.shared.errors import UserError
 HOME = Path(__file__).resolve().parents[2]
 _URL = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 """A scheme of two letters or more, since one is a drive; a Path keeps one stroke of the two."""
+
+
+def installed_version(package: str) -> str:
+    """The version of an installed package, or "not installed"."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def user_cache() -> Path:

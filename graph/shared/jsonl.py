@@ -5,15 +5,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from graph.shared.errors import UserError
+from graph.shared.errors import UserError, unreadable
 
 
 def read_jsonl(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number from 1, object) for every non-empty line; UserError for anything that is not a JSON object."""
+    """Yield (line number from 1, object) for every non-empty line; UserError for a file that cannot be read and for anything that is not a JSON object."""
     try:
         lines = file.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        raise UserError(f"{file}: no such file", "a .jsonl file", "check the path") from None
+    except OSError as problem:
+        raise unreadable(file, problem, "a .jsonl file") from None
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield number, _parse_object(line, f"{file} line {number}")

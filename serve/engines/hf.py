@@ -15,15 +15,15 @@ from torch import Tensor
 from transformers import DynamicCache, GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 from transformers.cache_utils import DynamicLayer
 
-from graph.shared.types import Completion
-from serve.engines.local import PLAIN, LocalModel, Ready, Sampling, Watcher
+from graph.shared.types import Completion, CompletionRequest
+from serve.engines.local import PLAIN, LocalModel, Ready, Sampling, TokenLogps, Watcher
 from serve.engines.sampling import GumbelSampler, StreamingCriteria, cuts, weights
 
 
 class HfModel(LocalModel):
     """A LanguageModel over a transformers model and its tokenizer; its window is unbounded where its config names none."""
 
-    kind = "hf"
+    kind, gives_logps = "hf", True
 
     def __init__(self, name: str, model: Any, tokenizer: Any) -> None:
         window = int(getattr(model.config.get_text_config(), "max_position_embeddings", sys.maxsize))
@@ -61,6 +61,20 @@ class HfModel(LocalModel):
             )
         written = output_BT[:, longest:].tolist()
         return [self.completion_of(prompt, ids) for prompt, ids in zip(batch, written, strict=True)]
+
+    def token_logps(self, request: CompletionRequest, ids: Sequence[int], top: int) -> list[TokenLogps]:
+        """By one reading of the prompt with what was written."""
+        prompt = self.prompt_ids(request.messages)
+        row_1T = torch.tensor([[*prompt, *ids]], device=self._model.device)
+        with self._lock, torch.inference_mode():
+            logits_1NV = self._model(input_ids=row_1T, logits_to_keep=len(ids) + 1, use_cache=False).logits
+        logps_NV = logits_1NV[0, :-1].float().log_softmax(-1)
+        best_NK = logps_NV.topk(top)
+        likeliest = zip(best_NK.indices.tolist(), best_NK.values.tolist(), strict=True)
+        return [
+            TokenLogps(token, float(logps_NV[place, token]), tuple(zip(tokens, logps, strict=True)))
+            for place, (token, (tokens, logps)) in enumerate(zip(ids, likeliest, strict=True))
+        ]
 
 
 def read_shared(model: Any, ids_BT: Tensor, mask_BT: Tensor) -> DynamicCache | None:

@@ -39,6 +39,15 @@ PLAIN = Sampling()
 
 
 @dataclass(frozen=True)
+class TokenLogps:
+    """A written token, its log-probability in nats, and the likeliest tokens in its place with theirs."""
+
+    token: int
+    logp: float
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
 class Ready:
     """A request ready to run: its place in the caller's list, its token ids, and the tokens it may still write."""
 
@@ -51,13 +60,14 @@ class Ready:
 class LocalModel(ABC):
     """A LanguageModel by its tokenizer, `context_tokens` wide; `stop_ids` end a text.
 
-    `kind` is what its SPEC begins with; one that `takes_schema` binds its reply to a request's JSON schema.
+    `kind` is what its SPEC begins with; one that `takes_schema` binds its reply to a request's JSON schema; one that `gives_logps` has
+    the log-probabilities of what it wrote.
     """
 
     kind: str
     vocabulary: int
     """How many tokens the model has."""
-    batch_size, in_flight, takes_schema = 16, 1, False
+    batch_size, in_flight, takes_schema, gives_logps = 16, 1, False, False
 
     def __init__(self, name: str, tokenizer: Any, context_tokens: int, stop_ids: frozenset[int]) -> None:
         self.name, self.context_tokens = name, context_tokens
@@ -135,13 +145,24 @@ class LocalModel(ABC):
         """The text of written token ids, special tokens left out; what a prompt leaves open begins in it."""
         return self._open + str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
+    def token_text(self, token: int) -> str:
+        """One token as text."""
+        return str(self._tokenizer.decode([token]))
+
+    def token_logps(self, request: CompletionRequest, ids: Sequence[int], top: int) -> list[TokenLogps]:
+        """What the model says of each of the tokens that were written to a request, as it is: without temperature, penalties or cuts."""
+        raise NotImplementedError
+
+    def kept(self, ids: list[int]) -> list[int]:
+        """The written tokens up to the one that ends a text."""
+        return ids[: next((place for place, token in enumerate(ids) if token in self._stop_ids), len(ids))]
+
     def completion_of(self, prompt: Ready, ids: list[int]) -> Completion:
         """What was written to a prompt, up to where it ends."""
-        stop = next((place for place, token in enumerate(ids) if token in self._stop_ids), None)
-        kept = ids if stop is None else ids[:stop]
+        kept = self.kept(ids)
         return Completion(
             text=self.text_of(kept).strip(),
-            finish_reason="length" if stop is None else "stop",
+            finish_reason="length" if len(kept) == len(ids) else "stop",
             prompt_tokens=len(prompt.ids),
             completion_tokens=len(kept),
         )

@@ -12,6 +12,7 @@ from fastapi.telemetry import TelemetryConfig
 
 from graph.encode.encoder import open_encoder
 from graph.shared.errors import UserError
+from graph.shared.home import installed_version
 from graph.shared.types import OpenEncoder
 from graph.verify.verifier import open_verifier
 from serve.http.answers.messages import messages_router
@@ -93,6 +94,7 @@ def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
     """
     app = FastAPI(
         title="modegraph",
+        version=installed_version("modegraph"),
         description=ABOUT,
         redirect_slashes=False,
         default_response_class=AsciiJSONResponse,

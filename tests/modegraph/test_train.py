@@ -12,8 +12,8 @@ from train.shared.types import read_run
 QUESTIONS = [
     {
         "id": f"q{number}",
-        "question": f"Where does {each.title} stand?",
-        "answers": ["Quill"],
+        "question": f"Is there a page on {each.title}?",
+        "answers": ["yes"],
         "gold_ids": [each.source],
         "evidence": [{"id": each.source, "quote": each.text.split(". ")[0] + "."}],
         "split": ("train", "test")[number % 2],

@@ -102,7 +102,8 @@ def test_a_question_about_something_else_is_not_answered_and_no_model_is_asked(i
         ((" ",), "empty"),
         (("q", "--top-k", "0"), "top_k = 0"),
         (("q", "--mode", "hosp"), "did you mean 'hops'?"),
-        (("q", "--mode", "walk"), "mode = 'walk'.*'hierarchy', 'hops'"),
+        (("q", "--mode", "walk"), "mode = 'walk'; Input should be 'dense', .*'hierarchy', 'hops'"),
+        (("q", "--mode", "graph"), "mode = 'graph'; Input should be 'dense', .*'hierarchy', 'hops'"),
         (("q", "--unsupported", "hide"), "--unsupported hide"),
         (("q", "--verifier", "no/verifier"), "no/verifier"),
         (("q", "--abstain", "2"), "abstain = 2"),
@@ -118,6 +119,9 @@ def test_bad_input_is_one_line(index: Path, arguments: tuple[str, ...], message:
 def test_a_missing_index_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         run(tmp_path / "nowhere", QUESTION)
+    (tmp_path / "notes.md").write_text("High at noon.")
+    with pytest.raises(UserError, match=r"notes\.md: a file; the folder of an index; make one with: modegraph index"):
+        run(tmp_path / "notes.md", QUESTION)
 
 
 def test_the_help_names_every_mode() -> None:

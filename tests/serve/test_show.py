@@ -63,12 +63,17 @@ def test_what_was_wrong_is_said() -> None:
     wrong = replace(ANSWER, answer="", reason="", well_formed=False, finish_reason="length", removed=(4, 6), left_out=2)
     shown = show_answer(wrong)
     assert "(the model wrote nothing)" in shown
-    assert (
-        "Removed: [4], [6]" in shown
-        and "Left out: 2 " in shown
-        and "Cut: " in shown
-        and "did not follow the form" in shown
-    )
+    assert "Removed: [4], [6]" in shown and "Left out: 2 " in shown and "Cut: " in shown
+    assert "did not follow the form" not in shown, "there is no text to show as it is"
+    assert "did not follow the form" in show_answer(replace(ANSWER, well_formed=False))
+
+
+def test_the_evidence_stands_in_place_of_an_empty_answer() -> None:
+    empty = replace(ANSWER, answer="", reason="", citations={})
+    assert f"What was found:\n\n{show_evidence(ANSWER.evidence)}" in show_answer(empty)
+    reasoned = show_answer(replace(ANSWER, answer=""))
+    assert reasoned.startswith("(the model wrote no answer)\n") and "[1] Tides" in reasoned
+    assert "What was found" not in reasoned and "What was found" not in show_answer(ANSWER)
 
 
 def test_calls_from_a_ledger_are_told_apart() -> None:

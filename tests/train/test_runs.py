@@ -210,6 +210,8 @@ def test_a_run_never_overwrites_what_is_there(base: Path, data: Path, sft_run: P
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UserError, match="already there"):
         train_sft(SftSettings(**common(base, data, tmp_path / "file")))
+    with pytest.raises(UserError, match=r"file: no run\.json; the folder of a finished training run"):
+        read_run(tmp_path / "file")
 
 
 @pytest.mark.parametrize(
@@ -217,6 +219,7 @@ def test_a_run_never_overwrites_what_is_there(base: Path, data: Path, sft_run: P
     [
         ({"model": "./nowhere"}, "model './nowhere': no such folder"),
         ({"data": "nowhere"}, r"nowhere/train\.jsonl: no such file"),
+        ({"data": __file__}, r"test_runs\.py: a file; a folder that holds train\.jsonl; put it into a folder"),
         ({"max_length_tokens": 100}, r"train\.jsonl: \d+ of 12 rows are longer than max_length_tokens = 100"),
         ({"report_to": "trackio"}, "report_to = 'trackio', and trackio is not installed; .*pip install trackio"),
     ],

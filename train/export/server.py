@@ -22,6 +22,11 @@ from serve.engines.openai_api import TIMEOUT_S, key_of_environment, without_pass
 A = TypeVar("A")
 B = TypeVar("B")
 TOKEN = "token_id:"
+OURS = "modegraph"
+"""Who owns the models of our own server, by its list of them."""
+RETRIES = 20
+"""Of a reply that a full server has no place for yet: a server that answers one at a time, asked for many at once."""
+LOGPROBS = {"logprobs": True, "top_logprobs": 1, "return_tokens_as_token_ids": True}
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,11 @@ class Server:
         if self._parents:
             return self._parents
         listed = self._send(lambda: self._client.get("/models", cast_to=object))
-        found = {str(each["id"]): str(each.get("parent") or "") for each in listed.get("data") or ()}
+        rows = listed.get("data") or ()
+        found = {str(each["id"]): str(each.get("parent") or "") for each in rows}
+        if any(each.get("owned_by") == OURS for each in rows):
+            # It would look for passages of its own, and put them into the prompt.
+            self._extra = lambda asked: {"retrieval": {"enabled": False}}
         adapters = self._beside("/lora-adapters")
         if len(found) == 1 and isinstance(adapters, list) and adapters:
             (name,) = found
@@ -104,17 +113,21 @@ class Server:
             return None
 
     def greedy(self, name: str, messages: Sequence[Message], max_tokens: int, tokenizer: Any) -> Reply:
-        """The greedy answer to a chat."""
-        body = self._body(
-            name,
-            messages=[vars(turn) for turn in messages],
-            max_tokens=max_tokens,
-            temperature=0,
-            logprobs=True,
-            top_logprobs=1,
-            return_tokens_as_token_ids=True,
-        )
-        answer = self._send(lambda: self._client.post("/chat/completions", body=body, cast_to=object))
+        """The greedy answer to a chat, without its tokens where the server gives none."""
+        patient = self._client.with_options(max_retries=RETRIES)
+        turns = [vars(turn) for turn in messages]
+        body = self._body(name, messages=turns, max_tokens=max_tokens, temperature=0)
+
+        def ask(more: Mapping[str, Any]) -> Any:
+            return patient.post("/chat/completions", body={**body, **more}, cast_to=object)
+
+        def ask_for_tokens() -> Any:
+            try:
+                return ask(LOGPROBS)
+            except (openai.BadRequestError, openai.UnprocessableEntityError):
+                return ask({})
+
+        answer = self._send(ask_for_tokens)
         try:
             entries = (answer["choices"][0].get("logprobs") or {}).get("content") or []
             ids = token_ids(entries, answer["choices"][0]["message"].get("content") or "", tokenizer)

@@ -69,22 +69,23 @@ def group_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta
         "shares/entropy": entropy.item(),
     }
     right = ranked_right(log_ratios_K, rewards_K)
-    return figures if right is None else figures | {"rewards/accuracies": float(right)}
+    return figures if right is None else figures | {"rewards/accuracies": right}
 
 
-def ranked_right(log_ratios_K: Tensor, rewards_K: Tensor) -> bool | None:
-    """Whether a best-rewarded response was raised more than every worse one; None where all are rewarded alike.
+def ranked_right(log_ratios_K: Tensor, rewards_K: Tensor) -> float | None:
+    """The share of pairs among K responses whose better-rewarded one was raised more; None where all are rewarded alike.
 
-    A tie is not right, so a policy that has not moved has accuracy 0: as TRL's `rewards/accuracies` and `eval compare` count.
+    A tie is not right, so a policy that has not moved has accuracy 0: as TRL's `rewards/accuracies` and `eval compare` count, where K = 2.
 
-    >>> rewards = torch.tensor([1.0, 0.0])
-    >>> [ranked_right(torch.tensor(ratios), rewards) for ratios in ([0.2, 0.1], [0.0, 0.0], [0.1, 0.2])]
-    [True, False, False]
+    >>> rewards = torch.tensor([1.0, 0.5, 0.0])
+    >>> [ranked_right(torch.tensor(ratios), rewards) for ratios in ([0.3, 0.2, 0.1], [0.1, 0.3, 0.0], [0.0, 0.0, 0.0])]
+    [1.0, 0.6666666666666666, 0.0]
     """
-    best_K = rewards_K == rewards_K.max()
-    if best_K.all():
+    better_KK = rewards_K[:, None] > rewards_K[None, :]
+    if not better_KK.any():
         return None
-    return bool(log_ratios_K[best_K].max() > log_ratios_K[~best_K].max())
+    raised_KK = log_ratios_K[:, None] > log_ratios_K[None, :]
+    return int((raised_KK & better_KK).sum()) / int(better_KK.sum())
 
 
 def mean_figures(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:

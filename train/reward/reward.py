@@ -90,6 +90,8 @@ def score_responses(folder: Path, data: Path, output: Path) -> ScoredData:
     """
     check_output(output)
     files = [data / f"{split}.jsonl" for split in SPLITS if (data / f"{split}.jsonl").exists()]
+    if data.is_file():
+        raise UserError(f"{data}: a file", "a folder of scored responses", "give the folder that it is in")
     if not files:
         raise UserError(f"{data}: no train.jsonl", "a folder of scored responses", "make it with `synth responses`")
     by_file = {file.name: read_responses(file) for file in files}

@@ -66,7 +66,7 @@ def read_run(folder: Path) -> RunRecord:
     """The record of a finished run; UserError when `folder` is not one."""
     try:
         return RunRecord(**json.loads((folder / RECORD).read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{folder}: no {RECORD}", "the folder of a finished training run", "check the path") from None
     except (ValueError, TypeError) as problem:
         raise UserError(

@@ -1,6 +1,6 @@
 """The process that reads foreign files for another: one request after the other on standard input, each in a fork with limits.
 
-A request is a line of JSON ({"file", "suffix", "bytes", "seconds", "memory"}) and the bytes of the file; the reply a line of JSON (an
+A request is a line of JSON ({"file", "suffix", "bytes", "seconds", "memory", "whole"}) and the bytes of the file; the reply a line of JSON (an
 Ended) and JSON of either a Parsed or what to tell the user ({"refused"}). What reads a format is loaded before the fork, in which the
 kernel lets nothing open a file or a connection; nothing is unpickled or run. The kernel ends a fork whose time is over; when the other
 process goes, this one goes. A request with a "page" and "languages" is answered with the text that other programs see on it (ocr/).
@@ -53,7 +53,7 @@ def main() -> None:
         if "page" in request:
             ended, body = _read_page(request, data)
         else:
-            ended, body = _read_in_a_fork(request, _reader(request["suffix"]), data)
+            ended, body = _read_in_a_fork(request, _reader(request["suffix"], request["whole"]), data)
         replies.write(json.dumps(asdict(ended)).encode() + b"\n" + body)
         replies.flush()
 
@@ -119,8 +119,11 @@ def _prepare() -> None:
 
 
 @cache
-def _reader(suffix: str) -> Read:
-    """The function that reads a format, with all that it will import; one that refuses all files where a library is not there."""
+def _reader(suffix: str, whole: bool) -> Read:
+    """The function that reads a format, with all that it will import; one that refuses all files where a library is not there.
+
+    A format that has more than a main text has another function for the `whole`.
+    """
     try:
         found = import_module(f"graph.documents.parse.{READERS.get(suffix, FRONT_MATTER)}")
     except ModuleNotFoundError as missing:
@@ -129,7 +132,7 @@ def _reader(suffix: str) -> Read:
         for module in pkgutil.walk_packages(sys.modules[name].__path__, f"{name}."):
             with suppress(ImportError):
                 import_module(module.name)
-    return found.read  # type: ignore[no-any-return]
+    return getattr(found, "read_whole", found.read) if whole else found.read  # type: ignore[no-any-return]
 
 
 def _refuse(data: bytes, file: str, package: str) -> Parsed:

@@ -3,6 +3,8 @@
 PLAIN = (".txt", ".md", ".markdown", ".rst", ".adoc", ".tex")
 """Text that is kept as it stands."""
 MARKDOWN = (".md", ".markdown")
+TABLES = (".csv", ".tsv")
+"""Text whose lines are rows of a table."""
 LANGUAGES = {
     ".py": "python",
     ".js": "javascript",
@@ -53,6 +55,6 @@ READERS = {
 """Files that a process with limits reads: the module beside this one, and the function in it, that does."""
 FRONT_MATTER = "front_matter"
 """What that process reads of a Markdown file that begins with metadata."""
-SUFFIXES = (*PLAIN, *READERS, *LANGUAGES)
-TOLD = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .epub, .eml, .ipynb, source code"
+SUFFIXES = (*PLAIN, *TABLES, *READERS, *LANGUAGES)
+TOLD = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml, .ipynb, source code"
 """The endings in short, for messages; docs/guide.md lists all."""

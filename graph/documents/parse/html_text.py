@@ -1,8 +1,13 @@
-"""The visible text of an HTML page, in one pass over its tags: no tree is built, so cost is linear however deep they nest."""
+"""The visible text of an HTML page, in one pass over its tags: no tree is built, so cost is linear however deep they nest.
 
+Of a page that is a document by itself, what stands around its main text is left out: navigation, the page's footer, notes on cookies.
+"""
+
+import re
 from collections import Counter
+from collections.abc import Callable
 
-from graph.documents.parse.markup import tokens
+from graph.documents.parse.markup import Token, tokens
 from graph.documents.parse.plain import decode_text, table_row
 from graph.documents.parse.types import Parsed
 
@@ -12,12 +17,30 @@ BLOCKS = (
     *("p", "div", "section", "article", "ul", "ol", "table", *HEADINGS, "header", "footer", "main", "nav", "aside"),
     *("blockquote", "pre", "dl", "dt", "dd", "figure", "figcaption", "caption", "address", "form", "fieldset", "hr"),
 )
+MAIN = ("main", "article")
+"""Elements that may have a footer of their own."""
+FURNITURE = ("nav", "dialog")
+"""Elements that are no part of a text, beside a footer that is the page's."""
+_ROLES = re.compile(r"""\srole\s*=\s*["']?(?:navigation|contentinfo|dialog|alertdialog|search)\b""", re.IGNORECASE)
+_NAMES = re.compile(r"""\s(?:class|id)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""", re.IGNORECASE)
+_FURNITURE_NAME = re.compile(
+    r"(?<![a-z])(?:cookies?|consent|gdpr|breadcrumbs?|navbar|navigation|sitemap|skip-?link|site-?footer|page-?footer)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Words in classes and ids of what stands around a text."""
+_LEAST_MAIN = 0.5
+"""What has less than so much of a page's words left was taken apart wrongly."""
 GAPS = {**dict.fromkeys(BLOCKS, "\n\n"), "li": "\n", "br": "\n"}
 """What stands for the start and the end of an element; nothing for those that run on in a line."""
 
 
 def read(data: bytes, file: str) -> Parsed:
-    """Title and text of a file in UTF-8; UserError naming `file` for another encoding."""
+    """Title and main text of a file in UTF-8; UserError naming `file` for another encoding."""
+    return main_text(decode_text(data, file))
+
+
+def read_whole(data: bytes, file: str) -> Parsed:
+    """Title and all visible text of a file in UTF-8; UserError naming `file` for another encoding."""
     return html_text(decode_text(data, file))
 
 
@@ -26,35 +49,87 @@ def html_text(markup: str) -> Parsed:
 
     Text stands once, in the innermost row that holds it: a table inside a cell divides the row around it.
     """
-    page = _Page()
-    for kind, value in tokens(markup):
-        if kind == "text":
-            page.text(value)
-        elif kind == "start":
-            page.start(value)
-        else:
-            page.end(value)
-    page.close()
-    lines = [" ".join(line.split()) for line in "".join(page.pieces).splitlines()]
-    text = "\n".join(line for line, before in zip(lines, ["", *lines], strict=False) if line or before).strip()
-    return Parsed(page.title.text or page.heading.text, text)
+    (page,) = _read(markup, [_Page()])
+    return page.parsed()
+
+
+def main_text(markup: str) -> Parsed:
+    """As `html_text`, without what stands around the main text, by elements, roles and names; where these leave less than half of the
+    words, by elements alone; where those leave nothing, all of it. What has no end is not left out.
+    """
+    pages = _read(markup, [_Page(), _Page(_by_element), _Page(_by_name)])
+    whole, by_element, by_name = (page.parsed() for page in pages)
+    if pages[1].is_open or not by_element.text:
+        by_element = whole
+    named = not pages[2].is_open and len(by_name.text.split()) >= _LEAST_MAIN * len(by_element.text.split())
+    return by_name if named and by_name.text else by_element
+
+
+def _read(markup: str, pages: "list[_Page]") -> "list[_Page]":
+    for token in tokens(markup):
+        for page in pages:
+            if token.kind == "text":
+                page.text(token.value)
+            elif token.kind == "start":
+                page.start(token)
+            else:
+                page.end(token.value)
+    for page in pages:
+        page.close()
+    return pages
+
+
+def _nothing(token: Token, in_main: bool) -> bool:
+    return False
+
+
+def _by_element(token: Token, in_main: bool) -> bool:
+    """Whether a start tag begins what stands around the main text."""
+    return token.value in FURNITURE or (token.value == "footer" and not in_main)
+
+
+def _by_name(token: Token, in_main: bool) -> bool:
+    """The same, by its role, classes and id too."""
+    if _by_element(token, in_main):
+        return True
+    if token.value not in (*BLOCKS, "a") or token.value in (*MAIN, "hr") or "=" not in token.tag:
+        return False
+    names = (" ".join(found) for found in _NAMES.findall(token.tag))
+    return bool(_ROLES.search(token.tag)) or any(map(_FURNITURE_NAME.search, names))
 
 
 class _Page:
-    """Collects `pieces`, the text with its line ends, and what could be the title."""
+    """Collects `pieces`, the text with its line ends, and what could be the title; elements whose start tag `leaves_out` are left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, leaves_out: Callable[[Token, bool], bool] = _nothing) -> None:
+        self._leaves_out = leaves_out
+        self._left_out, self._depth = "", 0
+        """The element that is left out, and how many of its name are open in it."""
+        self._main = 0
         self.pieces: list[str] = []
         self.title, self.heading = _First(), _First()
         self._unseen: Counter[str] = Counter()
         self._rows: list[list[list[str]]] = []
         """The row begun in each table that is open, outermost first: its cells, each of pieces."""
 
-    def start(self, tag: str) -> None:
+    def parsed(self) -> Parsed:
+        """What was collected."""
+        lines = [" ".join(line.split()) for line in "".join(self.pieces).splitlines()]
+        text = "\n".join(line for line, before in zip(lines, ["", *lines], strict=False) if line or before).strip()
+        return Parsed(self.title.text or self.heading.text, text)
+
+    def start(self, token: Token) -> None:
+        tag = token.value
         if tag in UNSEEN:
             self._unseen[tag] += 1
+        if self._left_out:
+            self._depth += tag == self._left_out
+        elif not self._hidden() and self._leaves_out(token, self._main > 0):
+            self._left_out, self._depth = tag, 1
+            self._gap(tag)
         if self._hidden():
             return
+        self._main += tag in MAIN
         if tag in HEADINGS:
             self.heading.close()
         if tag == "title":
@@ -68,8 +143,13 @@ class _Page:
     def end(self, tag: str) -> None:
         if self._unseen[tag]:
             self._unseen[tag] -= 1
+        if tag == self._left_out:
+            self._depth -= 1
+            self._left_out = self._left_out if self._depth else ""
+            return
         if self._hidden():
             return
+        self._main -= tag in MAIN and self._main > 0
         if tag == "title":
             self.title.close()
         elif tag in HEADINGS:
@@ -90,6 +170,11 @@ class _Page:
             self.heading.pieces.append(text)
         self._put(text)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether an element that is left out has not ended."""
+        return bool(self._left_out)
+
     def close(self) -> None:
         """End the tables that were left open."""
         while self._rows:
@@ -97,7 +182,7 @@ class _Page:
             self._rows.pop()
 
     def _hidden(self) -> bool:
-        return any(self._unseen.values())
+        return bool(self._left_out) or any(self._unseen.values())
 
     def _start_table_part(self, tag: str) -> None:
         if tag in ("table", "tr") and self._rows:

@@ -1,13 +1,13 @@
 """HTML to tags and text, in time linear in its length whatever it holds: a search that failed once is not made again.
 
 The standard library's parser and libxml2 look for ends that are not there again and again (1 MB of `<!--` or of `<b></i>` takes them
-minutes). Attributes are skipped; what has no end is text.
+minutes). Attributes are not taken apart; what has no end is text.
 """
 
 import re
 from collections.abc import Iterator
 from html import unescape
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["start", "end", "text"]
 
@@ -20,20 +20,28 @@ _SCRIPTS = ("script", "style")
 _LONG_NUMBER = re.compile(r"&#[0-9]{9,}+;?")
 
 
-def tokens(markup: str) -> Iterator[tuple[Kind, str]]:
-    """What a page consists of: names of tags in lower case, and text with its entities resolved.
+class Token(NamedTuple):
+    """A tag by its name in lower case, or some text with its entities resolved; `tag` is the start tag as it stands."""
 
-    >>> list(tokens('<P class="a>b">1 &lt; 2<br/></p'))
+    kind: Kind
+    value: str
+    tag: str = ""
+
+
+def tokens(markup: str) -> Iterator[Token]:
+    """What a page consists of.
+
+    >>> [token[:2] for token in tokens('<P class="a>b">1 &lt; 2<br/></p')]
     [('start', 'p'), ('text', '1 < 2'), ('start', 'br'), ('text', '</p')]
     """
     search, place = _Search(markup), 0
     while (found := markup.find("<", place)) >= 0:
         if found > place:
-            yield "text", _resolved(markup[place:found])
+            yield Token("text", _resolved(markup[place:found]))
         place = found
         opens = _OPENS.match(markup, found)
         if opens is None:
-            yield "text", "<"
+            yield Token("text", "<")
             place += 1
         elif opens["comment"]:
             ends = search.find(_COMMENT_ENDS, found + 2)
@@ -48,17 +56,17 @@ def tokens(markup: str) -> Iterator[tuple[Kind, str]]:
         else:
             name, place = tag[2].lower(), tag.end()
             if name not in _RAW or tag[1]:
-                yield "end" if tag[1] else "start", name
+                yield Token("end", name) if tag[1] else Token("start", name, tag[0])
             elif not tag[0].endswith("/>"):
                 ends = search.find(_RAW[name], place)
                 if ends is not None:
-                    yield "start", name
-                    yield "text", _resolved(markup[place : ends.start()])
+                    yield Token("start", name, tag[0])
+                    yield Token("text", _resolved(markup[place : ends.start()]))
                     place = ends.start()
                 elif name in _SCRIPTS:
                     return
     if place < len(markup):
-        yield "text", _resolved(markup[place:])
+        yield Token("text", _resolved(markup[place:]))
 
 
 class _Search:

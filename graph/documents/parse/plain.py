@@ -3,15 +3,24 @@
 Blocks stand apart, a table's rows are Markdown rows, and the places at which pages begin are kept.
 """
 
+import csv
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from io import StringIO
 
-from graph.documents.parse.types import MAX_PAGES, Parsed
+from graph.documents.parse.types import MAX_FILE_BYTES, MAX_PAGES, Parsed
 from graph.shared.errors import UserError
 from graph.shared.pages import PAGE_STARTS
 
 LONGEST_FIRST_LINE = 120
 GAP = "\n\n"
 """Between blocks, and between pages."""
+DELIMITERS = ",;\t|"
+"""What may stand between the cells of a CSV file."""
+_SAMPLE_CHARS = 1 << 16
+_DELIMITER_LINE = re.compile(r"sep=(.)\r?\n")
+"""How spreadsheet programs say it on the first line."""
 _TIGHT = ("| ", "- ")
 """How blocks begin that stand on the line after one of their kind: rows of a table, items of a list."""
 
@@ -51,6 +60,18 @@ def title_of(text: str) -> str:
 def begins_with_front_matter(text: str) -> bool:
     """Whether a first line of --- or +++ announces metadata (front_matter.py)."""
     return text.startswith(("---", "+++")) and text.splitlines()[0].rstrip() in ("---", "+++")
+
+
+def table_text(text: str) -> str:
+    """A CSV file as rows of a table, without empty rows and empty cells at their ends; lines above the table stay lines.
+
+    >>> table_text('Fares of 2026\\n\\nStop;Fare\\n"Quill; quay";3,5\\n;\\n')
+    'Fares of 2026\\n\\n| Stop | Fare |\\n| Quill; quay | 3,5 |'
+    """
+    said = _DELIMITER_LINE.match(text)
+    rows = _cells(text[said.end() :], said[1]) if said else _cells(text, _delimiter(text[:_SAMPLE_CHARS]))
+    first = next((place for place, row in enumerate(rows) if len(row) > 1), 0)
+    return joined([*(row[0] for row in rows[:first]), *map(table_row, rows[first:])])
 
 
 def table_row(cells: Iterable[str]) -> str:
@@ -127,6 +148,31 @@ def check_count(count: int, what: str, file: str) -> None:
     """UserError when a file has more of `what` than MAX_PAGES."""
     if count > MAX_PAGES:
         raise UserError(f"{file}: {count:,} {what}", f"at most {MAX_PAGES:,}", "split the file")
+
+
+def _delimiter(sample: str) -> str:
+    """The delimiter that gives the most rows one same number of cells, above one; of several the one that gives the most cells."""
+
+    def regularity(delimiter: str) -> tuple[float, int]:
+        widths = Counter(map(len, _cells(sample, delimiter)))
+        width, rows = max(
+            ((width, rows) for width, rows in widths.items() if width > 1), key=lambda each: each[1], default=(0, 0)
+        )
+        return rows / max(1, widths.total()), width
+
+    return max(DELIMITERS, key=regularity)
+
+
+def _cells(text: str, delimiter: str) -> list[list[str]]:
+    csv.field_size_limit(MAX_FILE_BYTES)
+    rows = []
+    for row in csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True):
+        cells = [cell.strip() for cell in row]
+        while cells and not cells[-1]:
+            cells.pop()
+        if cells:
+            rows.append(cells)
+    return rows
 
 
 def _letters(line: str) -> str:

@@ -32,7 +32,7 @@ class Parsed:
 
 @dataclass(frozen=True)
 class Limits:
-    """What reading one file that is not plain text may take: processor seconds and memory, for files of up to 1 MiB; and how scans are read.
+    """What reading one file that is not plain text may take: processor seconds and memory, for files of up to 1 MiB; and how scans and pages are read.
 
     >>> Limits().seconds_for(700), Limits().seconds_for(10 * MIB), Limits().memory_for(2 * MIB) // MIB
     (4.5, 45.0, 513)
@@ -42,6 +42,8 @@ class Limits:
     memory_mb: int = 512
     ocr: Ocr | None = None
     """None: not at all."""
+    whole_pages: bool = False
+    """Whether what stands around the main text of an HTML page is read too."""
 
     def seconds_for(self, size: int) -> float:
         """Seconds for a file of `size` bytes: in proportion, from 1 MiB on."""

@@ -64,6 +64,7 @@ class ParseWorker:
         """The same, scans left as they are."""
         seconds, memory = self._limits.seconds_for(len(data)), self._limits.memory_for(len(data))
         request = {"file": file, "suffix": suffix, "bytes": len(data), "seconds": seconds, "memory": memory}
+        request["whole"] = self._limits.whole_pages
         self.last, body = self._ask(json.dumps(request).encode() + b"\n", data, PATIENCE * seconds + GRACE_S)
         remedy = "split or simplify it, or raise the limit"
         if self.last.signal in (signal.SIGPROF, signal.SIGALRM):

@@ -71,7 +71,7 @@ class MessageWriter:
         made += self._close()
         usage = {"input_tokens": ended.prompt_tokens, "output_tokens": ended.completion_tokens}
         stop = {"stop_reason": STOPS.get(ended.finish_reason, "end_turn"), "stop_sequence": None}
-        checked = {"removed": list(ended.removed), "unsupported": ended.unsupported}
+        checked = {"removed": list(ended.removed), "unsupported": ended.unsupported, "answered": ended.answered}
         self.message |= {**stop, "usage": usage, **checked}
         delta = {**stop, **checked}
         return [*made, {"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]

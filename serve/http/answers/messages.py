@@ -28,8 +28,8 @@ def messages_router(services: Services) -> APIRouter:
     async def messages(request: MessagesRequest, http: Request) -> Response:
         """A message from the passages of the index, its blocks of text with `citations` of the type search_result_location.
 
-        Beside Anthropic's fields the message has `retrieval`, `removed` (cited numbers that no passage had) and `unsupported` (sentences that the
-        passages do not seem to say), and takes `retrieval`.
+        Beside Anthropic's fields the message has `retrieval`, `removed` (cited numbers that no passage had), `unsupported` (sentences that the
+        passages do not seem to say) and `answered` (false where the model wrote no answer and a passage stands in its place), and takes `retrieval`.
         """
         arrived_s = time.perf_counter()
         prepared = await prepare(services, request.as_chat(), access_of(http))

@@ -74,7 +74,8 @@ class ResponseWriter:
         late = self._late
         made = [] if self._open is not None else self._say("message", "")
         if self._is_open("message"):
-            self._output[-1] |= {"removed": list(ended.removed), "unsupported": ended.unsupported}
+            told = {"removed": list(ended.removed), "unsupported": ended.unsupported, "answered": ended.answered}
+            self._output[-1] |= told
         made += self._close(status)
         if late:
             made += [*self._say("reasoning", late), *self._close(status)]

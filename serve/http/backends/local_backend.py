@@ -21,11 +21,14 @@ SAMPLING = tuple(each.name for each in fields(Sampling))
 HEEDED = frozenset(
     {"model", "messages", "max_tokens", "max_completion_tokens", "seed", "temperature", "n", "stop", *SAMPLING}
 )
+LOGPROBS = frozenset({"logprobs", "top_logprobs", "return_tokens_as_token_ids"})
+"""Fields that a model which gives them heeds, of a whole text that no stop cuts."""
 ASIDE = frozenset({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"})
 """Fields that change nothing of what is written; all others are refused."""
 PLAIN: Mapping[str, Any] = {
     "logprobs": False,
     "top_logprobs": 0,
+    "return_tokens_as_token_ids": False,
     "response_format": {"type": "text"},
     "tools": [],
     "tool_choice": "none",
@@ -73,17 +76,22 @@ class LocalBackend:
 
     async def complete(self, body: Body) -> dict[str, Any]:
         model = self._opened[body["model"]]
-        wanted, made = read_request(body, model.takes_schema), []
-        for request in wanted.choices:
-            made += [each async for each in _written(model, request, wanted.sampling) if isinstance(each, Completion)]
-        choices = [
-            {
-                "index": index,
-                "message": {"role": "assistant", "content": cut(each.text, wanted.stops)},
-                "finish_reason": wanted.reason(each),
-            }
-            for index, each in enumerate(made)
-        ]
+        wanted = read_request(body, model.takes_schema, model.gives_logps)
+        made: list[Completion] = []
+        choices = []
+        for index, request in enumerate(wanted.choices):
+            ids: list[int] = []
+            async for each in _written(model, request, wanted.sampling, ids):
+                if isinstance(each, Completion):
+                    made.append(each)
+            choices.append(
+                {
+                    "index": index,
+                    "message": {"role": "assistant", "content": cut(made[-1].text, wanted.stops)},
+                    "finish_reason": wanted.reason(made[-1]),
+                    **({"logprobs": await _logprobs(model, request, ids, body)} if body.get("logprobs") else {}),
+                }
+            )
         return {**_head(body, "chat.completion"), "choices": choices, "usage": _usage(made)}
 
     async def stream(self, body: Body) -> AsyncIterator[dict[str, Any]]:
@@ -115,17 +123,35 @@ class LocalBackend:
         yield {**head, "choices": [], "usage": _usage(made)}
 
 
-async def _written(
-    model: LocalModel, request: CompletionRequest, sampling: Sampling
-) -> AsyncIterator[str | Completion]:
-    """The text so far, again and again while it is written, and then the completion; closing this ends the wanted.
+async def _logprobs(model: LocalModel, request: CompletionRequest, ids: list[int], body: Body) -> dict[str, Any]:
+    """The log-probabilities of written tokens in OpenAI's form, tokens named by their ids where the request asks for that (vLLM's)."""
 
-    ApiError 400 when the prompt is too long for the model.
+    def entry(token: int, logp: float) -> dict[str, Any]:
+        text = model.token_text(token)
+        name = f"token_id:{token}" if body.get("return_tokens_as_token_ids") else text
+        return {"token": name, "logprob": logp, "bytes": list(text.encode())}
+
+    told = await asyncio.to_thread(model.token_logps, request, model.kept(ids), body.get("top_logprobs", 0))
+    return {
+        "content": [
+            {**entry(each.token, each.logp), "top_logprobs": [entry(*likely) for likely in each.top]} for each in told
+        ]
+    }
+
+
+async def _written(
+    model: LocalModel, request: CompletionRequest, sampling: Sampling, written: list[int] | None = None
+) -> AsyncIterator[str | Completion]:
+    """The text so far, again and again while it is written, and then the completion; closing this ends it.
+
+    The tokens are put into `written`. ApiError 400 when the prompt is too long for the model.
     """
     loop, ended = asyncio.get_running_loop(), False
     texts: asyncio.Queue[str | None] = asyncio.Queue()
 
     def watch(ids: list[int]) -> bool:
+        if written is not None:
+            written[:] = ids
         loop.call_soon_threadsafe(texts.put_nowait, model.text_of(ids))
         return ended
 
@@ -141,13 +167,15 @@ async def _written(
         ended = True
 
 
-def read_request(body: Body, takes_schema: bool = False) -> GenerationRequest:
+def read_request(body: Body, takes_schema: bool = False, gives_logps: bool = False) -> GenerationRequest:
     """A chat completion's body as calls of the model; ApiError 400 for what this engine cannot do.
 
-    A schema for the answer is one of these unless the engine `takes_schema`.
+    A schema for the answer is one of these unless the engine `takes_schema`, and so are log-probabilities unless it `gives_logps`.
     """
     schema = _schema_of(body) if takes_schema else None
-    for name in body.keys() - HEEDED - ASIDE - ({"response_format"} if schema is not None else set()):
+    heeded = HEEDED | ASIDE | ({"response_format"} if schema is not None else set())
+    heeded |= LOGPROBS if gives_logps and not body.get("stop") else set()
+    for name in body.keys() - heeded:
         if body[name] != PLAIN.get(name):
             raise _not_supported(name)
     for number, turn in enumerate(body["messages"]):

@@ -62,7 +62,7 @@ def documents_router(services: Services) -> APIRouter:
 def _add_writing(router: APIRouter, services: Services) -> None:
     settings = services.settings
     scans = ocr_by(settings.ocr, settings.ocr_languages, settings.ocr_pages, settings.ocr_page_seconds)
-    uploads = Uploads(Limits(settings.file_seconds, settings.file_memory_mb, scans))
+    uploads = Uploads(Limits(settings.file_seconds, settings.file_memory_mb, scans, settings.whole_pages))
 
     @router.post("")
     async def add(request: NewDocuments, seen: SeenCollection) -> WriteResult:
@@ -75,7 +75,7 @@ def _add_writing(router: APIRouter, services: Services) -> None:
 
     @router.post("/files")
     async def upload(files: list[UploadFile], seen: SeenCollection) -> WriteResult:
-        """Add files (text, source code, HTML, PDF, Office, EPUB, e-mail, notebooks); a file's name becomes the document's source."""
+        """Add files (text, source code, HTML, PDF, Office, CSV, EPUB, e-mail, notebooks); a file's name becomes the document's source."""
         check_writable(services, seen)
         return await add_documents(services, seen, await uploads.read(files))
 

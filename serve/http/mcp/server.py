@@ -28,6 +28,7 @@ from mcp.types import (
 )
 
 from graph.shared.errors import Unavailable, UserError
+from graph.shared.home import installed_version
 from serve.http.mcp.texts import TEMPLATE, document_uri, read_uri, text_of
 from serve.http.mcp.tools import Call, tools_for
 from serve.http.routes.services import Services
@@ -52,6 +53,7 @@ def build_mcp(services: Services) -> Server[Any]:
     answers = _Answers(services)
     server: Server[Any] = Server(
         "modegraph",
+        version=installed_version("modegraph"),
         instructions=INSTRUCTIONS,
         on_list_tools=answers.list_tools,
         on_call_tool=answers.call_tool,

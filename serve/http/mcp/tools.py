@@ -169,6 +169,7 @@ async def ask(call: Call, asked: AskArguments) -> Answered:
         removed=said.get("removed", ()),
         left_out=told.get("left_out", 0),
         cut_off=choice.get("finish_reason") == "length",
+        answered=said.get("answered", True),
     )
 
 

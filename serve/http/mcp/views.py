@@ -137,7 +137,9 @@ class Citation(BaseModel):
 
 
 class Answered(BaseModel):
-    """An answer; `removed` are numbers that the model cited and no passage had, gone from the text; `left_out` passages were too many."""
+    """An answer; `removed` are numbers that the model cited and no passage had, gone from the text; `left_out` passages were too many;
+    where the model wrote no answer (`answered` false), the nearest passage stands in its place.
+    """
 
     answer: str
     reason: str
@@ -145,6 +147,7 @@ class Answered(BaseModel):
     removed: tuple[int, ...]
     left_out: int
     cut_off: bool
+    answered: bool
 
 
 class Added(BaseModel):

@@ -33,7 +33,8 @@ def chat_router(services: Services) -> APIRouter:
         The message has extra fields: `reasoning_content` (what the model wrote on the way to the answer), `citations` (number, title,
         source, start, end, text of each passage that it cites), `annotations` (OpenAI's url_citation for each citation in the content)
         `removed` (cited numbers that no passage had) and `unsupported` (sentences that the passages do not seem to say: part, text, start,
-        end, probability, cited, missing; gone from the text with `retrieval.unsupported` drop); the completion has `retrieval`. In a stream, reasoning and answer come as they are written, the citations in the delta of a last chunk.
+        end, probability, cited, missing; gone from the text with `retrieval.unsupported` drop) and `answered` (false where the model wrote no
+        answer: the content says so and quotes the nearest passage); the completion has `retrieval`. In a stream, reasoning and answer come as they are written, the citations in the delta of a last chunk.
         """
         arrived_s = time.perf_counter()
         prepared = await prepare(services, request, access_of(http))

@@ -25,13 +25,16 @@ Chunks = AsyncIterator[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a text ended: why, as OpenAI names it, its tokens, the numbers that it cited and no passage had, and what the passages do not support."""
+    """How a text ended: why, as OpenAI names it, its tokens, the numbers that it cited and no passage had, what the passages do not support,
+    and whether the model wrote an answer.
+    """
 
     finish_reason: str
     prompt_tokens: int
     completion_tokens: int
     removed: tuple[int, ...]
     unsupported: list[dict[str, Any]]
+    answered: bool
 
 
 async def complete(services: Services, prepared: PreparedRequest) -> tuple[PreparedRequest, dict[str, Any]]:
@@ -60,7 +63,8 @@ async def open_stream(services: Services, prepared: PreparedRequest) -> tuple[Pr
 
 def parts_of(services: Services, prepared: PreparedRequest) -> MessageParts:
     """What takes the text of a choice of this request."""
-    return MessageParts(prepared.excerpts, takes_form(prepared.body), prepared.unsupported, services.verifier)
+    form = takes_form(prepared.body)
+    return MessageParts(prepared.excerpts, form, prepared.unsupported, services.verifier, stand_in=True)
 
 
 async def parted(prepared: PreparedRequest, take: Callable[[], T]) -> T:
@@ -87,7 +91,7 @@ async def written(
     yield await parted(prepared, parts.finish)
     services.metrics.removed.inc(len(parts.removed))
     tokens = (usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
-    yield Ended(reason, *tokens, parts.removed, await asyncio.to_thread(parts.unsupported))
+    yield Ended(reason, *tokens, parts.removed, await asyncio.to_thread(parts.unsupported), parts.answered)
 
 
 async def _asked(prepared: PreparedRequest, ask: Callable[[Body], Awaitable[T]]) -> tuple[PreparedRequest, T]:

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from graph.prompt.citations import CitationGate, Mark
+from graph.prompt.answer import headed
+from graph.prompt.citations import CitationGate, Mark, check_citations
 from graph.prompt.form import FormSplitter, Part
 from graph.shared.types import Excerpt
+from graph.text.prompting import quote
 from graph.verify.drop import SupportGate
 from graph.verify.support import Handling, Reading, Unsupported
 from graph.verify.verifier import Verifier
@@ -17,6 +19,9 @@ from serve.views.citations import citation, url_citation
 REASONING = "reasoning_content"
 THOUGHTS = (REASONING, "reasoning")
 """What engines call the thinking that they took out of a text themselves."""
+NO_ANSWER = "The model wrote no answer."
+QUOTED_CHARS = 600
+"""How much of a passage stands in for an answer."""
 _BETWEEN = "\n\n"
 _BY_ENGINE = -1
 
@@ -37,7 +42,7 @@ class MessageParts:
     """Takes the text of one choice piece by piece. Without `form` all of it is content: a client's own format.
 
     `handling` says what is done with sentences that the passages do not support; the verifier reads them as they end where they are
-    dropped, and else at the end.
+    dropped, and else at the end. With `stand_in` a text without an answer gets one at its end: that there is none, and the best passage.
     """
 
     def __init__(
@@ -46,14 +51,21 @@ class MessageParts:
         form: bool,
         handling: Handling = "mark",
         verifier: Verifier | None = None,
+        stand_in: bool = False,
     ) -> None:
         self._excerpts = excerpts
+        self._stand_in = stand_in and form
         self._splitter = FormSplitter() if form else None
         reading = Reading(excerpts, None if handling == "ignore" else verifier)
         self._reasoning, self._content = (
             _Field(name, len(excerpts), reading, handling == "drop") for name in (REASONING, "content")
         )
         self._told = 0
+
+    @property
+    def answered(self) -> bool:
+        """Whether the model wrote an answer so far; where it did not, another text stands in its place."""
+        return self._content.has_words
 
     @property
     def removed(self) -> tuple[int, ...]:
@@ -65,8 +77,8 @@ class MessageParts:
         return [asdict(sentence) for field in (self._reasoning, self._content) for sentence in field.unsupported()]
 
     def fields(self, base: str) -> dict[str, Any]:
-        """The extra fields of a message: its citations with their places, those of the content as annotations, what was removed, and
-        the sentences that the passages do not support.
+        """The extra fields of a message: its citations with their places, those of the content as annotations, what was removed, the
+        sentences that the passages do not support, and whether the model wrote an answer.
         """
         marks = (*self._reasoning.marks, *self._content.marks)
         return {
@@ -76,10 +88,12 @@ class MessageParts:
             "annotations": [url_citation(mark, self._excerpts[mark.number - 1], base) for mark in self._content.marks],
             "removed": list(self.removed),
             "unsupported": self.unsupported(),
+            "answered": self.answered,
         }
 
     def feed(self, said: Mapping[str, Any]) -> Shown:
         """What can be shown of the text up to the next piece: a message or a delta as the engine gave it."""
+        self._stand_in = self._stand_in and not (said.get("tool_calls") or said.get("function_call"))
         thought, text = said_by_engine(said)
         parts = [Part(_BY_ENGINE, "thinking", thought)] if thought else []
         if text:
@@ -89,7 +103,11 @@ class MessageParts:
     def finish(self) -> Shown:
         """The rest, at the end of the text."""
         shown = self._show(self._splitter.finish() if self._splitter is not None else [])
-        return shown.then(self._marked(self._reasoning.finish(), self._content.finish()))
+        shown = shown.then(self._marked(self._reasoning.finish(), self._content.finish()))
+        if not self._stand_in or self.answered:
+            return shown
+        self._stand_in = False
+        return shown.then(self._marked("", self._content.stand_in(stand_in(self._excerpts))))
 
     def _show(self, parts: Sequence[Part]) -> Shown:
         reasoning, content = "", ""
@@ -109,10 +127,20 @@ class MessageParts:
         return Shown(reasoning, content, marks)
 
 
+def stand_in(excerpts: Sequence[Excerpt]) -> str:
+    """What is shown in place of an answer that is empty: the beginning of the best passage, which comes first."""
+    if not excerpts:
+        return NO_ANSWER
+    words = quote(check_citations(headed(excerpts[0]), 0).text)
+    passage = words if len(words) <= QUOTED_CHARS else f"{words[:QUOTED_CHARS].rpartition(' ')[0]} …"
+    return f"{NO_ANSWER} The passage that is nearest to the question: {passage} [1]"
+
+
 class PlainParts:
     """As MessageParts for a text that was not written from passages: it is shown as it comes."""
 
     removed: tuple[int, ...] = ()
+    answered = True
 
     def unsupported(self) -> list[dict[str, Any]]:
         """There is nothing to hold it to."""
@@ -144,15 +172,19 @@ class _Field:
 
     def __init__(self, name: str, passages: int, reading: Reading, drops: bool) -> None:
         self.gate = CitationGate(passages)
-        self._name, self._reading = name, reading
+        self._name, self._passages, self._reading = name, passages, reading
         self._support = SupportGate(name, reading) if drops else None
         self._cited = 0
         self._section: int | None = None
+        self.has_words = False
+        """Whether the model wrote any, beside citations of nothing."""
+        self._shown_chars = 0
+        self._stand_in_marks: tuple[Mark, ...] = ()
 
     @property
     def marks(self) -> tuple[Mark, ...]:
         """The citations in what was shown."""
-        return self.gate.marks if self._support is None else self._support.marks
+        return self._stand_in_marks or (self.gate.marks if self._support is None else self._support.marks)
 
     def unsupported(self) -> list[Unsupported]:
         """The sentences that the passages do not seem to say."""
@@ -165,13 +197,25 @@ class _Field:
             return ""
         first = self._section in (None, part.section)
         self._section = part.section
-        return self._kept(self.gate.feed(part.text if first else _BETWEEN + part.text))
+        return self._shown(self._kept(self.gate.feed(part.text if first else _BETWEEN + part.text)))
 
     def finish(self) -> str:
         rest = self._kept(self.gate.finish())
-        return rest if self._support is None else rest + self._support.finish()
+        return self._shown(rest if self._support is None else rest + self._support.finish())
+
+    def stand_in(self, text: str) -> str:
+        """A text behind all that was shown, which is not the model's: no verifier reads it."""
+        gate = CitationGate(self._passages)
+        checked = gate.feed(text) + gate.finish()
+        self._stand_in_marks = tuple(mark.later(self._shown_chars) for mark in gate.marks)
+        return self._shown(checked)
+
+    def _shown(self, text: str) -> str:
+        self._shown_chars += len(text)
+        return text
 
     def _kept(self, checked: str) -> str:
+        self.has_words = self.has_words or bool(checked.strip())
         if self._support is None:
             return checked
         marks = self.gate.marks[self._cited :]

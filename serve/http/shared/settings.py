@@ -53,6 +53,9 @@ class ServerSettings(Settings):
     file_memory_mb: int = Field(
         512, ge=64, description="MiB of memory to read a file of up to 1 MiB that is not plain text"
     )
+    whole_pages: bool = Field(
+        False, description="whether what stands around the main text of uploaded HTML pages is read too"
+    )
     ocr: Literal["tesseract"] | None = Field(
         None, description="what reads pages of uploaded PDFs that have no text (scans); nothing when not given"
     )

@@ -31,12 +31,13 @@ export function uploadForm(done) {
     const work = async () => {
       for (let file = waiting.shift(); file; file = waiting.shift()) {
         const form = new FormData();
-        form.append("files", file, file.webkitRelativePath || file.name);
+        const name = file.webkitRelativePath || file.name;
+        form.append("files", file, name);
         try {
           await upload("v1/documents/files", form);
           kept += 1;
         } catch (problem) {
-          failed.append(el("li", {}, `${file.name}: ${sentence(problem)}`));
+          failed.append(el("li", {}, problem.message.startsWith(name) ? problem.message : `${name}: ${sentence(problem)}`));
         }
         bar.value += 1;
         tell();

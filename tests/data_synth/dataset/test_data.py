@@ -17,7 +17,7 @@ from data_synth.types import PreferenceRow, preference_to_json
 from graph.documents.questions import read_questions, split_by_hash
 from graph.shared.errors import UserError
 from graph.shared.types import Message
-from tests.places import DATA
+from tests.places import DATA, ROOT
 
 
 def good(number: int) -> PreferenceRow:
@@ -119,11 +119,47 @@ def test_files_of_no_form_are_refused(tmp_path: Path) -> None:
     for file, told in [
         (write(tmp_path / "a.jsonl", {"x": 1}), "columns 'x'"),
         (write(tmp_path / "b.jsonl", "nonsense"), "no rows that can be read"),
-        (tmp_path / "nowhere.jsonl", "cannot be read"),
+        (tmp_path / "nowhere.jsonl", "nowhere.jsonl: no such file; a .jsonl or .parquet file"),
+        (tmp_path / "b.jsonl" / "train.jsonl", "b.jsonl: a file; a folder that holds train.jsonl"),
         (write(tmp_path / "c.parquet", "no parquet"), "cannot be read"),
     ]:
         with pytest.raises(UserError, match=told):
             validate_file(file)
+
+
+def test_a_folder_is_checked_file_by_file(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "out", [good(1), good(2)], PREFERENCES, {})
+    write(tmp_path / "out" / "dev.jsonl", preference_to_json(good(3)) | {"chosen": answer(" ")})
+    done = run("validate", tmp_path / "out")
+    assert done.exit_code == 1 and [line.split(": ")[0].rpartition("/")[2] for line in done.stdout.splitlines()] == [
+        *("train.jsonl", "dev.jsonl", "line 1 (q3#1)", "remedy")
+    ]
+    told = json.loads(run("validate", tmp_path / "out", "--json").stdout)
+    assert [(each["rows"], len(each["bad"])) for each in told["files"]] == [(2, 0), (1, 1)]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"empty: no \.jsonl file in it; a folder of training data or questions"):
+        run("validate", tmp_path / "empty")
+
+
+def test_questions_are_checked_as_their_readers_read_them(tmp_path: Path) -> None:
+    done = run("validate", ROOT / "examples" / "questions.jsonl")
+    assert done.exit_code == 0 and "questions, 237 of 237 rows are good (100.0%)" in done.stdout
+    whole = {"id": "a", "question": "Where?", "answers": ["Tarn"], "gold_ids": ["a.md"]}
+    faults: list[tuple[dict[str, Any], str]] = [
+        ({"question": " "}, "'question' is ' '; a non-empty string"),
+        ({"answers": "Tarn"}, "'answers' is 'Tarn'; a list of strings"),
+        ({"answers": ["Tarn", ""]}, "an answer is empty"),
+        ({"gold_ids": "a.md"}, "'gold_ids' is 'a.md'; a list of strings"),
+        ({"evidence": [{"id": "a.md"}]}, "'evidence' is [{'id': 'a.md'}]; a list of"),
+        ({"split": "held out"}, "split 'held out'; one of train, dev, test"),
+    ]
+    rows = [whole, *(whole | {"id": f"b{number}"} | fault for number, (fault, _) in enumerate(faults))]
+    found = validate_file(write(tmp_path / "questions.jsonl", *rows))
+    assert found.form == "questions" and [row.line for row in found.bad] == [2, 3, 4, 5, 6, 7]
+    for row, (_, told) in zip(found.bad, faults, strict=True):
+        assert row.problems[0].startswith(told)
+    with pytest.raises(UserError, match=r"line 1: 'evidence' is \[7\]"):
+        read_questions(write(tmp_path / "bad.jsonl", whole | {"evidence": [7]}))
 
 
 def test_public_sets_are_imported(tmp_path: Path) -> None:

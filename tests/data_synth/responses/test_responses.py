@@ -218,3 +218,9 @@ def test_thinking_is_neither_kept_nor_rewarded() -> None:
     assert isinstance(rows[1], ResponseRow) and set(rows[1].responses) == {GOOD, "Tarn"}
     assert citation_reward("<think>[1]</think>So.", 2) == 0.0
     assert citation_reward("<think>[9]</think>So [1].", 2) == 1.0
+
+
+def test_the_prompt_written_back_earns_nothing_for_its_example_of_a_citation() -> None:
+    parroted = "###Reason: The reasoning, citing passages by number like [1]. ###Answer: the short answer."
+    assert [citation_reward(parroted, passages) for passages in (2, 0)] == [0.0, 1.0]
+    assert citation_reward(f"{parroted} Ada was born in Tarn [1] [9].", 2) == 0.5

@@ -194,3 +194,15 @@ def test_what_is_drawn_within_an_open_thinking_block_is_no_answer(world: Path) -
     tokenizer.chat_template += "{{ '<think>\\n' }}"
     thought = draw_samples(model, tokenizer, [5, 6, 7], drawing, "q")
     assert any(spoken.texts) and thought.texts == ("",) * 4 and thought.group == spoken.group
+
+
+def test_the_prompt_written_back_cites_no_passage(world: Path) -> None:
+    model, tokenizer = load_policy(str(world / "base"))
+    drawn = draw_samples(model, tokenizer, [5, 6, 7], SamplingSettings(4, 8, 1), "q")
+    row = replace(scored(0), context_size=2)
+    for text, cited in (
+        ("###Reason: The reasoning, citing passages by number like [1]. ###Answer: the short answer.", 0.0),
+        ("###Reason: so [1] ###Answer: Tarn", 1.0),
+    ):
+        texts = replace(drawn, texts=(text,) * len(drawn.texts))
+        assert figures_of_prompt(row, texts, WEIGHTS, model, model).cited == cited

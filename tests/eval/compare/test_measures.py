@@ -52,6 +52,12 @@ def test_score_answer_takes_an_answer_apart():
     assert (cut.cut, cut.well_formed, cut.choice, cut.exact_match) == (True, 0.0, "", 0.0)
 
 
+def test_the_prompt_written_back_cites_no_passage():
+    parroted = "###Reason: The reasoning, citing passages by number like [1]. ###Answer: the short answer."
+    scored = score_answer(ROWS[0], completion(parroted))
+    assert (scored.cited, scored.missing) == ((), ())
+
+
 def test_means_by_hand():
     found = {measure.name: measure for measure in measures_of(ROWS, ROWS, results())}
     assert found["exact match"].mean("ms") == pytest.approx(1 / 3)

@@ -45,6 +45,7 @@ SLIDES = (
     "# Stops\n\n| Stop | Fare |\n| Quill | 3 |\n\nIn a group.\n\nNotes: Say it twice."
 )
 SHEETS = "# Fares\n\n| Stop | Fare | Since | Open |\n| Quill | quay | 0.3 | 1911-05-04 | TRUE |\n|  | 3 |\n\n# Old\n\n| Tarn | 7 |"
+FARES = "| Stop | Fare | Note |\n| Quill | 3 | two lines, one cell |\n| Tarn | 7 |"
 HEAD = "From: Ada Marlow <ada@example.org>\nTo: Zoë <zoe@example.org>\nDate: Mon, 02 Mar 2026 10:00:00 +0100\nSubject: Прилив at noon"
 MAIL = {"from": "Ada Marlow <ada@example.org>", "to": "Zoë <zoe@example.org>", "date": "2026-03-02T10:00:00+01:00"}
 STARTS = {"page_starts": [0, SLIDES.index("# Stops"), SLIDES.index("# Stops")]}
@@ -128,6 +129,25 @@ SOUND = [
         {"language": "python"},
     ),
     Sound("fares.sql", b"SELECT 1;\n", "fares.sql", "SELECT 1;\n", {"language": "sql"}),
+    Sound("fares.csv", b'Stop,Fare,Note\r\nQuill,3,"two\r\nlines, one cell"\r\n\r\nTarn,7,\r\n', "fares", FARES, {}),
+    Sound(
+        "fares.tsv", b"Stop\tFare\tNote\nQuill\t3\ttwo lines, one cell\nTarn\t7\n,\n", "fares", f"{FARES}\n| , |", {}
+    ),
+    Sound(
+        "excel.csv",
+        "\ufeffsep=;\nStop;Fare\nTarn, old;7,5\n".encode(),
+        "excel",
+        "| Stop | Fare |\n| Tarn, old | 7,5 |",
+        {},
+    ),
+    Sound(
+        "messy.CSV",
+        b'Fares of 2026\n\nStop ; Fare; Since;;\nQuill;"3,5 ""new""";1911;;\n;;;;\nTarn;7\n5" pipe;1,0;2,0;3,0\n',
+        "messy",
+        'Fares of 2026\n\n| Stop | Fare | Since |\n| Quill | 3,5 "new" | 1911 |\n| Tarn | 7 |\n| 5" pipe | 1,0 | 2,0 | 3,0 |',
+        {},
+    ),
+    Sound("one.csv", b"Stop\nQuill\n", "one", "| Stop |\n| Quill |", {}),
     Sound("notes.rst", b"Tides\n\nHigh.\n", "Tides", "Tides\n\nHigh.\n", {}),
     Sound(
         "pages.pdf",

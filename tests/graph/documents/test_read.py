@@ -32,7 +32,7 @@ def test_a_folder_gives_every_kind_of_file_with_its_title(tmp_path: Path) -> Non
     assert (
         "One & two." in found["c.html"][1] and "| Quill | 3 |" in found["c.html"][1] and "p{}" not in found["c.html"][1]
     )
-    told = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .epub, .eml, .ipynb, source code"
+    told = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml, .ipynb, source code"
     assert notes == [f"notes.odt: skipped, its ending is not one of {told}"]
 
 

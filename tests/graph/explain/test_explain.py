@@ -1,6 +1,7 @@
 """An explanation says what the modes themselves would: ranks, scores, what leads to a passage and what stands before it."""
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ from graph.retrieve.parts import links
 from graph.retrieve.parts.passage_scores import score_alone
 from graph.retrieve.parts.query import Query
 from graph.shared.errors import UserError
-from graph.shared.types import Encoder
+from graph.shared.types import Document, Encoder
 from graph.store.settings import IndexSettings
+from tests.fakes import HashEncoder
 from tests.graph.retrieve.wordless import leave_words_out
 from tests.places import ROOT
 
@@ -182,11 +184,24 @@ def test_a_passage_goes_by_the_first_digits_of_its_id(harbour: Index) -> None:
     for given, told in (
         ("zz", r"passage 'zz': not in .*`modegraph ask` shows the ids"),
         ("", r"passage '': not in "),
-        ("brandt-yard.md", rf"this is a document; one of {id_of(harbour, 'brandt-yard.md')[:8]} \(0–654\)"),
         (_shared_start(ids), r"ids begin so; one of [0-9a-f]{32}, [0-9a-f]{32}.*give more"),
     ):
         with pytest.raises(UserError, match=told):
             find_passage(harbour, given)
+
+
+def test_a_document_of_one_passage_stands_for_it_and_a_longer_one_lists_its_passages(
+    harbour: Index, tmp_path: Path
+) -> None:
+    assert harbour.passage(find_passage(harbour, "brandt-yard.md")).id == id_of(harbour, "brandt-yard.md")
+    sentences = " ".join(f"Ferry number {number} of the harbour sails to Tarn at noon." for number in range(200))
+    encoder = HashEncoder()
+    build_index(tmp_path / "long", [Document("long", "", sentences)], IndexSettings(), lambda spec: encoder)
+    long = open_index(tmp_path / "long", lambda spec: encoder)
+    inside = long.passages_of("long")
+    told = rf"'long': a document of {len(inside)} passages; one of {inside[0].id[:8]} \(0–{inside[0].end}\)"
+    with pytest.raises(UserError, match=told):
+        find_passage(long, "long")
 
 
 def test_an_empty_question_is_refused(harbour: Index) -> None:

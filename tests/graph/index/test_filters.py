@@ -54,6 +54,8 @@ def test_a_condition_compares_numbers_as_numbers_and_text_as_text(text: str, fou
 def test_bad_conditions_are_named(dated: Index) -> None:
     with pytest.raises(UserError, match="did you mean 'year'"):
         retrieve(dated, "x", _settings("dense", "yaer=1911"))
+    with pytest.raises(UserError, match="filter on 'pages': no document has it; a key of some document; known keys: "):
+        retrieve(dated, "x", _settings("dense", "pages=3"))
     with pytest.raises(UserError, match="year>3000: no document of 5"):
         retrieve(dated, "x", _settings("dense", "year>3000"))
     with pytest.raises(UserError, match="key=value"):

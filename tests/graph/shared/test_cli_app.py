@@ -51,6 +51,12 @@ def test_a_command_takes_several_values():
         ("show --top-k=3 --jsn", "no option --jsn; did you mean --json?"),
         ("shwo", "no command shwo; did you mean show?"),
         ("--jsn show", "no option --jsn"),
+        (
+            "show --gguf q8_0",
+            "show: no option --gguf; did you mean `modegraph train show`?; `modegraph show --help` lists the options",
+        ),
+        ("show --chapter 3", "show: no option --chapter; `modegraph show --help` lists the options"),
+        ("xyzzy", "no command xyzzy; `modegraph --help` lists the commands"),
     ],
 )
 def test_what_is_gone_or_misspelt_names_what_to_write(words: str, told: str) -> None:
@@ -60,6 +66,12 @@ def test_what_is_gone_or_misspelt_names_what_to_write(words: str, told: str) -> 
     @app.command(cls=command({"-k": "--top-k", "--old": "--top-k"}))
     def show(top_k: int = 1, as_json: bool = typer.Option(False, "--json")) -> None: ...
 
+    train = typer.Typer(cls=Group)
+
+    @train.command(cls=command(), name="show")
+    def of_train(gguf: str = typer.Option("", "--gguf")) -> None: ...
+
+    app.add_typer(train, name="train")
     with pytest.raises(UserError) as problem:
         app(words.split(), standalone_mode=False, prog_name="modegraph")
     assert told in str(problem.value)

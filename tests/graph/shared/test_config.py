@@ -55,6 +55,7 @@ def test_file_then_overrides(tmp_path: Path) -> None:
         ("model: a", ["learning_rate=fast"], "learning_rate = 'fast'"),
         ("learning_rate: 1", [], "'model' is missing"),
         ("modle: a", [], "unknown key 'modle'; did you mean 'model'?"),
+        ("model: a\nbeard: 1", [], "unknown key 'beard'; known keys: learning_rate"),
         ("- a", [], "holds a list"),
         ("a: [", [], "not valid YAML"),
         ("model: a", ["nonsense"], "--set nonsense"),
@@ -123,6 +124,8 @@ def test_a_problem_is_told_without_sections_secrets_or_insides(
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         load_settings(Outer, tmp_path / "nowhere.yaml")
+    with pytest.raises(UserError, match=f"{tmp_path}: a folder; a YAML file of settings; name a file in it"):
+        load_settings(Outer, tmp_path)
 
 
 def test_known_keys_are_flat() -> None:

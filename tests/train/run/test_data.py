@@ -69,6 +69,17 @@ def test_a_file_without_rows_and_a_missing_file_are_refused(tmp_path: Path) -> N
         read_splits(tmp_path / "elsewhere")
 
 
+def test_a_file_in_place_of_its_folder_is_refused_with_what_to_give(data: Path, tmp_path: Path) -> None:
+    file = data / "train.jsonl"
+    with pytest.raises(UserError, match=f"{file}: a file; a folder that holds train.jsonl; give {data}$"):
+        read_splits(file)
+    (tmp_path / "pairs.jsonl").write_bytes(file.read_bytes())
+    with pytest.raises(UserError, match=r"pairs.jsonl: a file; .*; put it into a folder as train.jsonl, and give that"):
+        read_splits(tmp_path / "pairs.jsonl")
+    with pytest.raises(UserError, match=f"{data}: a folder; a .jsonl file; name a file in it"):
+        read_preferences(data)
+
+
 def test_over_long_rows_are_refused_with_count_row_and_remedy(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     rows = [preference(number) for number in range(4)]

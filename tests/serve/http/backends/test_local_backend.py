@@ -71,8 +71,22 @@ def test_adapters_and_choices(running: Running) -> None:
     assert texts["model"] != texts["tuned"]
 
 
+def test_the_log_probabilities_of_what_it_wrote_are_given_for_a_whole_text(running: Running) -> None:
+    asked = {**ASK, "retrieval": {"enabled": False}, "temperature": 0, "logprobs": True}
+    made = running.post("/v1/chat/completions", json={**asked, "top_logprobs": 2, "return_tokens_as_token_ids": True})
+    entries = made.json()["choices"][0]["logprobs"]["content"]
+    assert len(entries) == made.json()["usage"]["completion_tokens"] > 0
+    for entry in entries:
+        assert entry["token"].startswith("token_id:") and len(entry["top_logprobs"]) == 2
+        assert entry["logprob"] == entry["top_logprobs"][0]["logprob"] >= entry["top_logprobs"][1]["logprob"]
+    plain = running.post("/v1/chat/completions", json=asked).json()["choices"][0]
+    assert "".join(entry["token"] for entry in plain["logprobs"]["content"]).strip() == plain["message"]["content"]
+    for more in ({"stream": True}, {"stop": "x"}):
+        refused = running.post("/v1/chat/completions", json={**asked, **more})
+        assert refused.status_code == 400 and refused.json()["error"]["param"] == "logprobs"
+
+
 REFUSED = {
-    "logprobs": True,
     "tools": [{"type": "function"}],
     "response_format": {"type": "json_object"},
     "structured_outputs": {"choice": ["a"]},

@@ -1,6 +1,7 @@
 """/mcp of a real server, through the protocol's own client, with and without a handshake."""
 
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx2
@@ -43,6 +44,15 @@ def test_either_version_is_agreed_on_and_offers_the_same(running: Running, mode:
     assert version == VERSIONS[mode]
     assert names == ["search", "fetch", "explain", "ask", "add_document"]
     assert read_only == [True, True, True, True, False]
+
+
+def test_the_server_tells_its_own_version(running: Running) -> None:
+    async def asked(client: Client) -> str:
+        assert client.server_info is not None
+        return client.server_info.version
+
+    told = with_client(running, "legacy", asked)
+    assert told == version("modegraph") == running.get("/openapi.json").json()["info"]["version"]
 
 
 @both

@@ -9,6 +9,8 @@ from graph.index.index import open_index
 from graph.prompt.answer import NOT_FOUND, answer_messages
 from graph.prompt.context import build_context
 from graph.retrieve import RetrieveSettings, retrieve
+from graph.shared.types import Excerpt
+from serve.http.routes.parts import NO_ANSWER, QUOTED_CHARS, stand_in
 from tests.fakes import HashEncoder
 from tests.serve.http.conftest import Stack
 from tests.serve.http.running import Running
@@ -63,7 +65,8 @@ def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stac
     assert shown == "1911 [2]"
     delta = deltas[-1]
     assert (
-        set(delta) == {"citations", "annotations", "removed", "unsupported"}
+        set(delta) == {"citations", "annotations", "removed", "unsupported", "answered"}
+        and delta["answered"] is True
         and [each["number"] for each in delta["citations"]] == [1, 2]
         and delta["removed"] == [7, 12]
     )
@@ -154,7 +157,10 @@ def test_several_choices_have_their_own_citations(stack: Stack, stream: bool) ->
 
 
 def told(running: Running, stream: bool, **fields: object) -> list[tuple[str, str, str | None, list[int], list[int]]]:
-    """Of each choice: content, reasoning, why it ended, cited and removed numbers; whole or as its stream adds up."""
+    """Of each choice: content, reasoning, why it ended, cited and removed numbers; whole or as its stream adds up.
+
+    Of what stands in place of an answer only its first sentence.
+    """
     body = {"model": "tiny", "messages": ASK, "stream": stream, **fields}
     asked = running.post("/v1/chat/completions", json=body)
     assert asked.status_code == 200
@@ -171,7 +177,7 @@ def told(running: Running, stream: bool, **fields: object) -> list[tuple[str, st
         said = [tuple(sums[index]) for index in sorted(sums)]
     return [
         (
-            message.get("content", ""),
+            message.get("content", "") if message["answered"] else message["content"][: len(NO_ANSWER)],
             message.get("reasoning_content", ""),
             ended,
             [each["number"] for each in message["citations"]],
@@ -186,7 +192,9 @@ def told(running: Running, stream: bool, **fields: object) -> list[tuple[str, st
     ("text", "content", "reasoning", "cited", "removed"),
     [
         ("It was 1911 [1].", "It was 1911 [1].", "", [1], []),
-        ("###Reason: so [2] and [9] [1]", "", "so [2] and [1]", [2, 1], [9]),
+        ("###Reason: so [2] and [9] [1]", NO_ANSWER, "so [2] and [1]", [2, 1], [9]),
+        ("", NO_ANSWER, "", [1], []),
+        ("###Reason: so [2]. ###Answer: [9]", NO_ANSWER, "so [2].", [2, 1], [9]),
         (
             "<think>\nIs it [7]?\n</think>\n\n###Reason: so [2]. ###Answer: 1911 [1] [8]",
             "1911 [1]",
@@ -194,7 +202,7 @@ def told(running: Running, stream: bool, **fields: object) -> list[tuple[str, st
             [2, 1],
             [7, 8],
         ),
-        ("<think> still [1] thinking", "", "still [1] thinking", [1], []),
+        ("<think> still [1] thinking", NO_ANSWER, "still [1] thinking", [1], []),
         ("###Reason: a [1 ###Answer: 9] b", "9] b", "a [1", [], []),
         ("Sure. ###Reason: a ###Answer: b ###Answer: c", "Sure.\n\nb", "a\n\nc", [], []),
     ],
@@ -206,10 +214,47 @@ def test_the_form_stays_between_us_and_the_model(
     assert told(running, stream, n=2) == [(content, reasoning, "stop", cited, removed)] * 2
 
 
-def test_an_answer_that_is_cut_in_its_reasoning_has_no_content(stack: Stack) -> None:
+def test_an_answer_that_is_cut_in_its_reasoning_is_none(stack: Stack) -> None:
     running, _ = stack("###Reason: It was built [1] there. ###Answer: 1911")
-    assert told(running, False, max_tokens=4) == [("", "It was built", "length", [], [])]
-    assert told(running, False, max_tokens=6) == [("", "It was built [1] there.", "length", [1], [])]
+    assert told(running, False, max_tokens=4) == [(NO_ANSWER, "It was built", "length", [1], [])]
+    assert told(running, False, max_tokens=6) == [(NO_ANSWER, "It was built [1] there.", "length", [1], [])]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("text", ["", " \n", "###Reason: so", "###Answer: "])
+@pytest.mark.parametrize("unsupported", ["mark", "drop"])
+def test_the_nearest_passage_stands_in_place_of_an_empty_answer(
+    stack: Stack, stream: bool, text: str, unsupported: str
+) -> None:
+    running, _ = stack(text)
+    found = running.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"][0]
+    body = {"model": "tiny", "messages": ASK, "retrieval": {"unsupported": unsupported}}
+    if stream:
+        chunks = list(
+            running.client().chat.completions.create(
+                stream=True, model="tiny", messages=ASK, extra_body={"retrieval": body["retrieval"]}
+            )
+        )  # type: ignore[call-overload]
+        content = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        message = chunks[-1].choices[0].delta.model_extra
+    else:
+        message = running.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
+        content = message["content"]
+    title = "" if found["text"].startswith(found["title"]) else f"{found['title']}: "
+    passage = f"The passage that is nearest to the question: {title}{found['text']} [1]"
+    assert content.strip() == f"{NO_ANSWER} {passage}"
+    assert message["answered"] is False and message["unsupported"] == []
+    assert [each["text"] for each in message["citations"]] == [found["text"]]
+    (note,) = message["annotations"]
+    assert content[note["url_citation"]["start_index"] : note["url_citation"]["end_index"]] == "[1]"
+
+
+def test_a_long_passage_stands_in_by_its_beginning_and_its_brackets_cite_nothing() -> None:
+    words = "Tarn [2] is a village. " * 100
+    passage = Excerpt("a", "Tarn", words, "tarn", 0, len(words))
+    shown = stand_in([passage, passage])
+    assert QUOTED_CHARS < len(shown) < QUOTED_CHARS + 100 and shown.endswith(" … [1]") and "[2]" not in shown
+    assert stand_in([]) == NO_ANSWER
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -44,7 +44,10 @@ class ValueStatement:
 
 @dataclass(frozen=True)
 class IndexStatements:
-    """What an index says, by document row; `named` are the ties by the key of the entity."""
+    """What an index says, by document row; `named` are the ties by the key of the entity.
+
+    `openings` are of the documents about one thing: how their first sentence calls it ("the Brandt Yard").
+    """
 
     mentions: Mentions
     kinds: dict[int, Kind]
@@ -52,6 +55,7 @@ class IndexStatements:
     ties: dict[int, tuple[RelationStatement, ...]]
     named: dict[str, tuple[RelationStatement, ...]]
     values: dict[int, tuple[ValueStatement, ...]]
+    openings: dict[int, str]
 
     def title(self, document: int) -> str:
         """What a document is called, brackets left out."""
@@ -79,7 +83,27 @@ def read_index(index: Index) -> IndexStatements:
         for tie in of_document:
             named[tie.key].append(tie)
     places = {document: tuple(place for place, _ in told) for document, told in statements.items()}
-    return IndexStatements(mentions, kinds, places, ties, {key: tuple(found) for key, found in named.items()}, values)
+    openings = {document: opening_of(of[0].quote, titles[document]) for document, of in places.items()}
+    return IndexStatements(
+        mentions,
+        kinds,
+        places,
+        ties,
+        {key: tuple(found) for key, found in named.items()},
+        values,
+        {document: opening for document, opening in openings.items() if opening},
+    )
+
+
+def opening_of(sentence: str, title: str) -> str:
+    """How a document's first sentence calls the one thing that its title names; "" if it does not open with it.
+
+    >>> opening_of("The Lantern works the sound.", "Lantern (ferry)"), opening_of("Wages are monthly.", "Pay")
+    ('the Lantern', '')
+    """
+    name = re.sub(r"^The ", "", plain_title(title))
+    found = re.match(rf"(?P<the>The )?{re.escape(name)}(?=[ ,(])", sentence) if name else None
+    return f"the {name}" if found and found["the"] else name if found else ""
 
 
 def _single_statements(index: Index) -> Iterator[tuple[Place, int]]:

@@ -20,9 +20,9 @@ MOST_OF_A_SENTENCE = 2
 """Questions that may rest on one sentence."""
 _PRONOUNS = {
     "He": "he",
-    "She": "he",
+    "She": "she",
     "His": "he",
-    "Her": "he",
+    "Her": "she",
     "It": "it",
     "Its": "it",
     "They": "they",
@@ -168,7 +168,7 @@ def _facts(readings: IndexStatements, sentences: Sentences, document: int) -> It
         if pronoun is None:
             topic = topic_of(text, is_name) or _opening_topic(readings, document, text)
         elif topic is not None and _means(topic, opening, _PRONOUNS[pronoun["one"]], _pronoun_for(readings, document)):
-            text = _with_name(text, pronoun, topic[0])
+            text, topic = _with_name(text, pronoun, topic[0]), (topic[0], _PRONOUNS[pronoun["one"]])
         else:
             topic = None
             continue
@@ -202,7 +202,7 @@ def _opening_topic(readings: IndexStatements, document: int, text: str) -> tuple
 def _pronoun_for(readings: IndexStatements, document: int) -> str:
     """The pronouns that can stand for what a document is about."""
     kind = readings.kinds[document]
-    return "he" if kind.person else "he it" if kind.noun in _VESSELS else "it"
+    return "he she" if kind.person else "she it" if kind.noun in _VESSELS else "it"
 
 
 def _with_name(text: str, pronoun: re.Match[str], topic: str) -> str:
@@ -249,9 +249,12 @@ def _candidate(readings: IndexStatements, sentences: Sentences, document: int, f
 def _needs_title(readings: IndexStatements, document: int, fact: Fact) -> bool:
     """Whether a subject without a name ("the journey", in a document about the tram) must be told apart by its document.
 
-    Where a document is about one thing, what else it speaks of belongs to that; elsewhere "the …" does, unless the title has its words.
+    Where a document is about one thing, what else it speaks of belongs to that; elsewhere "the …" does, unless its words are those of a
+    title without names ("Canteen and parking").
     """
     if not fact.subject or document in readings.openings:
         return True
-    shared = stems_of(fact.subject) & stems_of(readings.title(document))
+    title = readings.title(document)
+    is_topic = not any(word[:1].isupper() for word in title.split()[1:])
+    shared = stems_of(fact.subject) & stems_of(title) if is_topic else frozenset()
     return fact.subject.startswith("the ") and not shared

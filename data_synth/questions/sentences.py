@@ -17,6 +17,7 @@ from data_synth.questions.words import (
     BY_PAST,
     BY_THIRD,
     COUNTED,
+    INERT,
     LINKS,
     LOCATED,
     MODALS,
@@ -56,9 +57,11 @@ _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 _NUMBER = rf"(?:\d{{1,3}}(?:,\d{{3}})+|\d+(?:\.\d+)?|{_SMALL}|(?:{_TENS})(?:-(?:one|{_SMALL}))?)"
 _APPROXIMATE = "about|around|approximately|roughly|nearly|almost|at least|at most|up to|no more than|more than|over|only|just|exactly"
 _PLAIN_NUMBER = frozenset(["", "only", "just", "exactly"])
+_HOUR = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 _TIME = (
-    r"(?:\d{1,2}[:.]\d{2}(?: ?[ap]\.?m\b\.?)?|\d{1,2} ?[ap]\.?m\b\.?|(?:\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|"
-    r"eleven|twelve) o['’]clock|noon|midnight)"
+    r"(?:\d{1,2}[:.]\d{2}(?: ?[ap]\.?m\b\.?)?|\d{1,2} ?[ap]\.?m\b\.?|noon|midnight|"
+    rf"(?:half past |a quarter (?:past|to) )?(?:{_HOUR})(?: in the (?:morning|afternoon|evening)|(?= (?:on|to|until|and(?! a)|each|every) |$))|"
+    rf"(?:\d{{1,2}}|{_HOUR}) o['’]clock)"
 )
 _WEEKDAY = r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?(?: (?:morning|afternoon|evening|night)s?)?"
 _DAY = rf"(?:\d{{1,2}}(?:st|nd|rd|th)? (?:{MONTHS})(?: \d{{4}})?|(?:{MONTHS}) \d{{1,2}}, \d{{4}})"
@@ -66,7 +69,7 @@ _ORDINAL = (
     r"the (?:\d{1,2}(?:st|nd|rd|th)|first|second|third|fourth|last)(?: working)?(?: (?:day|"
     rf"{_WEEKDAY}))?(?: (?:of|in) (?:each|every|the) (?:following )?(?:month|quarter|year))"
 )
-_MONTH = rf"(?:{MONTHS})(?: \d{{4}})?"
+_MONTH = rf"(?:{MONTHS})(?: \d{{4}})?(?! \d)"
 _YEAR = r"[12]\d{3}(?![\d,.:]*\d)(?![-–\w])"
 _WHEN = rf"(?:{_DAY}|{_ORDINAL}|{_MONTH}|{_YEAR}|{_WEEKDAY}|{_TIME})"
 _RANGE = re.compile(rf"\b(?P<answer>(?:from|between) {_WHEN} (?:to|until|till|and) {_WHEN})")
@@ -79,6 +82,7 @@ _OFTEN = re.compile(
     rf"spring|summer|autumn|winter|{_WEEKDAY})s?|(?:once|twice|(?:three|four|six) times) (?:a|an|each|every) (?:hour|day|week|"
     r"month|quarter|year)|daily|weekly|monthly|quarterly|annually|yearly)(?=$| (?:in|on|at|by|for|with|between|from)\b)"
 )
+_SOON = re.compile(r"\bwithin (?P<answer>(?:an?|one) (?:hour|day|week|fortnight|month|quarter|year))\b")
 _PERCENT = re.compile(rf"(?P<answer>{_NUMBER} ?(?:%|per cent\b|percent\b))(?: of (?P<of>[^,]+))?")
 _MONEY = re.compile(
     rf"(?:(?P<prep>for|after|with|at|to|up to|over) )??(?:(?P<about>{_APPROXIMATE}) )?"
@@ -183,7 +187,7 @@ def topic_of(sentence: str, is_name: IsName) -> tuple[str, str] | None:
     """What a sentence is about, and the pronoun that the next one could call it by; None where that is not plain.
 
     >>> topic_of("The chair is Noor Hadley.", str.isupper), topic_of("The vans are parked outside.", str.isupper)
-    (('Noor Hadley', 'he'), ('the vans', 'they'))
+    (('Noor Hadley', 'he she'), ('the vans', 'they'))
     """
     text = plain_sentence(sentence)
     clauses = clauses_of(_without_apposition(text)[0], is_name) if text else []
@@ -192,11 +196,11 @@ def topic_of(sentence: str, is_name: IsName) -> tuple[str, str] | None:
     subject, rest = clauses[0].subject, clauses[0].rest
     if _is_role(subject):
         named = clauses[0].auxiliary in ("is", "was") and re.fullmatch(_NAME, rest) and _is_person(rest)
-        return (rest, "he") if named else None
+        return (rest, "he she") if named else None
     if _is_person(subject):
-        return subject, "he"
+        return subject, "he she"
     head = re.split(r" (?:of|for|at|in|on|to|from|with|behind|beside) ", subject)[0].split()
-    if " and " in subject or " or " in subject or head[0] in ("each", "every", "all", "any"):
+    if " and " in subject or " or " in subject or head[0] in ("each", "every", "all", "any", "everybody", "everyone"):
         return None
     return subject, "they" if _is_plural(head[-1]) else "it"
 
@@ -232,6 +236,9 @@ def clauses_of(text: str, is_name: IsName) -> list[Clause]:
 
 def _without_apposition(text: str) -> tuple[str, list[Fact]]:
     """ "Ines Calloway, the head of stores, signs …" without what stands between the commas, which says who the head is."""
+    found = _NAMED_ROLE.match(text)
+    if found is not None and _is_person(found["name"]) and _is_role(found["role"]):
+        return f"{found['name']} {text[found.end() :]}", [Fact(f"Who is the {found['role']}?", (found["name"],), "")]
     found = _APPOSED.match(text)
     if found is None:
         return text, []
@@ -240,6 +247,9 @@ def _without_apposition(text: str) -> tuple[str, list[Fact]]:
     if not _is_person(found["name"]) or not role.startswith("the ") or not _is_role(role):
         return rest, []
     return rest, [Fact(f"Who is {role}?", (found["name"],), "")]
+
+
+_NAMED_ROLE = re.compile(rf"^The (?P<role>[a-z][^,]{{2,40}}), (?P<name>{_NAME}), (?=[a-z])")
 
 
 def _cut(text: str, boundary: re.Pattern[str]) -> tuple[str, str]:
@@ -445,9 +455,10 @@ def _to_next_clause(text: str) -> str:
 
 def _noun_phrase(text: str) -> str | None:
     """A name, or "the …" up to the end of its nouns, at the start of a text; None if there is neither."""
-    name = re.match(_NAME, text)
-    if name is not None and (name[0] != "The" and not re.match(r"(?:the|an?) [a-z]", text)):
-        return name[0]
+    stops = "|".join(STOPS_PHRASE)
+    name = re.match(rf"{_NAME}(?P<after>(?: (?!(?:{stops})\b)[a-z]+)*)", text)
+    if name is not None and not re.match(r"(?:the|an?) [a-z]", text):
+        return name[0] if name[0].startswith("the ") or not name["after"] else None
     words = []
     for at, word in enumerate(text.split(" ")):
         if word in STOPS_PHRASE and at > 0 and word not in ("a", "an", "the"):
@@ -496,6 +507,11 @@ def _times(clause: Clause) -> Iterator[Fact]:
             continue
         if opening:
             yield Fact(clause.asked(opening, rest), (answer,), clause.subject)
+    found = _SOON.search(clause.rest)
+    if found is not None and clause.auxiliary not in ("did", "was", "were", "had"):
+        rest = _left(clause, found)
+        if rest is not None:
+            yield Fact(clause.asked("Within what time", rest), (found["answer"],), clause.subject)
     found = _OFTEN.search(clause.rest)
     if found is not None and clause.auxiliary not in ("did", "was", "were", "had"):
         rest = _left(clause, found)
@@ -552,7 +568,8 @@ def _amounts(clause: Clause) -> Iterator[Fact]:
             return
     if clause.auxiliary in BE:
         yield from _measures(clause)
-    if verb == "have" and (found := _RANGE_OF.fullmatch(clause.rest)):
+    found = _RANGE_OF.fullmatch(clause.rest) if verb == "have" and not re.match(r"(?:,| and) \d", clause.then) else None
+    if found is not None and not _is_participle(found["answer"].split()[-1]):
         question = clause.asked(f"What {found['what']}", _to_next_clause(found["after"]))
         yield Fact(question, (found["answer"],), clause.subject)
     yield from _shares(clause)
@@ -586,7 +603,7 @@ def _measures(clause: Clause) -> Iterator[Fact]:
         )
     elif found := _FAR.fullmatch(clause.rest):
         yield Fact(f"How far {clause.auxiliary} {whole} {found['after']}?", (found["answer"],), whole)
-    elif clause.auxiliary in ("is", "was") and not _has_capital(whole):
+    elif clause.auxiliary in ("is", "was") and (not _has_capital(whole) or "’s " in whole):
         for pattern in (_AMOUNT, _CODE):
             found = pattern.fullmatch(clause.rest)
             if found is not None and not re.match(r", (?:and |or )?\d| (?:and|or) \d", clause.then):
@@ -607,11 +624,17 @@ def _counts(clause: Clause) -> Iterator[Fact]:
         noun = _counted(clause.rest[found.end() :])
         if noun is None or (not prep and before and not (before[-1] in BY_PARTICIPLE or before[-1] in BY_BASE)):
             continue
+        if not prep and before and (before[0] in ("a", "an", "the") or "and" in before):
+            continue
         if not prep and not before and clause.verb is None and clause.auxiliary not in MODALS:
+            continue
+        if prep in ("in", "on", "at") and re.match(
+            r" (?:before|after|ahead|earlier)\b", clause.rest[found.end() + len(noun) :]
+        ):
             continue
         if before and before[-1] in ("of", "and", "or", "than", "about"):
             continue
-        rest = _left(clause, _first(found, found[0] + noun), further=_NUMBER, is_object=not prep)
+        rest = _left(clause, _first(found, found[0] + noun), is_object=not prep)
         if rest is None or (clause.auxiliary in BE and before[:1] and before[0] in ("a", "an", "the", "one")):
             continue
         about = "" if (found["about"] or "") in _PLAIN_NUMBER else found["about"]
@@ -714,16 +737,19 @@ def _agents(clause: Clause) -> Iterator[Fact]:
     answer = _noun_phrase(found["answer"])
     if answer is None or not NO_AGENT.isdisjoint(answer.split()) or re.match(_WHEN, answer):
         return
-    if re.match(r" of | (?:for|from) [A-Z]", found["answer"][len(answer) :]):
+    if re.match(r" (?:of|for|from) |,? (?:and|or) ", found["answer"][len(answer) :]) or (
+        done == "paid" and " for by " in clause.rest
+    ):
         return
     left = _left(clause, _first(found, "by " + answer), further=rf"{_CAPITAL}|the |an? ")
     if left is None or len(left.split()) > 9:
         return
     rest = " ".join(left.split(" ")[2 if modal else 1 :])
+    asked = "What" if answer.casefold().split()[-1] in INERT else "Who"
     form = (
         f"{clause.auxiliary} {verb.base}" if modal else verb.past if clause.auxiliary in ("was", "were") else verb.third
     )
-    yield Fact(" ".join(f"Who {form} {clause.subject} {rest}".split()) + "?", (answer,), clause.subject)
+    yield Fact(" ".join(f"{asked} {form} {clause.subject} {rest}".split()) + "?", (answer,), clause.subject)
 
 
 def _doers(clause: Clause) -> Iterator[Fact]:
@@ -731,7 +757,7 @@ def _doers(clause: Clause) -> Iterator[Fact]:
     assert clause.verb is not None
     rest = re.split(r",| and (?=[a-z])", clause.rest)[0].strip()
     form = {"does": clause.verb.third, "did": clause.verb.past}.get(clause.auxiliary)
-    if form is not None and (_has_capital(rest) or re.match(r"(?:the|all) \w+ \w+", rest)) and len(rest.split()) <= 12:
+    if form is not None and 3 <= len(rest.split()) <= 12:
         yield Fact(f"Who {form} {rest}?", (clause.subject,), "")
 
 
@@ -740,7 +766,8 @@ def _places(clause: Clause) -> Iterator[Fact]:
     done = words[1] if words[0] == "be" and len(words) > 1 else words[0]
     verb = clause.verb or (BY_PARTICIPLE.get(done) if clause.auxiliary in BE | MODALS else None)
     found = _WHERE.search(clause.rest)
-    if found is None or re.match(_WHEN, found["answer"]):
+    season = r"(?:the )?(?:Spring|Summer|Autumn|Fall|Winter)\b"
+    if found is None or re.match(rf"{_WHEN}|{season}|{_NAME} \d", found["answer"]):
         return
     before = clause.rest[: found.start()].split()
     answer, _ = _cut(
@@ -790,10 +817,21 @@ def _has_capital(text: str) -> bool:
     return any(word[:1].isupper() for word in text.split())
 
 
+def _owns(subject: str, own: str) -> bool:
+    """Whether "his", "its" or "their" can mean a subject."""
+    if own in ("his", "her"):
+        return _has_capital(subject)
+    head = re.split(r" (?:of|for|at|in|on|to|from|with) ", subject)[0].split()
+    many = _is_plural(head[-1]) or " and " in subject or head[0] in ("everybody", "everyone", "each", "every")
+    return many if own == "their" else not many
+
+
 def _is_sound(question: str, fact: Fact) -> bool:
     words = question.rstrip("?").split()
     own = _OWN.search(question)
-    if own is not None and (not fact.subject or own.start() < question.find(fact.subject)):
+    if own is not None and (
+        not fact.subject or own.start() < question.find(fact.subject) or not _owns(fact.subject, own[0])
+    ):
         return False
     inside = re.search(rf"(?<!\w){re.escape(fact.answers[0])}(?!\w)", question, re.IGNORECASE)
     return (

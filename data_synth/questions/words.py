@@ -192,8 +192,8 @@ PLACES = frozenset(_PLACES.split())
 """Words of a phrase that says where something is."""
 
 _ROLES = """
-adviser agent apprentice assistant captain chair chairman chairwoman chief clerk contact controller cooper coordinator
-deputy driver employee fire-warden first-aider foreman forewoman guard head lead leader mentor nurse officer owner receptionist
+adviser agent apprentice assistant baker barber captain chair chairman chairwoman chief clerk contact controller cooper coordinator
+cook deputy driver employee gardener porter fire-warden first-aider foreman forewoman guard head lead leader mentor nurse officer owner receptionist
 representative secretary shopkeeper skipper specialist steward storekeeper supervisor technician trainee treasurer trustee
 warden
 """
@@ -219,7 +219,7 @@ until we what when where while who whoever why you your although once
 NO_SUBJECT = frozenset(_NO_SUBJECT.split()) | LINKS
 """What no subject that names something opens with."""
 
-_NO_AGENT = "age beginning close end hand law middle post start time way"
+_NO_AGENT = "acclamation age beginning close end hand law majority means middle post start time vote way"
 NO_AGENT = frozenset(_NO_AGENT.split())
 """What follows "by" without having done anything."""
 _TIME_UNITS = "days hours minutes months nights seconds weeks years"
@@ -231,3 +231,9 @@ meet move open pass play resign retire return rise run sail serve sing sit speak
 """
 ALONE = frozenset(_ALONE.split())
 """What a thing does without doing it to another."""
+
+_INERT = """
+bridge canal earthquake ferry fire flood gale landslip line machine path railway river road storm street train tramway tunnel wall
+"""
+INERT = frozenset(_INERT.split())
+"""What does something without being somebody."""

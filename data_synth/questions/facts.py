@@ -1,4 +1,4 @@
-"""Questions about one fact of an index: what one sentence answers, asked so that its subject is named and no other sentence answers it."""
+"""Questions about one fact of an index: what one sentence answers, worded so that its subject is named and no other sentence answers it."""
 
 import re
 from collections import Counter, defaultdict
@@ -247,7 +247,7 @@ def _candidate(readings: IndexStatements, sentences: Sentences, document: int, f
 
 
 def _needs_title(readings: IndexStatements, document: int, fact: Fact) -> bool:
-    """Whether a subject without a name ("the journey", in a document about the tram) must be told apart by its document.
+    """Whether a subject without a name ("the journey", in a document about the tram) needs its document beside it.
 
     Where a document is about one thing, what else it speaks of belongs to that; elsewhere "the …" does, unless its words are those of a
     title without names ("Canteen and parking").

@@ -1,4 +1,4 @@
-"""One sentence read as subject, verb and rest, and what it answers: a date, a number, a name or a place is taken out and asked for.
+"""One sentence read as subject, verb and rest, and what it answers: a date, a number, a name or a place is taken out and becomes the answer.
 
 Text to text, without a parser: the verbs are those of data_synth/questions/words.py, and a sentence that they do not fit gives nothing.
 """
@@ -154,7 +154,7 @@ class Clause:
     rest: str
     then: str = ""
 
-    def asked(self, opening: str, rest: str) -> str:
+    def as_question(self, opening: str, rest: str) -> str:
         """The clause as a question: "At what time" + "does the canteen open" + "on Fridays"."""
         verb = self.verb.base if self.verb else ""
         return " ".join(f"{opening} {self.auxiliary} {self.subject} {verb} {rest}".split()) + "?"
@@ -495,28 +495,28 @@ def _times(clause: Clause) -> Iterator[Fact]:
     if found is not None:
         rest = _left(clause, found)
         if rest is not None and not _names_a_thing(clause, found):
-            yield Fact(clause.asked("When", rest), (found["answer"],), clause.subject)
+            yield Fact(clause.as_question("When", rest), (found["answer"],), clause.subject)
         return
     for found in _AT.finditer(clause.rest):
         rest = _left(clause, found, further=_WHEN)
         if rest is None or _names_a_thing(clause, found):
             continue
         answer = found["answer"] + (found["more"] or "")
-        opening = _asked_time(found["prep"], found["answer"])
+        opening = _opening_for(found["prep"], found["answer"])
         if found["prep"] == "since" and clause.auxiliary not in ("has", "have", "is", "are"):
             continue
         if opening:
-            yield Fact(clause.asked(opening, rest), (answer,), clause.subject)
+            yield Fact(clause.as_question(opening, rest), (answer,), clause.subject)
     found = _SOON.search(clause.rest)
     if found is not None and clause.auxiliary not in ("did", "was", "were", "had"):
         rest = _left(clause, found)
         if rest is not None:
-            yield Fact(clause.asked("Within what time", rest), (found["answer"],), clause.subject)
+            yield Fact(clause.as_question("Within what time", rest), (found["answer"],), clause.subject)
     found = _OFTEN.search(clause.rest)
     if found is not None and clause.auxiliary not in ("did", "was", "were", "had"):
         rest = _left(clause, found)
         if rest is not None:
-            yield Fact(clause.asked("How often", rest), (found["answer"],), clause.subject)
+            yield Fact(clause.as_question("How often", rest), (found["answer"],), clause.subject)
 
 
 def _names_a_thing(clause: Clause, found: re.Match[str]) -> bool:
@@ -526,7 +526,7 @@ def _names_a_thing(clause: Clause, found: re.Match[str]) -> bool:
     return bool(nominal) or bool(before and before[-1] in ("of", "and", "or"))
 
 
-def _asked_time(prep: str, when: str) -> str:
+def _opening_for(prep: str, when: str) -> str:
     kind = next(
         kind
         for kind, pattern in (
@@ -570,7 +570,7 @@ def _amounts(clause: Clause) -> Iterator[Fact]:
         yield from _measures(clause)
     found = _RANGE_OF.fullmatch(clause.rest) if verb == "have" and not re.match(r"(?:,| and) \d", clause.then) else None
     if found is not None and not _is_participle(found["answer"].split()[-1]):
-        question = clause.asked(f"What {found['what']}", _to_next_clause(found["after"]))
+        question = clause.as_question(f"What {found['what']}", _to_next_clause(found["after"]))
         yield Fact(question, (found["answer"],), clause.subject)
     yield from _shares(clause)
     for found in _MONEY.finditer(clause.rest):
@@ -579,7 +579,7 @@ def _amounts(clause: Clause) -> Iterator[Fact]:
         prep = (found["prep"] or "").strip()
         if rest is not None and (prep or not before or before[-1] in BY_PARTICIPLE) and (clause.verb or before):
             opening = f"{prep} {'' if found['about'] in (None, 'only', 'just', 'exactly') else found['about']} how much"
-            yield Fact(clause.asked(" ".join(opening.split()), rest), (found["answer"],), clause.subject)
+            yield Fact(clause.as_question(" ".join(opening.split()), rest), (found["answer"],), clause.subject)
     yield from _counts(clause)
 
 
@@ -590,7 +590,7 @@ def _shares(clause: Clause) -> Iterator[Fact]:
         if clause.verb is not None and re.fullmatch(rf"(?:{_APPROXIMATE})?", before) and found["of"]:
             whole, _ = _cut(found["of"], re.compile(r" (?:and|or|to|in|on|at|for|into|each|every) "))
             after = _to_next_clause(clause.rest[found.start("of") + len(whole) :])
-            yield Fact(clause.asked(f"What percentage of {whole}", after), (found["answer"],), clause.subject)
+            yield Fact(clause.as_question(f"What percentage of {whole}", after), (found["answer"],), clause.subject)
 
 
 def _measures(clause: Clause) -> Iterator[Fact]:
@@ -641,7 +641,7 @@ def _counts(clause: Clause) -> Iterator[Fact]:
         opening = " ".join(f"{prep} {about} how many {noun}".split())
         unit = noun.partition(" of ")[0]
         answers = (f"{number} {unit}", number) if f"{number} {unit}" in clause.rest else (number,)
-        yield Fact(clause.asked(opening, rest), answers, clause.subject)
+        yield Fact(clause.as_question(opening, rest), answers, clause.subject)
 
 
 def _first(found: re.Match[str], part: str) -> re.Match[str]:
@@ -722,7 +722,7 @@ def _receivers(clause: Clause) -> Iterator[Fact]:
     verbs = [clause.verb.base if clause.verb else "", *participles]
     left = _left(clause, _first(found, f"{found['prep']} {answer}"), further=_CAPITAL)
     if left is not None and not SENT.isdisjoint(verbs) and not found["answer"][len(answer) :].startswith(" of"):
-        yield Fact(clause.asked(f"{found['prep']} whom", left), (answer,), clause.subject)
+        yield Fact(clause.as_question(f"{found['prep']} whom", left), (answer,), clause.subject)
 
 
 def _agents(clause: Clause) -> Iterator[Fact]:
@@ -745,11 +745,11 @@ def _agents(clause: Clause) -> Iterator[Fact]:
     if left is None or len(left.split()) > 9:
         return
     rest = " ".join(left.split(" ")[2 if modal else 1 :])
-    asked = "What" if answer.casefold().split()[-1] in INERT else "Who"
+    opening = "What" if answer.casefold().split()[-1] in INERT else "Who"
     form = (
         f"{clause.auxiliary} {verb.base}" if modal else verb.past if clause.auxiliary in ("was", "were") else verb.third
     )
-    yield Fact(" ".join(f"{asked} {form} {clause.subject} {rest}".split()) + "?", (answer,), clause.subject)
+    yield Fact(" ".join(f"{opening} {form} {clause.subject} {rest}".split()) + "?", (answer,), clause.subject)
 
 
 def _doers(clause: Clause) -> Iterator[Fact]:
@@ -796,7 +796,7 @@ def _places(clause: Clause) -> Iterator[Fact]:
     if left is None:
         return
     shown = answer if found["prep"] in ("in", "at", "on", "to") else f"{found['prep']} {answer}"
-    yield Fact(clause.asked("Where", left), (shown,), clause.subject)
+    yield Fact(clause.as_question("Where", left), (shown,), clause.subject)
 
 
 def _is_person(name: str) -> bool:

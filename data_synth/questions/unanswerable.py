@@ -66,7 +66,7 @@ works council|supervisory board
 written|translated
 """
 BESIDE = tuple(line.split("|") for line in _BESIDE.strip().splitlines())
-"""Words that can stand in each other's place: what is asked for with one of them is near what is asked for with another."""
+"""Words that can stand in each other's place: what is plain for with one of them is near what is plain for with another."""
 _DATED = re.compile(rf"(?:{MONTHS}|\w+days?|Christmas|Easter|New Year)\b")
 _INVENTED = """
 Aldermoor Brennick Caldray Dunmere Eskerly Farrowdale Gillamont Hestwick Ivelstone Jarrowmere Keldrith Lorimer Maddock Northolme
@@ -93,9 +93,9 @@ def near_miss(row: QuestionRow, sentences: Sentences, rng: Random) -> QuestionRo
 
 
 def _other_names(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterator[str]:
-    asked = _TITLE.sub("", row.text)
-    for name in find_entities(f"x {asked[0].lower()}{asked[1:]}"):
-        if name not in asked or any(map(str.isdigit, name)) or _DATED.match(name):
+    plain = _TITLE.sub("", row.text)
+    for name in find_entities(f"x {plain[0].lower()}{plain[1:]}"):
+        if name not in plain or any(map(str.isdigit, name)) or _DATED.match(name):
             continue
         other = _other_name(name, sentences, rng)
         if other is not None:
@@ -120,17 +120,17 @@ def _other_name(name: str, sentences: Sentences, rng: Random) -> str | None:
 
 
 def _other_words(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterator[str]:
-    asked = _TITLE.sub("", row.text)
+    plain = _TITLE.sub("", row.text)
     for group in rng.sample(BESIDE, len(BESIDE)):
         for words in group:
-            found = re.search(rf"(?<!\w){words}(?P<many>s?)(?!\w)", asked, re.IGNORECASE)
+            found = re.search(rf"(?<!\w){words}(?P<many>s?)(?!\w)", plain, re.IGNORECASE)
             others = [other for other in group if other != words and not _stands(other, sentences)]
             if found is not None and others:
                 other = rng.choice(others)
                 other = other.capitalize() if found[0][0].isupper() else other
-                changed = f"{_with_article(asked[: found.start()], other)}{other}{found['many']}{asked[found.end() :]}"
+                changed = f"{_with_article(plain[: found.start()], other)}{other}{found['many']}{plain[found.end() :]}"
                 if not sentences.documents_saying(stems_of(changed), ""):
-                    yield changed + row.text[len(asked) :]
+                    yield changed + row.text[len(plain) :]
 
 
 def _stands(words: str, sentences: Sentences) -> bool:

@@ -8,7 +8,7 @@ from data_synth.questions.words import BY_PAST, BY_THIRD
 NAMES = frozenset(["Edda", "Hollin", "Lantern", "Tarn"])
 
 
-def asked(sentence: str) -> dict[str, tuple[str, ...]]:
+def answered_by(sentence: str) -> dict[str, tuple[str, ...]]:
     return {fact.question: fact.answers for fact in facts_of(sentence, NAMES.__contains__)}
 
 
@@ -54,7 +54,7 @@ def asked(sentence: str) -> dict[str, tuple[str, ...]]:
     ],
 )
 def test_a_sentence_answers(sentence: str, question: str | None, answer: str | None) -> None:
-    found = asked(sentence)
+    found = answered_by(sentence)
     if question is not None:
         assert question in found
         assert answer is None or found[question][0] == answer
@@ -80,12 +80,12 @@ def test_a_sentence_answers(sentence: str, question: str | None, answer: str | N
     ],
 )
 def test_a_sentence_that_names_no_subject_or_half_an_answer_gives_none(sentence: str) -> None:
-    assert asked(sentence) == {}
+    assert answered_by(sentence) == {}
 
 
 def test_pronouns_stand_in_no_question() -> None:
     sentence = "Edda Marlpit founded the company in 1954, and it moved to Candle Lane when it had grown."
-    assert asked(sentence) and not any(" it " in question for question in asked(sentence))
+    assert answered_by(sentence) and not any(" it " in question for question in answered_by(sentence))
 
 
 def test_verbs_have_their_forms() -> None:

@@ -39,8 +39,9 @@ def template_questions(
 
     A share of `unanswerable` ones is among them. All questions on a document are in its split, so none rests on documents of two.
     """
-    readings = read_index(index)
-    making = _Making(readings, spread_documents(index.sources(), seed), DuplicateFilter(), Counter())
+    splits = spread_documents(index.sources(), seed)
+    readings = read_index(index, splits)
+    making = _Making(readings, splits, DuplicateFilter(), Counter())
     turns = [
         [
             (kind, making.rows(make(readings, wanted, Random(f"{seed} {kind} {wanted}"))))

@@ -5,8 +5,8 @@ A statement counts only when it stands in one place of the index and opens with 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from data_synth.questions.mentions import Mentions, columns_of
 from data_synth.questions.phrases import Kind, Relation, kind_by_name, kind_of, plain_title, predicate_of, relate
@@ -46,7 +46,8 @@ class ValueStatement:
 class IndexStatements:
     """What an index says, by document row; `named` are the ties by the key of the entity.
 
-    `openings` are of the documents about one thing: how their first sentence calls it ("the Brandt Yard").
+    `openings` are of the documents about one thing: how their first sentence calls it ("the Brandt Yard"). `splits` are train, dev or
+    test of each document; where there are none, all are in one.
     """
 
     mentions: Mentions
@@ -56,14 +57,15 @@ class IndexStatements:
     named: dict[str, tuple[RelationStatement, ...]]
     values: dict[int, tuple[ValueStatement, ...]]
     openings: dict[int, str]
+    splits: dict[int, str] = field(default_factory=dict)
 
     def title(self, document: int) -> str:
         """What a document is called, brackets left out."""
         return plain_title(self.mentions.index.data.document_titles[document])
 
 
-def read_index(index: Index) -> IndexStatements:
-    """Read every proposition of the index once."""
+def read_index(index: Index, splits: Mapping[str, str] | None = None) -> IndexStatements:
+    """Read every proposition of the index once; `splits` are those of the documents, by source."""
     mentions = Mentions(index)
     titles = index.data.document_titles
     statements: dict[int, list[tuple[Place, int]]] = defaultdict(list)
@@ -92,6 +94,7 @@ def read_index(index: Index) -> IndexStatements:
         {key: tuple(found) for key, found in named.items()},
         values,
         {document: opening for document, opening in openings.items() if opening},
+        {row: splits[source] for row, source in enumerate(index.data.document_sources)} if splits else {},
     )
 
 

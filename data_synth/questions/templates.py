@@ -129,10 +129,11 @@ def _by_attribute(readings: IndexStatements, steps: int, rng: Random) -> dict[st
 
 
 def _compare_well(readings: IndexStatements, first: _Side, second: _Side) -> bool:
-    """Whether two things are of one kind, and their values apart."""
+    """Whether two things are of one kind and their documents in one split, and their values apart."""
+    splits = {readings.splits.get(side.reached.document or 0) for side in (first, second)}
     kinds = [kind_at(readings, side.reached) for side in (first, second)]
     apart = abs(first.value.order - second.value.order) >= MIN_GAP
-    return first.reached.name != second.reached.name and apart and kinds[0] == kinds[1] != Kind()
+    return first.reached.name != second.reached.name and apart and len(splits) == 1 and kinds[0] == kinds[1] != Kind()
 
 
 def _compared(first: _Side, second: _Side, larger: bool) -> Candidate:

@@ -1,7 +1,7 @@
 """The nouns of training data. Rows are JSON lines that `datasets` loads and TRL's trainers take as they are."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from graph.documents.questions import Question
@@ -19,9 +19,10 @@ class Draft:
 
 @dataclass(frozen=True)
 class Dropped:
-    """What became no row, and why; `why` is what the dataset card counts by."""
+    """What became no row, and why; `why` is what the dataset card counts by, `reply` what a model wrote, where one did."""
 
     why: str
+    reply: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,26 @@
 """Questions by a model (HLG §5.2): one writes question, answer and needed passages, a second one judges them.
 
-Kept is what can be answered: the words of the answer must stand in the snippets that retrieval finds for the question.
-Every reply is structured and asked for at most twice; what is lost is counted by its reason.
+They are written over groups of 3 to 5 articles that share a topic or an entity. What stays can be answered: the words of the answer
+must stand in the snippets that retrieval finds for the question. Every reply is structured and requested at most twice; what is
+lost is counted by its reason.
+
+Legend: K topics, N propositions, P passages.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from random import Random
 from typing import Annotated
 
-from data_synth.questions.duplicate_filter import DuplicateFilter, id_of
+import numpy as np
+
+from data_synth.questions.check import DuplicateFilter, id_of
+from data_synth.questions.mentions import Mentions, columns_of
 from data_synth.questions.types import QuestionRow, Step, named_in
 from data_synth.types import Dropped
-from graph.documents.questions import split_by_hash
 from graph.extract.support import best_span, share_supported
+from graph.index.index import Index
 from graph.retrieve.parts.caller import Caller
 from graph.shared.types import LanguageModel, Passage
 from graph.text.prompting import quote, quote_passage, read_prompt
@@ -36,6 +43,11 @@ NEAR_DUPLICATE = "a near duplicate"
 USED_UP = "an article with enough questions"
 
 GROUPS_AT_ONCE = 16
+MOST_LOST_IN_A_ROW = 64
+"""A writer of whose last replies so many gave no question is not asked further."""
+MIN_ARTICLES, MAX_ARTICLES = 3, 5
+MAX_SHARING = 20
+"""An entity in more documents than these ties no group together."""
 QUESTION_MARKS = ("?", "？", "؟", ";")
 """Of Latin, East Asian, Arabic and Greek scripts."""
 MAX_QUESTION_TOKENS, MAX_CRITIQUE_TOKENS = 400, 60
@@ -72,31 +84,41 @@ class Writers:
 
 
 def model_questions(
-    groups: Iterable[tuple[Passage, ...]], writers: Writers, count: int, hops: Sequence[int]
+    groups: Iterable[tuple[Passage, ...]],
+    writers: Writers,
+    count: int,
+    hops: Sequence[int],
+    splits: Mapping[str, str],
 ) -> Iterator[QuestionRow | Dropped]:
     """Up to `count` questions over `groups` of passages, and what was lost on the way, in the order of the groups.
 
-    UserError when a model cannot be asked any more.
+    Each group's documents are in one of the `splits`, which is that of the question. UserError when a model cannot answer any more.
     """
-    left, made, kept = iter(groups), 0, DuplicateFilter()
+    left, made, lost, earlier = iter(groups), 0, 0, DuplicateFilter()
     while made < count and (together := list(islice(left, min(GROUPS_AT_ONCE, count - made)))):
-        drafts = write_questions(together, writers.writer, hops)
+        drafts = write_questions(together, writers.writer, hops, splits)
         if writers.critic is not None:
             drafts = judge_questions(drafts, together, writers.critic)
         for row in rebuild_answers(drafts, writers.find_snippets):
-            outcome = _new(row, kept) if isinstance(row, QuestionRow) else row
+            outcome = _new(row, earlier) if isinstance(row, QuestionRow) else row
             made += isinstance(outcome, QuestionRow)
+            lost = 0 if isinstance(outcome, QuestionRow) else lost + 1
             yield outcome
+        if lost >= MOST_LOST_IN_A_ROW:
+            return
 
 
 def write_questions(
-    groups: Sequence[tuple[Passage, ...]], writer: LanguageModel, hops: Sequence[int]
+    groups: Sequence[tuple[Passage, ...]], writer: LanguageModel, hops: Sequence[int], splits: Mapping[str, str]
 ) -> list[QuestionRow | Dropped]:
     """One question for each group of passages; Dropped where none came that can be used."""
     shown = [_numbered(group) for group in groups]
-    replies = Caller(writer).ask(WrittenQuestion, read_prompt("data_synth/ask.txt"), shown, MAX_QUESTION_TOKENS)
+    caller = Caller(writer)
+    replies = caller.ask(WrittenQuestion, read_prompt("data_synth/ask.txt"), shown, MAX_QUESTION_TOKENS)
     return [
-        Dropped(UNUSABLE) if reply is None else _row(reply, group, hops, writer.name)
+        Dropped(UNUSABLE, caller.first_unusable or "")
+        if reply is None
+        else _row(reply, group, hops, writer.name, splits[group[0].source])
         for reply, group in zip(replies, groups, strict=True)
     ]
 
@@ -123,26 +145,27 @@ def rebuild_answers(
     return [
         row
         if isinstance(row, Dropped) or share_supported(row.answers[0], next(snippets)) >= MIN_REBUILT
-        else Dropped(NOT_REBUILT)
+        else Dropped(NOT_REBUILT, _in_a_line(row.text, row.answers[0]))
         for row in drafts
     ]
 
 
-def _row(reply: WrittenQuestion, group: tuple[Passage, ...], hops: Sequence[int], writer: str) -> QuestionRow | Dropped:
+def _row(
+    reply: WrittenQuestion, group: tuple[Passage, ...], hops: Sequence[int], writer: str, split: str
+) -> QuestionRow | Dropped:
     text, answer = quote(plain(reply.question)), quote(plain(reply.answer))
     numbers = sorted(set(reply.passages))
-    if not text or not answer:
-        return Dropped(EMPTY)
-    if not text.endswith(QUESTION_MARKS):
-        return Dropped(NOT_ASKED)
-    if len(answer.split()) > MOST_ANSWER_WORDS:
-        return Dropped(LONG_ANSWER)
-    if not all(1 <= number <= len(group) for number in numbers):
-        return Dropped(NO_SUCH_PASSAGE)
-    if len(numbers) not in hops:
-        return Dropped(OTHER_HOPS)
-    if named_in(answer, text):
-        return Dropped(GIVEN_AWAY)
+    faults = {
+        EMPTY: not text or not answer,
+        NOT_ASKED: not text.endswith(QUESTION_MARKS),
+        LONG_ANSWER: len(answer.split()) > MOST_ANSWER_WORDS,
+        NO_SUCH_PASSAGE: not all(1 <= number <= len(group) for number in numbers),
+        OTHER_HOPS: len(numbers) not in hops,
+        GIVEN_AWAY: named_in(answer, text),
+    }
+    fault = next((why for why, found in faults.items() if found), None)
+    if fault is not None:
+        return Dropped(fault, _in_a_line(text, answer))
     steps = tuple(_step(group[number - 1], f"{text} {answer}") for number in numbers)
     return QuestionRow(
         id=id_of(text),
@@ -150,7 +173,7 @@ def _row(reply: WrittenQuestion, group: tuple[Passage, ...], hops: Sequence[int]
         answers=(answer,),
         kind="written",
         hops=len(steps),
-        split=split_by_hash(text),
+        split=split,
         chains=(steps,),
         bridges=(),
         writer=writer,
@@ -167,15 +190,21 @@ def _verdict(row: QuestionRow, critique: Critique | None) -> QuestionRow | Dropp
     if critique is None:
         return Dropped(UNJUDGED)
     faults = {UNCLEAR: critique.clear, UNANSWERED: critique.answered, NOT_ALL_NEEDED: critique.needs_all}
-    return next((Dropped(why) for why, fine in faults.items() if not fine), row)
+    line = _in_a_line(row.text, row.answers[0])
+    return next((Dropped(why, line) for why, fine in faults.items() if not fine), row)
 
 
-def _new(row: QuestionRow, kept: DuplicateFilter) -> QuestionRow | Dropped:
-    if kept.is_duplicate(row):
-        return Dropped(NEAR_DUPLICATE)
-    if kept.is_used_up(row):
-        return Dropped(USED_UP)
-    kept.add(row)
+def _in_a_line(question: str, answer: str) -> str:
+    """A writer's question and answer in one line."""
+    return f"{question} (answer: {answer})"
+
+
+def _new(row: QuestionRow, earlier: DuplicateFilter) -> QuestionRow | Dropped:
+    if earlier.is_duplicate(row):
+        return Dropped(NEAR_DUPLICATE, _in_a_line(row.text, row.answers[0]))
+    if earlier.is_used_up(row):
+        return Dropped(USED_UP, _in_a_line(row.text, row.answers[0]))
+    earlier.add(row)
     return row
 
 
@@ -187,3 +216,47 @@ def _judged(row: QuestionRow, group: tuple[Passage, ...]) -> str:
 def _numbered(passages: Sequence[Passage]) -> str:
     shown = (f"[{number}] {quote_passage(passage.title, passage.text)}" for number, passage in enumerate(passages, 1))
     return "\n\n".join(shown)
+
+
+def article_groups(index: Index, seed: int, splits: Mapping[str, str]) -> Iterator[tuple[Passage, ...]]:
+    """Groups in an order that `seed` gives, one passage an article, all articles of one split, no two groups alike.
+
+    Each grows from the articles of one topic or of one entity, by articles that share an entity with it.
+    """
+    mentions, rng = Mentions(index), Random(seed)
+    split_P = [splits[index.data.document_sources[int(row)]] for row in index.data.passage_document_P]
+    earlier: set[frozenset[int]] = set()
+    seeds = [*_by_topic(index), *_by_entity(mentions)]
+    for passages in rng.sample(seeds, len(seeds)):
+        group = _grown(mentions, rng.sample(passages, len(passages)), split_P)
+        if len(group) >= MIN_ARTICLES and frozenset(group) not in earlier:
+            earlier.add(frozenset(group))
+            yield tuple(index.passage(row) for row in group)
+
+
+def _by_topic(index: Index) -> Iterator[list[int]]:
+    for topic in range(len(index.data.topic_ids)):
+        propositions = np.array(columns_of(index.data.topic_proposition_KN, topic), np.int64)
+        yield sorted(set(index.proposition_passage_NP[propositions, :].indices.tolist()))
+
+
+def _by_entity(mentions: Mentions) -> Iterator[list[int]]:
+    return (sorted(mentions.passages_telling(key)) for key in mentions.shared_entities(MAX_SHARING))
+
+
+def _grown(mentions: Mentions, passages: list[int], split_P: Sequence[str]) -> list[int]:
+    """One passage of each article in the split of the first, up to MAX_ARTICLES; where these are too few, with what shares an
+    entity with them."""
+    of_document = mentions.index.data.passage_document_P
+    group: dict[int, int] = {}
+    for passage in passages:
+        if split_P[passage] == split_P[passages[0]]:
+            group.setdefault(int(of_document[passage]), passage)
+    waiting = list(group.values())
+    while waiting and len(group) < MIN_ARTICLES:
+        for key in sorted(mentions.linking_entities(waiting.pop(0))):
+            for passage in sorted(mentions.passages_telling(key)):
+                if int(of_document[passage]) not in group and split_P[passage] == split_P[passages[0]]:
+                    group[int(of_document[passage])] = passage
+                    waiting.append(passage)
+    return list(group.values())[:MAX_ARTICLES]

@@ -1,10 +1,18 @@
-"""Whether a question needs the passages that it names: all of them, and no others for the same hops."""
+"""Which questions stay: those that need the passages that they name, all of them and no others, and are not near duplicates."""
 
+from collections import Counter
 from collections.abc import Collection
 
 from data_synth.questions.mentions import Mentions
 from data_synth.questions.types import QuestionRow, Step
 from graph.extract.entities import entity_key
+from graph.extract.support import words_of
+from graph.shared.ids import content_id
+
+MAX_USES_OF_DOCUMENT = 3
+"""Questions over several documents that may rest on one."""
+NEAR_DUPLICATE = 0.8
+"""Share of words from which on two questions over a common document are one."""
 
 
 def path_breaks_without(row: QuestionRow, passage_id: str, mentions: Mentions) -> bool:
@@ -59,3 +67,34 @@ def _reaches(mentions: Mentions, passages: Collection[int], start: str, end: str
 def _is_called(mentions: Mentions, name: str, passage: int) -> bool:
     data = mentions.index.data
     return entity_key(data.document_titles[int(data.passage_document_P[passage])]) == entity_key(name)
+
+
+def id_of(question: str) -> str:
+    """The id of a question: a hash of its words."""
+    return content_id("question", question)[:16]
+
+
+class DuplicateFilter:
+    """The questions so far: no document is used often by questions over several, and no two questions are near duplicates."""
+
+    def __init__(self) -> None:
+        self._uses: Counter[str] = Counter()
+        self._words: dict[str, list[set[str]]] = {}
+
+    def is_used_up(self, row: QuestionRow) -> bool:
+        """Whether a document of the question has as many questions over several documents as it may have."""
+        return row.hops > 1 and any(self._uses[source] >= MAX_USES_OF_DOCUMENT for source in row.sources)
+
+    def is_duplicate(self, row: QuestionRow) -> bool:
+        """Whether an earlier question over one of its documents has nearly the same words."""
+        words = words_of(row.text)
+        rivals = (other for source in row.sources for other in self._words.get(source, ()))
+        return any(len(words & other) >= NEAR_DUPLICATE * len(words | other) for other in rivals)
+
+    def add(self, row: QuestionRow) -> None:
+        """Remember a question."""
+        words = words_of(row.text)
+        if row.hops > 1:
+            self._uses.update(row.sources)
+        for source in row.sources:
+            self._words.setdefault(source, []).append(words)

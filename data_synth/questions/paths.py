@@ -122,7 +122,10 @@ def starts(readings: IndexStatements, rng: Random) -> Iterator[PathEnd]:
 
 
 def joint_starts(readings: IndexStatements, rng: Random) -> Iterator[tuple[PathEnd, str]]:
-    """Two hops side by side, from two documents to the one thing that both mention, and the question that asks for it."""
+    """Two hops side by side, from two documents to the one thing that both mention, and the question that asks for it.
+
+    The documents are about things of one kind: two films have something in common that is worth a question, two topics have not.
+    """
     mentions = readings.mentions
     for key in shuffled(mentions.shared_entities(MAX_SHARING), rng):
         target = mentions.document_of(key)
@@ -131,15 +134,27 @@ def joint_starts(readings: IndexStatements, rng: Random) -> Iterator[tuple[PathE
         if len(naming) < 2:
             continue
         first, second = rng.sample(naming, 2)
+        both = [_start(readings, document) for document in (first, second)]
+        if kind_at(readings, both[0]) != kind_at(readings, both[1]) or kind_at(readings, both[0]) == Kind():
+            continue
         if mentions.common_entities(first, second, and_frequent=not kind.noun) != {key}:
             continue
         steps = [step_to_entity(readings, document, key) for document in (first, second)]
         told = [(step,) for step in steps if step is not None]
         if len(told) == 2:
-            both = [_start(readings, document).described for document in (first, second)]
-            mentioned = put_in("is mentioned in the documents on both {} and {}", *both)
+            mentioned = put_in("is mentioned in the documents on both {} and {}", *(start.described for start in both))
             reached = PathEnd(told[0][0].found, target, kind.described(mentioned), tuple(told), (first, second))
             yield reached, f"{kind.asked if kind.noun else 'Who or what'} {mentioned}?"
+
+
+def kind_at(readings: IndexStatements, reached: PathEnd) -> Kind:
+    """What the thing is that a path has come to: by the document that is about it, or else by its name. `Kind()` if neither says so.
+
+    A document whose sentences do not open with its title is about a topic, and of no kind.
+    """
+    if reached.document is None or not readings.kinds.get(reached.document, Kind()).noun:
+        return kind_by_name(reached.name)
+    return readings.kinds[reached.document] if reached.document in readings.openings else Kind()
 
 
 def _start(readings: IndexStatements, document: int) -> PathEnd:

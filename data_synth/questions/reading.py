@@ -5,8 +5,8 @@ A statement counts only when it stands in one place of the index and opens with 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from data_synth.questions.mentions import Mentions, columns_of
 from data_synth.questions.phrases import Kind, Relation, kind_by_name, kind_of, plain_title, predicate_of, relate
@@ -44,7 +44,11 @@ class ValueStatement:
 
 @dataclass(frozen=True)
 class IndexStatements:
-    """What an index says, by document row; `named` are the ties by the key of the entity."""
+    """What an index says, by document row; `named` are the ties by the key of the entity.
+
+    `openings` are of the documents about one thing: how their first sentence calls it ("the Brandt Yard"). `splits` are train, dev or
+    test of each document; where there are none, all are in one.
+    """
 
     mentions: Mentions
     kinds: dict[int, Kind]
@@ -52,14 +56,16 @@ class IndexStatements:
     ties: dict[int, tuple[RelationStatement, ...]]
     named: dict[str, tuple[RelationStatement, ...]]
     values: dict[int, tuple[ValueStatement, ...]]
+    openings: dict[int, str]
+    splits: dict[int, str] = field(default_factory=dict)
 
     def title(self, document: int) -> str:
         """What a document is called, brackets left out."""
         return plain_title(self.mentions.index.data.document_titles[document])
 
 
-def read_index(index: Index) -> IndexStatements:
-    """Read every proposition of the index once."""
+def read_index(index: Index, splits: Mapping[str, str] | None = None) -> IndexStatements:
+    """Read every proposition of the index once; `splits` are those of the documents, by source."""
     mentions = Mentions(index)
     titles = index.data.document_titles
     statements: dict[int, list[tuple[Place, int]]] = defaultdict(list)
@@ -79,7 +85,28 @@ def read_index(index: Index) -> IndexStatements:
         for tie in of_document:
             named[tie.key].append(tie)
     places = {document: tuple(place for place, _ in told) for document, told in statements.items()}
-    return IndexStatements(mentions, kinds, places, ties, {key: tuple(found) for key, found in named.items()}, values)
+    openings = {document: opening_of(of[0].quote, titles[document]) for document, of in places.items()}
+    return IndexStatements(
+        mentions,
+        kinds,
+        places,
+        ties,
+        {key: tuple(found) for key, found in named.items()},
+        values,
+        {document: opening for document, opening in openings.items() if opening},
+        {row: splits[source] for row, source in enumerate(index.data.document_sources)} if splits else {},
+    )
+
+
+def opening_of(sentence: str, title: str) -> str:
+    """How a document's first sentence calls the one thing that its title names; "" if it does not open with it.
+
+    >>> opening_of("The Lantern works the sound.", "Lantern (ferry)"), opening_of("Wages are monthly.", "Pay")
+    ('the Lantern', '')
+    """
+    name = re.sub(r"^The ", "", plain_title(title))
+    found = re.match(rf"(?P<the>The )?{re.escape(name)}(?=[ ,(])", sentence) if name else None
+    return f"the {name}" if found and found["the"] else name if found else ""
 
 
 def _single_statements(index: Index) -> Iterator[tuple[Place, int]]:

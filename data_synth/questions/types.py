@@ -32,6 +32,9 @@ class QuestionRow:
 
     `chains` lead from a name in the question to the answer, or to a value that is compared; a chain's inner names are
     the `bridges`, which the question does not name. Questions that a model wrote have one chain of steps without `given`.
+
+    Questions that the index does not answer have no answers, no hops and no chains: `near` are the steps of the answerable one
+    that they were made from.
     """
 
     id: str
@@ -43,6 +46,7 @@ class QuestionRow:
     chains: tuple[tuple[Step, ...], ...]
     bridges: tuple[str, ...]
     writer: str
+    near: tuple[Step, ...] = ()
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -78,6 +82,7 @@ def question_to_json(row: QuestionRow) -> dict[str, Any]:
         ],
         "bridges": list(row.bridges),
         "writer": row.writer,
+        "near": [{"id": step.source, "passage_id": step.passage_id, "quote": step.quote} for step in row.near],
     }
 
 
@@ -95,6 +100,7 @@ def question_from_json(row: Mapping[str, Any]) -> QuestionRow:
         chains=chains,
         bridges=tuple(row["bridges"]),
         writer=row["writer"],
+        near=tuple(Step("", "", near["id"], near["passage_id"], near["quote"]) for near in row.get("near", ())),
     )
 
 
@@ -110,10 +116,11 @@ def question_schema() -> pa.Schema:
     quotes = pa.list_(pa.struct([("id", text), ("quote", text)]))
     chains = pa.list_(pa.list_(pa.struct([("given", text), ("found", text), ("passage_id", text)])))
     kinds = {"answers": texts, "gold_ids": texts, "evidence": quotes, "hops": pa.int32(), "passage_ids": texts}
-    kinds |= {"chains": chains, "bridges": texts}
+    near = pa.list_(pa.struct([("id", text), ("passage_id", text), ("quote", text)]))
+    kinds |= {"chains": chains, "bridges": texts, "near": near}
     names = [
         *("id", "question", "answers", "gold_ids", "evidence", "type", "hops", "split"),
-        *("passage_ids", "chains", "bridges", "writer"),
+        *("passage_ids", "chains", "bridges", "writer", "near"),
     ]
     return pa.schema([(name, kinds.get(name, text)) for name in names])
 
@@ -122,8 +129,9 @@ def question_problems(row: QuestionRow) -> list[str]:
     """What keeps a question from being asked, in words."""
     checks = {
         "the question is empty": not row.text.strip(),
-        "no answer": not any(answer.strip() for answer in row.answers),
-        "no passage is needed": not row.passage_ids,
+        "no answer": not row.near and not any(answer.strip() for answer in row.answers),
+        "an answer, and one that the documents do not hold": bool(row.near and row.answers),
+        "no passage is needed": not row.near and not row.passage_ids,
         f"{row.hops} hops over {len(row.passage_ids)} passages": row.hops != len(row.passage_ids),
         "the question names its bridge": any(named_in(bridge, row.text) for bridge in row.bridges),
     }
@@ -142,16 +150,18 @@ def named_in(name: str, text: str) -> bool:
 
 FORM = Form(
     name="questions",
-    title="Multi-hop questions",
+    title="Questions",
     about=(
-        "Questions over several documents, after HLG §5. `passage_ids` are the passages that an answer needs, `evidence` "
-        "their sentences, in the order of the hops; `bridges` are the names that lead on and that the question does not give."
+        "Questions over one document or several (HLG §5). `passage_ids` are the passages that an answer needs, `evidence` "
+        "their sentences, in the order of the hops; `bridges` are the names that lead on and that the question does not give. "
+        "Questions without answers are those that the documents do not answer, `near` the sentences that they are near to. "
+        "All questions on a document are in one split."
     ),
     to_json=question_to_json,
     from_json=question_from_json,
     schema=question_schema,
     problems=question_problems,
     counts=lambda row: {"kind": row.kind, "hops": str(row.hops)},
-    lengths=lambda row: {"question": len(row.text.split()), "answer": len(row.answers[0].split())},
+    lengths=lambda row: {"question": len(row.text.split()), "answer": len("".join(row.answers[:1]).split())},
     texts=lambda row: (row.text,),
 )

@@ -26,7 +26,7 @@ _WORK = re.compile(
 _MEASURE = re.compile(
     r"\b(?P<what>population|length|height|area|elevation|altitude|depth|width|capacity|weight)(?: of| was| is| reaches)"
     r"(?: (?:about|around|approximately|some))? (?P<value>\d[\d,.]*\d|\d)"
-    r"(?P<unit>\s(?!in\b|at\b|and\b|as\b|by\b)[a-zA-Z²³]+)?"
+    r"(?P<unit>\s(?:(?:square|cubic|nautical) )?(?!in\b|at\b|and\b|as\b|by\b)[a-zA-Z²³]+)?"
 )
 _SIZE = re.compile(
     r"\bis (?:about |some )?(?P<value>\d[\d,.]*) ?(?P<unit>[a-zA-Z]+) (?P<what>long|high|tall|wide|deep)\b"

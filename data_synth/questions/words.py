@@ -1,6 +1,8 @@
 """English words that the templates go by: verbs, participles, the nouns that things are called by."""
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 _THINGS = """
 airport album anthem area army award band bank battle bay beach book bridge building canal castle cathedral
@@ -78,3 +80,160 @@ def past_of(participles: str) -> str | None:
     told = [_IRREGULAR.get(word, word if word.endswith("ed") or word in _SAME_IN_BOTH else "") for word in words]
     told = ["" if word in _NOT_DONE else word for word in told]
     return " and ".join(told) if all(told) else None
+
+
+_REGULAR = """
+accept accrue add admit address agree allow announce answer appear apply appoint approve arrange arrive ask assess attach attend
+award bake base belong bill book calculate call cancel carry change charge check clean close collect complete confirm connect
+consider consist contact contain contribute convert cook copy count cover create cross deduct deliver describe design die
+destroy develop discover discuss display distribute donate double dye earn elect electrify employ empty end ensure enter equal
+establish examine exceed expand expire extend face fill fine finish fire fit fix found gain grant guard handle hand hire
+house improve include increase inform inherit inspect install introduce invent issue join kill label last launch licence lift
+license limit link list live load locate lock lower maintain manage mark marry measure mend move name need note notify number
+observe occupy offer open operate order organise organize oversee own pack paint park pass patrol permit photograph pick
+place plan plant play polish post prepare present print process produce promote protect provide publish purchase raise
+ratify reach rebuild receive recommend record reduce refer refund refuse register reimburse release relocate remain remove rename
+renew rent repair repay replace report represent request require resign restore retain retire return review reward roll
+save schedule seat sentence serve service settle shelve ship show sign situate stamp start stay stock stop store study submit
+succeed suggest supervise supply support suspend test tie total train transfer translate transport travel treat turn
+update use value visit wait walk want warn wash weigh welcome widen work
+"""
+_IRREGULAR_VERBS = """
+become became become|begin began begun|bring brought brought|build built built|buy bought bought|choose chose chosen
+come came come|cost cost cost|cut cut cut|do did done|draw drew drawn|drive drove driven|fall fell fallen|find found found
+fly flew flown|get got got|give gave given|go went gone|grow grew grown|hang hung hung|have had had|hear heard heard
+hide hid hidden|hold held held|keep kept kept|know knew known|lay laid laid|lead led led|leave left left|lend lent lent
+lie lay lain|light lit lit|lose lost lost|make made made|mean meant meant|meet met met|oversee oversaw overseen|pay paid paid
+read read read|ride rode ridden|ring rang rung|rise rose risen|run ran run|see saw seen|sell sold sold|send sent sent
+set set set|shut shut shut|sing sang sung|sink sank sunk|sit sat sat|sleep slept slept|speak spoke spoken|spend spent spent
+stand stood stood|take took taken|teach taught taught|tell told told|think thought thought|wear wore worn|win won won
+write wrote written|rebuild rebuilt rebuilt|repay repaid repaid|overtake overtook overtaken
+"""
+_DOUBLE = "cancel fit label permit plan refer ship stop submit transfer travel"
+_DOUBLED = frozenset(_DOUBLE.split())
+
+
+@dataclass(frozen=True)
+class Verb:
+    """The forms of one verb: "take", "takes", "took", "taken"."""
+
+    base: str
+    third: str
+    past: str
+    participle: str
+
+
+def _verbs() -> Iterator[Verb]:
+    irregular = [line.split() for line in _IRREGULAR_VERBS.strip().replace("\n", "|").split("|")]
+    for base, past, participle in irregular:
+        yield Verb(base, {"have": "has"}.get(base, _third(base)), past, participle)
+    for base in set(_REGULAR.split()) - {base for base, _, _ in irregular}:
+        stem = base + base[-1] if base in _DOUBLED else base.removesuffix("e")
+        past = f"{base[:-1]}ied" if base.endswith("y") and base[-2] not in "aeo" else f"{stem}ed"
+        yield Verb(base, _third(base), past, past)
+
+
+def _third(base: str) -> str:
+    if base.endswith(("s", "x", "z", "sh", "ch", "o")):
+        return f"{base}es"
+    return f"{base[:-1]}ies" if base.endswith("y") and base[-2] not in "aeo" else f"{base}s"
+
+
+VERBS = tuple(sorted(_verbs(), key=lambda verb: verb.base))
+BY_BASE = {verb.base: verb for verb in VERBS}
+BY_THIRD = {verb.third: verb for verb in VERBS}
+BY_PAST = {verb.past: verb for verb in VERBS}
+BY_PARTICIPLE = {verb.participle: verb for verb in VERBS}
+
+_NOUNS = """
+bases calls changes charges checks claims cooks copies costs counts covers cuts displays draws drives dyes ends fields fills
+fines fires fits finishes gains grants guards handles hands houses increases issues joins labels leaves licences limits links
+lists loads locks marks matches measures moves names needs notes numbers offers orders paints parks passes permits picks
+places plans plants plays posts presents prices prints processes records refunds registers releases rents repairs reports
+requests returns reviews rewards rises rolls runs schedules sentences services sets shelves ships shows signs stamps stands
+starts stays stocks stops stores studies supplies supports tests ties totals trains transfers transports travels treats turns
+updates uses values visits waits walks warns washes works
+"""
+NOUN_OR_VERB = frozenset(_NOUNS.split())
+"""Forms that are a plural noun as well as what somebody does: "the store plans …", "plans are …"."""
+
+_STOPS = """
+a about across after along an and around as at away because before behind between beyond but by daily each every for from if
+in inside into long monthly near off on onto or out outside over per plus since than the through throughout to together
+toward towards under unless until up upon weekly when where which while who with within without yearly
+"""
+STOPS_PHRASE = frozenset([*_STOPS.split(), "of"])
+"""What no noun phrase goes on with ("of" aside, which callers ask for themselves)."""
+
+_COUNTED = "cattle children cm feet fish kg km men mm pence people sheep staff women"
+COUNTED = frozenset(_COUNTED.split())
+"""Words that more than one is called by, without an s at their end."""
+
+_LOCATED = """
+allow base be begin belong bury build display end find fit fix hand hang hold house install keep lie live locate lock make meet
+park permit place play post record register repair serve shelve sit situate stand start stay store teach test train wear work
+"""
+LOCATED = frozenset(_LOCATED.split())
+"""What is done or happens at a place that can be asked for by "where"."""
+
+_SENT = "address apply deliver give go hand pass pay present refer report return send show speak submit"
+SENT = frozenset(_SENT.split())
+"""What is done to somebody who can be asked for by "to whom"."""
+
+_PLACES = """
+archive attic bank barn basement bay bench block board box building cabinet canteen cellar centre coast corner corridor
+cottage counter court cupboard depot desk door drawer east edge entrance factory farm field file floor folder foyer gallery
+garage garden gate gatehouse green ground hall harbour hill hook house intranet island kitchen lane library lobby locker lodge magazine mill
+north noticeboard office park path pier porch port quarry quay rack reception river road roof room safe school shed shelf shelter shop
+side south square stairs station store street studio tower town tunnel tunnels valley vault village wall ward warehouse
+website west wharf workshop yard
+"""
+PLACES = frozenset(_PLACES.split())
+"""Words of a phrase that says where something is."""
+
+_ROLES = """
+adviser agent apprentice assistant baker barber captain chair chairman chairwoman chief clerk contact controller cooper coordinator
+cook deputy driver employee gardener porter fire-warden first-aider foreman forewoman guard head lead leader mentor nurse officer owner receptionist
+representative secretary shopkeeper skipper specialist steward storekeeper supervisor technician trainee treasurer trustee
+warden
+"""
+ROLES = frozenset(_ROLES.split())
+"""Further words for people at work, beside PEOPLE."""
+
+_MODALS = "can may must will shall should"
+_BE = "is are was were"
+MODALS, BE = frozenset(_MODALS.split()), frozenset(_BE.split())
+AUXILIARIES = MODALS | BE | {"has", "have", "had"}
+_ADVERBS = "also always currently generally normally now still usually"
+ADVERBS = frozenset(_ADVERBS.split())
+"""What may stand before a verb and be left out of a question."""
+
+_LINKS = "after and at before between by during for from in on or other to under with within without"
+LINKS = frozenset(_LINKS.split())
+"""What may link the nouns of a subject."""
+_NO_SUBJECT = """
+another anyone as because both but either even few he her here his how however i if it its many most my neither no nobody none nor
+not nothing one only others our please several she since so some such that their then there these they this those though unless
+until we what when where while who whoever why you your although once
+"""
+NO_SUBJECT = frozenset(_NO_SUBJECT.split()) | LINKS
+"""What no subject that names something opens with."""
+
+_NO_AGENT = "acclamation age beginning close end hand law majority means middle post start time vote way"
+NO_AGENT = frozenset(_NO_AGENT.split())
+"""What follows "by" without having done anything."""
+_TIME_UNITS = "days hours minutes months nights seconds weeks years"
+TIME_UNITS = frozenset(_TIME_UNITS.split())
+
+_ALONE = """
+appear arrive become begin belong burn close come continue die end expire fall finish fly go happen hang join last leave lie live
+meet move open pass play resign retire return rise run sail serve sing sit speak stand start stay stop study teach train travel work
+"""
+ALONE = frozenset(_ALONE.split())
+"""What a thing does without doing it to another."""
+
+_INERT = """
+bridge canal earthquake ferry fire flood gale landslip line machine path railway river road storm street train tramway tunnel wall
+"""
+INERT = frozenset(_INERT.split())
+"""What does something without being somebody."""

@@ -67,7 +67,7 @@ def split_questions(asked: Sequence[GoldQuestion], seed: int, by: SplitBy = "pas
     done = 0
     for ids in order:
         share = (done + len(ids) / 2) / len(asked)
-        split |= dict.fromkeys(ids, _split_at(share))
+        split |= dict.fromkeys(ids, split_at(share))
         done += len(ids)
     return split | stated_splits(asked)
 
@@ -135,15 +135,25 @@ def _most(counts: Counter[str] | None) -> str | None:
     return max(counts, key=lambda split: (counts[split], SPLITS.index(split)))
 
 
+def spread_documents(sources: Iterable[str], seed: int) -> dict[str, str]:
+    """The split of each document, 80, 10 and 10 of 100 as near as can be, in an order by the hash of its source and the seed.
+
+    >>> sorted(spread_documents(map(str, range(10)), 0).values())
+    ['dev', 'test', 'train', 'train', 'train', 'train', 'train', 'train', 'train', 'train']
+    """
+    order = sorted(sources, key=lambda source: content_id(str(seed), source))
+    return {source: split_at((place + 0.5) / len(order)) for place, source in enumerate(order)}
+
+
 def split_by_hash(seed: int, source: str) -> str:
     """The split of a document by itself."""
-    return _split_at(int(content_id(str(seed), source)[:8], 16) / 2**32)
+    return split_at(int(content_id(str(seed), source)[:8], 16) / 2**32)
 
 
-def _split_at(share: float) -> str:
+def split_at(share: float) -> str:
     """The split at a place between 0 and 1.
 
-    >>> _split_at(0.5), _split_at(0.85), _split_at(0.95)
+    >>> split_at(0.5), split_at(0.85), split_at(0.95)
     ('train', 'dev', 'test')
     """
     if share < 1 - DEV_SHARE - TEST_SHARE:

@@ -77,6 +77,8 @@ class Caller:
         self._model = model
         self._spent = Spent()
         self._lock = Lock()
+        self.first_unusable: str | None = None
+        """The first reply that could not be used, or the server's reason to refuse; None where there was none."""
 
     @property
     def spent(self) -> Spent:
@@ -136,8 +138,10 @@ class Caller:
             raise ModelGone(str(problem), "", "") from None
         seconds = time.perf_counter() - started
         replies = [_read_one(kind, completion) for completion in completions]
-        unusable = sum(reply is None or isinstance(reply, _Unusable) for reply in replies)
-        self._add(spent_on(completions, seconds, unusable))
+        unusable = [at for at, reply in enumerate(replies) if reply is None or isinstance(reply, _Unusable)]
+        if unusable and self.first_unusable is None:
+            self.first_unusable = completions[unusable[0]].text
+        self._add(spent_on(completions, seconds, len(unusable)))
         return replies
 
 

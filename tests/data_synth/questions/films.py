@@ -13,3 +13,5 @@ FILMS = [
     Document("yard", "Marlow Yard", "The Marlow Yard was founded in 1880. It stands in Port Ellery."),
     Document("mill", "Tarn Mill", "Tarn Mill was founded in 1795. It stands in Tarn, a village of no fame."),
 ]
+TOGETHER = 7
+"""A seed that puts the yard alone into another split than the other documents."""

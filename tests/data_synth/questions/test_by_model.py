@@ -7,11 +7,18 @@ from typing import Any
 import pytest
 
 from data_synth.questions import by_model as said
-from data_synth.questions.by_model import Writers, model_questions
-from data_synth.questions.groups import MAX_ARTICLES, MIN_ARTICLES, article_groups
-from data_synth.questions.make import QuestionSpec, question_rows
+from data_synth.questions.by_model import (
+    MAX_ARTICLES,
+    MIN_ARTICLES,
+    MOST_LOST_IN_A_ROW,
+    Writers,
+    article_groups,
+    model_questions,
+)
+from data_synth.questions.make import QuestionSpec, question_rows, shortage
 from data_synth.questions.types import QuestionRow, question_problems
 from data_synth.types import Dropped
+from graph.documents.questions import SPLITS
 from graph.documents.read import read_documents
 from graph.index.index import Index
 from graph.retrieve import RetrieveSettings
@@ -54,7 +61,8 @@ def ask(
     find: Callable[[Sequence[str]], Sequence[str]] = everything,
     groups: int = 1,
 ) -> list[QuestionRow | Dropped]:
-    return list(model_questions([GROUP] * groups, Writers(writer, critic, find), 5, (2, 3, 4)))
+    splits = {each.source: "dev" for each in GROUP}
+    return list(model_questions([GROUP] * groups, Writers(writer, critic, find), 5, (2, 3, 4), splits))
 
 
 def test_a_question_that_passes_names_its_passages_and_sentences() -> None:
@@ -72,7 +80,7 @@ def test_a_question_that_passes_names_its_passages_and_sentences() -> None:
         "The Lantern was built by the Marlow Yard.",
         "The Marlow Yard stands in Tarn.",
     ]
-    assert question_problems(row) == []
+    assert question_problems(row) == [] and row.split == "dev", "of its documents"
 
 
 @pytest.mark.parametrize(
@@ -95,6 +103,17 @@ def test_a_question_that_passes_names_its_passages_and_sentences() -> None:
 )
 def test_each_fault_is_dropped_by_its_reason(reply: object, critique: object, why: str) -> None:
     assert ask(always(reply), always(critique)) == [Dropped(why)]
+
+
+def test_what_the_writer_wrote_goes_with_each_fault() -> None:
+    (unusable,), (wordless,) = ask(always("I cannot do that.")), ask(always(written(question="The town")))
+    assert isinstance(unusable, Dropped) and unusable.reply == "I cannot do that."
+    assert isinstance(wordless, Dropped) and wordless.reply == "The town (answer: Tarn)"
+
+
+def test_a_writer_that_fails_all_the_time_is_given_up() -> None:
+    lost = ask(always("no"), groups=10 * MOST_LOST_IN_A_ROW)
+    assert MOST_LOST_IN_A_ROW <= len(lost) < 2 * MOST_LOST_IN_A_ROW
 
 
 def test_an_unusable_reply_is_asked_for_once_more() -> None:
@@ -144,8 +163,14 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def test_groups_are_passages_of_related_articles(examples: Index) -> None:
-    groups = list(article_groups(examples, 0))
-    assert len(groups) > 20 and groups == list(article_groups(examples, 0)) != list(article_groups(examples, 1))
+    one = dict.fromkeys(examples.sources(), "train")
+    groups = list(article_groups(examples, 0, one))
+    assert len(groups) > 20 and groups == list(article_groups(examples, 0, one)) != list(
+        article_groups(examples, 1, one)
+    )
+    halves = {source: SPLITS[row % 2] for row, source in enumerate(examples.sources())}
+    of_halves = list(article_groups(examples, 0, halves))
+    assert of_halves and all(len({halves[each.source] for each in group}) == 1 for group in of_halves)
     for group in groups:
         assert MIN_ARTICLES <= len({each.source for each in group}) == len(group) <= MAX_ARTICLES
     assert len({frozenset(each.id for each in group) for group in groups}) == len(groups)
@@ -154,7 +179,7 @@ def test_groups_are_passages_of_related_articles(examples: Index) -> None:
 def test_two_articles_are_no_group(tmp_path: Path) -> None:
     texts = {"a": "Ada Low met Otto Brandt.", "b": "Otto Brandt met Ada Low."}
     two = build(tmp_path / "two", [Document(name, name, text) for name, text in texts.items()])
-    assert list(article_groups(two, 0)) == []
+    assert list(article_groups(two, 0, dict.fromkeys(texts, "train"))) == []
 
 
 def reply_from(request: CompletionRequest) -> str:
@@ -177,3 +202,19 @@ def test_questions_over_an_index_are_kept_if_retrieval_finds_the_answer_again(ex
     calls = len(model.asked)
     again = Ledger(model, tmp_path / "ledger.sqlite")
     assert list(question_rows(examples, spec, again, again, settings)) == rows and len(model.asked) == calls
+
+
+def test_too_few_questions_are_the_writers_fault_where_it_failed(examples: Index) -> None:
+    calls = iter(range(1000))
+    writer = ScriptedModel(lambda request: reply_from(request) if next(calls) < 8 else "Let me think.")
+    settings = RetrieveSettings(mode="lexical", top_k=10)
+    rows = list(question_rows(examples, QuestionSpec(9, (2,), 0), writer, None, settings))
+    lost = [row for row in rows if isinstance(row, Dropped)]
+    why = shortage(9, len(rows) - len(lost), lost, "scripted")
+    assert (
+        0 < len(rows) - len(lost) < 9
+        and len(lost) > 20
+        and f"of what scripted wrote, {len(lost)} could not be used" in why
+    )
+    assert "One reply: “Let me think.”" in why and "larger model" in why and "this index" not in why
+    assert shortage(0, 0, lost, "scripted") == "" and "sentences of this index" in shortage(9, 1, [], None)

@@ -7,8 +7,14 @@ from random import Random
 import pytest
 
 from data_synth.questions.by_rules import TEMPLATES, template_questions, to_row
-from data_synth.questions.check import needs_all, path_breaks_without, path_holds, told_once
-from data_synth.questions.duplicate_filter import MAX_USES_OF_DOCUMENT, DuplicateFilter
+from data_synth.questions.check import (
+    MAX_USES_OF_DOCUMENT,
+    DuplicateFilter,
+    needs_all,
+    path_breaks_without,
+    path_holds,
+    told_once,
+)
 from data_synth.questions.mentions import Mentions
 from data_synth.questions.reading import read_index
 from data_synth.questions.templates import Candidate
@@ -25,7 +31,7 @@ from graph.documents.questions import read_questions
 from graph.documents.read import read_documents
 from graph.index.index import Index
 from graph.shared.types import Document
-from tests.data_synth.questions.films import FILMS
+from tests.data_synth.questions.films import FILMS, TOGETHER
 from tests.graph.hashed import build
 from tests.places import EXAMPLES
 
@@ -47,11 +53,15 @@ def made(index: Index, count: int = 500, seed: int = 0) -> list[QuestionRow]:
     return list(template_questions(index, count, HOPS, seed))
 
 
+def mixed(index: Index, count: int = 500) -> list[QuestionRow]:
+    return list(template_questions(index, count, (1, *HOPS), 0))
+
+
 def possible(index: Index, seed: int = 0) -> dict[str, QuestionRow]:
     """Every sound question, however often its documents are used."""
-    readings = read_index(index)
+    readings, one = read_index(index), dict.fromkeys(index.sources(), "train")
     found = (
-        to_row(each) for make in TEMPLATES.values() for hops in HOPS for each in make(readings, hops, Random(seed))
+        to_row(each, one) for make in TEMPLATES.values() for hops in HOPS for each in make(readings, hops, Random(seed))
     )
     return {row.text: row for row in found if row is not None and needs_all(row, readings.mentions)}
 
@@ -95,8 +105,8 @@ def test_comparisons_are_answered_by_the_values(films: Index) -> None:
 
 
 def test_every_passage_is_needed_and_all_are_enough(examples: Index) -> None:
-    rows, mentions = made(examples), Mentions(examples)
-    assert len(rows) >= 20 and {row.kind for row in rows} == {"bridge", "comparison", "intersection"}
+    rows, mentions = list(possible(examples).values()), Mentions(examples)
+    assert len(rows) >= 20
     for row in rows:
         assert path_holds(row, mentions)
         for passage_id in row.passage_ids:
@@ -108,7 +118,7 @@ def test_every_passage_is_needed_and_all_are_enough(examples: Index) -> None:
 
 
 def test_each_step_stands_in_its_passage(examples: Index) -> None:
-    for row in made(examples):
+    for row in possible(examples).values():
         for step in row.steps:
             (passage,) = [each for each in examples.passages_of(step.source) if each.id == step.passage_id]
             assert step.quote in passage.text
@@ -119,7 +129,7 @@ def test_each_step_stands_in_its_passage(examples: Index) -> None:
 
 def test_a_passage_that_is_not_needed_is_seen(films: Index) -> None:
     mentions = Mentions(films)
-    row = next(row for row in made(films) if row.text.startswith("When was the person who directed The Saddle Hawk"))
+    row = possible(films)["When was the person who directed The Saddle Hawk born?"]
     idle = Step("Marlow Yard", "1880", "yard", films.passages_of("yard")[0].id, "It stands in Port Ellery.")
     padded = replace(row, chains=(*row.chains, (idle,)), hops=3)
     assert path_breaks_without(padded, idle.passage_id, mentions), "its own chain breaks"
@@ -129,7 +139,7 @@ def test_a_passage_that_is_not_needed_is_seen(films: Index) -> None:
 
 
 def test_a_chain_that_does_not_hang_together_does_not_hold(films: Index) -> None:
-    row = next(row for row in made(films) if row.kind == "bridge")
+    row = next(row for row in made(films, seed=TOGETHER) if row.kind == "bridge")
     torn = replace(row, chains=(row.chains[0][1:],))
     assert path_holds(torn, Mentions(films))
     first, last = row.chains[0][0], row.chains[0][-1]
@@ -173,11 +183,16 @@ def test_two_directors_are_not_the_director(tmp_path: Path) -> None:
 def test_a_question_that_gives_something_away_is_no_row() -> None:
     step = Step("A", "Ada", "a", "p", "A is by Ada.")
     last = Step("Ada", "1880", "b", "q", "Ada was born in 1880.")
-    assert to_row(Candidate("bridge", "when was who made A born?", "1880", ((step, last),), ("Ada",))) is not None
-    assert to_row(Candidate("bridge", "When was Ada, who made A, born?", "1880", ((step, last),), ("Ada",))) is None
-    assert to_row(Candidate("bridge", "Who made A in 1880?", "1880", ((step, last),), ("Ada",))) is None
-    twice = replace(last, source="a")
-    assert to_row(Candidate("bridge", "When was who made A born?", "1880", ((step, twice),), ("Ada",))) is None
+    fine, one = (
+        Candidate("bridge", "when was who made A born?", "1880", ((step, last),), ("Ada",)),
+        {"a": "dev", "b": "dev"},
+    )
+    row = to_row(fine, one)
+    assert row is not None and row.split == "dev"
+    assert to_row(replace(fine, text="When was Ada, who made A, born?"), one) is None
+    assert to_row(replace(fine, text="Who made A in 1880?"), one) is None
+    assert to_row(replace(fine, chains=((step, replace(last, source="a")),)), one) is None
+    assert to_row(fine, {"a": "dev", "b": "train"}) is None, "a question over documents of two splits"
 
 
 def test_a_step_is_told_once_only_if_no_other_passage_has_both_ends(films: Index) -> None:
@@ -201,13 +216,13 @@ def test_documents_are_not_used_often_and_questions_not_asked_twice(examples: In
 
 def test_the_same_seed_makes_the_same_questions(films: Index, examples: Index) -> None:
     assert made(examples) == made(examples)
-    assert [row.text for row in made(films, seed=1)] != [row.text for row in made(films, seed=2)]
+    assert [row.text for row in made(films, seed=TOGETHER)] != [row.text for row in made(films, seed=23)]
     assert made(examples, count=4) == made(examples)[:4]
-    assert {row.hops for row in template_questions(films, 500, (3,), 0)} == {3}
+    assert {row.hops for row in template_questions(films, 500, (3,), TOGETHER)} == {3}
 
 
 def test_rows_are_questions_that_evaluation_reads(films: Index, tmp_path: Path) -> None:
-    rows = made(films)
+    rows = made(films, seed=TOGETHER)
     file = tmp_path / "questions.jsonl"
     file.write_text("".join(json.dumps(question_to_json(row)) + "\n" for row in rows))
     for row, question in zip(rows, read_questions(file), strict=True):
@@ -217,3 +232,45 @@ def test_rows_are_questions_that_evaluation_reads(films: Index, tmp_path: Path) 
     lines = file.read_text().splitlines()
     assert [question_from_json(json.loads(line)) for line in lines] == rows
     assert FORM.schema().names == list(question_to_json(rows[0]))
+
+
+def test_documents_not_questions_are_split(examples: Index) -> None:
+    rows = mixed(examples)
+    splits: dict[str, set[str]] = {}
+    for row in rows:
+        for source in row.sources:
+            splits.setdefault(source, set()).add(row.split)
+    assert all(len(of_document) == 1 for of_document in splits.values())
+    assert {row.split for row in rows} == {"train", "dev", "test"}
+    assert any(row.hops > 1 and row.split == "train" for row in rows)
+    by_fact: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        for step in row.steps:
+            by_fact.setdefault((step.given.casefold(), step.found.casefold()), set()).add(row.split)
+    assert all(len(of_fact) == 1 for of_fact in by_fact.values())
+
+
+def test_only_things_of_one_kind_are_put_side_by_side(tmp_path: Path) -> None:
+    pages = [
+        Document("pay", "Pay and pension", "Wages are paid monthly. Questions go to the Personnel Office."),
+        Document("canteen", "Canteen and parking", "The canteen seats 64. The Personnel Office stands beside it."),
+        Document("hull", "Hull Yard", "Hull Yard was founded in 1700 by Tom Gale."),
+        Document("song", "Old Song", "Old Song was founded in 1900 by Ben Gale."),
+    ]
+    rows = possible(build(tmp_path / "i", [*pages]))
+    assert not any("on both" in text or " or " in text for text in rows)
+    also = Document("quay", "Quay Yard", "Quay Yard was founded in 1800 by Tim Gale.")
+    assert any(
+        row.kind == "comparison" and {"Hull Yard", "Quay Yard"} == {step.given for step in row.steps}
+        for row in possible(build(tmp_path / "j", [*pages, also])).values()
+    )
+
+
+def test_no_kind_of_comparison_floods_the_rest(tmp_path: Path) -> None:
+    people = [
+        Document(f"p{n}", f"Ada Lorne{chr(97 + n)}", f"Ada Lorne{chr(97 + n)} (born {1800 + 3 * n}) was a painter.")
+        for n in range(20)
+    ]
+    rows = made(build(tmp_path / "i", people))
+    assert 0 < sum("born" in row.text for row in rows) <= 6
+    assert sum(row.kind == "comparison" for row in mixed(build(tmp_path / "j", people))) * 2 <= 20 + 6

@@ -15,7 +15,7 @@ from graph.shared.errors import UserError
 from graph.shared.types import CompletionRequest, Document, LanguageModel
 from graph.store.settings import IndexSettings
 from serve.ledger import Ledger
-from tests.data_synth.questions.films import FILMS
+from tests.data_synth.questions.films import FILMS, TOGETHER
 from tests.fakes import HashEncoder, ScriptedModel
 
 
@@ -40,7 +40,7 @@ def run(index: Path, *arguments: object, model: ScriptedModel | None = None) -> 
     synth = typer.Typer()
     synth.callback()(lambda: None)
     register(synth, open_model)
-    done = CliRunner().invoke(synth, ["questions", str(index), *map(str, arguments)])
+    done = CliRunner().invoke(synth, ["questions", str(index), "--seed", str(TOGETHER), *map(str, arguments)])
     if isinstance(done.exception, Exception):
         raise done.exception
     return done
@@ -61,10 +61,31 @@ def test_a_folder_of_questions_is_written_that_evaluation_reads(index: Path, tmp
 
 
 def test_hops_choose_and_too_few_are_told(index: Path) -> None:
-    done = run(index, "--hops", 3, "--preview", 50, "--json")
+    done = run(index, "--hops", 3, "--count", 50, "--preview", 50, "--json")
     rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
     assert rows and {row["hops"] for row in rows} == {3}
-    assert f"{len(rows)} of 50 questions" in done.stderr
+    assert f"{len(rows)} of 50 questions" in done.stderr and "Index more documents" in done.stderr
+    assert done.exit_code == 1
+    enough = run(index, "--hops", 3, "--count", len(rows), "--preview", 50, "--json")
+    assert enough.exit_code == 0 and enough.stderr == ""
+
+
+def test_too_few_questions_are_written_and_the_exit_code_says_so(index: Path, tmp_path: Path) -> None:
+    done = run(index, "--count", 400, "--out", tmp_path / "out", "--json")
+    rows = json.loads(done.stdout)["rows"]
+    assert done.exit_code == 1 and 0 < rows < 400 and (tmp_path / "out" / "train.jsonl").is_file()
+    assert f"{rows} of 400 questions: the sentences of this index give no more" in done.stderr
+    assert run(index, "--out", tmp_path / "all").exit_code == 0, "without --count, as many as there are"
+
+
+def test_a_share_of_questions_has_no_answer(index: Path, tmp_path: Path) -> None:
+    done = run(index, "--count", 8, "--unanswerable", 0.25, "--out", tmp_path / "out")
+    questions = [row for file in (tmp_path / "out").glob("*.jsonl") for row in read_questions(file)]
+    without = [question for question in questions if not question.answers]
+    assert done.exit_code == 0 and len(questions) == 8 and len(without) == 2
+    assert all(question.kind == "unanswerable" and question.gold_sources == () for question in without)
+    with pytest.raises(UserError, match=r"--unanswerable 0.25 with --writer"):
+        run(index, "--unanswerable", 0.25, "--writer", "w", "--preview", 1)
 
 
 def test_options_that_do_not_go_together_are_told(index: Path, tmp_path: Path) -> None:
@@ -79,9 +100,18 @@ def test_options_that_do_not_go_together_are_told(index: Path, tmp_path: Path) -
 def test_an_index_that_gives_no_question_is_told_and_nothing_written(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     build_index(folder, [Document("a", "Tarn", "Bread is good.")], IndexSettings(), lambda spec: HashEncoder())
-    with pytest.raises(UserError, match="no question of 2 or 3 or 4 hops"):
+    with pytest.raises(UserError, match="no question of 1 or 2 or 3 or 4 hops"):
         run(folder, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_writer_that_fails_is_shown_with_one_of_its_replies(index: Path, tmp_path: Path) -> None:
+    model = ScriptedModel(lambda request: "As a language model I like ferries.")
+    with pytest.raises(
+        UserError, match=r"scripted wrote no question .* One reply: “As a language model I like ferries\.”"
+    ):
+        run(index, "--writer", "w", "--mode", "lexical", "--out", tmp_path / "out", model=model)
+    assert not (tmp_path / "out" / "train.jsonl").exists()
 
 
 def test_a_model_writes_and_its_calls_are_made_once(index: Path, tmp_path: Path) -> None:

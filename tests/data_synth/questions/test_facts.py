@@ -1,0 +1,111 @@
+"""Questions about one fact, and those that have no answer, over a handbook and over pages about one thing each."""
+
+from pathlib import Path
+
+import pytest
+
+from data_synth.questions.by_rules import template_questions
+from data_synth.questions.facts import Sentences
+from data_synth.questions.types import QuestionRow, named_in, question_from_json, question_problems, question_to_json
+from graph.documents.read import read_documents
+from graph.index.index import Index
+from graph.shared.types import Document
+from tests.data_synth.questions.films import FILMS
+from tests.graph.hashed import build
+from tests.places import EXAMPLES
+
+
+def index_of(folder: Path, where: Path) -> Index:
+    return build(folder, list(read_documents(where, lambda line: None)))
+
+
+@pytest.fixture(scope="module")
+def handbook(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return index_of(tmp_path_factory.mktemp("handbook") / "index", EXAMPLES / "handbook")
+
+
+def made(index: Index, seed: int = 0, share: float = 0.0, count: int = 500) -> list[QuestionRow]:
+    return list(template_questions(index, count, (1,), seed, share))
+
+
+def by_question(folder: Path, *documents: Document) -> dict[str, QuestionRow]:
+    return {row.text: row for row in made(build(folder, documents))}
+
+
+def test_a_handbook_gives_two_questions_a_page_at_least(handbook: Index) -> None:
+    rows = made(handbook)
+    for source in handbook.sources():
+        assert sum(row.sources == (source,) for row in rows) >= 2, source
+    openings = {row.text.split()[0] for row in rows}
+    assert openings >= {"Who", "Where", "When", "How", "What", "At", "Within"}
+
+
+def test_an_answer_stands_in_its_sentence_and_the_subject_in_the_question(handbook: Index) -> None:
+    for row in made(handbook):
+        (step,) = row.steps
+        (passage,) = [each for each in handbook.passages_of(step.source) if each.id == step.passage_id]
+        assert row.answers[0] in step.quote and step.quote in passage.text
+        assert row.hops == 1 and row.kind == "single" and question_problems(row) == []
+        assert not any(named_in(pronoun, row.text) for pronoun in ("he", "she", "it", "they", "this", "we", "you"))
+        assert not named_in(row.answers[0], row.text)
+
+
+def test_the_same_seed_makes_the_same_questions(handbook: Index) -> None:
+    assert made(handbook) == made(handbook) and made(handbook, 1) != made(handbook)
+
+
+def test_a_pronoun_is_the_thing_that_the_page_is_about(tmp_path: Path) -> None:
+    tram = Document("tram", "The Corrow Tram", "The Corrow Tram is a line. It opened on 17 June 1893.")
+    pay = Document("pay", "Pay and pension", "Tom Gale runs payroll. He joined Hull Yard in 1988.")
+    rows = by_question(tmp_path / "i", tram, pay)
+    assert rows["When did the Corrow Tram open?"].answers == ("17 June 1893",)
+    assert not any("pension" in text for text in rows)
+
+
+def test_what_belongs_to_a_page_is_told_apart_by_it(tmp_path: Path) -> None:
+    tram = Document("tram", "The Corrow Tram", "The Corrow Tram is a line. The gauge is 760 millimetres.")
+    rows = by_question(tmp_path / "i", tram)
+    assert rows["What is the gauge, according to “The Corrow Tram”?"].answers == ("760 millimetres",)
+
+
+def test_what_two_pages_say_of_the_same_words_is_told_apart_by_the_page(tmp_path: Path) -> None:
+    pages = [
+        Document(year, f"Timetable {year}", f"Trams leave at {hour}:00.") for year, hour in (("2022", 8), ("2023", 9))
+    ]
+    rows = by_question(tmp_path / "i", *pages)
+    assert {text: row.answers for text, row in rows.items()} == {
+        "At what time do trams leave, according to “Timetable 2022”?": ("8:00",),
+        "At what time do trams leave, according to “Timetable 2023”?": ("9:00",),
+    }
+
+
+def test_a_fact_of_two_documents_makes_no_question(tmp_path: Path) -> None:
+    text = "When did Hull Yard move to Candle Lane?"
+    yard = Document("yard", "Yards", "Hull Yard moved to Candle Lane in March 1971.")
+    assert text in by_question(tmp_path / "i", yard)
+    lane = Document("lane", "Lanes", "In March 1971 Candle Lane saw the moving of Hull Yard.")
+    assert text not in by_question(tmp_path / "j", yard, lane)
+
+
+def test_what_has_no_answer_names_what_the_documents_lack(handbook: Index) -> None:
+    rows = made(handbook, share=0.3, count=40)
+    without = [row for row in rows if not row.answers]
+    assert len(without) == 12 and len(rows) == 40
+    sentences, texts = Sentences(handbook), {row.text for row in rows if row.answers}
+    for row in without:
+        assert (row.kind, row.hops, row.passage_ids, row.bridges) == ("unanswerable", 0, (), ())
+        assert question_problems(row) == [] and row.text not in texts
+        (near,) = row.near
+        assert near.quote and near.source in handbook.sources()
+        assert any(word.casefold() not in sentences.text for word in row.text.rstrip("?").split())
+        assert row.split == next(other.split for other in rows if other.answers and other.sources == (near.source,))
+        assert question_from_json(question_to_json(row)) == row
+
+
+def test_without_a_share_every_question_has_an_answer(handbook: Index) -> None:
+    assert all(row.answers for row in made(handbook))
+
+
+def test_values_of_a_page_make_questions_too(tmp_path: Path) -> None:
+    rows = by_question(tmp_path / "i", *FILMS)
+    assert rows["When was Edward Lorne born?"].answers == ("7 November 1889",)

@@ -1,0 +1,95 @@
+"""What single sentences answer."""
+
+import pytest
+
+from data_synth.questions.sentences import facts_of
+from data_synth.questions.words import BY_PAST, BY_THIRD
+
+NAMES = frozenset(["Edda", "Hollin", "Lantern", "Tarn"])
+
+
+def answered_by(sentence: str) -> dict[str, tuple[str, ...]]:
+    return {fact.question: fact.answers for fact in facts_of(sentence, NAMES.__contains__)}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "question", "answer"),
+    [
+        ("The canteen opens at 7:30.", "At what time does the canteen open?", "7:30"),
+        ("The main gate opens at 6:15 and closes at 20:00.", "At what time does the main gate close?", "20:00"),
+        ("Wages are paid on the 27th of each month.", "On which day are wages paid?", "the 27th of each month"),
+        ("The works moved to Candle Lane in March 1971.", "When did the works move to Candle Lane?", "March 1971"),
+        ("In 1971 the works moved to Candle Lane.", "In what year did the works move to Candle Lane?", "1971"),
+        ("Core hours last from 10:00 to 14:30.", "When do core hours last?", "from 10:00 to 14:30"),
+        ("Fire drills are held twice a year.", "How often are fire drills held?", "twice a year"),
+        ("The label has carried a bridge since 1913.", "Since what year has the label carried a bridge?", "1913"),
+        ("Claims must be submitted within 30 days.", "Within how many days must claims be submitted?", "30 days"),
+        ("The company employs 86 people.", "How many people does the company employ?", "86 people"),
+        ("The car park has 52 spaces.", "How many spaces does the car park have?", "52 spaces"),
+        ("Full-time employees receive 27 days of annual leave.", None, "27 days"),
+        (
+            "The company pays 7 per cent of gross wages.",
+            "What percentage of gross wages does the company pay?",
+            "7 per cent",
+        ),
+        ("The Lantern is 46 metres long.", "How long is the Lantern?", "46 metres"),
+        ("The daily allowance is £28.", "What is the daily allowance?", "£28"),
+        ("A main dish costs £4.20 for employees.", "How much does a main dish cost for employees?", "£4.20"),
+        ("The lunch break lasts 45 minutes.", "How long does the lunch break last?", "45 minutes"),
+        ("Requests are approved by the line manager.", "Who approves requests?", "the line manager"),
+        ("Overtime must be approved by Greta Okonjo.", "Who must approve overtime?", "Greta Okonjo"),
+        ("Building A was designed by Paul Orme.", "Who designed Building A?", "Paul Orme"),
+        ("The gate was painted by Tom Gale and Ben Hill.", "Who painted the gate?", "Tom Gale and Ben Hill"),
+        ("The safety officer is Marcus Teale.", "Who is the safety officer?", "Marcus Teale"),
+        ("Greta Okonjo, the head of stores, signs for goods.", "Who is the head of stores?", "Greta Okonjo"),
+        ("Marcus Teale trains all new employees.", "Who trains all new employees?", "Marcus Teale"),
+        (
+            "Report accidents to Marcus Teale within 24 hours.",
+            "To whom must accidents be reported within 24 hours?",
+            None,
+        ),
+        ("The keys are kept in the porter's lodge.", None, None),
+        ("The vans are parked behind the dispatch hall.", "Where are the vans parked?", "behind the dispatch hall"),
+        ("The ferry was called Lantern.", "What was the ferry called?", "Lantern"),
+    ],
+)
+def test_a_sentence_answers(sentence: str, question: str | None, answer: str | None) -> None:
+    found = answered_by(sentence)
+    if question is not None:
+        assert question in found
+        assert answer is None or found[question][0] == answer
+    elif answer is not None:
+        assert answer in {answers[0] for answers in found.values()}
+    for answers in found.values():
+        assert answers[0] in sentence
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "It opened in 1911.",
+        "She joined the company in 1902.",
+        "This takes 46 minutes.",
+        "The canteen is not open at 7:30.",
+        "Does the canteen open at 7:30?",
+        "“The canteen opens at 7:30,” said the porter.",
+        "Opening hours at 7:30.",
+        "Shops open at 7:30 or 8:00.",
+        "The gate was painted by Tom Gale, Ben Hill and Ann Low.",
+        "Overtime by the end of the month in writing.",
+    ],
+)
+def test_a_sentence_that_names_no_subject_or_half_an_answer_gives_none(sentence: str) -> None:
+    assert answered_by(sentence) == {}
+
+
+def test_pronouns_stand_in_no_question() -> None:
+    sentence = "Edda Marlpit founded the company in 1954, and it moved to Candle Lane when it had grown."
+    assert answered_by(sentence) and not any(" it " in question for question in answered_by(sentence))
+
+
+def test_verbs_have_their_forms() -> None:
+    assert BY_PAST["stopped"].base == BY_THIRD["stops"].base == "stop"
+    assert BY_PAST["carried"].third == "carries" and BY_PAST["stayed"].third == "stays"
+    assert BY_PAST["founded"].participle == "founded" and BY_PAST["wrote"].participle == "written"
+    assert BY_THIRD["has"].base == "have" and BY_THIRD["goes"].base == "go"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from graph.prompt.answer import is_no_answer, parse_answer
 from graph.prompt.citations import check_citations
 from graph.prompt.match import exact_match, token_f1
-from graph.text.thinking import without_thinking
+from graph.prompt.own_citations import own_citations
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def score_reading(text: str, answers: Sequence[str], gold: Collection[int], pass
     """
     answer = short_answer(text)
     refuses = is_no_answer(answer)
-    cited = check_citations(without_thinking(text), passages).cited
+    cited = own_citations(text, passages).existing
     if answers:
         exact, f1 = (0.0, 0.0) if refuses else (exact_match(answer, answers), token_f1(answer, answers))
     else:

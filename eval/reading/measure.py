@@ -19,7 +19,7 @@ from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from eval.shared.statistics import Interval, bootstrap_mean
 from eval.shared.tables import Table
 from graph.prompt.answer import NOT_FOUND, AnswerForm, answer_messages, headed
-from graph.prompt.citations import check_citations
+from graph.prompt.own_citations import own_citations
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
 from graph.shared.types import CompletionRequest, Excerpt, LanguageModel
@@ -150,7 +150,7 @@ def constant_answers(asked: Sequence[Asked]) -> list[Answered]:
 def scored(asked: Asked, text: str) -> Answered:
     """A text as an answer."""
     score = score_reading(text, asked.question.answers, asked.gold, len(asked.excerpts))
-    cited = check_citations(text, len(asked.excerpts)).cited
+    cited = own_citations(text, len(asked.excerpts)).existing
     held = words_of(" ".join(headed(asked.excerpts[number - 1]) for number in cited))
     return Answered(asked, text, score, float(stands_in(short_answer(text), held)))
 

@@ -229,7 +229,9 @@ def test_every_shipped_config_is_good_for_the_command_it_is_named_after(file: Pa
     done = run("config", "check", file)
     assert done.exit_code == 0, done.output
     first = re.search(r"settings of `modegraph (?:\w+ )?(\w+)`", done.output)
-    assert first and first.group(1) == ("run" if file.parent.name == "eval" else file.stem.partition("-")[0])
+    assert first and first.group(1) == {"eval": "run", "data": "import"}.get(
+        file.parent.name, file.stem.partition("-")[0]
+    )
 
 
 def test_a_bad_config_is_told_key_by_key(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ FOLDERS = ("graph", "data_synth", "train", "serve", "eval")
 KINDS: dict[str, type[Settings]] = {
     "tiny": TinySettings,
     "sft": SftSettings,
-    "reader": SftSettings,
     "ms": MsSettings,
     "dpo": DpoSettings,
     "reward": RewardSettings,
@@ -45,7 +44,7 @@ SAME_IN_BOTH = (
 
 
 def kind_of(file: Path) -> type[Settings]:
-    """configs/eval/ holds matrices, configs/data/ reading rows, the others <stage>.yaml and <stage>-<model>.yaml (a reader is made by SFT)."""
+    """configs/eval/ holds matrices, configs/data/ reading rows, the others <stage>.yaml and <stage>-<model>.yaml."""
     if file.parent.name in ("eval", "data"):
         return MatrixSettings if file.parent.name == "eval" else ReadingSettings
     return KINDS[file.stem.partition("-")[0]]
@@ -130,7 +129,7 @@ def test_the_papers_recipes_are_shipped(file: Path) -> None:
     Those of smollm2 are the study's own: adapters of a small model on a CPU, a few dozen updates.
     """
     values = load_settings(kind_of(file), file).model_dump()
-    if file.stem.startswith(("reader", "reward", "selector", "verifier")) or file.stem.endswith("smollm2"):
+    if file.stem.startswith(("sft-reader", "reward", "selector", "verifier")) or file.stem.endswith("smollm2"):
         return
     recipe = (values["learning_rate"], values["epochs"], values["batch_size"] * values["gradient_accumulation"])
     rate = 2e-4 if file.stem.startswith("sft-") else 1e-5

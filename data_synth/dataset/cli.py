@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from data_synth.route.cli import ROUTED
-from graph.shared.cli_app import INPUT, Command
+from graph.shared.cli_app import INPUT, Command, command
 from graph.shared.cli_options import AsJson, Config, Corpus, Out, Questions, Seed, Set
 from graph.shared.console import print_json, say
 from graph.shared.errors import UserError
@@ -54,7 +54,7 @@ def register(data: typer.Typer) -> None:
         if any(each.bad for each in found.values()):
             raise typer.Exit(1)
 
-    @data.command("import", cls=Command)
+    @data.command("import", cls=command(settings="data_synth.reading.rows:ReadingSettings"))
     def import_set(
         kind: Annotated[str, typer.Argument(metavar="SET", help=f"One of {', '.join(SETS)}.")],
         file: Annotated[
@@ -69,10 +69,10 @@ def register(data: typer.Typer) -> None:
         settings: Set = None,
         as_json: AsJson = False,
     ) -> None:
-        """Turn a published set into documents and questions, reading rows or scored responses, or feedback into training data.
+        """Turn a published set into documents and questions or into training rows; feedback, too.
 
         `feedback` is what `modegraph serve --feedback` kept: it becomes the folders preferences, relevance and route below --out,
-        of entries with consent alone.
+        of entries with consent alone. `reading` makes rows of questions over passages, by the settings of --config and --set.
         """
         from data_synth.dataset.deliver import deliver
         from data_synth.dataset.existing import multiple_choice, pubmedqa, qa_feedback, read_items

@@ -19,6 +19,7 @@ from graph.shared.cli_options import (
     Seed,
     SomeOut,
     Splits,
+    Strict,
     TopK,
     Writers,
 )
@@ -44,15 +45,6 @@ HardNegatives = Annotated[
         max=1,
         rich_help_panel=OUTPUT,
         help="Share of pairs whose rejected side reasons, too, and is wrong or unsupported; the others reject the bare answer.",
-    ),
-]
-StrictPairs = Annotated[
-    bool,
-    typer.Option(
-        "--strict",
-        metavar="",
-        rich_help_panel=OUTPUT,
-        help="Exit with 1 when length or words alone tell the chosen side from the rejected one.",
     ),
 ]
 Format = Annotated[
@@ -94,7 +86,7 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         judge: Judge = None,
         hard_negatives: HardNegatives = 1.0,
         shape: Format = Shape.chat,
-        strict: StrictPairs = False,
+        strict: Strict = False,
         seed: Seed = 0,
         out: SomeOut = None,
         preview: Preview = None,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from graph.shared.cli_app import INPUT, MODEL, command
-from graph.shared.cli_options import SPEC, AsJson, Limit, ModeName, Seed, SomeOut, SomeSplit
+from graph.shared.cli_app import INPUT, command
+from graph.shared.cli_options import AsJson, Limit, Models, ModeName, Seed, SomeOut, SomeSplit, TopK
 from graph.shared.console import print_json, say
 
 if TYPE_CHECKING:
@@ -20,12 +20,6 @@ Folder = Annotated[
         metavar="FOLDER", help="A reading set: corpus.jsonl and questions.jsonl (answers empty: unanswerable)."
     ),
 ]
-Readers = Annotated[
-    list[str],
-    typer.Option(
-        "--model", metavar="SPEC", rich_help_panel=MODEL, help=f"Language model that reads: {SPEC}. Repeatable."
-    ),
-]
 OverIndex = Annotated[
     Path | None,
     typer.Option(
@@ -34,9 +28,6 @@ OverIndex = Annotated[
         rich_help_panel=INPUT,
         help="Read what is retrieved from this index in place of gold passages.",
     ),
-]
-OfIndex = Annotated[
-    int, typer.Option("--top-k", metavar="N", min=1, rich_help_panel=INPUT, help="Passages read from --index.")
 ]
 Others = Annotated[
     int,
@@ -64,12 +55,12 @@ def register(commands: typer.Typer, open_model: OpenModel) -> None:
     @commands.command(cls=command())
     def reading(
         folder: Folder,
-        models: Readers,
+        models: Models,
         split: SomeSplit = None,
         distractors: Others = 3,
         index: OverIndex = None,
         mode: ModeName = "auto",
-        top_k: OfIndex = 5,
+        top_k: TopK = 5,
         no_passages: Unread = False,
         form: FormOption = "cited",
         limit: Limit = None,

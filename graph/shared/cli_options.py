@@ -116,7 +116,12 @@ ContextSizes = Annotated[
 
 Strict = Annotated[
     bool,
-    typer.Option("--strict", metavar="", rich_help_panel=INPUT, help="Exit with 1 when a file was skipped."),
+    typer.Option(
+        "--strict",
+        metavar="",
+        rich_help_panel=INPUT,
+        help="Exit with 1 where there is a warning, such as of a file that was skipped.",
+    ),
 ]
 
 # Limits
@@ -241,6 +246,10 @@ SomeTolerance = Annotated[float | None, _TOLERANCE]
 # Model
 _MODEL = typer.Option(metavar="SPEC", rich_help_panel=MODEL, help=f"Language model to use: {SPEC}.")
 Model = Annotated[str, _MODEL]
+Models = Annotated[
+    list[str],
+    typer.Option("--model", metavar="SPEC", rich_help_panel=MODEL, help=f"Language model to use: {SPEC}. Repeatable."),
+]
 SomeModel = Annotated[str | None, _MODEL]
 _WRITER = f"Language model that writes in place of rules: {SPEC}."
 Writer = Annotated[str | None, typer.Option("--writer", metavar="SPEC", rich_help_panel=MODEL, help=_WRITER)]

@@ -10,6 +10,7 @@ import re
 from functools import cache
 from typing import NamedTuple
 
+from graph.prompt.answer import PROMPTS
 from graph.prompt.citations import CitationGate
 from graph.prompt.cited_numbers import MAX_NUMBER
 from graph.text.prompting import read_prompt
@@ -58,8 +59,8 @@ def _repeats_prompt(before: str) -> bool:
 
 @cache
 def _form_in_words() -> str:
-    """The words of the prompt's lines that show a citation, a space around each."""
-    lines = read_prompt("graph/answer.txt").splitlines()
+    """The words of the prompts' lines that show a citation, a space around each."""
+    lines = [line for prompt in PROMPTS.values() for line in read_prompt(prompt).splitlines()]
     return "".join(f" {' '.join(_words(line))} " for line in lines if "[1]" in line)
 
 

@@ -12,6 +12,8 @@ FORM = "###Reason: {} ###Answer: {}"
     "response",
     [
         read_prompt("graph/answer.txt"),
+        read_prompt("graph/answer_cited.txt"),
+        read_prompt("graph/answer_quoted.txt"),
         FORM.format("The reasoning, citing passages by number like [1].", "The short answer."),
         FORM.format("the reasoning citing passages by number, like [1] and [2].", "Tarn"),
         FORM.format("Citing passages by number like ［2］ [1, 2].", "Tarn"),

@@ -8,6 +8,7 @@ from data_synth.claims.cli import register as register_claims
 from data_synth.dataset.cli import register as register_data
 from data_synth.preferences.cli import register as register_preferences
 from data_synth.questions.cli import register as register_questions
+from data_synth.reading.cli import register as register_reading
 from data_synth.relevance.cli import register as register_relevance
 from data_synth.responses.cli import register as register_responses
 from data_synth.route.cli import register as register_route
@@ -26,6 +27,7 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
     register_preferences(synth, open_model)
     register_responses(synth, open_model)
     register_questions(synth, open_model)
+    register_reading(synth)
     register_relevance(synth, open_model)
     register_route(synth, open_model)
     register_claims(synth)

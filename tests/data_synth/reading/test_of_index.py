@@ -1,0 +1,56 @@
+"""Reading rows of an index: gold passages are those that hold the evidence, others of the documents stand beside, foreign questions are refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from data_synth.dataset.validate import validate_file
+from data_synth.reading.of_index import set_of_index
+from graph.documents.questions import Question, Quote
+from graph.index.index import open_index
+from graph.shared.errors import UserError
+from modegraph.cli import build_app
+
+
+def sentence_of(index: Path) -> tuple[str, str, str]:
+    """A document, the id of its first passage, and a sentence of that."""
+    opened = open_index(index)
+    passage = opened.passages_of(opened.sources()[0])[0]
+    return passage.source, passage.id, passage.text.split(". ")[0] + "."
+
+
+def test_gold_passages_hold_the_evidence_or_without_any_the_answer(hashed_isles: Path) -> None:
+    source, passage, sentence = sentence_of(hashed_isles)
+    word = sentence.split()[-1].strip(".")
+    spaced = sentence.replace(" ", "\n ", 1)
+    quoted = Question("q1", "What?", (word,), (source,), (Quote(source, spaced),))
+    bare = Question("q2", "What?", (word,), (source,))
+    lost = Question("q3", "What?", (word,), (source,), (Quote(source, "It never stood there."),))
+    first, second, third = set_of_index(open_index(hashed_isles), [quoted, bare, lost]).questions
+    assert first.gold_ids == second.gold_ids == (passage,) and third.gold_ids == ()
+    assert passage in first.context_ids
+    with pytest.raises(UserError, match="not in the index: 'mars'"):
+        set_of_index(open_index(hashed_isles), [Question("q4", "What?", ("x",), ("mars",))])
+
+
+def test_the_command_makes_rows_that_validate(hashed_isles: Path, tmp_path: Path) -> None:
+    source, _, sentence = sentence_of(hashed_isles)
+    row = {
+        "question": "What is said?",
+        "answers": [sentence.split()[-1].strip(".")],
+        "gold_ids": [source],
+        "split": "train",
+    }
+    rows = [
+        {"id": f"q{n}", **row, "question": f"What is said, {n}?", "evidence": [{"id": source, "quote": sentence}]}
+        for n in range(5)
+    ]
+    file = tmp_path / "questions.jsonl"
+    file.write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
+    words = ["synth", "reading", str(hashed_isles), "--questions", str(file), "--out", str(tmp_path / "rows")]
+    done = CliRunner().invoke(build_app(), [*words, "--set", "without_gold=0", "--json"])
+    assert done.exit_code == 0, done.output
+    found = validate_file(tmp_path / "rows/train.jsonl")
+    assert (found.form, found.rows, found.bad) == ("reading", 5, ())

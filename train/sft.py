@@ -1,7 +1,6 @@
 """Supervised fine-tuning on the answers of conversations: teaches to read and the form, and gives preference training its reference.
 
-Rows one after another whose prompts begin alike (several questions over the same passages) are one group: what they have in common is computed once
-(train/model/packing.py). The loss is −log π of the answers' tokens, end token included, a mean over the tokens of a batch; logits are made where an
+Rows one after another that ask over the same passages are one group: what their prompts have in common is computed once (train/model/packing.py). The loss is −log π of the answers' tokens, end token included, a mean over the tokens of a batch; logits are made where an
 answer's token is predicted and nowhere else.
 """
 
@@ -34,8 +33,6 @@ from train.run.mixed_precision import CastingOnce
 from train.run.settings import SftSettings
 from train.shared.types import RunRecord
 
-SHARED_SHARE = 0.5
-"""Rows share a prefix where it is at least so much of the shortest of their prompts."""
 MEASURED_TOKENS = 4096
 """Tokens of a batch of dev prompts that are answered together, padding included."""
 
@@ -72,7 +69,8 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
     def groups(rows: Sequence[Conversation], file: Path) -> list[TokenizedGroup]:
         tokenized = [tokenize_row(tokenizer, row.prompt, row.completion) for row in rows]
         check_fit(tokenized, settings.max_length_tokens, file)
-        return share_prefixes(tokenized, settings.group_tokens or settings.max_length_tokens)
+        most = settings.group_tokens or settings.max_length_tokens
+        return share_prefixes(tokenized, [row.context for row in rows], most)
 
     return SftData(groups(train, folder / "train.jsonl"), groups(dev, dev_file), dev[: settings.eval_rows])
 
@@ -90,22 +88,23 @@ def check_fit(rows: Sequence[TokenizedRow], max_length_tokens: int, file: Path) 
         )
 
 
-def share_prefixes(rows: Sequence[TokenizedRow], most_tokens: int) -> list[TokenizedGroup]:
-    """Rows as groups: those one after another whose prompts begin alike as one, up to `most_tokens` together."""
+def share_prefixes(
+    rows: Sequence[TokenizedRow], contexts: Sequence[tuple[str, ...]], most_tokens: int
+) -> list[TokenizedGroup]:
+    """Rows as groups: those one after another over the same context, if they have one, up to `most_tokens` together."""
     groups: list[TokenizedGroup] = []
     waiting: list[TokenizedRow] = []
-    shared = 0
-    for row in rows:
+    shared, before = 0, ()
+    for row, context in zip(rows, contexts, strict=True):
         if waiting:
             common = min(shared, _common(waiting[0], row))
-            shortest = min(one.prompt_tokens for one in (*waiting, row))
             together = common + sum(len(one.ids) - common for one in (*waiting, row))
-            if common >= SHARED_SHARE * shortest and together <= most_tokens:
+            if context and context == before and common and together <= most_tokens:
                 waiting.append(row)
                 shared = common
                 continue
             groups.append(_group(waiting, shared))
-        waiting, shared = [row], row.prompt_tokens
+        waiting, shared, before = [row], row.prompt_tokens, context
     return [*groups, _group(waiting, shared)] if waiting else groups
 
 
@@ -217,7 +216,7 @@ def reading_figures(model: Any, tokenizer: PreTrainedTokenizerBase, rows: Sequen
         asked = [prompts[place].ids[: prompts[place].prompt_tokens] for place in batch]
         for place, ids in zip(batch, greedy_answers(model, tokenizer, asked, limit), strict=True):
             row, text = rows[place], tokenizer.decode(ids, skip_special_tokens=True)
-            scores.append((row, score_reading(text, row.answers, row.gold, row.passages)))
+            scores.append((row, score_reading(text, row.answers, row.gold, len(row.context))))
     cited = [score.cites_gold for row, score in scores if row.gold and score.exact]
     figures = {"exact": fmean(score.exact for _, score in scores), "f1": fmean(score.f1 for _, score in scores)}
     return figures | ({"cites_gold": fmean(cited)} if cited else {})

@@ -48,7 +48,8 @@ def test_from_documents_to_a_comparison(
     (tmp_path / "sft.yaml").write_text(f"model: {tiny}\ndata: elsewhere\nmax_steps: 7\nlora: {{rank: 4, alpha: 8}}\n")
     sft = mg.train.sft(tmp_path / "sft.yaml", data=pairs, out=tmp_path / "sft", lora={"rank": 2}, **QUICK)
     assert read_run(sft.folder) == sft.record and sft.stage == "sft" and "train_loss" in sft.metrics
-    assert (sft.settings["lora"], sft.settings["data"]) == ({"rank": 2, "alpha": 8}, str(pairs))
+    lora = sft.settings["lora"]
+    assert (lora["rank"], lora["alpha"], sft.settings["data"]) == (2, 8, str(pairs))
     ms = mg.train.ms(model=sft, data=pairs, out=tmp_path / "ms", **QUICK)
     compared = mg.compare([ms, sft], data=pairs, base=tiny, max_answer_tokens=8)
     assert capfd.readouterr() == ("", "")

@@ -2,6 +2,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -151,7 +152,7 @@ def test_a_trace_is_written_whole(index: Path, tmp_path: Path) -> None:
 
 def test_a_retrieval_that_stopped_shows_what_it_had_and_fails(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = graph.retrieve.retrieve
-    given: list[object] = []
+    given: list[Any] = []
 
     def half(opened: Index, question: str, settings: RetrieveSettings, model: LanguageModel | None) -> Evidence:
         given.append(model)
@@ -163,7 +164,7 @@ def test_a_retrieval_that_stopped_shows_what_it_had_and_fails(index: Path, monke
     done = invoke(index, QUESTION, "--model", "m", model=model)
     assert done.exit_code == 1 and done.stdout.startswith("1. ")
     assert "stopped before it was done: the server went away" in done.stderr
-    assert given == [model] and model.asked == []
+    assert [each.name for each in given] == [model.name] and model.asked == []
 
 
 def test_the_budget_and_the_reranker_reach_their_place(index: Path) -> None:

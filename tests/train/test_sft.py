@@ -54,18 +54,20 @@ def settings_of(base: Path, data: Path, output: Path, **changes: Any) -> SftSett
 
 
 def test_rows_over_the_same_passages_are_one_group_and_nothing_is_lost() -> None:
-    """By hand: prompts 1 2 3 | 4 and 1 2 3 | 5, then one that begins otherwise, then one that shares too little."""
+    """By hand: prompts 1 2 3 | 4 and 1 2 3 | 5 over one context, then one over another, then two without any."""
     rows = [
         TokenizedRow((1, 2, 3, 4, 8, 9), 4),
         TokenizedRow((1, 2, 3, 5, 7, 9), 4),
         TokenizedRow((6, 2, 3, 4, 8, 9), 4),
         TokenizedRow((6, 5, 5, 5, 9), 4),
+        TokenizedRow((6, 5, 5, 5, 9), 4),
     ]
-    first, second, third = share_prefixes(rows, 100)
+    contexts = [("a", "b"), ("a", "b"), ("b", "a"), (), ()]
+    first, second, third, _ = share_prefixes(rows, contexts, 100)
     assert first == TokenizedGroup((1, 2, 3), ((4, 8, 9), (5, 7, 9)), (1, 1)) and first.written_tokens == 4
     assert second == TokenizedGroup((6, 2, 3, 4), ((8, 9),), (0,)) and third.prompt == (6, 5, 5, 5)
-    assert [len(group.responses) for group in share_prefixes(rows, 8)] == [1, 1, 1, 1], "no room for two"
-    assert len(share_prefixes([rows[0]] * 2, 100)) == 1
+    assert [len(group.responses) for group in share_prefixes(rows, contexts, 8)] == [1] * 5, "no room for two"
+    assert len(share_prefixes([rows[0]] * 2, contexts[:2], 100)) == 1
 
 
 def test_the_loss_and_its_gradients_are_those_of_rows_alone(base: Path, reading: Path, tmp_path: Path) -> None:

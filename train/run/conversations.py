@@ -23,14 +23,14 @@ FORMS = "prompt and completion, prompt and chosen, messages, conversations, or i
 class Conversation:
     """A chat that ends with a user's turn, the completion to learn, and what an answer to it is measured against.
 
-    `answers` are the accepted short answers (none: refusing is right); `gold` numbers the passages that may be cited, of `passages`.
+    `answers` are the accepted short answers (none: refusing is right); `gold` numbers the passages that may be cited, of `context`, their ids.
     """
 
     prompt: tuple[Message, ...]
     completion: str
     answers: tuple[str, ...] = ()
     gold: tuple[int, ...] = ()
-    passages: int = 0
+    context: tuple[str, ...] = ()
 
 
 def read_conversations(file: Path) -> list[Conversation]:
@@ -89,8 +89,8 @@ def _turns(turns: Any) -> tuple[Message, ...]:
 
 def _measured(read: Conversation, row: Mapping[str, Any]) -> Conversation:
     """With what a reading row says of its answer; of others, the completion is the accepted answer."""
-    if "answers" not in row or "context_ids" not in row:
+    if "answers" not in row or "context_ids" not in row or "chosen" in row:
         return Conversation(read.prompt, read.completion, (read.completion,))
     numbers = {one: number for number, one in enumerate(row["context_ids"], start=1)}
     gold = tuple(sorted(numbers[one] for one in row.get("gold_ids", ()) if one in numbers))
-    return Conversation(read.prompt, read.completion, tuple(row["answers"]), gold, len(numbers))
+    return Conversation(read.prompt, read.completion, tuple(row["answers"]), gold, tuple(row["context_ids"]))

@@ -48,7 +48,7 @@ def near(drafts: Sequence[Draft], reasons: Sequence[str]) -> list[Support]:
     return [Support(0.9 if "Tarn" in reason else 0.0, 1.0) for reason in reasons]
 
 
-def rows_of(policy: ScriptedModel | Ledger, sizes: Sequence[int] = ()) -> list[ResponseRow | Dropped]:
+def rows_of(policy: ScriptedModel | Ledger, sizes: Sequence[int] = (0, 1, 2)) -> list[ResponseRow | Dropped]:
     def find(texts: Sequence[str]) -> list[tuple[Excerpt, ...]]:
         return [FOUND[text] for text in texts]
 
@@ -100,7 +100,7 @@ def test_seeds_differ_by_prompt_and_number_and_not_by_run() -> None:
 
 
 def test_one_text_is_no_choice_and_cut_ones_are_no_responses() -> None:
-    assert rows_of(in_turn("Tarn")) == [Dropped(TOO_FEW)] * 5
+    assert rows_of(in_turn("Tarn")) == [Dropped(TOO_FEW)] * 5, "of every size that is named"
     assert rows_of(ScriptedModel(lambda request: str(request.seed), finish_reason="length")) == [Dropped(TOO_FEW)] * 5
 
 

@@ -12,7 +12,6 @@ from eval.metrics import (
     accuracy,
     accuracy_per_class,
     all_gold_at,
-    answers,
     choices,
     exact_match,
     majority_class,
@@ -25,10 +24,11 @@ from eval.metrics import (
     token_f1,
     well_formed,
 )
+from graph.prompt import match
 
 
 def test_doctests():
-    assert not any(doctest.testmod(module).failed for module in (answers, choices, texts))
+    assert not any(doctest.testmod(module).failed for module in (match, choices, texts))
 
 
 @pytest.mark.parametrize(

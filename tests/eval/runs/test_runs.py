@@ -72,7 +72,10 @@ def test_runs_of_a_stage_are_told_by_the_settings_in_which_they_differ(tmp_path:
     finished(tmp_path / "two", beta=0.5, lora={"rank": 8})
     one, two = find_runs(tmp_path)
     assert told_settings(one, [one, two]) == "lora=None, beta=0.1"
-    assert told_settings(two, [one, two]) == "beta=0.5, lora.rank=8, lora.alpha=32"
+    assert (
+        told_settings(two, [one, two])
+        == "beta=0.5, lora.rank=8, lora.alpha=32, lora.targets=[], lora.dropout=0.0, lora.rslora=False"
+    )
     row = runs_table([one, two]).rows[0]
     assert row[:3] == ("one", "ms", "finished in 1 min")
     assert row[4] == "eval_loss 1.25, train_loss 1.5, eval_rewards/margins 0.5, 1 more"

@@ -94,7 +94,8 @@ def share_prefixes(
     """Rows as groups: those one after another over the same context, if they have one, up to `most_tokens` together."""
     groups: list[TokenizedGroup] = []
     waiting: list[TokenizedRow] = []
-    shared, before = 0, ()
+    shared = 0
+    before: tuple[str, ...] = ()
     for row, context in zip(rows, contexts, strict=True):
         if waiting:
             common = min(shared, _common(waiting[0], row))

@@ -91,8 +91,8 @@ def register(data: typer.Typer) -> None:
             from data_synth.reading.rows import ReadingSettings, rows_of_sets
             from graph.shared.config import load_settings
 
-            rows = rows_of_sets(file, load_settings(ReadingSettings, config, settings or ()))
-            deliver(rows, READING_ROWS, {"Imported from": file.name}, out, None, as_json)
+            reading = rows_of_sets(file, load_settings(ReadingSettings, config, settings or ()))
+            deliver(reading, READING_ROWS, {"Imported from": file.name}, out, None, as_json)
             return
         if kind == "qa_feedback":
             deliver(read_items(file, qa_feedback), RESPONSES, {"Imported from": "QA-Feedback"}, out, None, as_json)

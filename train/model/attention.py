@@ -135,7 +135,8 @@ def _attend(
 
 def _repeated(each_HTD: Tensor, groups: int) -> Tensor:
     """Keys or values of grouped-query attention, once for each head that reads them."""
-    return repeat_kv(each_HTD[None], groups)[0]
+    repeated: Tensor = repeat_kv(each_HTD[None], groups)[0]
+    return repeated
 
 
 def _sdpa(query_HND: Tensor, key_HTD: Tensor, value_HTD: Tensor, sees: Tensor | None, scaling: float | None) -> Tensor:

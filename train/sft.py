@@ -72,7 +72,16 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
         most = settings.group_tokens or settings.max_length_tokens
         return share_prefixes(tokenized, [row.context for row in rows], most)
 
-    return SftData(groups(train, folder / "train.jsonl"), groups(dev, dev_file), dev[: settings.eval_rows])
+    return SftData(groups(train, folder / "train.jsonl"), groups(dev, dev_file), spread(dev, settings.eval_rows))
+
+
+def spread(rows: Sequence[Conversation], count: int) -> list[Conversation]:
+    """`count` of the rows at equal distances: the first ones may all be of one set.
+
+    >>> spread("abcdefg", 3), spread("ab", 3)
+    (['a', 'c', 'e'], ['a', 'b'])
+    """
+    return [rows[len(rows) * place // count] for place in range(count)] if count < len(rows) else list(rows)
 
 
 def check_fit(rows: Sequence[TokenizedRow], max_length_tokens: int, file: Path) -> None:

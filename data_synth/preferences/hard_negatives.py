@@ -132,8 +132,8 @@ def wrong_answer(draft: Draft, others: Sequence[str]) -> str:
 
 def invented_negative(draft: Draft) -> HardNegative:
     """For passages that do not hold the answer: the answer all the same, after sentences of theirs that do not say it."""
-    told = misread_context(draft, "", draft.answer, INVENTED_WORDS, longer=False)
-    return HardNegative(INVENTED, format_answer(told, draft.answer) if told else draft.answer)
+    misread = misread_context(draft, "", draft.answer, INVENTED_WORDS, longer=False)
+    return HardNegative(INVENTED, format_answer(misread, draft.answer) if misread else draft.answer)
 
 
 def entities_of_shape(draft: Draft) -> list[str]:

@@ -36,7 +36,7 @@ def register(synth: typer.Typer) -> None:
 
         chosen = load_settings(ReadingSettings, config, settings or ())
         ledger_of(out, preview)
-        asked = pick_questions(read_questions(questions), split or [])
-        rows = reading_rows(set_of_index(open_index(index), asked), chosen)
+        picked = pick_questions(read_questions(questions), split or [])
+        rows = reading_rows(set_of_index(open_index(index), picked), chosen)
         if not deliver(rows, FORM, {"Index": index.name, "Questions": questions.name}, out, preview, as_json):
             raise typer.Exit(1)

@@ -22,8 +22,7 @@ def set_of_index(index: Index, questions: Sequence[Question]) -> ReadingSet:
     check_gold(questions, frozenset(index.sources()))
     of_source = {source: [of_passage(passage) for passage in index.passages_of(source)] for source in index.sources()}
     passages = {excerpt.id: excerpt for excerpts in of_source.values() for excerpt in excerpts}
-    asked = tuple(_question(question, of_source) for question in questions)
-    return ReadingSet(index.folder.name, passages, asked)
+    return ReadingSet(index.folder.name, passages, tuple(_question(question, of_source) for question in questions))
 
 
 def _question(question: Question, of_source: dict[str, list[Excerpt]]) -> ReadingQuestion:

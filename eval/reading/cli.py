@@ -75,7 +75,7 @@ def register(commands: typer.Typer, open_model: OpenModel) -> None:
         from data_synth.reading.sets import read_set
         from eval.reading.measure import (
             CONSTANT,
-            Asked,
+            ReadingTask,
             answer_all,
             answers_json,
             constant_answers,
@@ -92,21 +92,21 @@ def register(commands: typer.Typer, open_model: OpenModel) -> None:
         source = read_set(folder)
         questions = pick(source, split, limit, seed)
         if no_passages:
-            asked = [Asked(question, ()) for question in questions]
+            tasks = [ReadingTask(question, ()) for question in questions]
         elif index is not None:
             from graph.index.index import open_index
             from graph.retrieve import RetrieveSettings
             from graph.shared.config import parse_settings
 
             settings = parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k}, "eval reading")
-            asked = over_index(open_index(index), questions, settings)
+            tasks = over_index(open_index(index), questions, settings)
         else:
-            asked = over_gold(source, questions, distractors, seed)
-        answers = {CONSTANT: constant_answers(asked)}
+            tasks = over_gold(source, questions, distractors, seed)
+        answers = {CONSTANT: constant_answers(tasks)}
         for spec in models:
-            say(f"{spec}: {len(asked):,} questions of {source.name}")
+            say(f"{spec}: {len(tasks):,} questions of {source.name}")
             model = open_model(spec, None)
-            answers[spec] = answer_all(model, asked, form)
+            answers[spec] = answer_all(model, tasks, form)
         figures = {name: figures_of(each, seed) for name, each in answers.items()}
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ ALL, CONSTANT = "all", "constant answer"
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReadingTask:
     """A question over a context."""
 
     question: ReadingQuestion
@@ -50,10 +50,10 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Answered:
+class ReadingAnswer:
     """A model's text for a question, and its score; `supported`: whether its short answer stands in a passage that it cites."""
 
-    asked: Asked
+    task: ReadingTask
     text: str
     score: ReadingScore
     supported: float
@@ -88,7 +88,9 @@ def pick(source: ReadingSet, split: str | None, limit: int | None, seed: int) ->
     return sorted(drawn, key=lambda question: order[question.id])
 
 
-def over_gold(source: ReadingSet, questions: Sequence[ReadingQuestion], distractors: int, seed: int) -> list[Asked]:
+def over_gold(
+    source: ReadingSet, questions: Sequence[ReadingQuestion], distractors: int, seed: int
+) -> list[ReadingTask]:
     """Each question over its gold passages among `distractors` others, shuffled; one that nothing answers over passages that it may be asked over.
 
     Half of the others are of the same document or retrieval, half those that BM25 ranks first, as far as there are such; none holds the answer.
@@ -113,68 +115,68 @@ def over_gold(source: ReadingSet, questions: Sequence[ReadingQuestion], distract
                 others.append(one)
         ids = [*gold, *others]
         rng.shuffle(ids)
-        made.append(Asked(question, tuple(source.passages[one] for one in ids)))
+        made.append(ReadingTask(question, tuple(source.passages[one] for one in ids)))
     return made
 
 
-def over_index(index: Index, questions: Sequence[ReadingQuestion], settings: RetrieveSettings) -> list[Asked]:
+def over_index(index: Index, questions: Sequence[ReadingQuestion], settings: RetrieveSettings) -> list[ReadingTask]:
     """Each question over what retrieval finds."""
     from graph.prompt.context import build_context
     from graph.retrieve import retrieve_many
 
     found = retrieve_many(index, [question.text for question in questions], settings)
     return [
-        Asked(question, build_context(evidence, settings.top_k))
+        ReadingTask(question, build_context(evidence, settings.top_k))
         for question, evidence in zip(questions, found, strict=True)
     ]
 
 
-def answer_all(model: LanguageModel, asked: Sequence[Asked], form: AnswerForm) -> list[Answered]:
+def answer_all(model: LanguageModel, tasks: Sequence[ReadingTask], form: AnswerForm) -> list[ReadingAnswer]:
     """The model's greedy answers."""
     requests = [
-        CompletionRequest(answer_messages(one.question.text, one.excerpts, form), ANSWER_TOKENS[form]) for one in asked
+        CompletionRequest(answer_messages(one.question.text, one.excerpts, form), ANSWER_TOKENS[form]) for one in tasks
     ]
     texts = [completion.text for completion in model.complete(requests)]
-    return [scored(one, text) for one, text in zip(asked, texts, strict=True)]
+    return [scored(one, text) for one, text in zip(tasks, texts, strict=True)]
 
 
-def constant_answers(asked: Sequence[Asked]) -> list[Answered]:
+def constant_answers(tasks: Sequence[ReadingTask]) -> list[ReadingAnswer]:
     """The answer that is right most often where it is always given: yes, no, a refusal, or the commonest one."""
     counts = Counter(
-        answer.casefold() for one in asked for answer in dict.fromkeys(one.question.answers or (NOT_FOUND,))
+        answer.casefold() for one in tasks for answer in dict.fromkeys(one.question.answers or (NOT_FOUND,))
     )
     (best, _), *_ = counts.most_common(1)
-    return [scored(one, best) for one in asked]
+    return [scored(one, best) for one in tasks]
 
 
-def scored(asked: Asked, text: str) -> Answered:
+def scored(task: ReadingTask, text: str) -> ReadingAnswer:
     """A text as an answer."""
-    score = score_reading(text, asked.question.answers, asked.gold, len(asked.excerpts))
-    cited = own_citations(text, len(asked.excerpts)).existing
-    held = words_of(" ".join(headed(asked.excerpts[number - 1]) for number in cited))
-    return Answered(asked, text, score, float(stands_in(short_answer(text), held)))
+    score = score_reading(text, task.question.answers, task.gold, len(task.excerpts))
+    cited = own_citations(text, len(task.excerpts)).existing
+    held = words_of(" ".join(headed(task.excerpts[number - 1]) for number in cited))
+    return ReadingAnswer(task, text, score, float(stands_in(short_answer(text), held)))
 
 
-def figures_of(answers: Sequence[Answered], seed: int = 0) -> dict[str, Figures]:
+def figures_of(answers: Sequence[ReadingAnswer], seed: int = 0) -> dict[str, Figures]:
     """The figures of all questions and of each kind."""
     kinds = [ALL, *sorted({kind_of(one) for one in answers})]
     return {kind: _figures([one for one in answers if kind in (ALL, kind_of(one))], seed) for kind in kinds}
 
 
-def kind_of(answered: Answered) -> str:
+def kind_of(answered: ReadingAnswer) -> str:
     """Unanswerable, yes or no, or the set's own kind."""
-    question = answered.asked.question
+    question = answered.task.question
     if not question.is_answerable:
         return "unanswerable"
     return "yes or no" if question.is_yes_no else question.kind or "other"
 
 
-def _figures(answers: Sequence[Answered], seed: int) -> Figures:
-    answerable = [one for one in answers if one.asked.question.is_answerable]
-    other = [one for one in answers if not one.asked.question.is_answerable]
+def _figures(answers: Sequence[ReadingAnswer], seed: int) -> Figures:
+    answerable = [one for one in answers if one.task.question.is_answerable]
+    other = [one for one in answers if not one.task.question.is_answerable]
     answering = [one for one in answers if not one.score.refuses]
     right = [one for one in answering if one.score.exact]
-    citing = [one for one in answering if one.score.cites and not one.asked.question.is_yes_no]
+    citing = [one for one in answering if one.score.cites and not one.task.question.is_yes_no]
     return Figures(
         len(answers),
         bootstrap_mean([one.score.exact for one in answers], seed=seed),
@@ -220,17 +222,17 @@ def as_json(models: Mapping[str, Mapping[str, Figures]]) -> dict[str, Any]:
     return {name: {kind: asdict(each) for kind, each in by_kind.items()} for name, by_kind in models.items()}
 
 
-def answers_json(name: str, answers: Sequence[Answered]) -> list[dict[str, Any]]:
+def answers_json(name: str, answers: Sequence[ReadingAnswer]) -> list[dict[str, Any]]:
     """Answers as rows of a file, to be read by eye."""
     return [
         {
             "model": name,
-            "id": one.asked.question.id,
-            "question": one.asked.question.text,
-            "answers": list(one.asked.question.answers),
+            "id": one.task.question.id,
+            "question": one.task.question.text,
+            "answers": list(one.task.question.answers),
             "text": one.text,
-            "gold": sorted(one.asked.gold),
-            "passages": [headed(excerpt) for excerpt in one.asked.excerpts],
+            "gold": sorted(one.task.gold),
+            "passages": [headed(excerpt) for excerpt in one.task.excerpts],
             **asdict(one.score),
         }
         for one in answers

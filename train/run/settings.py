@@ -101,7 +101,9 @@ class SftSettings(TrainSettings):
         ge=1,
         description="steps between two measurements: greedy answers to dev rows; the best checkpoint by F1 is kept; null measures once, by the loss",
     )
-    eval_rows: int = Field(default=64, ge=1, description="dev rows that are answered at a measurement, the first ones")
+    eval_rows: int = Field(
+        default=64, ge=1, description="dev rows that are answered at a measurement, at equal distances in the file"
+    )
     patience: int | None = Field(
         default=None,
         ge=1,

@@ -12,7 +12,7 @@ from data_synth.reading.rows import stands_in, words_of
 from data_synth.reading.score import score_reading
 from eval.cli import add_eval
 from eval.reading.measure import (
-    Asked,
+    ReadingTask,
     answer_all,
     constant_answers,
     figures_of,
@@ -28,7 +28,7 @@ from tests.data_synth.reading.world import QUESTIONS, TEXTS, isles
 from tests.fakes import ScriptedModel
 
 
-def asked_over(distractors: int = 2) -> list[Asked]:
+def tasks_over(distractors: int = 2) -> list[ReadingTask]:
     return over_gold(isles(), QUESTIONS, distractors, seed=0)
 
 
@@ -42,21 +42,21 @@ def knowing(request: CompletionRequest) -> str:
 
 
 def test_gold_passages_stand_among_others_that_do_not_hold_the_answer() -> None:
-    for one in asked_over():
+    for one in tasks_over():
         ids = [excerpt.id for excerpt in one.excerpts]
         assert len(set(ids)) == len(ids) <= len(one.question.gold_ids) + 2
         assert {ids[number - 1] for number in one.gold} == set(one.question.gold_ids)
         if one.question.answers and not one.question.is_yes_no:
             others = [words_of(TEXTS[each]) for each in ids if each not in one.question.gold_ids]
             assert not any(stands_in(answer, words) for answer in one.question.answers for words in others)
-    assert {len(one.excerpts) - len(one.question.gold_ids) for one in asked_over(0)} == {0}
-    assert asked_over() == asked_over()
+    assert {len(one.excerpts) - len(one.question.gold_ids) for one in tasks_over(0)} == {0}
+    assert tasks_over() == tasks_over()
     places = {min(one.gold) for seed in range(20) for one in over_gold(isles(), QUESTIONS[:1], 2, seed)}
     assert places == {1, 2, 3}
 
 
 def test_a_reader_that_knows_gets_all_of_it() -> None:
-    figures = figures_of(answer_all(ScriptedModel(knowing), asked_over(), "cited"))
+    figures = figures_of(answer_all(ScriptedModel(knowing), tasks_over(), "cited"))
     whole = figures["all"]
     assert (whole.questions, whole.exact.mean, whole.f1.mean) == (12, 1.0, 1.0)
     assert (whole.refused_answerable, whole.refused_unanswerable) == (0.0, 1.0)
@@ -67,7 +67,7 @@ def test_a_reader_that_knows_gets_all_of_it() -> None:
 
 def test_figures_by_hand() -> None:
     """Right and cited, right and cited wrongly, half right without a citation, refused; one that nothing answers is invented."""
-    first, second, third, fourth, fifth = (asked_over(2)[n] for n in (0, 2, 3, 1, 9))
+    first, second, third, fourth, fifth = (tasks_over(2)[n] for n in (0, 2, 3, 1, 9))
     wrong = next(n for n in range(1, 4) if n not in second.gold)
     answers = [
         scored(first, f"1911 [{min(first.gold)}]"),
@@ -85,9 +85,9 @@ def test_figures_by_hand() -> None:
 
 
 def test_the_constant_answer_is_the_best_one() -> None:
-    asked = [one for one in asked_over() if one.question.kind in ("boolean", "unanswerable")]
-    assert {one.text for one in constant_answers(asked)} == {"no"}
-    assert figures_of(constant_answers(asked))["all"].exact.mean == 0.5
+    tasks = [one for one in tasks_over() if one.question.kind in ("boolean", "unanswerable")]
+    assert {one.text for one in constant_answers(tasks)} == {"no"}
+    assert figures_of(constant_answers(tasks))["all"].exact.mean == 0.5
 
 
 def test_questions_are_drawn_by_their_ids_and_a_split_that_is_not_there_is_named() -> None:

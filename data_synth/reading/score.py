@@ -30,6 +30,8 @@ def score_reading(text: str, answers: Sequence[str], gold: Collection[int], pass
 
     >>> score_reading("Tarn [2]", ["Tarn"], {2}, 3)
     ReadingScore(exact=1.0, f1=1.0, refuses=0.0, cites=1.0, cites_gold=1.0)
+    >>> score_reading("Tarn [2][3]", ["Tarn"], {2}, 3).cites_gold
+    0.0
     >>> score_reading("not in the documents", [], set(), 3).exact
     1.0
     """

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
+from data_synth.reading.changed import changed_question
 from data_synth.reading.sets import YES_NO, ReadingQuestion, ReadingSet, normalise_question, read_set
 from data_synth.types import Dropped, ReadingRow
 from graph.prompt.answer import NOT_FOUND, AnswerForm, Cited, answer_messages, headed, write_answer
@@ -54,6 +55,9 @@ class ReadingSettings(Settings):
 
     distractors: int = Field(default=4, ge=0, description="most passages beside the gold ones")
     without_gold: float = Field(default=0.2, ge=0, lt=1, description="share of rows without a gold passage")
+    changed: float = Field(
+        default=0.5, ge=0, le=1, description="share of those that ask with one name, number or word changed"
+    )
     context_words: int = Field(default=600, ge=50, description="most words of the passages of a context")
     questions: int = Field(default=8, ge=1, description="most questions over one context that its passages answer")
     answer_words: int = Field(default=12, ge=1, description="longest answer, in words")
@@ -278,13 +282,28 @@ def _rows_of_context(
             if gold <= set(ids) and near.finder.may_stand(set(ids) - gold, waiting[one].question):
                 answered.append(waiting.pop(one))
     wanted = len(answered) * settings.without_gold / (1 - settings.without_gold) - lost
-    missing = [first.question] if lost else []
-    missing += near.unanswered(ids, int(wanted + rng.random()), first.question, rng)
     excerpts = [source.passages[one] for one in ids]
+    count = max(0, int(wanted + rng.random()))
+    missing = [first.question] if lost else []
+    missing += near.unanswered(ids, sum(rng.random() >= settings.changed for _ in range(count)), first.question, rng)
+    missing += _changed([one.question for one in answered], excerpts, count + lost - len(missing), rng)
     rows = [_row(source.name, context, one.question, one.answer, excerpts, settings) for one in answered]
     rows += [_row(source.name, context, question, NOT_FOUND, excerpts, settings) for question in missing]
     rng.shuffle(rows)
     return rows
+
+
+def _changed(
+    answered: Sequence[ReadingQuestion], excerpts: Sequence[Excerpt], count: int, rng: random.Random
+) -> list[ReadingQuestion]:
+    """Up to `count` of the answered questions with one word changed, so that the passages do not answer them any more."""
+    changed: list[ReadingQuestion] = []
+    for question in rng.sample(answered, len(answered)):
+        gold = " ".join(headed(one) for one in excerpts if one.id in question.gold_ids)
+        text = changed_question(question.text, gold, [one.text for one in excerpts], rng)
+        if len(changed) < count and text is not None and not question.is_yes_no:
+            changed.append(replace(question, id=f"{question.id}-changed", text=text))
+    return changed
 
 
 def _passages(

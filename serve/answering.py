@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from graph.prompt.answer import NOT_FOUND, parse_answer
@@ -58,7 +58,7 @@ def answer_from(
     ranked = rank_excerpts(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
     prompt, answer_tokens = fitted(prompt_of(evidence, ranked), model, max_answer_tokens)
     prompt, made = ask_model(model, prompt, answer_tokens)
-    return cite(evidence, prompt.excerpts, made, model.name, time.perf_counter() - started, prompt.left_out, verifier)
+    return cite(prompt, made, model.name, time.perf_counter() - started, verifier)
 
 
 def ask_model(model: LanguageModel, prompt: Prompt, max_answer_tokens: int) -> tuple[Prompt, Completion]:
@@ -79,17 +79,10 @@ def ask_model(model: LanguageModel, prompt: Prompt, max_answer_tokens: int) -> t
     return ask_model(model, less, max_answer_tokens)
 
 
-def cite(
-    evidence: Evidence,
-    excerpts: Sequence[Excerpt],
-    made: Completion,
-    model: str,
-    seconds: float,
-    left_out: int,
-    verifier: Verifier | None = None,
-) -> Answer:
-    """Take a completion, made in `seconds`, apart; in either part a citation survives only if its number is an excerpt's."""
-    parsed = parse_answer(made.text)
+def cite(prompt: Prompt, made: Completion, model: str, seconds: float, verifier: Verifier | None = None) -> Answer:
+    """Take the completion of a prompt, made in `seconds`, apart; in either part a citation survives only if its number is an excerpt's."""
+    evidence, excerpts = prompt.evidence, prompt.excerpts
+    parsed = parse_answer(made.text, prompt.form)
     reason, answer = (check_citations(part, len(excerpts)) for part in (parsed.reason, parsed.answer))
     reading = Reading(excerpts, verifier)
     return Answer(
@@ -104,7 +97,7 @@ def cite(
             *reading.unsupported("reason", reason.text),
             *reading.unsupported("answer", answer.text),
         ),
-        left_out=left_out,
+        left_out=prompt.left_out,
         evidence=evidence,
         model=model,
         retrieval=retrieval_cost(evidence.trace),

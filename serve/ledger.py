@@ -21,7 +21,7 @@ from itertools import compress
 from pathlib import Path
 from threading import Lock
 
-from graph.shared.types import Completion, CompletionRequest, Message, Replay
+from graph.shared.types import AnswerForm, Completion, CompletionRequest, Message, Replay
 from serve.calls import HASH, is_sound, open_calls, row_hash
 from serve.types import Engine
 
@@ -59,6 +59,10 @@ class Ledger:
     @property
     def name(self) -> str:
         return self._model.name
+
+    @property
+    def form(self) -> AnswerForm:
+        return self._model.form
 
     @property
     def counts(self) -> Counts:

@@ -68,7 +68,7 @@ async def stream_answer(
         for written in _written(parts.finish()):
             yield written
     seconds = time.perf_counter() - started
-    yield cite(evidence, prompt.excerpts, said.completion(), name, seconds, prompt.left_out, verifier)
+    yield cite(prompt, said.completion(), name, seconds, verifier)
 
 
 class Said:

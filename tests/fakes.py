@@ -16,7 +16,7 @@ from graph.encode.encoder import unit_rows
 from graph.extract.entities import find_entities
 from graph.extract.units import split_units
 from graph.shared.ids import content_id
-from graph.shared.types import Completion, CompletionRequest, Floats, Message, Prompts
+from graph.shared.types import AnswerForm, Completion, CompletionRequest, Floats, Message, Prompts
 
 
 class HashEncoder:
@@ -55,8 +55,9 @@ class ScriptedModel:
         name: str = "scripted",
         batch_size: int = 1,
         window: int | None = None,
+        form: AnswerForm = "reasoned",
     ) -> None:
-        self.name = name
+        self.name, self.form = name, form
         self.batch_size, self.in_flight = batch_size, 8 if batch_size == 1 else 1
         self.asked: list[CompletionRequest] = []
         self._reply, self._finish_reason, self._window = reply, finish_reason, window

@@ -20,10 +20,10 @@ from pydantic import Field
 from data_synth.reading.changed import changed_question
 from data_synth.reading.sets import YES_NO, ReadingQuestion, ReadingSet, normalise_question, read_set
 from data_synth.types import Dropped, ReadingRow
-from graph.prompt.answer import NOT_FOUND, AnswerForm, Cited, answer_messages, headed, write_answer
+from graph.prompt.answer import NOT_FOUND, Cited, answer_messages, headed, write_answer
 from graph.shared.config import Settings
 from graph.shared.ids import content_id
-from graph.shared.types import Excerpt
+from graph.shared.types import AnswerForm, Excerpt
 from graph.text.bm25 import bm25, count_terms, term_weights, terms_of
 from graph.text.prompting import quote
 

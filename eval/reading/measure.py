@@ -18,11 +18,11 @@ from data_synth.reading.score import ReadingScore, score_reading, short_answer
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from eval.shared.statistics import Interval, bootstrap_mean
 from eval.shared.tables import Table
-from graph.prompt.answer import NOT_FOUND, AnswerForm, answer_messages, headed
+from graph.prompt.answer import NOT_FOUND, answer_messages, headed
 from graph.prompt.own_citations import own_citations
 from graph.shared.errors import UserError
 from graph.shared.ids import content_id
-from graph.shared.types import CompletionRequest, Excerpt, LanguageModel
+from graph.shared.types import AnswerForm, CompletionRequest, Excerpt, LanguageModel
 
 if TYPE_CHECKING:
     from graph.index.index import Index

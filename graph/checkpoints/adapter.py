@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from graph.encode.weights import ADAPTER_CONFIG, weights_fingerprint
 from graph.pretrained.cache import resolve
 from graph.shared.errors import UserError
+from graph.shared.types import AnswerForm
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 RECORD = "run.json"
@@ -52,6 +53,12 @@ def trained_precision(source: str) -> str | None:
     settings = _read(Path(source) / RECORD).get("settings")
     found = settings.get("precision") if isinstance(settings, dict) else None
     return found if found in ("float32", "bfloat16") else None
+
+
+def answer_form(source: str | Path) -> AnswerForm:
+    """The form of the answers that a model was trained to give, by the run.json beside it; "reasoned" where none says."""
+    found = _read(Path(source) / RECORD).get("answer_form")
+    return found if found in get_args(AnswerForm) else "reasoned"
 
 
 def another_base(adapter: str, base: str, why: str) -> UserError:

@@ -4,22 +4,23 @@ Form of the answer (GraphMPA, Appendix L): "###Reason: … ###Answer: …", with
 apart.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from graph.prompt.form import ANSWER, REASON, split_form
-from graph.shared.types import Excerpt, Message
+from graph.prompt.form import ANSWER, REASON, Kind, split_form
+from graph.shared.types import AnswerForm, Excerpt, Message
 from graph.text.prompting import quote, read_prompt
 
-AnswerForm = Literal["cited", "quoted", "reasoned"]
-"""A few words with their citations; the answer, then the sentences that hold it; the sentences first (GraphMPA, Appendix L)."""
 PROMPTS: Mapping[AnswerForm, str] = {
     "cited": "graph/answer_cited.txt",
     "quoted": "graph/answer_quoted.txt",
     "reasoned": "graph/answer.txt",
 }
+REASON_IS: Mapping[AnswerForm, Kind] = {"cited": "reason", "quoted": "rest", "reasoned": "reason"}
+"""Which section of a reply holds its reason."""
 NOT_FOUND = "not in the documents"
+_CITES = re.compile(r"\[\d+\]\s*\Z")
 _NO_ANSWERS = frozenset({"", NOT_FOUND, "not found", "unknown", "n/a", "i don't know"})
 
 
@@ -46,6 +47,11 @@ def answer_messages(question: str, excerpts: Sequence[Excerpt], form: AnswerForm
     passages = "Passages:\n" + "\n".join(quoted) + "\n\n" if quoted else ""
     user = f"{passages}Question: {quote(question)}"
     return Message("system", read_prompt(PROMPTS[form])), Message("user", user)
+
+
+def form_of(instructions: str) -> AnswerForm | None:
+    """The form that a system message asks for; None where it is none of ours."""
+    return next((form for form in PROMPTS if instructions.startswith(read_prompt(PROMPTS[form]))), None)
 
 
 def write_answer(answer: str, evidence: Sequence[Cited], form: AnswerForm) -> str:
@@ -81,18 +87,25 @@ def format_answer(reason: str, answer: str) -> str:
     return f"{REASON} {reason.strip()} {ANSWER} {answer.strip()}"
 
 
-def parse_answer(text: str) -> ParsedAnswer:
+def parse_answer(text: str, form: AnswerForm = "reasoned") -> ParsedAnswer:
     """Take "###Reason: … ###Answer: …" apart, as the server shows it to clients, a thinking block before it left out.
 
     One of each marker, with a text behind each and an answer of one line, counts as well formed. Of a text that is cut before its
-    answer, the answer is empty; of one with several, it is the first.
+    answer, the answer is empty; of one with several, it is the first. In the form "cited", one line that cites, or says that there is no
+    answer, is well formed; in "quoted" the parts come the other way round.
     """
     parts = [part for part in split_form(text) if part.kind != "thinking"]
-    reason = "\n\n".join(part.text for part in parts if part.kind == "reason" and part.text)
+    reason = "\n\n".join(part.text for part in parts if part.kind == REASON_IS[form] and part.text)
     answers = [part.text for kind in ("answer", "text") for part in parts if part.kind == kind]
     answer = answers[0].strip() if answers else ""
-    in_form = [part.kind for part in parts] == ["reason", "answer"]
-    return ParsedAnswer(reason, answer, in_form and bool(reason and answer) and "\n" not in answer)
+    kinds = [part.kind for part in parts]
+    bare = kinds == ["text"] and form != "reasoned" and is_no_answer(answer)
+    if form == "cited":
+        in_form = bare or (kinds == ["text"] and _CITES.search(answer) is not None)
+    else:
+        order = ["answer", "rest"] if form == "quoted" else ["reason", "answer"]
+        in_form = bare or (kinds == order and bool(reason))
+    return ParsedAnswer(reason, answer, in_form and bool(answer) and "\n" not in answer)
 
 
 def headed(excerpt: Excerpt) -> str:

@@ -239,16 +239,23 @@ class Completion:
     replay: Replay | None = field(default=None, compare=False)
 
 
+AnswerForm = Literal["cited", "quoted", "reasoned"]
+"""A few words with their citations; the answer, then the sentences that hold it; the sentences first (GraphMPA, Appendix L)."""
+
+
 class LanguageModel(Protocol):
     """A chat model behind any engine.
 
     `complete` answers in the order asked, a refused request among others too, and raises UserError when it cannot go on.
     `window` is how many tokens a prompt and its answer may have together, None where the engine does not tell. `prompt_tokens` counts
-    a chat as the model reads it; where that cannot be known it estimates, rather too high.
+    a chat as the model reads it; where that cannot be known it estimates, rather too high. `form` is that of the answers which the
+    model was trained to give, "reasoned" where no run says.
     """
 
     @property
     def name(self) -> str: ...
+    @property
+    def form(self) -> AnswerForm: ...
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]: ...
     def count_tokens(self, text: str) -> int: ...
     def window(self) -> int | None: ...

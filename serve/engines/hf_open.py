@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graph.checkpoints.adapter import adapter_base, check_base, is_adapter, trained_precision
+from graph.checkpoints.adapter import adapter_base, answer_form, check_base, is_adapter, trained_precision
 from graph.encode.processor import computes_in_bfloat16
 from graph.encode.weights import ADAPTER_CONFIG, model_name
 from graph.pretrained.cache import resolve
@@ -57,7 +57,10 @@ def _open(target: str, where: str, whole: str, cached: bool) -> HfModel:
     check_vocabulary(model, tokenizer, called)
     if tokenizer.chat_template is None:
         say(f"{called} has no chat template, as base models have none: it reads prompts as plain text")
-    return HfModel(model_name(resolve(target)), model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    opened = HfModel(model_name(resolve(target)), model.to(device), tokenizer)
+    opened.form = answer_form(where)
+    return opened
 
 
 def _looks_like_path(target: str) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 import openai
 
+from graph.checkpoints.adapter import answer_form
 from graph.encode.weights import model_name
 from graph.pretrained.cache import gguf_of
 from graph.pretrained.catalogue import MODELS
@@ -203,4 +204,5 @@ def open_llama(target: str) -> OwnLlamaModel:
     if model is None:
         served_as = next(iter(spec.adapters), spec.name)
         model = _OPEN[files] = OwnLlamaModel("+".join(model_name(str(file)) for file in files), spec, served_as)
+        model.form = answer_form(files[-1].parent)
     return model

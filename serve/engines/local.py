@@ -15,7 +15,7 @@ from typing import Any
 
 from graph.prompt import template
 from graph.shared.errors import UserError
-from graph.shared.types import Completion, CompletionRequest, Message
+from graph.shared.types import AnswerForm, Completion, CompletionRequest, Message
 from graph.text.special_tokens import escape_special_tokens
 
 Watcher = Callable[[list[int]], bool]
@@ -67,6 +67,7 @@ class LocalModel(ABC):
     kind: str
     vocabulary: int
     """How many tokens the model has."""
+    form: AnswerForm = "reasoned"
     batch_size, in_flight, takes_schema, gives_logps = 16, 1, False, False
 
     def __init__(self, name: str, tokenizer: Any, context_tokens: int, stop_ids: frozenset[int]) -> None:

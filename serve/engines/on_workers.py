@@ -9,7 +9,7 @@ from functools import cache
 from operator import methodcaller
 from typing import Any
 
-from graph.shared.types import Completion, CompletionRequest, Message, Workers
+from graph.shared.types import AnswerForm, Completion, CompletionRequest, Message, Workers
 from serve.types import Engine
 
 OpenEngine = Callable[[str], Engine]
@@ -21,7 +21,7 @@ class ModelOnWorkers:
     def __init__(self, spec: str, open_engine: OpenEngine, workers: Workers) -> None:
         """Asks one worker what the model is called and how it likes to be asked; UserError when it cannot be opened there."""
         self._asked, self._workers = _Asked(spec, open_engine), workers
-        self.name, self.batch_size, in_flight = self._ask(_about)
+        self.name, self.form, self.batch_size, in_flight = self._ask(_about)
         self.in_flight = in_flight * workers.models
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
@@ -53,8 +53,8 @@ class _Asked:
         return question(_opened(self.spec, self.open_engine))
 
 
-def _about(model: Engine) -> tuple[str, int, int]:
-    return model.name, model.batch_size, model.in_flight
+def _about(model: Engine) -> tuple[str, AnswerForm, int, int]:
+    return model.name, model.form, model.batch_size, model.in_flight
 
 
 @cache

@@ -18,7 +18,7 @@ import openai
 import stamina
 
 from graph.shared.errors import UserError
-from graph.shared.types import Completion, CompletionRequest, Message
+from graph.shared.types import AnswerForm, Completion, CompletionRequest, Message
 
 IN_FLIGHT = 8
 ATTEMPTS = 4
@@ -110,6 +110,7 @@ class OpenAIModel:
     """
 
     batch_size = 1
+    form: AnswerForm = "reasoned"
 
     def __init__(
         self,

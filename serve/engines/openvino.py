@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from graph.checkpoints.adapter import answer_form
 from graph.encode.weights import model_name
 from graph.pretrained.cache import resolve
 from graph.pretrained.catalogue import MODELS
@@ -116,7 +117,9 @@ def open_openvino(target: str) -> OpenVinoModel:
         ) from None
     stops = frozenset(pipeline.get_config().stop_token_ids) | {tokenizer.eos_token_id} | _ends(whole)
     name = f"{whole.resolve().name}.{model_name(str(folder / MODEL.replace('.xml', '.bin')))}"
-    return OpenVinoModel(name, pipeline, tokenizer, config, stops)
+    model = OpenVinoModel(name, pipeline, tokenizer, config, stops)
+    model.form = answer_form(folder)
+    return model
 
 
 def _config_of(folder: Path, called: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from threading import Condition
 
 from graph.shared.console import say
 from graph.shared.errors import UserError
-from graph.shared.types import Completion, CompletionRequest, Message
+from graph.shared.types import AnswerForm, Completion, CompletionRequest, Message
 from serve.engines.openai_api import NoAnswer, OpenAIModel, complete_all, open_openai
 
 
@@ -36,6 +36,7 @@ class ServerPool:
     """
 
     batch_size = 1
+    form: AnswerForm = "reasoned"
 
     def __init__(self, servers: Sequence[OpenAIModel]) -> None:
         self.name = servers[0].name

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Mapping
 from pathlib import Path
 
-from graph.checkpoints.adapter import adapter_base
+from graph.checkpoints.adapter import adapter_base, answer_form
 from graph.encode.weights import ADAPTER_CONFIG, model_name
 from graph.pretrained.cache import resolve
 from graph.shared.hub import only_in_cache
@@ -53,7 +53,9 @@ def _started(target: str) -> VllmModel:
         server = OwnServer(spec_of(target, {}))
         name = server.name
     server.wait()
-    return VllmModel(model_name(resolve(target)), server, name)
+    model = VllmModel(model_name(resolve(target)), server, name)
+    model.form = answer_form(folder)
+    return model
 
 
 def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:

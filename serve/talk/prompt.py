@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from graph.prompt.answer import answer_messages
 from graph.prompt.context import arranged, fit_excerpts, most
 from graph.shared.errors import UserError
-from graph.shared.types import Evidence, Excerpt, LanguageModel, Message
+from graph.shared.types import AnswerForm, Evidence, Excerpt, LanguageModel, Message
 from graph.text.prompting import read_prompt
 from serve.talk.intent import Intent
 from serve.talk.turns import Exchange
@@ -42,6 +42,7 @@ class Prompt:
     exchanges: tuple[Exchange, ...]
     escape: Callable[[str], str]
     left_out: int = 0
+    form: AnswerForm = "reasoned"
 
     @property
     def excerpts(self) -> tuple[Excerpt, ...]:
@@ -51,7 +52,7 @@ class Prompt:
     def messages(self) -> list[Message]:
         """System, earlier turns, and the question after its passages in the form of training; special tokens are broken in all."""
         shown = self.asked if self.exchanges or self.intent == "request" else self.evidence.query
-        system, user = answer_messages(shown, self.excerpts)
+        system, user = answer_messages(shown, self.excerpts, self.form)
         if self.intent == "remark":
             system, user = Message("system", read_prompt("serve/remark.txt")), Message("user", self.asked)
         told = [system.content, *([read_prompt("serve/request.txt")] if self.intent == "request" else [])]
@@ -79,10 +80,11 @@ def prompt_of(evidence: Evidence, ranked: tuple[Excerpt, ...]) -> Prompt:
 
 
 def fitted(prompt: Prompt, model: LanguageModel, max_answer_tokens: int) -> tuple[Prompt, int]:
-    """What of a prompt the window of `model` holds, and how long the answer may be then; all of it where no window is known.
+    """What of a prompt the window of `model` holds, in the form of its answers, and how long one may be; all of it where no window is known.
 
     PromptTooLong when not even the shortest passage fits, or, where none was found, the question alone.
     """
+    prompt = replace(prompt, form=model.form)
     window = model.window()
     if window is None:
         return prompt, max_answer_tokens

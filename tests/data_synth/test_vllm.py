@@ -32,6 +32,8 @@ from train.sft import train_sft
 from train.tiny import train_tiny
 
 pytestmark = with_vllm
+CALLS = 5 * 2 * 8
+"""Of the killed run: questions, contexts of one and of two passages, samples."""
 
 
 @pytest.fixture(scope="module")
@@ -129,11 +131,12 @@ def test_a_killed_run_resumes_on_the_server(world: Path, server: Server) -> None
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     kept = kept_calls(world / "killed")
-    assert 0 < kept < 120 and not (world / "killed" / "train.jsonl").exists()
+    assert 0 < kept < CALLS and not (world / "killed" / "train.jsonl").exists()
     time.sleep(2)
     before = server.requests_served()
     summary = synth(world, "responses", *options, "--out", world / "killed")
-    assert server.requests_served() - before == 120 - kept, "what was kept is not asked again"
+    assert server.requests_served() - before == CALLS - kept, "an answer in the ledger is not sampled again"
     whole = synth(world, "responses", *options, "--out", world / "whole")
+    assert kept_calls(world / "whole") == CALLS
     assert summary["rows"] > 0 and {**summary, "out": ""} == {**whole, "out": ""}
     assert (world / "killed/train.jsonl").read_bytes() == (world / "whole/train.jsonl").read_bytes()

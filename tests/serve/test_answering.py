@@ -96,6 +96,17 @@ def test_the_prompt_is_the_one_of_training() -> None:
     assert asked == [CompletionRequest(answer_messages(FOUND.query, build_context(FOUND, 5)), 64)]
 
 
+def test_a_model_is_given_the_form_that_it_was_trained_on() -> None:
+    from graph.prompt.answer import answer_messages
+    from graph.prompt.context import build_context
+
+    model = ScriptedModel(lambda request: "May 1958 [1]", form="cited")
+    made = answer_from(FOUND, 5, None, model, 64)
+    assert model.asked[0].messages == answer_messages(FOUND.query, build_context(FOUND, 5), "cited")
+    assert (made.answer, made.reason, made.well_formed, set(made.citations)) == ("May 1958 [1]", "", True, {1})
+    assert not answer("May 1958 [1]")[0].well_formed, "of a model that reasons first, it is not the form"
+
+
 def test_calls_tokens_and_seconds_of_retrieval_and_of_the_answer_are_told_apart() -> None:
     made, _ = answer("###Reason: r ###Answer: May 1958")
     assert made.retrieval == Cost(3, 40, 20, 2.5)

@@ -175,6 +175,15 @@ def test_an_adapter_has_the_precision_of_its_training_and_else_that_of_the_proce
         assert {weights.dtype for weights in open_hf(str(folder))._model.parameters()} == {dtype}
 
 
+def test_a_run_says_which_form_of_answers_its_model_gives(tiny_adapter: Path, tmp_path: Path, model: HfModel) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(tiny_adapter, folder)
+    for said, form in (("cited", "cited"), ("quoted", "quoted"), ("a poem", "reasoned")):
+        (folder / "run.json").write_text(json.dumps({"answer_form": said}))
+        assert open_hf(str(folder)).form == form
+    assert model.form == "reasoned"
+
+
 def test_broken_adapters_are_named(tiny_adapter: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved"
     shutil.copytree(tiny_adapter, moved)

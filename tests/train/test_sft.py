@@ -12,6 +12,7 @@ from trl import SFTConfig, SFTTrainer
 
 from data_synth.reading.rows import ReadingSettings, reading_rows
 from data_synth.types import ReadingRow, preference_to_json, reading_to_json
+from graph.checkpoints.adapter import answer_form
 from graph.shared.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from graph.shared.types import Message
@@ -209,3 +210,4 @@ def test_an_adapter_learns_with_its_own_targets_and_dropout(base: Path, reading:
     config = json.loads((run / "adapter_config.json").read_text(encoding="utf-8"))
     assert set(config["target_modules"]) == {"q_proj", "v_proj"}
     assert (config["lora_dropout"], config["use_rslora"], config["use_dora"]) == (0.1, True, True)
+    assert answer_form(run) == "cited", "the form that its rows ask for"

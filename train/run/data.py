@@ -17,9 +17,11 @@ from data_synth.types import (
     preference_from_json,
     response_from_json,
 )
+from graph.prompt.answer import form_of
 from graph.shared.errors import UserError
 from graph.shared.ids import checksum
 from graph.shared.jsonl import read_jsonl
+from graph.shared.types import AnswerForm
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -59,6 +61,17 @@ def rows_fingerprint(source: Path) -> str:
     """Hash of the bytes of `train.jsonl` in a data folder, or of a file itself; "" for anything else (a folder of documents)."""
     file = source / "train.jsonl" if source.is_dir() else source
     return checksum(file) if file.is_file() else ""
+
+
+def form_of_rows(source: Path) -> AnswerForm:
+    """The form of answers that the first prompt of `train.jsonl` in a data folder asks for; "reasoned" for one that is not ours."""
+    file = source / "train.jsonl"
+    _, first = next(read_jsonl(file), (0, {})) if file.is_file() else (0, {})
+    try:
+        instructions = str(first["prompt"][0]["content"])
+    except (KeyError, IndexError, TypeError):
+        instructions = ""
+    return form_of(instructions) or "reasoned"
 
 
 def holds_responses(file: Path) -> bool:

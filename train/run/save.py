@@ -28,7 +28,7 @@ from graph.shared.jsonl import write_jsonl
 from graph.shared.watch import watched
 from train.model.models import device
 from train.run.card import model_card
-from train.run.data import rows_fingerprint
+from train.run.data import form_of_rows, rows_fingerprint
 from train.shared.types import Alignment, RunRecord, Stage, write_run
 
 CHECKPOINTS, SETTINGS = "checkpoints", "settings.yaml"
@@ -168,4 +168,5 @@ def run_record(
         device=device(),
         versions={name: version(name) for name in LIBRARIES},
         data_fingerprint=rows_fingerprint(Path(data)),
+        answer_form=form_of_rows(Path(data)),
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graph.shared.errors import UserError
+from graph.shared.types import AnswerForm
 
 Stage = Literal["tiny", "sft", "ms", "dpo", "reward"]
 RECORD = "run.json"
@@ -34,7 +35,8 @@ class RunRecord:
     """How a run came to be. `base_model` is what its weights or adapter started from; `data` the folder it learned from.
 
     `base_weights` is the fingerprint of the whole model below the adapter, or that the run started from ("" for none);
-    `data_fingerprint` is that of the rows it learned from ("" for documents, and in records from before it was taken).
+    `data_fingerprint` is that of the rows it learned from ("" for documents, and in records from before it was taken); `answer_form` that of the
+    answers that its prompts ask for.
 
     The fields of `Alignment` are None for stages without preferences, or where they do not apply.
     """
@@ -53,6 +55,7 @@ class RunRecord:
     device: str
     versions: Mapping[str, str]
     data_fingerprint: str = ""
+    answer_form: AnswerForm = "reasoned"
 
 
 def write_run(folder: Path, record: RunRecord) -> None:

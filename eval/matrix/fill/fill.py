@@ -139,7 +139,9 @@ def _answers(
 ) -> list[Completion]:
     """Greedy answers; UserError for a request that the server refuses."""
     pairs = zip(questions, contexts, strict=True)
-    made = model.complete([CompletionRequest(answer_messages(q.text, context), max_tokens) for q, context in pairs])
+    made = model.complete(
+        [CompletionRequest(answer_messages(q.text, context, model.form), max_tokens) for q, context in pairs]
+    )
     for question, completion in zip(questions, made, strict=True):
         if completion.finish_reason == "refused":
             found = f"question {question.id!r}: refused ({completion.text})"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from graph.checkpoints.adapter import answer_form
 from graph.text.special_tokens import escape_special_tokens
 from serve.engines.child import ServerSpec, SupervisedServer
 from serve.engines.llama import LlamaModel, LlamaSpec, OwnLlamaModel
@@ -58,6 +60,8 @@ class VllmBackend(ChildBackend):
         tokenizer = read_tokenizer(spec.model, spec.called)
         escape = partial(escape_special_tokens, tokenizer=tokenizer)
         super().__init__(as_trained(spec, tokenizer), (spec.name, *spec.adapters), escape)
+        for name, folder in {spec.name: Path(spec.model), **spec.adapters}.items():
+            self._languages[name].form = answer_form(folder)
 
 
 class LlamaBackend(ChildBackend):
@@ -70,6 +74,8 @@ class LlamaBackend(ChildBackend):
             name: LlamaModel(name, self.child.url, self.child.key, spec.name, extra)
             for name, extra in self._extras.items()
         }
+        for name, file in {spec.name: spec.file, **spec.adapters}.items():
+            self._languages[name].form = answer_form(file.parent)
 
     def _translated(self, body: Body) -> dict[str, Any]:
         return {**self._extras[body["model"]], **llama_fields(body), "model": self.child.spec.name}

@@ -46,7 +46,7 @@ class OpenAIBackend:
         self.models = tuple(models)
         self.escape_special_tokens = escape_special_tokens
         self._upstream = dict(models)
-        self._languages: dict[str, LanguageModel] = {
+        self._languages: dict[str, OpenAIModel] = {
             name: OpenAIModel(upstream, self.url, key) for name, upstream in models.items()
         }
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)

@@ -1,12 +1,14 @@
 """The one form of prompt and answer."""
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.prompt.answer import answer_messages, format_answer, parse_answer
+from graph.prompt.answer import Cited, answer_messages, form_of, format_answer, parse_answer, write_answer
 from graph.prompt.citations import check_citations
-from graph.shared.types import Excerpt
+from graph.shared.types import AnswerForm, Excerpt
 
 
 def test_prompt_numbers_and_quotes_passages_as_data() -> None:
@@ -52,6 +54,36 @@ def test_format_and_parse_are_inverse(reason: str, answer: str) -> None:
 def test_what_is_not_the_form_is_said_to_be_not(text: str, reason: str, answer: str) -> None:
     parsed = parse_answer(text)
     assert (parsed.well_formed, parsed.reason, parsed.answer) == (False, reason, answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "reason", "answer", "well_formed"),
+    [
+        ("Tarn [2]", "cited", "", "Tarn [2]", True),
+        ("Tarn [1][2]", "cited", "", "Tarn [1][2]", True),
+        ("not in the documents", "cited", "", "not in the documents", True),
+        ("Tarn", "cited", "", "Tarn", False),
+        ("[2] Tarn", "cited", "", "[2] Tarn", False),
+        ("###Reason: a ###Answer: Tarn [2]", "cited", "a", "Tarn [2]", False),
+        ("Tarn [2]\nIt lies there.", "cited", "", "Tarn [2]\nIt lies there.", False),
+        ("###Answer: Tarn ###Reason: It lies there. [2]", "quoted", "It lies there. [2]", "Tarn", True),
+        ("not in the documents", "quoted", "", "not in the documents", True),
+        ("###Answer: Tarn", "quoted", "", "Tarn", False),
+        ("###Reason: a ###Answer: Tarn", "quoted", "", "Tarn", False),
+        ("not in the documents", "reasoned", "", "not in the documents", False),
+    ],
+)
+def test_each_form_is_recognised(text: str, form: AnswerForm, reason: str, answer: str, well_formed: bool) -> None:
+    parsed = parse_answer(text, form)
+    assert (parsed.reason, parsed.answer, parsed.well_formed) == (reason, answer, well_formed)
+
+
+@pytest.mark.parametrize("form", get_args(AnswerForm))
+def test_a_written_answer_is_in_its_form_and_its_prompt_names_it(form: AnswerForm) -> None:
+    evidence = [Cited(2, "The ferry left Tarn.")]
+    assert all(parse_answer(write_answer(each, evidence, form), form).well_formed for each in ("Tarn", "in 1911"))
+    assert form_of(answer_messages("Where?", (), form)[0].content + "\n\nBe brief.") == form
+    assert form_of("You are a pirate.") is None
 
 
 @pytest.mark.parametrize("thought", ["<think>\n\n</think>\n\n", "<think>a ###Answer: [9]</think>", "</think>\n"])

@@ -58,7 +58,7 @@ def trained_precision(source: str) -> str | None:
 def answer_form(source: str | Path) -> AnswerForm:
     """The form of the answers that a model was trained to give, by the run.json beside it; "reasoned" where none says."""
     found = _read(Path(source) / RECORD).get("answer_form")
-    return found if found in get_args(AnswerForm) else "reasoned"
+    return next((form for form in get_args(AnswerForm) if form == found), "reasoned")
 
 
 def another_base(adapter: str, base: str, why: str) -> UserError:

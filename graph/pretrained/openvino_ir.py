@@ -1,4 +1,4 @@
-"""A language model of the catalogue as OpenVINO opens it, weights in 8 bits: made once, beside the converted model.
+"""A language model of the catalogue, or an adapter merged into it, as OpenVINO opens it, weights in 8 bits: made once, beside the converted model.
 
 OpenVINO GenAI reads GGUF, but not every quantisation: the file is written anew in Q8_0, which loses next to nothing of 4 or 5 bits.
 """
@@ -10,11 +10,17 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from graph.checkpoints.adapter import ADAPTER_WEIGHTS, adapter_base, check_base
 from graph.pretrained.cache import folder_of, gguf_of
-from graph.pretrained.catalogue import PretrainedModel
+from graph.pretrained.catalogue import MODELS, PretrainedModel
 from graph.pretrained.lock import fetching
+from graph.pretrained.lora import lora_changes
 from graph.shared.errors import UserError
+from graph.shared.ids import checksum
 
 PACKAGE = "openvino_genai"
 FOLDER, MODEL = "openvino", "openvino_model.xml"
@@ -40,19 +46,37 @@ def openvino_folder(model: PretrainedModel, note: Callable[[str], None]) -> Path
     return made
 
 
+def adapted_folder(adapter: Path, note: Callable[[str], None]) -> Path:
+    """The folder, for OpenVINO, of an adapter merged into its base, made if it is not there; UserError for a base that is not in the catalogue."""
+    base = adapter_base(str(adapter))
+    if base not in MODELS:
+        found = f"openvino:{adapter}: an adapter of {base}"
+        raise UserError(found, f"of {', '.join(MODELS)}", "use hf: instead, or export it (modegraph train export)")
+    check_base(str(adapter), base)
+    gguf = gguf_of(MODELS[base])
+    adapted = folder_of(MODELS[base]) / "adapted"
+    made = adapted / checksum(adapter / ADAPTER_WEIGHTS)[:16]
+    if (made / MODEL).is_file():
+        return made
+    adapted.mkdir(exist_ok=True)
+    with fetching(adapted, note):
+        if not (made / MODEL).is_file():
+            note(f"preparing {adapter.name} on {base} for OpenVINO (once, about a minute for each GB)")
+            with tempfile.TemporaryDirectory(dir=adapted) as place:
+                _write_openvino(gguf, Path(place), adapter)
+                shutil.rmtree(made, ignore_errors=True)
+                Path(place, FOLDER).rename(made)
+    return made
+
+
 def convert(gguf: Path, place: Path, model: PretrainedModel) -> None:
     """Write a GGUF file's model and tokenizer into the folder `openvino` of `place`, a place for what is made on the way.
 
     UserError when it does not reply as it must.
     """
-    from openvino_genai import GenerationConfig, LLMPipeline
+    from openvino_genai import GenerationConfig
 
-    folder = place / FOLDER
-    folder.mkdir()
-    eight_bits = folder / "model.gguf"
-    requantise(gguf, eight_bits)
-    pipeline = LLMPipeline(str(eight_bits), "CPU", enable_save_ov_model=True)
-    eight_bits.unlink()
+    pipeline = _write_openvino(gguf, place)
     tokenizer = pipeline.get_tokenizer()
     prompt = tokenizer.apply_chat_template([{"role": "user", "content": model.question}], add_generation_prompt=True)
     asked = GenerationConfig(max_new_tokens=len(model.reply_ids), do_sample=False, apply_chat_template=False)
@@ -64,13 +88,28 @@ def convert(gguf: Path, place: Path, model: PretrainedModel) -> None:
         )
 
 
-def requantise(source: Path, target: Path) -> None:
-    """The GGUF file `source` with every matrix in Q8_0 and every vector in float32."""
+def _write_openvino(gguf: Path, place: Path, adapter: Path | None = None) -> Any:
+    """The pipeline of a GGUF file, written into the folder `openvino` of `place`."""
+    from openvino_genai import LLMPipeline
+
+    folder = place / FOLDER
+    folder.mkdir()
+    eight_bits = folder / "model.gguf"
+    requantise(gguf, eight_bits, adapter)
+    pipeline = LLMPipeline(str(eight_bits), "CPU", enable_save_ov_model=True)
+    eight_bits.unlink()
+    return pipeline
+
+
+def requantise(source: Path, target: Path, adapter: Path | None = None) -> None:
+    """The GGUF file `source`, an adapter merged into it, with every matrix in Q8_0 and every vector in float32."""
     from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, LlamaFileType
     from gguf.quants import dequantize, quantize
 
     reader = GGUFReader(source)
-    writer = GGUFWriter(target, str(reader.fields["general.architecture"].contents()))
+    architecture = str(reader.fields["general.architecture"].contents())
+    changes = lora_changes(adapter, architecture) if adapter is not None else {}
+    writer = GGUFWriter(target, architecture)
     for field in reader.fields.values():
         kind = field.types[0] if field.types else None
         if kind is None or field.name.startswith("GGUF.") or field.name == "general.architecture":
@@ -83,7 +122,8 @@ def requantise(source: Path, target: Path) -> None:
     for tensor in reader.tensors:
         matrix = len(tensor.shape) > 1
         to = GGMLQuantizationType.Q8_0 if matrix else GGMLQuantizationType.F32
-        writer.add_tensor(tensor.name, quantize(dequantize(tensor.data, tensor.tensor_type), to), raw_dtype=to)
+        values = dequantize(tensor.data, tensor.tensor_type) + changes.get(tensor.name, np.float32(0))
+        writer.add_tensor(tensor.name, quantize(values, to), raw_dtype=to)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -1,6 +1,7 @@
 """`openvino:` as a language model: OpenVINO GenAI in this process, weights in 8 bits, for processors. Several prompts are read and written at once.
 
-SPEC: openvino:NAME of the catalogue, or openvino:FOLDER with a model as OpenVINO has it (openvino_model.xml) and its tokenizer.
+SPEC: openvino:NAME of the catalogue, openvino:FOLDER of an adapter of one of its models, or openvino:FOLDER with a model as OpenVINO has it
+(openvino_model.xml) and its tokenizer.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from graph.checkpoints.adapter import answer_form
+from graph.checkpoints.adapter import adapter_base, answer_form, is_adapter
 from graph.encode.weights import model_name
 from graph.pretrained.cache import resolve
 from graph.pretrained.catalogue import MODELS
-from graph.pretrained.openvino_ir import MODEL, is_installed, openvino_folder
+from graph.pretrained.openvino_ir import MODEL, adapted_folder, is_installed, openvino_folder
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest
@@ -96,10 +97,13 @@ def open_openvino(target: str) -> OpenVinoModel:
     from graph.checkpoints.tokenizer import read_light_tokenizer
 
     called = f"openvino:{target}"
-    if target in MODELS and not Path(target).is_dir():
+    own = Path(target).expanduser()
+    if target in MODELS and not own.is_dir():
         whole, folder = Path(resolve(target)), openvino_folder(MODELS[target], say)
+    elif is_adapter(str(own)):
+        whole, folder = Path(resolve(adapter_base(str(own)))), adapted_folder(own, say)
     else:
-        whole = folder = Path(target).expanduser()
+        whole = folder = own
     if not (folder / MODEL).is_file():
         expected = f"a folder with {MODEL}, or one of {', '.join(MODELS)}"
         raise UserError(f"{called}: no {MODEL}", expected, "check the path, or use hf: for a model of transformers")
@@ -118,7 +122,7 @@ def open_openvino(target: str) -> OpenVinoModel:
     stops = frozenset(pipeline.get_config().stop_token_ids) | {tokenizer.eos_token_id} | _ends(whole)
     name = f"{whole.resolve().name}.{model_name(str(folder / MODEL.replace('.xml', '.bin')))}"
     model = OpenVinoModel(name, pipeline, tokenizer, config, stops)
-    model.form = answer_form(folder)
+    model.form = answer_form(own)
     return model
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from graph.pretrained.catalogue import CATALOGUE, MODELS, Pretrained, PretrainedModel
+from graph.pretrained.catalogue import ADAPTERS, CATALOGUE, MODELS, Pretrained, PretrainedModel
 from graph.shared.errors import UserError
 from graph.shared.home import user_cache
 from graph.shared.ids import checksum
@@ -19,13 +19,15 @@ RECORD = "pretrained.json"
 
 
 def resolve(model: str, among: Mapping[str, Pretrained] = MODELS) -> str:
-    """The folder of a language model of the catalogue, or of what is `among` others; any other name or path as it stands.
+    """The folder of a language model of the catalogue, of what is `among` others, or of our own adapter; any other name or path as it stands.
 
     A folder of that name in the working directory goes first. UserError for a model that was not fetched yet, or is damaged.
     """
     known = among.get(model)
-    if known is None or Path(model).is_dir():
+    if Path(model).is_dir() or (known is None and model not in ADAPTERS):
         return model
+    if known is None:
+        return str(ADAPTERS[model].folder)
     folder = folder_of(known)
     if not is_fetched(known):
         raise UserError(f"model {model!r}: not fetched yet", "it in the cache", f"run: modegraph models get {model}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,20 @@ class PretrainedModel(Pretrained):
     def file(self) -> str:
         """The name of the GGUF file, by the model's title."""
         return f"{self.title}.{self.quantisation}.gguf"
+
+
+@dataclass(frozen=True)
+class PretrainedAdapter:
+    """A LoRA adapter of `base` that comes with this package, and what it is for."""
+
+    name: str
+    base: PretrainedModel
+    purpose: str
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return Path(__file__).parent / self.name
 
 
 @dataclass(frozen=True)
@@ -196,6 +211,9 @@ E5_SMALL = PretrainedEncoder(
     probe="Who built the lighthouse of Port Ellery?",
     vector_begins=(0.0422, -0.0347, -0.0711, -0.0304, 0.0547, -0.0272, 0.0316, 0.0156),
 )
+READER = PretrainedAdapter("reader", QWEN_CODER_05B, "answers from passages in few words and cites them")
+ADAPTERS = {READER.name: READER}
+"""Those that come with this package, each with its data card."""
 MODELS = {model.name: model for model in (SMOLLM2, QWEN_CODER_05B, QWEN_CODER_15B)}
 ENCODERS = {encoder.name: encoder for encoder in (E5_SMALL,)}
 CATALOGUE: dict[str, Pretrained] = {**MODELS, **ENCODERS}

@@ -57,7 +57,7 @@ def get_command(
 def list_command(as_json: AsJson = False) -> None:
     """Show the models that can be fetched, and which of them are in the cache."""
     from graph.pretrained.cache import is_fetched
-    from graph.pretrained.catalogue import CATALOGUE
+    from graph.pretrained.catalogue import ADAPTERS, CATALOGUE
 
     rows = [{"name": each.name, "fetched": is_fetched(each), **_facts(each)} for each in CATALOGUE.values()]
     if as_json:
@@ -66,6 +66,8 @@ def list_command(as_json: AsJson = False) -> None:
     for row in rows:
         state = "fetched" if row["fetched"] else f"{row['megabytes']:,} MB: modegraph models get {row['name']}"
         print(f"{row['name']}: {row['title']}, {row['parameters']} parameters, {row['licence']} ({state})")
+    for each in ADAPTERS.values():
+        print(f"{each.name}: {each.purpose}, an adapter of {each.base.name} (comes with modegraph)")
 
 
 def path_command(name: Name) -> None:
@@ -84,8 +86,10 @@ def remove_command(name: Name) -> None:
 
 
 def _find(name: str) -> "Pretrained":
-    from graph.pretrained.catalogue import CATALOGUE
+    from graph.pretrained.catalogue import ADAPTERS, CATALOGUE
 
+    if name in ADAPTERS:
+        return ADAPTERS[name].base
     if name not in CATALOGUE:
         raise UserError(f"model {name!r}", f"one of {', '.join(CATALOGUE)}", "see `modegraph models list`")
     return CATALOGUE[name]

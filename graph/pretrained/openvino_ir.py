@@ -1,4 +1,4 @@
-"""A language model of the catalogue, or an adapter merged into it, as OpenVINO opens it, weights in 8 bits: made once, beside the converted model.
+"""A language model of the catalogue as OpenVINO opens it, weights in 8 bits: made once, beside the converted model.
 
 OpenVINO GenAI reads GGUF, but not every quantisation: the file is written anew in Q8_0, which loses next to nothing of 4 or 5 bits.
 """
@@ -8,21 +8,22 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from graph.checkpoints.adapter import ADAPTER_WEIGHTS, adapter_base, check_base
 from graph.pretrained.cache import folder_of, gguf_of
-from graph.pretrained.catalogue import MODELS, PretrainedModel
+from graph.pretrained.catalogue import PretrainedModel
 from graph.pretrained.lock import fetching
-from graph.pretrained.lora import lora_changes
 from graph.shared.errors import UserError
-from graph.shared.ids import checksum
 
 PACKAGE = "openvino_genai"
+Changes = Mapping[str, NDArray[np.float32]]
+"""What is added to matrices, by their GGUF names."""
 FOLDER, MODEL = "openvino", "openvino_model.xml"
 
 
@@ -46,29 +47,6 @@ def openvino_folder(model: PretrainedModel, note: Callable[[str], None]) -> Path
     return made
 
 
-def adapted_folder(adapter: Path, note: Callable[[str], None]) -> Path:
-    """The folder, for OpenVINO, of an adapter merged into its base, made if it is not there; UserError for a base that is not in the catalogue."""
-    base = adapter_base(str(adapter))
-    if base not in MODELS:
-        found = f"openvino:{adapter}: an adapter of {base}"
-        raise UserError(found, f"of {', '.join(MODELS)}", "use hf: instead, or export it (modegraph train export)")
-    check_base(str(adapter), base)
-    gguf = gguf_of(MODELS[base])
-    adapted = folder_of(MODELS[base]) / "adapted"
-    made = adapted / checksum(adapter / ADAPTER_WEIGHTS)[:16]
-    if (made / MODEL).is_file():
-        return made
-    adapted.mkdir(exist_ok=True)
-    with fetching(adapted, note):
-        if not (made / MODEL).is_file():
-            note(f"preparing {adapter.name} on {base} for OpenVINO (once, about a minute for each GB)")
-            with tempfile.TemporaryDirectory(dir=adapted) as place:
-                _write_openvino(gguf, Path(place), adapter)
-                shutil.rmtree(made, ignore_errors=True)
-                Path(place, FOLDER).rename(made)
-    return made
-
-
 def convert(gguf: Path, place: Path, model: PretrainedModel) -> None:
     """Write a GGUF file's model and tokenizer into the folder `openvino` of `place`, a place for what is made on the way.
 
@@ -76,7 +54,7 @@ def convert(gguf: Path, place: Path, model: PretrainedModel) -> None:
     """
     from openvino_genai import GenerationConfig
 
-    pipeline = _write_openvino(gguf, place)
+    pipeline = write_openvino(gguf, place)
     tokenizer = pipeline.get_tokenizer()
     prompt = tokenizer.apply_chat_template([{"role": "user", "content": model.question}], add_generation_prompt=True)
     asked = GenerationConfig(max_new_tokens=len(model.reply_ids), do_sample=False, apply_chat_template=False)
@@ -88,28 +66,26 @@ def convert(gguf: Path, place: Path, model: PretrainedModel) -> None:
         )
 
 
-def _write_openvino(gguf: Path, place: Path, adapter: Path | None = None) -> Any:
-    """The pipeline of a GGUF file, written into the folder `openvino` of `place`."""
+def write_openvino(gguf: Path, place: Path, changes: Changes = MappingProxyType({})) -> Any:
+    """The pipeline of a GGUF file with `changes` added to its matrices, written into the folder `openvino` of `place`."""
     from openvino_genai import LLMPipeline
 
     folder = place / FOLDER
     folder.mkdir()
     eight_bits = folder / "model.gguf"
-    requantise(gguf, eight_bits, adapter)
+    requantise(gguf, eight_bits, changes)
     pipeline = LLMPipeline(str(eight_bits), "CPU", enable_save_ov_model=True)
     eight_bits.unlink()
     return pipeline
 
 
-def requantise(source: Path, target: Path, adapter: Path | None = None) -> None:
-    """The GGUF file `source`, an adapter merged into it, with every matrix in Q8_0 and every vector in float32."""
+def requantise(source: Path, target: Path, changes: Changes = MappingProxyType({})) -> None:
+    """The GGUF file `source`, `changes` added to its matrices by name, with every matrix in Q8_0 and every vector in float32."""
     from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, LlamaFileType
     from gguf.quants import dequantize, quantize
 
     reader = GGUFReader(source)
-    architecture = str(reader.fields["general.architecture"].contents())
-    changes = lora_changes(adapter, architecture) if adapter is not None else {}
-    writer = GGUFWriter(target, architecture)
+    writer = GGUFWriter(target, str(reader.fields["general.architecture"].contents()))
     for field in reader.fields.values():
         kind = field.types[0] if field.types else None
         if kind is None or field.name.startswith("GGUF.") or field.name == "general.architecture":

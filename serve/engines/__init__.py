@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graph.pretrained import openvino_ir
-from graph.pretrained.catalogue import MODELS
+from graph.pretrained.catalogue import ADAPTERS, MODELS
 from graph.shared.errors import UserError
 from graph.shared.types import LanguageModel, Workers
 from graph.workers.here import THIS_PROCESS
@@ -12,7 +12,7 @@ from serve.engines import llama
 from serve.engines.vllm import on_cpu
 from serve.types import Engine
 
-FORMS = f"hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join(MODELS)}"
+FORMS = f"hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join((*ADAPTERS, *MODELS))}"
 KINDS = ("hf", "gguf", "openvino", "vllm", "openai")
 
 
@@ -77,6 +77,8 @@ def open_engine(spec: str) -> Engine:
 
 def kind_of(spec: str) -> tuple[str, str]:
     """The kind of engine that a SPEC names, and what it opens; UserError for none."""
+    if spec in ADAPTERS and not Path(spec).is_dir():
+        return "openvino" if fastest_kind() == "openvino" else "hf", spec
     if spec in MODELS and not Path(spec).is_dir():
         return fastest_kind(), spec
     kind, _, target = spec.partition(":")

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from graph.checkpoints.adapter import adapter_base, answer_form, is_adapter
+from graph.checkpoints.openvino_adapter import adapted_folder
 from graph.encode.weights import model_name
 from graph.pretrained.cache import resolve
 from graph.pretrained.catalogue import MODELS
-from graph.pretrained.openvino_ir import MODEL, adapted_folder, is_installed, openvino_folder
+from graph.pretrained.openvino_ir import MODEL, is_installed, openvino_folder
 from graph.shared.console import say
 from graph.shared.errors import UserError
 from graph.shared.types import Completion, CompletionRequest
@@ -97,7 +98,7 @@ def open_openvino(target: str) -> OpenVinoModel:
     from graph.checkpoints.tokenizer import read_light_tokenizer
 
     called = f"openvino:{target}"
-    own = Path(target).expanduser()
+    own = Path(resolve(target)).expanduser() if target not in MODELS else Path(target)
     if target in MODELS and not own.is_dir():
         whole, folder = Path(resolve(target)), openvino_folder(MODELS[target], say)
     elif is_adapter(str(own)):

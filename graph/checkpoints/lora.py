@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.checkpoints.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from graph.checkpoints.adapter import ADAPTER_WEIGHTS
+from graph.encode.weights import ADAPTER_CONFIG
 from graph.shared.errors import UserError
 
 GGUF_NAMES = {
@@ -28,11 +29,12 @@ _KEY = re.compile(r"(?:.*\.)?layers\.(\d+)\.(\w+\.\w+)\.lora_([AB])\.weight")
 _OTHER_KINDS = ("use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", "trainable_token_indices")
 
 
-def lora_changes(adapter: Path, architecture: str) -> dict[str, NDArray[np.float32]]:
-    """By the GGUF name of a matrix what is added to it: float32[O, I], (α / r) B A, with rank-stabilised LoRA (α / √r) B A.
+def lora_changes(adapter: Path, base: Path) -> dict[str, NDArray[np.float32]]:
+    """By the GGUF name of a matrix of the model in `base` what is added to it: float32[O, I], (α / r) B A, with rank-stabilised LoRA (α / √r) B A.
 
     UserError for an adapter that adds something else, or of a family whose matrices GGUF reorders.
     """
+    architecture = json.loads((base / "config.json").read_text(encoding="utf-8"))["model_type"]
     config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
     more = [name for name in _OTHER_KINDS if config.get(name)]
     if config.get("peft_type") != "LORA" or config.get("bias", "none") != "none" or more or architecture != "qwen2":
@@ -53,7 +55,7 @@ def read_safetensors(file: Path) -> Mapping[str, NDArray[np.float32]]:
     """The tensors of a file in float32, which NumPy has no bfloat16 for; UserError for another number format."""
     from safetensors import deserialize
 
-    return {name: _float32(tensor, f"{file}: {name}") for name, tensor in deserialize(file.read_bytes())}
+    return {name: _float32(tensor, f"{file}: {name}") for name, tensor in deserialize(file.read_bytes())}  # type: ignore[no-untyped-call]
 
 
 def _float32(tensor: Mapping[str, Any], called: str) -> NDArray[np.float32]:

@@ -99,7 +99,7 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield f"Cut: the model reached the limit after {answer.writing.completion_tokens:,} tokens (--max-answer-tokens)."
     said = answer.answer or answer.reason
     if answer.model and said and not answer.well_formed and answer.writing.calls:
-        yield "The model did not follow the form that was asked for; its text is shown as it is."
+        yield "The model did not keep to the form of answers; its text is shown as it is."
 
 
 def _told(cost: Cost, what: str) -> str:

@@ -64,8 +64,8 @@ def test_what_was_wrong_is_said() -> None:
     shown = show_answer(wrong)
     assert "(the model wrote nothing)" in shown
     assert "Removed: [4], [6]" in shown and "Left out: 2 " in shown and "Cut: " in shown
-    assert "did not follow the form" not in shown, "there is no text to show as it is"
-    assert "did not follow the form" in show_answer(replace(ANSWER, well_formed=False))
+    assert "did not keep to the form" not in shown, "there is no text to show as it is"
+    assert "did not keep to the form" in show_answer(replace(ANSWER, well_formed=False))
 
 
 def test_the_evidence_stands_in_place_of_an_empty_answer() -> None:

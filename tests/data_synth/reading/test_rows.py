@@ -1,6 +1,7 @@
 """Reading rows: what stands in a context, what is answered and what refused, nothing of another split, the same bytes for the same seed."""
 
 import json
+import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from data_synth.dataset.validate import validate_file
+from data_synth.reading.changed import changed_question
 from data_synth.reading.form import FORM, reading_problems
 from data_synth.reading.rows import (
     NO_SPAN,
@@ -92,6 +94,18 @@ def test_what_is_answered_stands_there_and_what_is_refused_does_not(
                 not any(stands_in(answer, words) for answer in question.answers for words in others)
                 or len(question.gold_ids) > 1
             )
+
+
+def test_a_changed_question_names_what_its_gold_passage_does_not() -> None:
+    """Names and numbers of the gold passage are never put in; others of the context are."""
+    gold = "Later Bram Oakes met Adam Finch in 1901, 11 years before."
+    passages = [gold, "Later Cora Swift met Dora Reed."]
+    made = {changed_question("When did Bram Oakes sail?", gold, passages, random.Random(seed)) for seed in range(20)}
+    assert made == {"When did Cora Swift sail?", "When did Dora Reed sail?"}
+    numbers = {changed_question("Who is 12?", gold, passages, random.Random(seed)) for seed in range(200)}
+    assert "Who is 11?" not in numbers and "Who is 10?" in numbers and "Who is 12?" not in numbers
+    assert changed_question("Who came before?", gold, passages, random.Random(0)) == "Who came after?"
+    assert changed_question("Is it Bram Oakes or 12?", gold, passages, random.Random(0)) is None
 
 
 def test_shares_of_refusals_and_places_of_gold() -> None:

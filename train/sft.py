@@ -72,10 +72,11 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
         most = settings.group_tokens or settings.max_length_tokens
         return share_prefixes(tokenized, [row.context for row in rows], most)
 
-    return SftData(groups(train, folder / "train.jsonl"), groups(dev, dev_file), spread(dev, settings.eval_rows))
+    measured = spread(groups(dev, dev_file), settings.eval_rows)
+    return SftData(groups(train, folder / "train.jsonl"), measured, spread(dev, settings.eval_rows))
 
 
-def spread(rows: Sequence[Conversation], count: int) -> list[Conversation]:
+def spread[T](rows: Sequence[T], count: int) -> list[T]:
     """`count` of the rows at equal distances: the first ones may all be of one set.
 
     >>> spread("abcdefg", 3), spread("ab", 3)

@@ -102,7 +102,9 @@ class SftSettings(TrainSettings):
         description="steps between two measurements: greedy answers to dev rows; the best checkpoint by F1 is kept; null measures once, by the loss",
     )
     eval_rows: int = Field(
-        default=64, ge=1, description="dev rows that are answered at a measurement, at equal distances in the file"
+        default=64,
+        ge=1,
+        description="dev rows that are answered at a measurement, and contexts of dev rows whose loss is taken, at equal distances in the file",
     )
     patience: int | None = Field(
         default=None,

@@ -76,7 +76,7 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
     return SftData(groups(train, folder / "train.jsonl"), measured, spread(dev, settings.eval_rows))
 
 
-def spread[T](rows: Sequence[T], count: int) -> list[T]:
+def spread(rows: Sequence[Any], count: int) -> list[Any]:
     """`count` of the rows at equal distances: the first ones may all be of one set.
 
     >>> spread("abcdefg", 3), spread("ab", 3)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graph.checkpoints.adapter import adapter_base, answer_form, check_base, is_adapter, trained_precision
+from graph.checkpoints.adapter import (
+    adapter_base,
+    answer_form,
+    check_base,
+    is_adapter,
+    tokenizer_place,
+    trained_precision,
+)
 from graph.encode.processor import computes_in_bfloat16
 from graph.encode.weights import ADAPTER_CONFIG, model_name
 from graph.pretrained.cache import resolve
@@ -52,8 +59,7 @@ def _open(target: str, where: str, whole: str, cached: bool) -> HfModel:
     if where != whole:
         # PEFT keeps adapters in float32, which halves the speed of a base in bfloat16; training multiplied them in bfloat16 too.
         model = load_adapter(model, where, whole).to(model.dtype)
-    own_tokenizer = where == whole or (Path(where) / "tokenizer_config.json").is_file()
-    tokenizer = read_tokenizer(where if own_tokenizer else whole, called, local_files_only=cached)
+    tokenizer = read_tokenizer(tokenizer_place(where), called, local_files_only=cached)
     check_vocabulary(model, tokenizer, called)
     if tokenizer.chat_template is None:
         say(f"{called} has no chat template, as base models have none: it reads prompts as plain text")

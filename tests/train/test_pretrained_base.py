@@ -8,7 +8,7 @@ import pytest
 from graph.checkpoints.adapter import adapter_base
 from graph.pretrained import cache
 from graph.pretrained.cache import folder_of, write_record
-from graph.pretrained.catalogue import SMOLLM2
+from graph.pretrained.catalogue import ADAPTERS, SMOLLM2, PretrainedAdapter
 from graph.shared.errors import UserError
 from serve.engines import open_model
 from train.model.models import load_policy
@@ -47,3 +47,19 @@ def test_adapters_name_their_base_and_open_from_another_cache(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
     assert load_policy(str(tmp_path / "ms"))[0].get_base_model().config.hidden_size == 32
     assert open_model(f"hf:{tmp_path / 'ms'}").name.startswith("ms#")
+
+
+def test_an_adapter_without_a_tokenizer_is_trained_on_with_its_bases(
+    named_base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So is one of the catalogue, by its name: what ships with the package has no tokenizer of its own."""
+    few = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}
+    lora = LoraSettings(rank=2, alpha=4)
+    train_sft(SftSettings(model="smollm2", output=str(tmp_path / "sft"), lora=lora, **few))
+    for file in (*tmp_path.glob("sft/tokenizer*"), *tmp_path.glob("sft/*.jinja")):
+        file.unlink()
+    ours = PretrainedAdapter(str(tmp_path / "sft"), SMOLLM2, "answers")
+    monkeypatch.setitem(ADAPTERS, "small reader", ours)
+    train_sft(SftSettings(model="small reader", output=str(tmp_path / "on"), **few))
+    assert adapter_base(str(tmp_path / "on")) == "smollm2"
+    assert (tmp_path / "on/tokenizer.json").read_bytes() == (folder_of(SMOLLM2) / "tokenizer.json").read_bytes()

@@ -1,6 +1,7 @@
 """An interrupted run of every trainer goes on from its last checkpoint and ends as one that was left alone."""
 
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -108,6 +109,31 @@ def test_an_interrupted_run_ends_as_one_left_alone(
     train(cut)
     assert taken[: KILLED + 1] == [1, 2, 3, 4, 5, SAVED + 1]
     assert not (tmp_path / "cut.partial").exists()
+    ended_alike(tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_run_interrupted_three_times_ends_as_one_left_alone(
+    seed: int, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At three random steps, each time going on from the checkpoint before."""
+    whole, cut = (settings_of("sft", base, data, tmp_path / name) for name in ("whole", "cut"))
+    train_sft(whole)
+    waiting = sorted(random.Random(seed).sample(range(1, STEPS), 3))
+    log = ProgressCallback.on_log
+
+    def interrupt(self: ProgressCallback, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if waiting and state.global_step == waiting[0]:
+            waiting.pop(0)
+            raise KeyboardInterrupt
+        log(self, args, state, control, logs, **kwargs)
+
+    monkeypatch.setattr(ProgressCallback, "on_log", interrupt)
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            train_sft(cut)
+    train_sft(cut)
+    assert not waiting
     ended_alike(tmp_path / "whole", tmp_path / "cut")
 
 

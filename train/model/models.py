@@ -17,7 +17,7 @@ from transformers import (
 )
 from transformers import logging as transformers_logging
 
-from graph.checkpoints.adapter import adapter_base, check_base, is_adapter
+from graph.checkpoints.adapter import adapter_base, check_base, is_adapter, tokenizer_place
 from graph.checkpoints.load import load_adapter, load_whole, read_tokenizer
 from graph.checkpoints.vocabulary import check_vocabulary
 from graph.encode.weights import ADAPTER_CONFIG
@@ -71,7 +71,7 @@ def load_model(
         )
     cached = check_source(base)
     check_base(source, base)
-    model = load_adapter(_load_base(base, precision, quantisation, head, cached), source, base, trainable)
+    model = load_adapter(_load_base(base, precision, quantisation, head, cached), resolve(source), base, trainable)
     # PEFT looks there when it saves, and would ask the hub for a name of ours.
     for config in model.peft_config.values():
         config.base_model_name_or_path = resolve(base)
@@ -81,7 +81,7 @@ def load_model(
 def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     """The tokenizer beside a model, with a chat template, an end token and a pad token; UserError without."""
     cached = check_source(source)
-    tokenizer: PreTrainedTokenizerBase = read_tokenizer(resolve(source), source, local_files_only=cached)
+    tokenizer: PreTrainedTokenizerBase = read_tokenizer(tokenizer_place(source), source, local_files_only=cached)
     if tokenizer.chat_template is None:
         remedy = "choose its instruct variant, or put a chat_template.jinja beside its tokenizer"
         raise UserError(f"{source}: its tokenizer has no chat template", "a chat (instruct) model", remedy)

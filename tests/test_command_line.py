@@ -239,8 +239,8 @@ def test_a_bad_config_is_told_key_by_key(tmp_path: Path) -> None:
     file.write_text("model: m\nlearning_rat: 1\nlora: {rnk: 3}\nlabel_smoothing: 2\n")
     done = run("config", "check", file)
     assert done.exit_code == 1
-    assert "unknown key 'learning_rat'; did you mean 'learning_rate'?" in done.output
-    assert "unknown key 'lora.rnk'; did you mean 'lora.rank'?" in done.output
+    assert "unknown key 'learning_rat'. Did you mean 'learning_rate'?" in done.output
+    assert "unknown key 'lora.rnk'. Did you mean 'lora.rank'?" in done.output
     assert "label_smoothing = 2" in done.output and "`modegraph train ms`" in done.output
     assert "--set: data, output" in done.output
 
@@ -279,7 +279,7 @@ RENAMED = [
 @pytest.mark.parametrize(("name", "old", "new"), RENAMED)
 def test_a_former_spelling_names_the_one_to_write(name: str, old: str, new: str) -> None:
     told = run(*name.split(), old, "1").exception
-    assert isinstance(told, UserError) and f"no option {old}; did you mean {new}?" in str(told)
+    assert isinstance(told, UserError) and f"no option {old}. Did you mean {new}?" in str(told)
     own = {opt for param in COMMANDS[name].params for opt in param.opts}
     assert old not in own and (new in own or not new.startswith("--"))
 
@@ -292,14 +292,14 @@ def program(*words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("aks", "no command aks; did you mean ask?"),
-        ("train mss", "no command train mss; did you mean train ms?"),
-        ("ask --topk 3 a b", "ask: no option --topk; did you mean --top-k?"),
+        ("aks", "no command aks. Did you mean ask?"),
+        ("train mss", "no command train mss. Did you mean train ms?"),
+        ("ask --topk 3 a b", "ask: no option --topk. Did you mean --top-k?"),
         ("ask --top-k x a b", "ask: invalid value for '--top-k'"),
         ("index", "index: missing argument 'DOCUMENTS'"),
         ("status a b", "status: got unexpected extra argument"),
         ("--nope", "no option --nope"),
-        ("export run --gguf q8_0", "export: no option --gguf; did you mean `modegraph train export`?"),
+        ("export run --gguf q8_0", "export: no option --gguf. Did you mean `modegraph train export`?"),
     ],
 )
 def test_a_wrong_command_line_is_told_in_one_line(words: str, told: str) -> None:
@@ -376,6 +376,6 @@ def test_the_docs_are_read() -> None:
 def test_a_url_is_no_folder(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = CliRunner().invoke(tree_app(), words.format(url="s3://bucket/index").split())
-    told = "s3:/bucket/index: a URL; a folder on this machine, whose files can be mapped into memory; name a folder, and copy what is in it from or to the URL"
+    told = "s3:/bucket/index: a URL. Expected a folder on this machine, whose files can be mapped into memory. Name a folder, and copy what is in it from or to the URL"
     assert isinstance(run.exception, UserError) and str(run.exception) == told
     assert list(tmp_path.iterdir()) == []

@@ -171,20 +171,23 @@ def _told(kind: type[Settings], problem: ErrorDetails, where: str) -> UserError:
         return UserError(f"{where}: unknown key '{path}'", question, f"known keys: {', '.join(known)}")
     if problem["type"] == "missing":
         return UserError(
-            f"{where}: '{path}' is missing", "it has no default", f"give {path}=… (on the command line: --set {path}=…)"
+            f"{where}: '{path}' is missing", "", f"it has no default: give {path}=… (on the command line: --set {path}=…)"
         )
     if problem["type"] == "value_error":
         expected = str(problem["ctx"]["error"])
         if isinstance(given, Mapping):
             return UserError(": ".join(part for part in (where, path, expected) if part), "", "")
+    expected = expected.removeprefix("Input should be ")
     if problem["type"] in ("model_type", "dict_type"):
         expected = "a group of settings, `key: value`"
     if problem["type"] == "literal_error":
         near = nearest(str(given), _QUOTED.findall(expected))
-        expected = "".join(f"did you mean '{name}'? " for name in [near] if name) + expected
+        expected = f"did you mean '{near}'? Expected {expected}" if near else expected
     text_wanted = problem["type"] == "string_type" and not isinstance(given, Mapping | list)
     remedy = "write it in quotes" if text_wanted and given is not None else "change the value"
     shown = "(not shown)" if _is_secret(kind, places) else f"{given!r:.200}"
+    if problem["type"] == "value_error":
+        return UserError(f"{where}: {path} = {shown}: {expected}", "", remedy)
     return UserError(f"{where}: {path} = {shown}", expected, remedy)
 
 

@@ -12,6 +12,9 @@ from graph.shared.redact import redact
 LIKE = 0.6
 """How alike two names are, from 0 to 1, for the one to be a misspelling of the other."""
 _WORD = re.compile(r"[^\W_]+")
+_OWN_SENTENCE = re.compile(r"did you mean|\w+ should ")
+"""What is expected in words that are a sentence already: a question, or pydantic's "List should have at least 1 item"."""
+_COMMANDS = ("pip", "modegraph", "make")
 
 
 def nearest(given: str, known: Iterable[str]) -> str:
@@ -29,14 +32,18 @@ def nearest(given: str, known: Iterable[str]) -> str:
 
 
 class UserError(Exception):
-    """Bad input, told as: what was found (with the value, unless it is a secret), what was expected, what to do.
+    """Bad input, in up to three sentences: what was found (with the value, unless it is a secret), what was expected, what to do.
 
-    >>> str(UserError("corpus.jsonl line 3: 'text' is missing", "every row needs an id and a text", "add the field"))
-    "corpus.jsonl line 3: 'text' is missing; every row needs an id and a text; add the field"
+    `expected` and `remedy` may be empty. No full stop at the end, where a command to copy may stand.
+
+    >>> str(UserError("corpus.jsonl line 3: 'text' is missing", "a row with an id and a text", "add the field"))
+    "corpus.jsonl line 3: 'text' is missing. Expected a row with an id and a text. Add the field"
     """
 
     def __init__(self, found: str, expected: str, remedy: str) -> None:
-        super().__init__(redact("; ".join(part.rstrip(".; ") for part in (found, expected, remedy) if part)))
+        wanted = expected if not expected or _OWN_SENTENCE.match(expected) else f"Expected {expected}"
+        sentences = [part.rstrip(".; ") for part in (found, _capital(wanted), _capital(remedy)) if part]
+        super().__init__(redact(" ".join(f"{one}{'' if one.endswith('?') else '.'}" for one in sentences).removesuffix(".")))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as what it says, since an error may come from another process."""
@@ -64,6 +71,16 @@ def unreadable(file: Path, problem: OSError, expected: str) -> UserError:
     if isinstance(problem, FileNotFoundError):
         return UserError(f"{file}: no such file", expected, "check the path")
     return UserError(f"{file}: cannot be read ({problem.strerror})", expected, "make it readable")
+
+
+def _capital(sentence: str) -> str:
+    """A sentence with a capital letter, unless it begins with something to copy.
+
+    >>> _capital("check the path"), _capital("pip install x"), _capital("top_k=5 would do")
+    ('Check the path', 'pip install x', 'top_k=5 would do')
+    """
+    first = sentence.partition(" ")[0].rstrip(":,")
+    return sentence[:1].upper() + sentence[1:] if first.isalpha() and first not in _COMMANDS else sentence
 
 
 def _likeness(given: str, name: str) -> float:

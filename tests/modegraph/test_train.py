@@ -36,7 +36,7 @@ def test_a_share_of_hard_negatives_that_cannot_be_reached_is_refused(
     isles: mg.Index, tmp_path: Path, share: float
 ) -> None:
     write_jsonl(tmp_path / "questions.jsonl", QUESTIONS)
-    with pytest.raises(mg.UserError, match=rf"hard negatives: {share:g} of all rows; a share of 0 to 1"):
+    with pytest.raises(mg.UserError, match=rf"hard negatives: {share:g} of all rows\. Expected a share of 0 to 1"):
         mg.synth.preferences(isles, tmp_path / "questions.jsonl", tmp_path / "pairs", hard_negatives=share)
     assert not (tmp_path / "pairs").exists()
 
@@ -68,9 +68,9 @@ def test_from_documents_to_a_comparison(
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"learning_rat": 1}, r"^train.ms: unknown key 'learning_rat'; did you mean 'learning_rate'"),
+        ({"learning_rat": 1}, r"^train.ms: unknown key 'learning_rat'\. Did you mean 'learning_rate'"),
         ({"label_smoothing": 0}, r"^train.ms: label_smoothing = 0"),
-        ({"lora": {"rnk": 1}}, r"^train.ms: unknown key 'lora.rnk'; did you mean 'lora.rank'"),
+        ({"lora": {"rnk": 1}}, r"^train.ms: unknown key 'lora.rnk'\. Did you mean 'lora.rank'"),
     ],
 )
 def test_settings_are_checked_before_anything_is_done(given: dict[str, object], told: str, tmp_path: Path) -> None:

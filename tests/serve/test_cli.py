@@ -103,8 +103,8 @@ def test_a_question_about_something_else_is_not_answered_and_no_model_is_asked(i
         ((" ",), "empty"),
         (("q", "--top-k", "0"), "top_k = 0"),
         (("q", "--mode", "hosp"), "did you mean 'hops'?"),
-        (("q", "--mode", "walk"), "mode = 'walk'; Input should be 'dense', .*'hierarchy', 'hops'"),
-        (("q", "--mode", "graph"), "mode = 'graph'; Input should be 'dense', .*'hierarchy', 'hops'"),
+        (("q", "--mode", "walk"), "mode = 'walk'. Expected 'dense', .*'hierarchy', 'hops'"),
+        (("q", "--mode", "graph"), "mode = 'graph'. Expected 'dense', .*'hierarchy', 'hops'"),
         (("q", "--unsupported", "hide"), "--unsupported hide"),
         (("q", "--verifier", "no/verifier"), "no/verifier"),
         (("q", "--abstain", "2"), "abstain = 2"),
@@ -121,7 +121,7 @@ def test_a_missing_index_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         run(tmp_path / "nowhere", QUESTION)
     (tmp_path / "notes.md").write_text("High at noon.")
-    with pytest.raises(UserError, match=r"notes\.md: a file; the folder of an index; make one with: modegraph index"):
+    with pytest.raises(UserError, match=r"notes\.md: a file\. Expected the folder of an index\. make one with: modegraph index"):
         run(tmp_path / "notes.md", QUESTION)
 
 
@@ -172,5 +172,5 @@ def test_the_budget_and_the_reranker_reach_their_place(index: Path) -> None:
         run(index, QUESTION, "--model", "m", "--max-context-tokens", 2)
     with pytest.raises(UserError, match=r"reranker '[.]/none': no such folder"):
         run(index, QUESTION, "--reranker", "./none")
-    with pytest.raises(UserError, match="selector = 'lllm'; did you mean 'llm'"):
+    with pytest.raises(UserError, match="selector = 'lllm'. Did you mean 'llm'"):
         run(index, QUESTION, "--selector", "lllm")

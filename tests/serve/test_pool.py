@@ -148,10 +148,10 @@ def test_a_ledger_knows_a_call_whichever_server_answered_it(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("specs", "told"),
     [
-        (["openai:m@http://a/v1", "openai:n@http://b/v1"], "servers of 'm' and 'n'; servers of one model"),
-        (["openai:m@http://a/v1", "hf:m"], "model 'hf:m' beside 1 more; several servers of one model"),
+        (["openai:m@http://a/v1", "openai:n@http://b/v1"], "servers of 'm' and 'n'. Expected servers of one model"),
+        (["openai:m@http://a/v1", "hf:m"], "model 'hf:m' beside 1 more. Expected several servers of one model"),
         (["openai:m@http://a/v1"] * 2, "openai:m@http://a/v1: given twice"),
-        (["openai:m@http://a/v1", "openai:m"], "openai:m; openai:NAME@URL"),
+        (["openai:m@http://a/v1", "openai:m"], "openai:m. Expected openai:NAME@URL"),
     ],
 )
 def test_other_lists_are_refused(specs: list[str], told: str) -> None:

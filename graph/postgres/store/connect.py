@@ -107,4 +107,4 @@ def _told(shown: str, problem: psycopg.Error) -> UserError:
     if problem.sqlstate is None:
         first = str(problem).partition("\n")[0]
         return Unavailable(f"{shown}: {first}", "a server that answers", "check the address, the role and its password")
-    return Unavailable(f"{shown}: {said}", "nothing was changed", "")
+    return Unavailable(f"{shown}: {said}", "", "nothing was changed")

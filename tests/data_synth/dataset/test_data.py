@@ -119,8 +119,8 @@ def test_files_of_no_form_are_refused(tmp_path: Path) -> None:
     for file, told in [
         (write(tmp_path / "a.jsonl", {"x": 1}), "columns 'x'"),
         (write(tmp_path / "b.jsonl", "nonsense"), "no rows that can be read"),
-        (tmp_path / "nowhere.jsonl", "nowhere.jsonl: no such file; a .jsonl or .parquet file"),
-        (tmp_path / "b.jsonl" / "train.jsonl", "b.jsonl: a file; a folder that holds train.jsonl"),
+        (tmp_path / "nowhere.jsonl", "nowhere.jsonl: no such file. Expected a .jsonl or .parquet file"),
+        (tmp_path / "b.jsonl" / "train.jsonl", "b.jsonl: a file. Expected a folder that holds train.jsonl"),
         (write(tmp_path / "c.parquet", "no parquet"), "cannot be read"),
     ]:
         with pytest.raises(UserError, match=told):
@@ -137,7 +137,7 @@ def test_a_folder_is_checked_file_by_file(tmp_path: Path) -> None:
     told = json.loads(run("validate", tmp_path / "out", "--json").stdout)
     assert [(each["rows"], len(each["bad"])) for each in told["files"]] == [(2, 0), (1, 1)]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"empty: no \.jsonl file in it; a folder of training data or questions"):
+    with pytest.raises(UserError, match=r"empty: no \.jsonl file in it\. Expected a folder of training data or questions"):
         run("validate", tmp_path / "empty")
 
 
@@ -146,12 +146,12 @@ def test_questions_are_checked_as_their_readers_read_them(tmp_path: Path) -> Non
     assert done.exit_code == 0 and "questions, 237 of 237 rows are good (100.0%)" in done.stdout
     whole = {"id": "a", "question": "Where?", "answers": ["Tarn"], "gold_ids": ["a.md"]}
     faults: list[tuple[dict[str, Any], str]] = [
-        ({"question": " "}, "'question' is ' '; a non-empty string"),
-        ({"answers": "Tarn"}, "'answers' is 'Tarn'; a list of strings"),
+        ({"question": " "}, "'question' is ' '. Expected a non-empty string"),
+        ({"answers": "Tarn"}, "'answers' is 'Tarn'. Expected a list of strings"),
         ({"answers": ["Tarn", ""]}, "an answer is empty"),
-        ({"gold_ids": "a.md"}, "'gold_ids' is 'a.md'; a list of strings"),
-        ({"evidence": [{"id": "a.md"}]}, "'evidence' is [{'id': 'a.md'}]; a list of"),
-        ({"split": "held out"}, "split 'held out'; one of train, dev, test"),
+        ({"gold_ids": "a.md"}, "'gold_ids' is 'a.md'. Expected a list of strings"),
+        ({"evidence": [{"id": "a.md"}]}, "'evidence' is [{'id': 'a.md'}]. Expected a list of"),
+        ({"split": "held out"}, "split 'held out'. Expected one of train, dev, test"),
     ]
     rows = [whole, *(whole | {"id": f"b{number}"} | fault for number, (fault, _) in enumerate(faults))]
     found = validate_file(write(tmp_path / "questions.jsonl", *rows))

@@ -46,7 +46,7 @@ def test_a_stated_split_holds_unless_divided_anew(tmp_path: Path) -> None:
     found = by_split(split_questions(file, tmp_path / "none", {"train": 25, "dev": 5, "test": 5}, 0))
     assert not {f"q{n}" for n in range(5)} & (found["train"] | found["dev"])
     assert not {f"q{n}" for n in range(5, 10)} & found["test"]
-    with pytest.raises(UserError, match=r"35 questions are left for test; 36, as --test asks for"):
+    with pytest.raises(UserError, match=r"35 questions are left for test. Expected 36, as --test asks for"):
         split_questions(file, tmp_path / "none", {"test": 36}, 0)
     assert len(split_questions(file, tmp_path / "none", {"test": 36}, 0, anew=True)) == 36
 

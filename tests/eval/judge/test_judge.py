@@ -167,7 +167,7 @@ ROW = {"id": "1", "question": "Who?", "answer": "Ada"}
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"id": "1", "question": "Who?"}], r"a.jsonl line 1: 'answer' is None; a non-empty string"),
+        ([{"id": "1", "question": "Who?"}], r"a.jsonl line 1: 'answer' is None\. Expected a non-empty string"),
         ([ROW, {**ROW, "id": "2", "answer": "  "}], r"a.jsonl line 2: 'answer' is '  '"),
         ([{**ROW, "id": 7}], r"line 1: 'id' is 7"),
         ([ROW, ROW], r"line 2: id '1' appears twice"),

@@ -117,7 +117,7 @@ def test_an_empty_answer_fails_its_cells_or_counts_as_wrong(home):
     model = ScriptedModel(lambda request: "" if "Ada born" in request.messages[-1].content else "1911")
     ended, _, _ = run(home, model=model, **MODELS)
     assert ended.failed and len(ended.json["failures"]) == 4
-    assert "question '3': the prediction is empty; a text" in ended.json["failures"][0]["problem"]
+    assert "question '3': the prediction is empty. Expected a text" in ended.json["failures"][0]["problem"]
     ended, _, _ = run(home, model=model, empty_answers="wrong", **MODELS)
     assert not ended.failed and ended.json["results"][0]["empty"] == 1 and "1 empty answers" in ended.text
 
@@ -148,13 +148,13 @@ def test_the_page_is_whole_and_holds_no_foreign_markup(home):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"metrics": ["recal@5"]}, r"metric 'recal@5'; did you mean 'recall@5'\?"),
-        ({"baseline": "hops"}, r"baseline 'hops'; a system: dense, lexical"),
-        ({"task": {}}, r"config.yaml: unknown key 'task'; did you mean 'tasks"),
+        ({"metrics": ["recal@5"]}, r"metric 'recal@5'\. Did you mean 'recall@5'\?"),
+        ({"baseline": "hops"}, r"baseline 'hops'\. Expected a system: dense, lexical"),
+        ({"task": {}}, r"config.yaml: unknown key 'task'\. Did you mean 'tasks"),
         ({"retrievers": {"x": {"mode": "walks"}}}, r"retrievers.x.mode = 'walks'"),
         ({"retrievers": {"none": None}}, r"retrievers.none: no retrieval and no model"),
-        ({"indexes": {"x": {"layer": 1}}}, r"indexes.x: unknown key 'layer'; did you mean 'layers'\?"),
-        ({"tasks": {"x": {"task": "exampels", "source": "."}}}, r"task 'exampels'; did you mean 'examples'\?"),
+        ({"indexes": {"x": {"layer": 1}}}, r"indexes.x: unknown key 'layer'\. Did you mean 'layers'\?"),
+        ({"tasks": {"x": {"task": "exampels", "source": "."}}}, r"task 'exampels'\. Did you mean 'examples'\?"),
         ({"tasks": {"x": {"task": "examples", "source": "nowhere"}}}, r"examples: .*nowhere is not there"),
         ({"tasks": {"x": {"task": "examples", "source": "questions.jsonl"}}}, r"tasks.x: .*corpus.jsonl is not there"),
         ({"tasks": {"x": {**CONFIG["tasks"]["isles"], "split": "train"}}}, "tasks.x: no questions of split train"),
@@ -168,7 +168,7 @@ def test_a_wrong_configuration_is_told_in_one_line(home, changes, message):
 
 def test_a_missing_field_of_a_question_is_told_with_its_line(home):
     write_jsonl(home / "questions.jsonl", [QUESTIONS[0], {"id": "2", "answers": ["x"]}])
-    with pytest.raises(UserError, match=r"questions.jsonl line 2, this row: 'question' is None; a non-empty string"):
+    with pytest.raises(UserError, match=r"questions.jsonl line 2, this row: 'question' is None\. Expected a non-empty string"):
         run(home)
 
 
@@ -180,7 +180,7 @@ def test_gold_documents_that_are_not_indexed_are_told(home):
 
 def test_a_metric_that_is_no_number_stops_the_report(home, monkeypatch):
     monkeypatch.setitem(METRICS, "broken", Metric("broken", "ranking", lambda question, output: float("nan")))
-    with pytest.raises(UserError, match=r"metric 'broken' of question '1' is nan; a finite number"):
+    with pytest.raises(UserError, match=r"metric 'broken' of question '1' is nan\. Expected a finite number"):
         run(home, metrics=["broken"])
 
 
@@ -188,7 +188,7 @@ def test_a_damaged_cell_is_named(home):
     run(home)
     file = next((home / "out/cells").iterdir())
     file.write_text("{")
-    with pytest.raises(UserError, match=r"cells/.*json: JSONDecodeError .*; a finished cell; remove the file"):
+    with pytest.raises(UserError, match=r"cells/.*json: JSONDecodeError .*\. Expected a finished cell\. Remove the file"):
         run(home)
 
 
@@ -261,7 +261,7 @@ def test_a_clear_change_is_shown(tmp_path):
         ({**ROW, "id": "2"}, r"2 questions are on one side only, '1' not in B first"),
         ({**ROW, "question": "When?"}, r"question '1' is 'Who\?' in A and 'When\?' in B"),
         ({**ROW, "task": "u"}, r"have no task, system and metric in common"),
-        ({**ROW, "value": float("nan")}, r"values.jsonl line 1: 'value' is nan; a number or null"),
+        ({**ROW, "value": float("nan")}, r"values.jsonl line 1: 'value' is nan\. Expected a number or null"),
         ({**ROW, "value": "1"}, r"line 1: 'value' is '1'"),
         ({key: value for key, value in ROW.items() if key != "metric"}, r"line 1: 'metric' is None"),
     ],
@@ -269,5 +269,5 @@ def test_a_clear_change_is_shown(tmp_path):
 def test_runs_that_cannot_be_compared(tmp_path, row, message):
     with pytest.raises(UserError, match=message):
         diff_runs(values(tmp_path / "a", [ROW]), values(tmp_path / "b", [row]))
-    with pytest.raises(UserError, match=r"values.jsonl: not there; the folder of a run"):
+    with pytest.raises(UserError, match=r"values.jsonl: not there\. Expected the folder of a run"):
         diff_runs(tmp_path / "a", tmp_path)

@@ -74,20 +74,20 @@ def test_what_is_no_finished_run_is_told_and_leaves_no_file(home):
     run(home)
     config, out = home / "config.yaml", home / "ragas"
     with pytest.raises(
-        UserError, match=r"nowhere: not the folder of a run, it has no cells/; what `modegraph eval run`"
+        UserError, match=r"nowhere: not the folder of a run, it has no cells/\. Expected what `modegraph eval run`"
     ):
         write_ragas(config, [], home / "nowhere", out)
     lost = next((home / "out/cells").iterdir())
     lost.unlink()
     with pytest.raises(
-        UserError, match=r"out: 1 of 2 cells are not finished, .* on isles first; a finished run of this"
+        UserError, match=r"out: 1 of 2 cells are not finished, .* on isles first\. Expected a finished run of this"
     ):
         write_ragas(config, [], home / "out", out, hashing)
     config.write_text(yaml.safe_dump({**CONFIG, "retrievers": {"hops": {"mode": "hops"}}}))
     with pytest.raises(UserError, match="1 of 1 cells are not finished, hops on isles first"):
         write_ragas(config, [], home / "out", out, hashing)
     run(home, shown_questions=0)
-    with pytest.raises(UserError, match="dense on isles: no passages were kept; shown_questions of 1 or more"):
+    with pytest.raises(UserError, match="dense on isles: no passages were kept. Expected shown_questions of 1 or more"):
         write_ragas(config, [], home / "out", out, hashing)
     assert not out.exists()
 

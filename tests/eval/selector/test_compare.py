@@ -140,7 +140,7 @@ def test_without_gold_sentences_there_is_no_precision_column(world: Path, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--selectors", "threshold", "--mode", "hops"), "--mode hops; local or global"),
+        (("--selectors", "threshold", "--mode", "hops"), "--mode hops. Expected local or global"),
         (("--selectors", "threshold", "threshold"), "each selector once"),
         (("--selectors", "llm"), "llm without --model"),
         (("--selectors", "threshold", "--model", "any"), "without the selector llm"),
@@ -155,7 +155,7 @@ def test_bad_input_is_refused(world: Path, arguments: tuple[str, ...], told: str
 
 
 def test_a_folder_without_a_selector_and_one_of_another_encoder_are_refused(world: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no selector.safetensors; the folder that `modegraph train selector` made"):
+    with pytest.raises(UserError, match=r"no selector.safetensors\. Expected the folder that `modegraph train selector` made"):
         run(world, "--selectors", "threshold", tmp_path)
     other = always(0.9, open_index(world / "index"))
     save_selector(tmp_path, Classifier(other.forest, 1.0, 0.5, "another encoder"))

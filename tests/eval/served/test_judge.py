@@ -115,4 +115,4 @@ def test_a_command_of_two_words_stands_beside_one_of_the_first() -> None:
 
     assert "nowhere: no run.json" in run("serve", "check", "http://127.0.0.1:9/v1", "nowhere")
     assert "check: " in run("serve", "./check")
-    assert "serve check: no option --bas; did you mean --base-name?" in run("serve", "check", "--bas")
+    assert "serve check: no option --bas. Did you mean --base-name?" in run("serve", "check", "--bas")

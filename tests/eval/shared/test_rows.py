@@ -41,9 +41,9 @@ def test_pairs_that_share_a_prompt_are_asked_once(world):
 def test_bad_input_is_named(world, tmp_path):
     with pytest.raises(UserError, match=r"dev\.jsonl: no such file \(found: test\.jsonl, train\.jsonl\)"):
         read_rows(world.data, "dev")
-    with pytest.raises(UserError, match=r"test\.jsonl: a file; a folder that holds test\.jsonl; give "):
+    with pytest.raises(UserError, match=r"test\.jsonl: a file\. Expected a folder that holds test\.jsonl\. Give "):
         read_rows(world.data / "test.jsonl", "test")
-    with pytest.raises(UserError, match="--context-size 7: no such rows; one of 1, 2"):
+    with pytest.raises(UserError, match="--context-size 7: no such rows. Expected one of 1, 2"):
         select_rows(read_rows(world.data, "test"), [7], None, 0)
     (tmp_path / "test.jsonl").write_text(json.dumps({"id": "1"}) + "\n")
     with pytest.raises(UserError, match=r"test\.jsonl line 1: no 'prompt'"):

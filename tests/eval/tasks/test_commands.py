@@ -65,8 +65,8 @@ def test_predictions_are_scored(files):
     [
         ([{"id": "1", "answer": ""}], r"question '1': the prediction is empty"),
         ([{"id": "1", "answer": "x"}], r"1 of 2 questions have no prediction, '2' first"),
-        ([{"id": "9", "answer": "x"}], r"line 1: 'id' is '9'; the id of a question of the task"),
-        ([{"id": "1", "prediction": "x"}], r"line 1: 'answer' is None; a text"),
+        ([{"id": "9", "answer": "x"}], r"line 1: 'id' is '9'\. Expected the id of a question of the task"),
+        ([{"id": "1", "prediction": "x"}], r"line 1: 'answer' is None\. Expected a text"),
     ],
 )
 def test_bad_predictions(files, rows, message):
@@ -82,9 +82,9 @@ def test_an_empty_prediction_can_be_counted_wrong(files):
 
 
 def test_an_unknown_metric_names_the_nearest(files):
-    with pytest.raises(UserError, match=r"metric 'rouge-l'; did you mean 'rougeL'\?; known metrics: em, f1"):
+    with pytest.raises(UserError, match=r"metric 'rouge-l'\. Did you mean 'rougeL'\? Known metrics: em, f1"):
         raise score(files, "good.jsonl", "--metric", "rouge-l").exception
-    with pytest.raises(UserError, match=r"--metric recall@5; a metric of answers"):
+    with pytest.raises(UserError, match=r"--metric recall@5\. Expected a metric of answers"):
         raise score(files, "good.jsonl", "--metric", "recall@5").exception
 
 
@@ -94,7 +94,7 @@ QUESTION = Question("1", "Where?", ("Tarn",), gold_sources=("a",))
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_metric_that_is_no_number_is_an_error(monkeypatch, value):
     monkeypatch.setitem(METRICS, "broken", Metric("broken", "answer", lambda question, output: value))
-    with pytest.raises(UserError, match=rf"metric 'broken' of question '1' is {value}; a finite number"):
+    with pytest.raises(UserError, match=rf"metric 'broken' of question '1' is {value}\. Expected a finite number"):
         score_output(find_metric("broken"), QUESTION, Output(answer="x"))
 
 

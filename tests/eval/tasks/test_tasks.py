@@ -211,7 +211,7 @@ def test_a_corpus_beside_the_questions_is_read_too(tmp_path):
         (
             "medqa",
             {"question": "Which?", "options": OPTIONS},
-            r"rows.jsonl line 2: KeyError 'answer_idx'; a row as published",
+            r"rows.jsonl line 2: KeyError 'answer_idx'\. Expected a row as published",
         ),
         ("medqa", {"question": "Which?", "options": OPTIONS, "answer_idx": "E"}, "line 2: KeyError 'E'"),
         ("medmcqa", ROWS["medmcqa"] | {"cop": 0}, "line 2: ValueError cop 0"),
@@ -233,16 +233,16 @@ def test_rows_of_another_shape_are_named(tmp_path, name, row, message):
 
 def test_absent_data_tell_how_to_get_them(tmp_path):
     with pytest.raises(
-        UserError, match=r"musique: .* is not there; its data; get musique_ans_v1.0_dev.jsonl .*, or --source hub"
+        UserError, match=r"musique: .* is not there\. Expected its data\. Get musique_ans_v1.0_dev.jsonl .*, or --source hub"
     ):
         load_task(TASKS["musique"], tmp_path / "nothing")
     with pytest.raises(
-        UserError, match=r"2wiki: not on the hub in a form that is read here; a file; get data_ids_april7.zip"
+        UserError, match=r"2wiki: not on the hub in a form that is read here\. Expected a file\. Get data_ids_april7.zip"
     ):
         load_from_hub(TASKS["2wiki"])
     with pytest.raises(UserError, match="no question of musique"):
         load_task(TASKS["musique"], tmp_path)
-    with pytest.raises(UserError, match=r"task 'hotpot'; did you mean 'hotpotqa'\?"):
+    with pytest.raises(UserError, match=r"task 'hotpot'\. Did you mean 'hotpotqa'\?"):
         find_task("hotpot")
 
 

@@ -269,7 +269,7 @@ def with_manifest(folder: Path, old: str, new: str) -> None:
 def test_an_index_of_a_newer_version_is_named_and_left_alone(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
     with_manifest(tmp_path / "i", f'"format": {FORMAT}', f'"format": {FORMAT + 1}')
-    told = rf"manifest\.json: format {FORMAT + 1}, of a newer modegraph; at most format {FORMAT}; install one as new"
+    told = rf"manifest\.json: format {FORMAT + 1}, of a newer modegraph\. Expected at most format {FORMAT}\. Install one as new"
     for attempt in (open_index, verify_index, lambda folder: repair_index(folder, lambda spec: HashEncoder())):
         with pytest.raises(UserError, match=told):
             attempt(tmp_path / "i")
@@ -366,7 +366,7 @@ def test_an_index_of_an_earlier_format_is_brought_over_by_repair_without_the_enc
     whole = build(tmp_path / "i", ISLES)
     files = read_manifest(tmp_path / "i").files
     gone = as_before_format_6(tmp_path / "i", version)
-    with pytest.raises(UserError, match=r"never written; arrays of this version; run: modegraph repair"):
+    with pytest.raises(UserError, match=r"never written\. Expected arrays of this version\. Run: modegraph repair"):
         open_index(tmp_path / "i")
     encoder = HashEncoder()
     damage = repair_index(tmp_path / "i", lambda spec: encoder)
@@ -378,7 +378,7 @@ def test_an_index_of_an_earlier_format_is_brought_over_by_repair_without_the_enc
 def test_an_index_of_an_earlier_version_is_to_be_made_again(tmp_path: Path) -> None:
     """Whichever of its files is read first: the arrays by a reader, the store by a writer."""
     build(tmp_path / "i", ISLES)
-    told = f"format 3; format 4 to {FORMAT}; index the documents again, into a new folder"
+    told = f"format 3. Expected format 4 to {FORMAT}. Index the documents again, into a new folder"
     with_manifest(tmp_path / "i", f'"format": {FORMAT}', '"format": 3')
     with unsealed(tmp_path / "i"), closing(sqlite3.connect(tmp_path / "i" / FILE)) as store:
         store.execute("PRAGMA user_version = 3")

@@ -171,10 +171,10 @@ SOUND = [
 FILE, LAUGHS = "file", "laughs"
 SHEET = "xl/worksheets/sheet1.xml"
 HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
-    "bomb.docx": (lambda: made.bomb(DOCX, "word/document.xml", 257), r"MiB that unpack to 25[78] MiB; at most 256 MiB"),
+    "bomb.docx": (lambda: made.bomb(DOCX, "word/document.xml", 257), r"MiB that unpack to 25[78] MiB\. Expected at most 256 MiB"),
     "overlapping.xlsx": (lambda: made.overlapping(XLSX, 30), r"unpack to 310 MiB"),
     "lying.pptx": (lambda: made.lying(PPTX, "a.xml"), r"not a readable PPTX \(Bad CRC"),
-    "parts.epub": (lambda: made.many_parts(MAX_PARTS + 1), r"20,001 parts; at most 20,000"),
+    "parts.epub": (lambda: made.many_parts(MAX_PARTS + 1), r"20,001 parts\. Expected at most 20,000"),
     "xxe.docx": (
         lambda: made.declaring(DOCX, "word/document.xml", FILE, b"Wheels"),
         "document.xml declares a document type",
@@ -198,13 +198,13 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "deep.ipynb": (lambda: made.deep_json(100_000), "nested too deep"),
     "deep.eml": (lambda: made.deep_message(1_200), "nested too deep"),
     "deep.md": (lambda: b"---\na: " + b"[" * 20_000 + b"\n---\n", "nested too deep"),
-    "long.pdf": (lambda: made.pdf_pages([""] * (MAX_PAGES + 1)), "10,001 pages; at most 10,000"),
-    "long.epub": (lambda: made.epub(["x"] * (MAX_PAGES + 1)), "10,001 chapters; at most 10,000"),
+    "long.pdf": (lambda: made.pdf_pages([""] * (MAX_PAGES + 1)), "10,001 pages. Expected at most 10,000"),
+    "long.epub": (lambda: made.epub(["x"] * (MAX_PAGES + 1)), "10,001 chapters. Expected at most 10,000"),
     "long.ipynb": (
         lambda: b'{"cells": [' + b",".join([b'{"cell_type": "raw", "source": ""}'] * (MAX_PAGES + 1)) + b"]}",
-        "10,001 cells; at most 10,000",
+        "10,001 cells. Expected at most 10,000",
     ),
-    "long.eml": (lambda: made.many_messages(MAX_PAGES + 1), r"10,00\d parts; at most 10,000|not read in 2 s"),
+    "long.eml": (lambda: made.many_messages(MAX_PAGES + 1), r"10,00\d parts\. Expected at most 10,000|not read in 2 s"),
     "scan.pdf": (lambda: made.pdf_pages(["", ""]), r"2 pages without text \(a scan\?\); .*OCR"),
     "locked.pdf": (lambda: made.locked_pdf(), "not a readable PDF"),
     "locked.docx": (lambda: bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512), "encrypted, or of an Office before 2007"),
@@ -303,7 +303,7 @@ def test_without_the_extra_an_error_names_it(
     monkeypatch.syspath_prepend(tmp_path)
     with ParseWorker(Limits()) as without, pytest.raises(UserError) as problem:
         read(name, b"x", without)
-    told = f"{name}: the package {package} is not installed; the extra documents; pip install 'modegraph[documents]'"
+    told = f"{name}: the package {package} is not installed. Expected the extra documents. pip install 'modegraph[documents]'"
     assert str(problem.value) == told
 
 

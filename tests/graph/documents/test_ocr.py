@@ -51,7 +51,7 @@ def test_empty_pages_between_text_change_nothing_and_a_scan_of_nothing_is_refuse
     data = pdf_pages(["One.", "", "Three."])
     assert read(data, Ocr()) == read(data, None)
     with pytest.raises(
-        UserError, match=r"deeds\.pdf: tesseract sees no text on its 2 pages; letters of eng; .*--ocr-l"
+        UserError, match=r"deeds\.pdf: tesseract sees no text on its 2 pages\. Expected letters of eng\. .*--ocr-l"
     ):
         read(scan(["", ""]), Ocr())
 
@@ -65,9 +65,9 @@ def test_without_a_word_of_it_nothing_is_read_by_ocr() -> None:
 @needs_tesseract
 def test_what_is_too_much_is_named_with_the_remedy() -> None:
     data = scan([LANTERN, TARN])
-    with pytest.raises(UserError, match=r"deeds\.pdf: 2 pages without text \(a scan\?\); at most 1 .*--ocr-pages"):
+    with pytest.raises(UserError, match=r"deeds\.pdf: 2 pages without text \(a scan\?\)\. Expected at most 1 .*--ocr-pages"):
         read(data, Ocr(pages=1))
-    told = r"a\.pdf: page 2: tesseract failed \(.+\); a page that it can read within 60 MiB; .*--file-memory-mb"
+    told = r"a\.pdf: page 2: tesseract failed \(.+\)\. Expected a page that it can read within 60 MiB\. .*--file-memory-mb"
     with pytest.raises(UserError, match=told):
         tesseract.page_text(data, 2, "eng", "a.pdf", PageLimits(30, 60, 60 * MIB))
 
@@ -83,7 +83,7 @@ def test_a_damaged_page_is_named_with_what_the_program_says() -> None:
 @pytest.mark.parametrize(
     ("script", "told"),
     [
-        ("while :; do :; done", "sh was not done in 1 s of work; raise the limit (--ocr-page-seconds"),
+        ("while :; do :; done", "sh was not done in 1 s of work. Raise the limit (--ocr-page-seconds"),
         ("sleep 60", "sh was not done in 1 s of work"),
         ("head -c 1 /dev/zero > written", "sh failed"),
         ("echo no such thing >&2; exit 3", "sh failed (no such thing)"),
@@ -113,7 +113,7 @@ def test_a_missing_program_is_told_before_anything_is_read(tmp_path: Path, monke
 @needs_tesseract
 @pytest.mark.parametrize("languages", ["klingon", "eng+", "--help", "eng --psm 0"])
 def test_a_language_is_one_that_is_installed(languages: str) -> None:
-    with pytest.raises(UserError, match=r"tesseract has no language .*; one of .*eng.*; name another"):
+    with pytest.raises(UserError, match=r"tesseract has no language .*\. Expected one of .*eng.*\. Name another"):
         check_programs(Ocr(languages))
 
 

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_command_lists_what_it_skipped_and_strict_makes_the_exit_status(folder: Path, tmp_path: Path) -> None:
-    told = "b.pdf: skipped, 1 pages without text (a scan?); a PDF with a text layer; run OCR on it (--ocr tesseract) or remove it"
+    told = "b.pdf: skipped, 1 pages without text (a scan?). Expected a PDF with a text layer. Run OCR on it (--ocr tesseract) or remove it"
     plain, strict = (run("index", folder, "--out", tmp_path / "i", "--json", *more) for more in ([], ["--strict"]))
     assert (plain.exit_code, strict.exit_code) == (0, 1)
     for each in (plain, strict):

@@ -184,7 +184,7 @@ def test_a_passage_goes_by_the_first_digits_of_its_id(harbour: Index) -> None:
     for given, told in (
         ("zz", r"passage 'zz': not in .*`modegraph ask` shows the ids"),
         ("", r"passage '': not in "),
-        (_shared_start(ids), r"ids begin so; one of [0-9a-f]{32}, [0-9a-f]{32}.*give more"),
+        (_shared_start(ids), r"ids begin so\. Expected one of [0-9a-f]{32}, [0-9a-f]{32}.*give more"),
     ):
         with pytest.raises(UserError, match=told):
             find_passage(harbour, given)
@@ -199,7 +199,7 @@ def test_a_document_of_one_passage_stands_for_it_and_a_longer_one_lists_its_pass
     build_index(tmp_path / "long", [Document("long", "", sentences)], IndexSettings(), lambda spec: encoder)
     long = open_index(tmp_path / "long", lambda spec: encoder)
     inside = long.passages_of("long")
-    told = rf"'long': a document of {len(inside)} passages; one of {inside[0].id[:8]} \(0–{inside[0].end}\)"
+    told = rf"'long': a document of {len(inside)} passages\. Expected one of {inside[0].id[:8]} \(0–{inside[0].end}\)"
     with pytest.raises(UserError, match=told):
         find_passage(long, "long")
 

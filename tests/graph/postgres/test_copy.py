@@ -119,8 +119,8 @@ def test_a_copy_of_a_compact_index_has_every_byte_of_it(tmp_path: Path, database
 
 def test_a_database_holds_one_index_and_is_not_overwritten(folder: Path, database: str, tmp_path: Path) -> None:
     copy_to_database(folder, database)
-    assert "holds an index already; a database without one" in refused(lambda: copy_to_database(folder, database))
-    assert "exists already; a new or empty folder" in refused(lambda: copy_to_folder(database, folder, encoder))
+    assert "holds an index already. Expected a database without one" in refused(lambda: copy_to_database(folder, database))
+    assert "exists already. Expected a new or empty folder" in refused(lambda: copy_to_folder(database, folder, encoder))
     assert "no index in schema modegraph_index" in refused(
         lambda: copy_to_folder(database.rpartition("/")[0] + "/postgres", tmp_path / "none", encoder)
     )
@@ -157,7 +157,7 @@ def test_another_version_of_the_schema_names_the_migration(folder: Path, databas
         lambda: copy_to_folder(database, tmp_path / "back", encoder),
         lambda: copy_to_database(folder, database),
     ):
-        assert f"migration 9999-later, of a newer modegraph; at most {known[max(known)]}" in refused(refuse)
+        assert f"migration 9999-later, of a newer modegraph. Expected at most {known[max(known)]}" in refused(refuse)
     with psycopg.connect(database) as connection:
         connection.execute("DELETE FROM modegraph_index.migrations")
     told = refused(lambda: copy_to_folder(database, tmp_path / "back", encoder))

@@ -173,7 +173,7 @@ def test_two_exports_to_one_schema_take_turns(index: Index, database: str, monke
         first = threading.Thread(target=export_index, args=(index, database))
         first.start()
         assert begun.wait(60)
-        assert "schema modegraph is being exported to; one export at a time" in refused(index, database)
+        assert "schema modegraph is being exported to. Expected one export at a time" in refused(index, database)
     export_index(index, database, "other")
     end.set()
     first.join()
@@ -186,7 +186,7 @@ def test_pgvector_is_needed_and_not_an_old_one(index: Index, database: str) -> N
     assert "pgvector 0.8.3; pgvector 0.8.4 or newer" in refused(index, database)
     with psycopg.connect(database) as connection:
         connection.execute("DROP EXTENSION vector")
-    assert "no pgvector; pgvector 0.8.4 or newer; run there, as a superuser: CREATE EXTENSION vector" in refused(
+    assert "no pgvector. Expected pgvector 0.8.4 or newer. Run there, as a superuser: CREATE EXTENSION vector" in refused(
         index, database
     )
 
@@ -197,14 +197,14 @@ def test_what_is_not_an_export_of_this_role_and_format_stays(index: Index, datab
     try:
         assert "schema theirs is no export of an index" in refused(index, database, "theirs")
         reader = database.replace("postgres@", "reader@")
-        assert "permission denied for database one; a role that may" in refused(index, reader)
+        assert "permission denied for database one. Expected a role that may" in refused(index, reader)
         export_index(index, database)
         with psycopg.connect(database) as connection:
             connection.execute("GRANT CREATE ON DATABASE one TO reader")
         assert "schema modegraph belongs to another role" in refused(index, reader)
         with psycopg.connect(database) as connection:
             connection.execute("UPDATE modegraph.export SET format = 2")
-        assert "schema modegraph has format 2, of a newer modegraph; at most format 1" in refused(index, database)
+        assert "schema modegraph has format 2, of a newer modegraph. Expected at most format 1" in refused(index, database)
         with psycopg.connect(database) as connection:
             connection.execute("UPDATE modegraph.export SET format = 1")
             connection.execute("CREATE VIEW public.titles AS SELECT title FROM modegraph.documents")
@@ -225,7 +225,7 @@ def test_a_schema_has_a_plain_name(index: Index, name: str) -> None:
 
 def test_vectors_longer_than_pgvector_indexes_are_refused(index: Index) -> None:
     data = replace(index.data, passage_vectors_PD=np.zeros((1, 4001), np.float32))
-    with pytest.raises(UserError, match="vectors of 4,001 dimensions; at most 4,000"):
+    with pytest.raises(UserError, match="vectors of 4,001 dimensions. Expected at most 4,000"):
         export_index(replace(index, data=data), "host=nowhere.invalid")
 
 
@@ -259,4 +259,4 @@ def test_a_schema_is_for_postgresql_and_formats_go_one_by_one(index: Index, data
     )
     assert "a limit with --html only" in str(run(index.folder, "--postgres", database, "--page-limit", 3).exception)
     both = str(run(index.folder, "--html", tmp_path / "a", "--postgres", database).exception)
-    assert both.startswith("--html and --postgres; one of --graphml, --parquet, --html, --postgres")
+    assert both.startswith("--html and --postgres. Expected one of --graphml, --parquet, --html, --postgres")

@@ -45,18 +45,18 @@ def test_a_command_takes_several_values():
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("show -k 3", "no option -k; did you mean --top-k?"),
-        ("show --old 3", "no option --old; did you mean --top-k?"),
-        ("show --top_k 3", "no option --top_k; did you mean --top-k?"),
-        ("show --top-k=3 --jsn", "no option --jsn; did you mean --json?"),
-        ("shwo", "no command shwo; did you mean show?"),
+        ("show -k 3", "no option -k. Did you mean --top-k?"),
+        ("show --old 3", "no option --old. Did you mean --top-k?"),
+        ("show --top_k 3", "no option --top_k. Did you mean --top-k?"),
+        ("show --top-k=3 --jsn", "no option --jsn. Did you mean --json?"),
+        ("shwo", "no command shwo. Did you mean show?"),
         ("--jsn show", "no option --jsn"),
         (
             "show --gguf q8_0",
-            "show: no option --gguf; did you mean `modegraph train show`?; `modegraph show --help` lists the options",
+            "show: no option --gguf. Did you mean `modegraph train show`? `modegraph show --help` lists the options",
         ),
-        ("show --chapter 3", "show: no option --chapter; `modegraph show --help` lists the options"),
-        ("xyzzy", "no command xyzzy; `modegraph --help` lists the commands"),
+        ("show --chapter 3", "show: no option --chapter. `modegraph show --help` lists the options"),
+        ("xyzzy", "no command xyzzy. `modegraph --help` lists the commands"),
     ],
 )
 def test_what_is_gone_or_misspelt_names_what_to_write(words: str, told: str) -> None:

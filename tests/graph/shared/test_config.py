@@ -50,12 +50,12 @@ def test_file_then_overrides(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "overrides", "told"),
     [
-        ("model: a\nlearning_rat: 1", [], "unknown key 'learning_rat'; did you mean 'learning_rate'?"),
-        ("model: a\nlora: {rnk: 1}", [], "unknown key 'lora.rnk'; did you mean 'lora.rank'?"),
+        ("model: a\nlearning_rat: 1", [], "unknown key 'learning_rat'. Did you mean 'learning_rate'?"),
+        ("model: a\nlora: {rnk: 1}", [], "unknown key 'lora.rnk'. Did you mean 'lora.rank'?"),
         ("model: a", ["learning_rate=fast"], "learning_rate = 'fast'"),
         ("learning_rate: 1", [], "'model' is missing"),
-        ("modle: a", [], "unknown key 'modle'; did you mean 'model'?"),
-        ("model: a\nbeard: 1", [], "unknown key 'beard'; known keys: learning_rate"),
+        ("modle: a", [], "unknown key 'modle'. Did you mean 'model'?"),
+        ("model: a\nbeard: 1", [], "unknown key 'beard'. Known keys: learning_rate"),
         ("- a", [], "holds a list"),
         ("a: [", [], "not valid YAML"),
         ("model: a", ["nonsense"], "--set nonsense"),
@@ -88,26 +88,26 @@ def test_other_settings_get_what_yaml_makes_of_it() -> None:
 @pytest.mark.parametrize(
     ("text", "overrides", "told"),
     [
-        ("model: 2024", [], "c.yaml: model = 2024; Input should be a valid string; write it in quotes"),
-        ("model: a\n5: x", [], "c.yaml: the key 5 is no text; keys that are text; write it in quotes"),
+        ("model: 2024", [], "c.yaml: model = 2024. Expected a valid string. Write it in quotes"),
+        ("model: a\n5: x", [], "c.yaml: the key 5 is no text. Expected keys that are text. Write it in quotes"),
         (
             "model: a\nnamed: {5: {model: b}}",
             [],
-            "c.yaml: the key 5 of named is no text; keys that are text; write it in quotes",
+            "c.yaml: the key 5 of named is no text. Expected keys that are text. Write it in quotes",
         ),
-        ("model: a\nlora: 5", [], "c.yaml: lora = 5; a group of settings, `key: value`; change the value"),
+        ("model: a\nlora: 5", [], "c.yaml: lora = 5. Expected a group of settings, `key: value`. Change the value"),
         ("model: a\nnamed: {x: {model: b, flat: true, rank: 9}}", [], "c.yaml: named.x: flat has no rank"),
         ("model: both", [], "c.yaml: both is two models"),
-        ("model: a\nkey: 12345", [], "c.yaml: key = (not shown); Input should be a valid string; write it in quotes"),
+        ("model: a\nkey: 12345", [], "c.yaml: key = (not shown). Expected a valid string. Write it in quotes"),
         (
             "model: a\nlora: {key: [1, 2]}",
             [],
-            "c.yaml: lora.key = (not shown); Input should be a valid string; change the value",
+            "c.yaml: lora.key = (not shown). Expected a valid string. Change the value",
         ),
         (
             "model: a",
             ["lora=5", "lora.rank=3"],
-            "--set lora.rank=3: lora is the value 5; a group of settings; drop the dot",
+            "--set lora.rank=3: lora is the value 5. Expected a group of settings. Drop the dot",
         ),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_problem_is_told_without_sections_secrets_or_insides(
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         load_settings(Outer, tmp_path / "nowhere.yaml")
-    with pytest.raises(UserError, match=f"{tmp_path}: a folder; a YAML file of settings; name a file in it"):
+    with pytest.raises(UserError, match=f"{tmp_path}: a folder. Expected a YAML file of settings. Name a file in it"):
         load_settings(Outer, tmp_path)
 
 

@@ -28,7 +28,7 @@ def test_a_wrong_name_is_told_after_one_request(
 ) -> None:
     with hub(status) as (address, asked):
         go_online(monkeypatch, address, tmp_path)
-        with pytest.raises(UserError, match=f"^model 'x': .*{told}.*check the name") as problem:
+        with pytest.raises(UserError, match=f"^model 'x': .*{told}.*Check the name") as problem:
             only_in_cache("owner/wrong", "model 'x'")
     assert asked == ["/api/models/owner/wrong"] and "\n" not in str(problem.value)
 
@@ -42,7 +42,7 @@ def test_a_hub_that_has_it_is_asked_by_whoever_loads(monkeypatch: pytest.MonkeyP
 def test_without_a_network_the_cache_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path) -> None:
     go_online(monkeypatch, NO_HUB, tmp_path)
     with pytest.raises(
-        UserError, match=r"not in the hub's cache, and the hub does not answer.*check the name and the n"
+        UserError, match=r"not in the hub's cache, and the hub does not answer.*Check the name and the n"
     ):
         only_in_cache("owner/name", "model")
     put_into_cache(tmp_path, "owner/name", model)

@@ -44,10 +44,10 @@ def test_a_text_with_a_secret(text: str, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     "text",
     [
-        "--set x; key=value; for example --set learning_rate=1e-5",
+        "--set x. Expected key=value. For example --set learning_rate=1e-5",
         "max_answer_tokens = 5; ms_per_token = 1.0",
         "http://127.0.0.1:8080/v1 and openai:m@http://host:1/v1",
-        "unknown key 'api_kee'; did you mean 'api_key'?",
+        "unknown key 'api_kee'. Did you mean 'api_key'?",
     ],
 )
 def test_a_text_without_one_stays(text: str) -> None:

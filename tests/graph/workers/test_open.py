@@ -22,8 +22,8 @@ def test_local_is_this_process_and_takes_a_batch_when_its_result_is_wanted() -> 
 @pytest.mark.parametrize(
     ("engine", "address", "told"),
     [
-        ("spark", None, "--engine spark; local or ray"),
-        ("local", "head:6379", "--ray-address head:6379, and the engine is local; --engine ray; add it"),
+        ("spark", None, "--engine spark. Expected local or ray"),
+        ("local", "head:6379", "--ray-address head:6379, and the engine is local. Expected --engine ray. Add it"),
     ],
 )
 def test_what_is_no_engine_is_refused(engine: str, address: str | None, told: str) -> None:

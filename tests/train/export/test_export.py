@@ -278,9 +278,9 @@ def test_the_command_prints_what_merging_changed(app: typer.Typer, run: Path, tm
 @pytest.mark.parametrize(
     ("flags", "what"),
     [
-        ([], "export: nothing to write; one of --merge, --adapter-only and --gguf TYPE"),
+        ([], "export: nothing to write. Expected one of --merge, --adapter-only and --gguf TYPE"),
         (["--merge", "--adapter-only"], "--merge and --adapter-only; one of"),
-        (["--gguf", "q4"], "--gguf q4; one of f16, bf16, q8_0"),
+        (["--gguf", "q4"], "--gguf q4. Expected one of f16, bf16, q8_0"),
         (["--gguf", "f16", "--adapter-only", "--hub-base", "o/n"], "--hub-base o/n with --gguf"),
         (["--merge", "--hub-base", "o/n"], "a base with --adapter-only"),
         (["--adapter-only", "--hub-base", "../models/base"], "no name on the hub"),

@@ -65,7 +65,7 @@ def bad_recall(rows: list[Row]) -> None:
         (drop_feature, r"dev.jsonl line 2: features without 'words'.*make the data again"),
         (not_a_number, "train.jsonl line 4: feature best_passage is nan"),
         (one_mode, "train.jsonl line 3: runs of 1 modes; there is nothing to choose between"),
-        (no_time, "train.jsonl line 5: KeyError: 'features_ms'; a row as `synth route` writes it"),
+        (no_time, "train.jsonl line 5: KeyError: 'features_ms'. Expected a row as `synth route` writes it"),
         (bad_recall, "train.jsonl line 6: recall_at_5 of hops is nan"),
     ],
 )
@@ -81,7 +81,7 @@ def test_a_row_that_cannot_be_learned_from_is_named(
 def test_one_best_mode_for_all_is_told_with_the_remedy(tmp_path: Path) -> None:
     rows = [row | {"best_mode": "hops"} for row in small_world()]
     datasets = read_datasets([write_rows(tmp_path / "a", rows)])
-    with pytest.raises(UserError, match=r"the best mode of every question is hops; .*; use --mode hops"):
+    with pytest.raises(UserError, match=r"the best mode of every question is hops; .*\. Use --mode hops"):
         check_learnable(datasets)
 
 
@@ -90,7 +90,7 @@ def test_a_question_in_two_splits_is_refused_by_name(tmp_path: Path) -> None:
     second[-1]["question"] = first[0]["question"].upper()
     folders = [write_rows(tmp_path / "a", first), write_rows(tmp_path / "b", second)]
     with pytest.raises(
-        UserError, match=r"1 questions in both train and test: bb-test-59; splits that share no question"
+        UserError, match=r"1 questions in both train and test: bb-test-59\. Expected splits that share no question"
     ):
         read_datasets(folders)
 

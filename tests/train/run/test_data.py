@@ -71,12 +71,12 @@ def test_a_file_without_rows_and_a_missing_file_are_refused(tmp_path: Path) -> N
 
 def test_a_file_in_place_of_its_folder_is_refused_with_what_to_give(data: Path, tmp_path: Path) -> None:
     file = data / "train.jsonl"
-    with pytest.raises(UserError, match=f"{file}: a file; a folder that holds train.jsonl; give {data}$"):
+    with pytest.raises(UserError, match=f"{file}: a file. Expected a folder that holds train.jsonl. Give {data}$"):
         read_splits(file)
     (tmp_path / "pairs.jsonl").write_bytes(file.read_bytes())
-    with pytest.raises(UserError, match=r"pairs.jsonl: a file; .*; put it into a folder as train.jsonl, and give that"):
+    with pytest.raises(UserError, match=r"pairs.jsonl: a file. .*. Put it into a folder as train.jsonl, and give that"):
         read_splits(tmp_path / "pairs.jsonl")
-    with pytest.raises(UserError, match=f"{data}: a folder; a .jsonl file; name a file in it"):
+    with pytest.raises(UserError, match=f"{data}: a folder. Expected a .jsonl file. Name a file in it"):
         read_preferences(data)
 
 
@@ -91,7 +91,7 @@ def test_over_long_rows_are_refused_with_count_row_and_remedy(base: Path) -> Non
     message = str(problem.value)
     assert f"2 of 4 rows are longer than max_length_tokens = {lengths[1]}" in message
     assert f"the first is row 3 with {lengths[2]} tokens, the longest has {lengths[3]}" in message
-    assert f"set max_length_tokens to {lengths[3]}" in message
+    assert f"Set max_length_tokens to {lengths[3]}" in message
 
 
 def test_only_the_sides_that_are_trained_on_count(base: Path) -> None:

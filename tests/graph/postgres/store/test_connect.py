@@ -28,7 +28,7 @@ def test_a_transaction_is_kept_or_undone_as_a_whole(database: str) -> None:
     with transaction(database) as connection:
         connection.execute("CREATE TABLE kept (value int4)")
     with (
-        pytest.raises(UserError, match=r'relation "kept" already exists; nothing was changed$'),
+        pytest.raises(UserError, match=r'relation "kept" already exists\. Nothing was changed$'),
         transaction(database) as connection,
     ):
         connection.execute("CREATE TABLE gone (value int4)")
@@ -43,7 +43,7 @@ def test_a_server_that_refuses_and_one_that_is_silent_are_told() -> None:
         port = listening.getsockname()[1]
         line = told(f"postgresql://me:{SECRET}@127.0.0.1:{port}/docs")
         assert line.startswith(f"postgresql://me@127.0.0.1:{port}/docs: ") and "refused" in line
-        assert line.endswith("; a server that answers; check the address, the role and its password")
+        assert line.endswith(". Expected a server that answers. Check the address, the role and its password")
         listening.listen()
         silent = told(f"host=127.0.0.1 port={port} user=me password='{SECRET} x'")
     assert "timeout" in silent
@@ -69,7 +69,7 @@ def test_a_missing_database_or_role_is_told(database: str) -> None:
 )
 def test_a_connection_string_that_cannot_be_read_is_not_repeated(dsn: str) -> None:
     line = told(dsn)
-    assert line.startswith("the connection string cannot be read; postgresql://USER@HOST/DATABASE")
+    assert line.startswith("the connection string cannot be read. Expected postgresql://USER@HOST/DATABASE")
     assert SECRET not in line and "PGPASSWORD" in line
 
 
@@ -99,4 +99,4 @@ def test_without_psycopg_the_extra_is_named(words: list[str]) -> None:
     command = [sys.executable, "-P", "-c", script, *words]
     done = subprocess.run(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert done.stderr.endswith("; the extra scale; pip install 'modegraph[scale]'\n")
+    assert done.stderr.endswith(". Expected the extra scale. pip install 'modegraph[scale]'\n")

@@ -134,10 +134,10 @@ def test_another_version_of_the_schema_names_the_migration(index: Path, database
     with psycopg.connect(database) as connection:
         connection.execute("INSERT INTO modegraph_index.migrations VALUES (9999, '9999-later')")
     for refuse in (lambda: index_status(index), lambda: build_index(index, [], SETTINGS, encoder)):
-        assert f"migration 9999-later, of a newer modegraph; at most {known[max(known)]}" in refused(refuse)
+        assert f"migration 9999-later, of a newer modegraph. Expected at most {known[max(known)]}" in refused(refuse)
     with psycopg.connect(database) as connection:
         connection.execute("DELETE FROM modegraph_index.migrations WHERE number > 1")
-    assert "migration 0002-writers was not run there; all of them; a command that writes" in refused(
+    assert "migration 0002-writers was not run there. Expected all of them. A command that writes" in refused(
         lambda: verify_index(index)
     )
 

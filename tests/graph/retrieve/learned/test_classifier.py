@@ -149,7 +149,7 @@ def test_a_file_that_is_no_selector_is_refused(
 
 
 def test_a_folder_without_a_selector_and_a_file_of_rubbish_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"no {SELECTOR_FILE}; the folder that `modegraph train selector` made"):
+    with pytest.raises(UserError, match=f"no {SELECTOR_FILE}. Expected the folder that `modegraph train selector` made"):
         open_selector(str(tmp_path))
     (tmp_path / SELECTOR_FILE).write_bytes(b"\x80\x04rubbish, or a pickle")
     with pytest.raises(UserError, match="no selector"):
@@ -229,6 +229,6 @@ def test_a_filter_holds_with_a_trained_selector(isles: Index, tmp_path: Path) ->
 def test_a_word_that_is_no_selector_names_the_nearest() -> None:
     from graph.shared.config import parse_settings
 
-    with pytest.raises(UserError, match=r"selector = 'treshold'; did you mean 'threshold'\?.*trained selector"):
+    with pytest.raises(UserError, match=r"selector = 'treshold'\. Did you mean 'threshold'\?.*trained selector"):
         parse_settings(RetrieveSettings, {"selector": "treshold"}, "ask")
     assert RetrieveSettings(selector="owner/name").selector == "owner/name"

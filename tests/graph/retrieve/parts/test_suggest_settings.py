@@ -132,7 +132,7 @@ def test_trained_selectors_see_the_walk_that_they_learned_from() -> None:
         ({"damping": float("nan")}, r"suggestions.damping = nan"),
         ({"structure_weight": 1.01}, r"suggestions.structure_weight = 1.01; .*less than or equal to 1"),
         ({"structure_weight": -1}, r"suggestions.structure_weight = -1"),
-        ({"dampin": 0.5}, r"unknown key 'suggestions.dampin'; did you mean 'suggestions.damping'\?"),
+        ({"dampin": 0.5}, r"unknown key 'suggestions.dampin'\. Did you mean 'suggestions.damping'\?"),
     ],
 )
 def test_a_wrong_walk_is_told(values: dict[str, float], message: str) -> None:

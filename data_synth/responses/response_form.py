@@ -23,6 +23,7 @@ COMPONENTS = (
     "grounded",
     "supported",
     "citations",
+    "gold",
     "length",
     "variety",
     "judge",

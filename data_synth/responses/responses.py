@@ -18,6 +18,7 @@ from data_synth.responses.rewards import (
     answer_reward,
     citation_reward,
     format_reward,
+    gold_reward,
     length_reward,
     supported_reward,
     variety_reward,
@@ -27,7 +28,7 @@ from graph.documents.questions import Question
 from graph.prompt.answer import answer_messages, parse_answer
 from graph.retrieve import RetrieveSettings
 from graph.shared.ids import content_id
-from graph.shared.types import CompletionRequest, LanguageModel
+from graph.shared.types import AnswerForm, CompletionRequest, LanguageModel
 from graph.text.prompting import quote
 from graph.text.thinking import without_thinking
 from graph.verify.support import Reading
@@ -50,6 +51,8 @@ class SampledResponses:
 
     draft: Draft
     responses: tuple[str, ...]
+    form: AnswerForm = "reasoned"
+    """What the prompt asks for."""
 
 
 Reward = Callable[[SampledResponses], Mapping[str, tuple[float, ...]]]
@@ -93,7 +96,7 @@ def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sam
     """`sampling.asked` calls a prompt, each with its own seed; thinking, and what was cut, refused, empty or said before, is left out."""
     requests = [
         CompletionRequest(
-            answer_messages(draft.question.text, draft.excerpts),
+            answer_messages(draft.question.text, draft.excerpts, policy.form),
             sampling.max_tokens,
             sampling.temperature,
             seed=response_seed(sampling.seed, draft, number),
@@ -106,7 +109,7 @@ def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sam
     for draft in drafts:
         own = list(islice(made, sampling.asked))
         texts = [quote(without_thinking(completion.text)) for completion in own if completion.finish_reason == "stop"]
-        drawn.append(SampledResponses(draft, tuple(dict.fromkeys(text for text in texts if text))))
+        drawn.append(SampledResponses(draft, tuple(dict.fromkeys(text for text in texts if text)), policy.form))
     return drawn
 
 
@@ -121,7 +124,7 @@ def _row(drawn: SampledResponses, policy: LanguageModel, sampling: Sampling, rew
     draft, question = drawn.draft, drawn.draft.question
     return ResponseRow(
         id=f"{question.id}#{_size(draft)}",
-        prompt=answer_messages(question.text, draft.excerpts),
+        prompt=answer_messages(question.text, draft.excerpts, policy.form),
         responses=drawn.responses,
         rewards=reward(drawn),
         question_id=question.id,
@@ -139,27 +142,36 @@ def _row(drawn: SampledResponses, policy: LanguageModel, sampling: Sampling, rew
 def rewards_of(
     drawn: SampledResponses, measure: MeasureSupport, judge: Judge | None = None, verifier: Verifier | None = None
 ) -> dict[str, tuple[float, ...]]:
-    """Every component of every response; "judge" and "supported" where there is what gives them.
+    """Every component of every response; "gold" where the question names its documents, "judge" and "supported" where there is what gives them.
 
     Nothing grounds or supports a response where nothing is quoted: there all get 0.
     """
     draft, texts = drawn.draft, drawn.responses
-    reasons = [parse_answer(text).reason or text for text in texts]
+    reasons = [parse_answer(text, drawn.form).reason or text for text in texts]
     support = measure([draft] * len(texts), reasons) if draft.excerpts else [Support(0.0, 0.0)] * len(texts)
     rewards = {
         "correct": tuple(answer_reward(text, draft.question.answers) for text in texts),
-        "format": tuple(map(format_reward, texts)),
+        "format": tuple(format_reward(text, drawn.form) for text in texts),
         "grounded": tuple(grounded_reward(one) for one in support),
         "citations": tuple(citation_reward(text, len(draft.excerpts)) for text in texts),
         "length": tuple(map(length_reward, texts)),
         "variety": tuple(map(variety_reward, texts)),
     }
+    if draft.question.gold_sources:
+        gold = gold_numbers(draft)
+        rewards["gold"] = tuple(gold_reward(text, gold, len(draft.excerpts)) for text in texts)
     if verifier is not None:
         reading = Reading(draft.excerpts, verifier)
         rewards["supported"] = tuple(supported_reward(text, reading) for text in texts)
     if judge is not None:
         rewards["judge"] = tuple(judge(draft, texts))
     return {component: tuple(round(value, 4) for value in values) for component, values in rewards.items()}
+
+
+def gold_numbers(draft: Draft) -> set[int]:
+    """The numbers of the excerpts that come from the question's gold documents."""
+    gold = set(draft.question.gold_sources)
+    return {number for number, excerpt in enumerate(draft.excerpts, start=1) if excerpt.source in gold}
 
 
 def grounded_reward(support: Support) -> float:

@@ -5,12 +5,13 @@ A component is a formula over one response and what it was asked; "grounded" nee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from data_synth.preferences.reasons import normalise_answer
 from graph.prompt.answer import parse_answer
 from graph.prompt.match import word_f1
 from graph.prompt.own_citations import own_citations
+from graph.shared.types import AnswerForm
 from graph.verify.support import Reading
 
 LENGTH_WORDS = 120
@@ -18,7 +19,7 @@ LENGTH_WORDS = 120
 
 
 def answer_reward(response: str, golds: Sequence[str]) -> float:
-    """1 when the answer equals a gold one (case and outer punctuation apart), else the best F1 of their words, at most one half.
+    """1 when the answer equals a gold one (case, citations and outer punctuation apart), else the best F1 of their words, at most one half.
 
     >>> answer_reward("###Reason: So. ###Answer: Tarn.", ["tarn"]), answer_reward("in Tarn", ["Tarn"])
     (1.0, 0.3333333333333333)
@@ -30,9 +31,13 @@ def answer_reward(response: str, golds: Sequence[str]) -> float:
     return max((word_f1(answer.split(), gold.split()) for gold in wanted), default=0.0) / 2
 
 
-def format_reward(response: str) -> float:
-    """1 for a response of the form ###Reason: … ###Answer: …, else 0."""
-    return float(parse_answer(response).well_formed)
+def format_reward(response: str, form: AnswerForm = "reasoned") -> float:
+    """1 for a response in the form that its prompt asks for, else 0.
+
+    >>> format_reward("Tarn [2]", "cited"), format_reward("Tarn [2]")
+    (1.0, 0.0)
+    """
+    return float(parse_answer(response, form).well_formed)
 
 
 def citation_reward(response: str, passages: int) -> float:
@@ -45,6 +50,19 @@ def citation_reward(response: str, passages: int) -> float:
     if not own.existing and not own.missing:
         return float(passages == 0)
     return len(own.existing) / (len(own.existing) + len(own.missing))
+
+
+def gold_reward(response: str, gold: Collection[int], passages: int) -> float:
+    """The share of its own citations that name a gold passage of the prompt; of a prompt without gold passages, 1 for none.
+
+    >>> gold_reward("Tarn [2]", {2}, 3), gold_reward("Tarn [1][2]", {2}, 3), gold_reward("Tarn", {2}, 3)
+    (1.0, 0.5, 0.0)
+    >>> gold_reward("not in the documents", set(), 3)
+    1.0
+    """
+    own = own_citations(response, passages)
+    named = len(own.existing) + len(own.missing)
+    return sum(number in gold for number in own.existing) / named if named else float(not gold)
 
 
 def supported_reward(response: str, reading: Reading) -> float:

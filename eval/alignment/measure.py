@@ -17,7 +17,7 @@ from eval.alignment.sample import Draw, Policy, Prompt, Samples, SamplingSetting
 from eval.alignment.types import MeasuredRun, PromptFigures
 from eval.metrics import normalise
 from eval.metrics.texts import bleu
-from graph.prompt.answer import parse_answer
+from graph.prompt.answer import form_of_prompt, parse_answer
 from graph.prompt.own_citations import own_citations
 from graph.shared.console import track
 from graph.shared.errors import UserError
@@ -30,7 +30,7 @@ Load = Callable[[str], tuple[Any, Any]]
 
 REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
     "correct": lambda text, row: answer_reward(text, row.answers),
-    "format": lambda text, row: format_reward(text),
+    "format": lambda text, row: format_reward(text, form_of_prompt(row.prompt)),
     "citations": lambda text, row: citation_reward(text, row.context_size),
     "length": lambda text, row: length_reward(text),
     "variety": lambda text, row: variety_reward(text),
@@ -92,7 +92,7 @@ def figures_of_prompt(
 ) -> PromptFigures:
     """The figures of one prompt from its samples."""
     logps, reference_logps = logps_of_samples(model, drawn), logps_of_samples(reference, drawn)
-    parsed = [parse_answer(text) for text in drawn.texts]
+    parsed = [parse_answer(text, form_of_prompt(row.prompt)) for text in drawn.texts]
     citations = [own_citations(text, row.context_size) for text in drawn.texts]
     return PromptFigures(
         reward=fmean(reward_of(text, row, weights) for text in drawn.texts),

@@ -15,7 +15,7 @@ from eval.compare.score import score_pairs
 from eval.metrics import contains_answer, exact_match, read_choice, token_f1
 from eval.shared.rows import HeldOutRow, unique_prompts
 from eval.shared.types import Comparison, PairScore, Policy, PolicyResult, ScoredAnswer
-from graph.prompt.answer import parse_answer
+from graph.prompt.answer import form_of_prompt, parse_answer
 from graph.prompt.citations import check_citations
 from graph.prompt.own_citations import own_citations
 from graph.shared.console import track
@@ -89,7 +89,7 @@ def _complete(model: LanguageModel, prompts: Sequence[HeldOutRow], max_answer_to
 
 def score_answer(row: HeldOutRow, completion: Completion) -> ScoredAnswer:
     """One completion against its row's gold answers and its prompt's passages."""
-    parsed = parse_answer(completion.text)
+    parsed = parse_answer(completion.text, form_of_prompt(row.prompt))
     citations = own_citations(completion.text, row.passages)
     answer = check_citations(parsed.answer, 0).text
     return ScoredAnswer(

@@ -103,5 +103,5 @@ def read_settings(folder: Path | str) -> IndexSettings:
     settings = kept_settings(folder)
     if settings is None:
         found = f"{folder}: no {SQLITE}" if not has_database(folder) else f"{folder}: no index in its database yet"
-        raise UserError(found, "an index", f"make one with: modegraph index SRC --out {folder}")
+        raise UserError(found, "an index", f"create one: modegraph index SRC --out {folder}")
     return settings

@@ -54,6 +54,11 @@ def form_of(instructions: str) -> AnswerForm | None:
     return next((form for form in PROMPTS if instructions.startswith(read_prompt(PROMPTS[form]))), None)
 
 
+def form_of_prompt(prompt: Sequence[Message]) -> AnswerForm:
+    """The form that a prompt's first message asks for; "reasoned" where it is none of ours."""
+    return (form_of(prompt[0].content) if prompt else None) or "reasoned"
+
+
 def write_answer(answer: str, evidence: Sequence[Cited], form: AnswerForm) -> str:
     """An answer in a form, citing the passages of its evidence; "not in the documents" cites none and has no reason.
 

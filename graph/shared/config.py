@@ -171,7 +171,9 @@ def _told(kind: type[Settings], problem: ErrorDetails, where: str) -> UserError:
         return UserError(f"{where}: unknown key '{path}'", question, f"known keys: {', '.join(known)}")
     if problem["type"] == "missing":
         return UserError(
-            f"{where}: '{path}' is missing", "", f"it has no default: give {path}=… (on the command line: --set {path}=…)"
+            f"{where}: '{path}' is missing",
+            "",
+            f"it has no default: give {path}=… (on the command line: --set {path}=…)",
         )
     if problem["type"] == "value_error":
         expected = str(problem["ctx"]["error"])

@@ -14,7 +14,7 @@ LIKE = 0.6
 _WORD = re.compile(r"[^\W_]+")
 _OWN_SENTENCE = re.compile(r"did you mean|\w+ should ")
 """What is expected in words that are a sentence already: a question, or pydantic's "List should have at least 1 item"."""
-_COMMANDS = ("pip", "modegraph", "make")
+_COMMANDS = ("pip", "modegraph")
 
 
 def nearest(given: str, known: Iterable[str]) -> str:
@@ -43,7 +43,9 @@ class UserError(Exception):
     def __init__(self, found: str, expected: str, remedy: str) -> None:
         wanted = expected if not expected or _OWN_SENTENCE.match(expected) else f"Expected {expected}"
         sentences = [part.rstrip(".; ") for part in (found, _capital(wanted), _capital(remedy)) if part]
-        super().__init__(redact(" ".join(f"{one}{'' if one.endswith('?') else '.'}" for one in sentences).removesuffix(".")))
+        super().__init__(
+            redact(" ".join(f"{one}{'' if one.endswith('?') else '.'}" for one in sentences).removesuffix("."))
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as what it says, since an error may come from another process."""

@@ -75,11 +75,9 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of an index: a JSON object, and under it the hash of its text. UserError when missing or changed, OtherFormat where this program cannot read it."""
     file = folder / MANIFEST
     if folder.is_file():
-        raise UserError(
-            f"{folder}: a file", "the folder of an index", "make one with: modegraph index SRC --out FOLDER"
-        )
+        raise UserError(f"{folder}: a file", "the folder of an index", "create one: modegraph index SRC --out FOLDER")
     if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder", "an index", f"make one with: modegraph index SRC --out {folder}")
+        raise UserError(f"no index at {str(folder)!r}", "", f"create one: modegraph index SRC --out {folder}")
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

@@ -78,7 +78,7 @@ def test_what_is_no_document_is_told_and_leaves_no_index(documents: Any, told: s
 def test_a_url_is_no_folder(url: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for refused in (lambda: mg.index(ISLES, url), lambda: mg.open(url)):
-        with pytest.raises(mg.UserError, match="index: a URL. Expected a folder on this machine"):
+        with pytest.raises(mg.UserError, match=r"index: a URL\. Expected a folder on this machine"):
             refused()
     assert list(tmp_path.iterdir()) == []
 
@@ -88,7 +88,7 @@ def test_settings_are_checked_as_those_of_the_command_line(tmp_path: Path, isles
         mg.index(ISLES, tmp_path / "i", encodr="minilm")
     with pytest.raises(mg.UserError, match=r"^retrieve: unknown key 'topk'\. Did you mean 'top_k'"):
         isles.retrieve(QUESTION, topk=3)
-    with pytest.raises(mg.UserError, match="mode = 'hop'. Did you mean 'hops'"):
+    with pytest.raises(mg.UserError, match=r"mode = 'hop'\. Did you mean 'hops'"):
         isles.retrieve(QUESTION, mode="hop")  # type: ignore[arg-type]
     with pytest.raises(mg.UserError, match="max_passage_tokens = 50"):
         mg.index(ISLES, isles.folder, max_passage_tokens=50)

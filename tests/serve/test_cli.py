@@ -121,7 +121,9 @@ def test_a_missing_index_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         run(tmp_path / "nowhere", QUESTION)
     (tmp_path / "notes.md").write_text("High at noon.")
-    with pytest.raises(UserError, match=r"notes\.md: a file\. Expected the folder of an index\. make one with: modegraph index"):
+    with pytest.raises(
+        UserError, match=r"notes\.md: a file\. Expected the folder of an index\. Create one: modegraph index"
+    ):
         run(tmp_path / "notes.md", QUESTION)
 
 
@@ -172,5 +174,5 @@ def test_the_budget_and_the_reranker_reach_their_place(index: Path) -> None:
         run(index, QUESTION, "--model", "m", "--max-context-tokens", 2)
     with pytest.raises(UserError, match=r"reranker '[.]/none': no such folder"):
         run(index, QUESTION, "--reranker", "./none")
-    with pytest.raises(UserError, match="selector = 'lllm'. Did you mean 'llm'"):
+    with pytest.raises(UserError, match=r"selector = 'lllm'\. Did you mean 'llm'"):
         run(index, QUESTION, "--selector", "lllm")

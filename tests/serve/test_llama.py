@@ -128,7 +128,7 @@ def test_a_file_that_is_no_model_is_told_in_a_line(content: bytes, tmp_path: Pat
 
 
 def test_what_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match="no such file. Expected a GGUF file, a folder with one, or one of smollm2"):
+    with pytest.raises(UserError, match=r"no such file\. Expected a GGUF file, a folder with one, or one of smollm2"):
         read_llama("nowhere.gguf", {})
     with pytest.raises(UserError, match="0 GGUF files"):
         read_llama(str(tmp_path), {})

@@ -197,14 +197,16 @@ def test_an_adapter_with_lora_settings_is_refused(sft_adapter: Path, data: Path,
 
 
 def test_a_loss_that_is_no_number_stops_the_run_and_leaves_nothing(base: Path, data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"the loss is (nan|inf) at step \d of 5\. Expected a finite loss\. Lower learning_rate"):
+    with pytest.raises(
+        UserError, match=r"the loss is (nan|inf) at step \d of 5\. Expected a finite loss\. Lower learning_rate"
+    ):
         train_sft(SftSettings(**common(base, data, tmp_path / "run", learning_rate=1e30)))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_run_never_overwrites_what_is_there(base: Path, data: Path, sft_run: Path, tmp_path: Path) -> None:
     before = weights_of(sft_run)
-    with pytest.raises(UserError, match="already there. Expected a new folder for the run. Remove it"):
+    with pytest.raises(UserError, match=r"already there\. Expected a new folder for the run\. Remove it"):
         train_sft(SftSettings(**common(base, data, sft_run)))
     assert weights_of(sft_run) == before
     (tmp_path / "file").write_text("mine")
@@ -219,7 +221,10 @@ def test_a_run_never_overwrites_what_is_there(base: Path, data: Path, sft_run: P
     [
         ({"model": "./nowhere"}, "model './nowhere': no such folder"),
         ({"data": "nowhere"}, r"nowhere/train\.jsonl: no such file"),
-        ({"data": __file__}, r"test_runs\.py: a file\. Expected a folder that holds train\.jsonl\. Put it into a folder"),
+        (
+            {"data": __file__},
+            r"test_runs\.py: a file\. Expected a folder that holds train\.jsonl\. Put it into a folder",
+        ),
         ({"max_length_tokens": 100}, r"train\.jsonl: \d+ of 12 rows are longer than max_length_tokens = 100"),
         ({"report_to": "trackio"}, "report_to = 'trackio', and trackio is not installed; .*pip install trackio"),
     ],

@@ -60,7 +60,7 @@ def check_schema(connection: Connection, database: str) -> None:
 def _check_newest(connection: Connection, database: str) -> int:
     """The number of the newest migration that was run, 0 for none."""
     if connection.execute("SELECT to_regclass('migrations')").fetchone() == (None,):
-        remedy = "make one with: modegraph copy INDEX DATABASE"
+        remedy = "create one: modegraph copy INDEX DATABASE"
         raise Unavailable(f"{database}: no index in schema {SCHEMA}", "one that was copied there", remedy)
     newest = connection.execute("SELECT number, name FROM migrations ORDER BY number DESC LIMIT 1").fetchone()
     number, name = newest or (0, "")

@@ -137,7 +137,9 @@ def test_a_folder_is_checked_file_by_file(tmp_path: Path) -> None:
     told = json.loads(run("validate", tmp_path / "out", "--json").stdout)
     assert [(each["rows"], len(each["bad"])) for each in told["files"]] == [(2, 0), (1, 1)]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"empty: no \.jsonl file in it\. Expected a folder of training data or questions"):
+    with pytest.raises(
+        UserError, match=r"empty: no \.jsonl file in it\. Expected a folder of training data or questions"
+    ):
         run("validate", tmp_path / "empty")
 
 

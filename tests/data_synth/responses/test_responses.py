@@ -1,6 +1,7 @@
 """K responses to a prompt: which are kept, what they are worth, and that a ledger resumes in the middle of a prompt."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from data_synth.responses.rewards import (
 )
 from data_synth.types import Draft, Dropped, ResponseRow, Sampling, response_from_json, response_to_json
 from graph.documents.questions import Question
+from graph.prompt.answer import form_of_prompt
 from graph.shared.types import CompletionRequest, Excerpt
 from graph.verify.support import Reading
 from graph.verify.verifier import open_verifier
@@ -184,6 +186,24 @@ def test_support_is_the_share_of_sentences_that_their_passages_say(response: str
     """A sentence that cites is read against that passage alone; a citation of none is no citation; few words are no sentence."""
     assert supported_reward(response, Reading((A, B), VERIFIER)) == worth
     assert supported_reward(response, Reading((), VERIFIER)) == 0.0
+
+
+def test_a_policy_is_asked_and_rewarded_in_its_own_form() -> None:
+    """One that was trained to answer in a few words and a citation: the same texts are out of form for any other."""
+    policy = in_turn("Tarn [1]", "###Reason: So [2]. ###Answer: Tarn")
+    policy.form = "cited"
+    rows = [row for row in rows_of(policy, sizes=(2,)) if isinstance(row, ResponseRow)]
+    assert {form_of_prompt(row.prompt) for row in rows} == {"cited"}
+    assert rows[0].rewards["format"] == (1.0, 0.0) and rows[0].rewards["correct"] == (1.0, 1.0)
+    others = [row for row in rows_of(in_turn("Tarn [1]", "###Reason: So [2]. ###Answer: Tarn"), sizes=(2,))]
+    assert isinstance(others[0], ResponseRow) and others[0].rewards["format"] == (0.0, 1.0)
+
+
+def test_gold_is_the_share_of_citations_of_gold_documents() -> None:
+    question = replace(BORN, gold_sources=(A.source,))
+    draft = Draft(question, "Tarn", (B, A))
+    drawn = SampledResponses(draft, ("Tarn [2]", "Tarn [1]", "Tarn [1][2]", "Tarn [7]", "Tarn"), "cited")
+    assert rewards_of(drawn, near)["gold"] == (1.0, 0.0, 0.5, 0.0, 0.0)
 
 
 def test_without_a_verifier_there_is_no_such_component() -> None:

@@ -168,7 +168,9 @@ def test_a_wrong_configuration_is_told_in_one_line(home, changes, message):
 
 def test_a_missing_field_of_a_question_is_told_with_its_line(home):
     write_jsonl(home / "questions.jsonl", [QUESTIONS[0], {"id": "2", "answers": ["x"]}])
-    with pytest.raises(UserError, match=r"questions.jsonl line 2, this row: 'question' is None\. Expected a non-empty string"):
+    with pytest.raises(
+        UserError, match=r"questions.jsonl line 2, this row: 'question' is None\. Expected a non-empty string"
+    ):
         run(home)
 
 
@@ -188,7 +190,9 @@ def test_a_damaged_cell_is_named(home):
     run(home)
     file = next((home / "out/cells").iterdir())
     file.write_text("{")
-    with pytest.raises(UserError, match=r"cells/.*json: JSONDecodeError .*\. Expected a finished cell\. Remove the file"):
+    with pytest.raises(
+        UserError, match=r"cells/.*json: JSONDecodeError .*\. Expected a finished cell\. Remove the file"
+    ):
         run(home)
 
 

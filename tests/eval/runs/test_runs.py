@@ -112,7 +112,7 @@ def test_the_command_prints_a_table_or_json(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="nowhere: no such folder. Expected a folder of runs"):
+    with pytest.raises(UserError, match=r"nowhere: no such folder\. Expected a folder of runs"):
         find_runs(tmp_path / "nowhere")
     (tmp_path / "run.json").write_text('{"stage": "ms"', encoding="utf-8")
     with pytest.raises(UserError, match=r"run\.json: not the record of a run .*\. Expected the file as it was written"):

@@ -155,7 +155,9 @@ def test_bad_input_is_refused(world: Path, arguments: tuple[str, ...], told: str
 
 
 def test_a_folder_without_a_selector_and_one_of_another_encoder_are_refused(world: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no selector.safetensors\. Expected the folder that `modegraph train selector` made"):
+    with pytest.raises(
+        UserError, match=r"no selector.safetensors\. Expected the folder that `modegraph train selector` made"
+    ):
         run(world, "--selectors", "threshold", tmp_path)
     other = always(0.9, open_index(world / "index"))
     save_selector(tmp_path, Classifier(other.forest, 1.0, 0.5, "another encoder"))

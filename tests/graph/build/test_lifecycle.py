@@ -70,9 +70,11 @@ def test_a_shared_proposition_stays_until_its_last_place_goes(tmp_path: Path, pl
 
 
 def test_an_unknown_source_is_refused_with_the_nearest_and_nothing_is_deleted(index: Path) -> None:
-    with pytest.raises(UserError, match="no document 'lantrn'. Expected the nearest is 'lantern'"):
+    with pytest.raises(UserError, match=r"no document 'lantrn'\. Expected the nearest is 'lantern'"):
         delete_documents(index, ["tarn", "lantrn"], encoder)
-    with pytest.raises(UserError, match=f"no document 'harbour dues'. Expected one of its {len(ISLES)} documents. Nothing"):
+    with pytest.raises(
+        UserError, match=f"no document 'harbour dues'. Expected one of its {len(ISLES)} documents. Nothing"
+    ):
         delete_documents(index, ["harbour dues"], encoder)
     assert index_status(index).rows["documents"] == len(ISLES) and verify_index(index) == []
 

@@ -164,7 +164,9 @@ def test_a_segment_that_was_merged_is_mended_from_those_before_it_without_the_en
 def test_an_edit_does_not_write_on_what_is_damaged(index: Path, name: str) -> None:
     (file,) = index.rglob(name)
     flip(file)
-    with pytest.raises(UserError, match=rf"{name}: a changed byte\. Expected the file as it was written\. Run: modegraph repair"):
+    with pytest.raises(
+        UserError, match=rf"{name}: a changed byte\. Expected the file as it was written\. Run: modegraph repair"
+    ):
         put(index, [NEW])
     assert file.name in [Path(found.file).name for found in verify_index(index)]
     repair_index(index, encoder)

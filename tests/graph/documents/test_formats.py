@@ -171,7 +171,10 @@ SOUND = [
 FILE, LAUGHS = "file", "laughs"
 SHEET = "xl/worksheets/sheet1.xml"
 HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
-    "bomb.docx": (lambda: made.bomb(DOCX, "word/document.xml", 257), r"MiB that unpack to 25[78] MiB\. Expected at most 256 MiB"),
+    "bomb.docx": (
+        lambda: made.bomb(DOCX, "word/document.xml", 257),
+        r"MiB that unpack to 25[78] MiB\. Expected at most 256 MiB",
+    ),
     "overlapping.xlsx": (lambda: made.overlapping(XLSX, 30), r"unpack to 310 MiB"),
     "lying.pptx": (lambda: made.lying(PPTX, "a.xml"), r"not a readable PPTX \(Bad CRC"),
     "parts.epub": (lambda: made.many_parts(MAX_PARTS + 1), r"20,001 parts\. Expected at most 20,000"),

@@ -78,6 +78,7 @@ def test_without_the_extra_an_error_names_it(tmp_path: Path, monkeypatch: pytest
     assert len(list(files_in(tmp_path))) == len(FILES), "nothing is needed where there are no rules"
     (tmp_path / IGNORE_FILE).write_text("*.md\n")
     with pytest.raises(
-        UserError, match=r"pathspec is not installed\. Expected the extra documents\. pip install 'modegraph\[documents\]'"
+        UserError,
+        match=r"pathspec is not installed\. Expected the extra documents\. pip install 'modegraph\[documents\]'",
     ):
         list(files_in(tmp_path))

@@ -65,9 +65,13 @@ def test_without_a_word_of_it_nothing_is_read_by_ocr() -> None:
 @needs_tesseract
 def test_what_is_too_much_is_named_with_the_remedy() -> None:
     data = scan([LANTERN, TARN])
-    with pytest.raises(UserError, match=r"deeds\.pdf: 2 pages without text \(a scan\?\)\. Expected at most 1 .*--ocr-pages"):
+    with pytest.raises(
+        UserError, match=r"deeds\.pdf: 2 pages without text \(a scan\?\)\. Expected at most 1 .*--ocr-pages"
+    ):
         read(data, Ocr(pages=1))
-    told = r"a\.pdf: page 2: tesseract failed \(.+\)\. Expected a page that it can read within 60 MiB\. .*--file-memory-mb"
+    told = (
+        r"a\.pdf: page 2: tesseract failed \(.+\)\. Expected a page that it can read within 60 MiB\. .*--file-memory-mb"
+    )
     with pytest.raises(UserError, match=told):
         tesseract.page_text(data, 2, "eng", "a.pdf", PageLimits(30, 60, 60 * MIB))
 

@@ -62,7 +62,9 @@ def test_layer_0_holds_passages_and_summaries_of_chunks_and_layer_1_no_passage(t
 
 
 def test_a_layer_that_is_not_there_is_told(tall: Index) -> None:
-    with pytest.raises(UserError, match=r"layers = \[1, 3\]: layer 3 has no nodes in this index\. Expected some of 0, 1, 2\. "):
+    with pytest.raises(
+        UserError, match=r"layers = \[1, 3\]: layer 3 has no nodes in this index\. Expected some of 0, 1, 2\. "
+    ):
         ask(tall, [3, 1], 5)
     only = {"mode": "hierarchy", "layers": [2], "where": ["source=part-0"]}
     with pytest.raises(UserError, match=r"layers = \[2\]: layer 2 has no nodes"):

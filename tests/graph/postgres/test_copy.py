@@ -119,8 +119,12 @@ def test_a_copy_of_a_compact_index_has_every_byte_of_it(tmp_path: Path, database
 
 def test_a_database_holds_one_index_and_is_not_overwritten(folder: Path, database: str, tmp_path: Path) -> None:
     copy_to_database(folder, database)
-    assert "holds an index already. Expected a database without one" in refused(lambda: copy_to_database(folder, database))
-    assert "exists already. Expected a new or empty folder" in refused(lambda: copy_to_folder(database, folder, encoder))
+    assert "holds an index already. Expected a database without one" in refused(
+        lambda: copy_to_database(folder, database)
+    )
+    assert "exists already. Expected a new or empty folder" in refused(
+        lambda: copy_to_folder(database, folder, encoder)
+    )
     assert "no index in schema modegraph_index" in refused(
         lambda: copy_to_folder(database.rpartition("/")[0] + "/postgres", tmp_path / "none", encoder)
     )

@@ -186,8 +186,9 @@ def test_pgvector_is_needed_and_not_an_old_one(index: Index, database: str) -> N
     assert "pgvector 0.8.3; pgvector 0.8.4 or newer" in refused(index, database)
     with psycopg.connect(database) as connection:
         connection.execute("DROP EXTENSION vector")
-    assert "no pgvector. Expected pgvector 0.8.4 or newer. Run there, as a superuser: CREATE EXTENSION vector" in refused(
-        index, database
+    assert (
+        "no pgvector. Expected pgvector 0.8.4 or newer. Run there, as a superuser: CREATE EXTENSION vector"
+        in refused(index, database)
     )
 
 
@@ -204,7 +205,9 @@ def test_what_is_not_an_export_of_this_role_and_format_stays(index: Index, datab
         assert "schema modegraph belongs to another role" in refused(index, reader)
         with psycopg.connect(database) as connection:
             connection.execute("UPDATE modegraph.export SET format = 2")
-        assert "schema modegraph has format 2, of a newer modegraph. Expected at most format 1" in refused(index, database)
+        assert "schema modegraph has format 2, of a newer modegraph. Expected at most format 1" in refused(
+            index, database
+        )
         with psycopg.connect(database) as connection:
             connection.execute("UPDATE modegraph.export SET format = 1")
             connection.execute("CREATE VIEW public.titles AS SELECT title FROM modegraph.documents")
@@ -225,7 +228,7 @@ def test_a_schema_has_a_plain_name(index: Index, name: str) -> None:
 
 def test_vectors_longer_than_pgvector_indexes_are_refused(index: Index) -> None:
     data = replace(index.data, passage_vectors_PD=np.zeros((1, 4001), np.float32))
-    with pytest.raises(UserError, match="vectors of 4,001 dimensions. Expected at most 4,000"):
+    with pytest.raises(UserError, match=r"vectors of 4,001 dimensions\. Expected at most 4,000"):
         export_index(replace(index, data=data), "host=nowhere.invalid")
 
 

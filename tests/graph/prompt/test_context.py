@@ -34,7 +34,7 @@ def test_an_excerpt_that_does_not_fit_is_passed_over() -> None:
 
 def test_when_nothing_fits_the_room_needed_is_told() -> None:
     with pytest.raises(
-        UserError, match="max_context_tokens = 4: none of 2 excerpts fits. Expected room for the shortest, 5 tok"
+        UserError, match=r"max_context_tokens = 4: none of 2 excerpts fits\. Expected room for the shortest, 5 tok"
     ):
         kept([7, 4], 5, 4)
 

@@ -170,7 +170,9 @@ def cut(file: Path) -> None:
 def test_faiss_reads_no_file_that_is_damaged(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     made = build_ann(tmp_path, "v-0.segment", clustered(50))
     damage(made.file)
-    with pytest.raises(UserError, match="not the bytes that were written. Expected a sound ANN index. Run: modegraph repair"):
+    with pytest.raises(
+        UserError, match=r"not the bytes that were written\. Expected a sound ANN index\. Run: modegraph repair"
+    ):
         open_ann(made.file, made.probes, made.recall).search(clustered(1), 3)
 
 

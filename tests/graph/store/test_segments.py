@@ -105,7 +105,9 @@ def test_vectors_of_a_damaged_segment_are_not_written_on(tmp_path: Path) -> None
     file.write_bytes(data)
     kept = save_vectors(tmp_path, "v", of_ids(vectors, [*ids, content_id("new")]), 8)
     assert kept.segments[0].name == vectors.segments[0].name, "a segment that is kept keeps its checksum"
-    with pytest.raises(UserError, match="not the bytes that were written. Expected a sound segment. Run: modegraph repair"):
+    with pytest.raises(
+        UserError, match=r"not the bytes that were written\. Expected a sound segment\. Run: modegraph repair"
+    ):
         save_vectors(tmp_path, "v", kept, 8, compact=True)
 
 

@@ -79,7 +79,7 @@ def test_that_something_is_not_in_the_documents_is_no_claim(said: str) -> None:
 
 def test_a_word_that_is_no_way_to_handle_them() -> None:
     assert verifier_for("ignore", "") is None and verifier_for("drop", "") is not None
-    with pytest.raises(UserError, match="--unsupported hide. Expected mark, drop or ignore"):
+    with pytest.raises(UserError, match=r"--unsupported hide\. Expected mark, drop or ignore"):
         verifier_for("hide", "")
 
 

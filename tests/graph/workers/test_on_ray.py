@@ -226,9 +226,7 @@ class Keeping(HashEncoder):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
 def test_a_full_disk_on_a_worker_is_told_in_one_line_and_the_run_goes_on(workers: RayWorkers, tmp_path: Path) -> None:
     settings, folder = IndexSettings(min_similarity=0.1), tmp_path / "i"
-    told = (
-        rf"^worker on {socket.gethostname()}: no room \(No space left on device\)\. Expected a disk with room\. Make room there, "
-    )
+    told = rf"^worker on {socket.gethostname()}: no room \(No space left on device\)\. Expected a disk with room\. Make room there, "
     with pytest.raises(UserError, match=told):
         build_index(folder, ISLES, settings, lambda spec: Keeping(Path("/dev/full")), workers=workers)
     assert index_status(folder).unfinished

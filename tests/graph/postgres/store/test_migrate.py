@@ -39,7 +39,9 @@ def test_a_schema_of_before_is_brought_up_to_date_by_the_next_writer_with_its_ro
     rows = index_status(index).rows
     with psycopg.connect(database) as connection:
         connection.execute(AS_BEFORE_0004)
-    with pytest.raises(UserError, match="migration 0004-indexes was not run there. Expected all of them. A command that writes"):
+    with pytest.raises(
+        UserError, match=r"migration 0004-indexes was not run there\. Expected all of them\. A command that writes"
+    ):
         index_status(index)
     build_index(index, ISLES, SETTINGS, encoder)
     assert index_status(index).rows == rows and verify_index(index) == []

@@ -149,7 +149,9 @@ def test_a_file_that_is_no_selector_is_refused(
 
 
 def test_a_folder_without_a_selector_and_a_file_of_rubbish_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"no {SELECTOR_FILE}. Expected the folder that `modegraph train selector` made"):
+    with pytest.raises(
+        UserError, match=f"no {SELECTOR_FILE}. Expected the folder that `modegraph train selector` made"
+    ):
         open_selector(str(tmp_path))
     (tmp_path / SELECTOR_FILE).write_bytes(b"\x80\x04rubbish, or a pickle")
     with pytest.raises(UserError, match="no selector"):

@@ -101,5 +101,5 @@ def test_what_is_no_reranker_is_named(isles: Index, tmp_path: Path) -> None:
         retrieve(isles, QUESTION, RetrieveSettings(reranker="/nowhere"))
     with pytest.raises(UserError, match="cannot be loaded"):
         open_reranker(str(tmp_path))
-    with pytest.raises(UserError, match="3 labels. Expected a cross-encoder with one score"):
+    with pytest.raises(UserError, match=r"3 labels\. Expected a cross-encoder with one score"):
         open_reranker(str(make_cross_encoder(tmp_path / "three", labels=3)))

@@ -221,7 +221,7 @@ def run(*words: object) -> Any:
 def test_settings_are_shown_by_either_name() -> None:
     assert run("config", "show", "train", "ms").output == run("config", "show", "ms").output
     told = run("config", "show", "mss").exception
-    assert isinstance(told, UserError) and "did you mean" in str(told) and "train ms" in str(told)
+    assert isinstance(told, UserError) and "Did you mean" in str(told) and "train ms" in str(told)
 
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.relative_to(ROOT).as_posix())

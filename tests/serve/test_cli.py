@@ -102,7 +102,7 @@ def test_a_question_about_something_else_is_not_answered_and_no_model_is_asked(i
     [
         ((" ",), "empty"),
         (("q", "--top-k", "0"), "top_k = 0"),
-        (("q", "--mode", "hosp"), "did you mean 'hops'?"),
+        (("q", "--mode", "hosp"), "Did you mean 'hops'?"),
         (("q", "--mode", "walk"), "mode = 'walk'. Expected 'dense', .*'hierarchy', 'hops'"),
         (("q", "--mode", "graph"), "mode = 'graph'. Expected 'dense', .*'hierarchy', 'hops'"),
         (("q", "--unsupported", "hide"), "--unsupported hide"),

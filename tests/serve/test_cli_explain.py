@@ -57,7 +57,7 @@ def test_a_document_of_one_passage_stands_for_it(hashed_isles: Path) -> None:
     ("words", "told"),
     [
         (("--passage", "nothing"), "passage 'nothing': not in .*`modegraph ask` shows the ids"),
-        (("--passage", "tarn", "--mode", "hosp"), "did you mean 'hops'"),
+        (("--passage", "tarn", "--mode", "hosp"), "Did you mean 'hops'"),
     ],
 )
 def test_bad_input_is_one_line(hashed_isles: Path, words: tuple[str, ...], told: str) -> None:

@@ -53,7 +53,7 @@ def test_a_misspelt_key_is_a_user_error(app: typer.Typer, tmp_path: Path) -> Non
     config.write_text("model: m\ndata: d\noutput: o\nlearning_rat: 1\n")
     result = CliRunner().invoke(app, ["train", "dpo", "--config", str(config)])
     assert isinstance(result.exception, UserError)
-    assert "did you mean 'learning_rate'?" in str(result.exception)
+    assert "Did you mean 'learning_rate'?" in str(result.exception)
 
 
 @pytest.mark.parametrize("stage", ["tiny", "sft", "ms", "dpo"])

@@ -29,7 +29,7 @@ PLACES = {"model": "m", "data": "d", "output": "o"}
         (MsSettings, {"rewards": {"supported": float("nan")}}, "rewards.supported = nan"),
         (DpoSettings, {"rewards": {"correct": 0, "supported": 0}}, "no component has a weight"),
         (DpoSettings, {"rewards": {}}, "no component has a weight"),
-        (MsSettings, {"label_smoothng": 0.1}, "did you mean 'label_smoothing'"),
+        (MsSettings, {"label_smoothng": 0.1}, "Did you mean 'label_smoothing'"),
         (DpoSettings, {"label_smoothing": 0.1}, "unknown key 'label_smoothing'"),
         (SftSettings, {"beta": 0.1}, "unknown key 'beta'"),
     ],

@@ -92,7 +92,7 @@ def test_the_same_seed_writes_the_same_bytes(index: Path, questions: Path, tmp_p
 def test_another_corpus_file_can_be_named(index: Path, questions: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").rename(tmp_path / "elsewhere.jsonl")
     missing = run("relevance", index, questions, "--out", tmp_path / "out")
-    assert isinstance(missing.exception, UserError) and "give --corpus FILE" in str(missing.exception)
+    assert isinstance(missing.exception, UserError) and "Give --corpus FILE" in str(missing.exception)
     found = run("relevance", index, questions, "--out", tmp_path / "out", "--corpus", tmp_path / "elsewhere.jsonl")
     assert found.exit_code == 0, found.output
 

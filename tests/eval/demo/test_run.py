@@ -161,7 +161,7 @@ def test_the_runner_gives_exit_statuses_and_lets_user_errors_through():
 
     with pytest.raises(UserError, match="ended with status 1"):
         run_step(Planned(("lost",), ()), run, "code")
-    with pytest.raises(UserError, match="found; expected; remedy"):
+    with pytest.raises(UserError, match=r"found\. Expected expected\. Remedy"):
         run_step(Planned(("bad",), ()), run, "code")
 
 

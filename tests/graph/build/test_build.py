@@ -235,7 +235,7 @@ def test_a_file_cut_short_is_named(tmp_path: Path) -> None:
         (file,) = (tmp_path / "i").glob(pattern)
         whole = file.read_bytes()
         file.write_bytes(whole[:-1])
-        with pytest.raises(UserError, match=rf"{file.name}: {len(whole) - 1:,} bytes; {len(whole):,} bytes"):
+        with pytest.raises(UserError, match=rf"{file.name}: {len(whole) - 1:,} bytes\. Expected {len(whole):,} bytes"):
             open_index(tmp_path / "i")
         file.write_bytes(whole)
 

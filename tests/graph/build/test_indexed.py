@@ -132,7 +132,7 @@ def test_a_damaged_ann_index_is_named_and_made_again_from_its_segment(
     damage(file)
     (found,) = verify_index(folder)
     assert (found.file, found.repair) == (f"vectors/{file.name}", f"modegraph repair {folder}")
-    with pytest.raises(UserError, match=r"\.ann: .*run: modegraph repair"):
+    with pytest.raises(UserError, match=r"\.ann: .*Run: modegraph repair"):
         retrieve(open_index(folder, encoder), QUESTION, RetrieveSettings(mode="naive"))
     working = HashEncoder()
     assert repair_index(folder, lambda spec: working) == [found]

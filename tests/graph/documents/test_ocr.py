@@ -58,7 +58,9 @@ def test_empty_pages_between_text_change_nothing_and_a_scan_of_nothing_is_refuse
 
 def test_without_a_word_of_it_nothing_is_read_by_ocr() -> None:
     assert Limits().ocr is None
-    with pytest.raises(UserError, match=r"deeds\.pdf: 2 pages without text \(a scan\?\); .*run OCR on it \(--ocr tess"):
+    with pytest.raises(
+        UserError, match=r"deeds\.pdf: 2 pages without text \(a scan\?\)\. .*Run OCR on it \(--ocr tess"
+    ):
         read(scan([LANTERN, TARN]), None)
 
 
@@ -107,9 +109,9 @@ def test_a_program_is_held_to_its_time_and_writes_no_file(
 
 def test_a_missing_program_is_told_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match="the program pdftoppm is not installed; install both"):
+    with pytest.raises(UserError, match=r"the program pdftoppm is not installed\. Install both"):
         check_programs.__wrapped__(Ocr())
-    with pytest.raises(UserError, match="ocr: 'abbyy'; tesseract; name it"):
+    with pytest.raises(UserError, match=r"ocr: 'abbyy'\. Expected tesseract\. Name it"):
         mg.index(tmp_path, tmp_path / "index", ocr="abbyy")
     assert ocr_by("tesseract", "deu", 7, 9.0) == Ocr("deu", 7, 9.0)
 

@@ -140,7 +140,7 @@ def test_an_index_made_with_other_prompts_is_refused_by_name(tmp_path: Path) -> 
     open_index(tmp_path, lambda spec: opened(E5)).encode_queries(["Who?"])
     expected = (
         r"made with 'query: ' before questions and 'passage: ' before texts; this encoder has no prompts.*"
-        r"give it those prompts in config_sentence_transformers\.json, name that encoder"
+        r"Give it those prompts in config_sentence_transformers\.json, name that encoder"
     )
     with pytest.raises(UserError, match=expected):
         open_index(tmp_path, lambda spec: opened(Prompts())).encode_queries(["Who?"])

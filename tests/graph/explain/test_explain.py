@@ -174,7 +174,7 @@ def test_conditions_hold_for_all_that_is_told(harbour: Index) -> None:
     told = explained(harbour, QUESTION, "brandt-yard.md", where=("source!=ferry*",))
     seen = [each.item.source for each in told.before] + [lead.passage.source for lead in told.leads]
     assert seen and not any(source.startswith("ferry") for source in seen)
-    with pytest.raises(UserError, match=r"'brandt-yard.md', does not meet source=ferry.*leave that condition out"):
+    with pytest.raises(UserError, match=r"'brandt-yard.md', does not meet source=ferry.*Leave that condition out"):
         explained(harbour, QUESTION, "brandt-yard.md", where=("source=ferry*",))
 
 
@@ -184,7 +184,7 @@ def test_a_passage_goes_by_the_first_digits_of_its_id(harbour: Index) -> None:
     for given, told in (
         ("zz", r"passage 'zz': not in .*`modegraph ask` shows the ids"),
         ("", r"passage '': not in "),
-        (_shared_start(ids), r"ids begin so\. Expected one of [0-9a-f]{32}, [0-9a-f]{32}.*give more"),
+        (_shared_start(ids), r"ids begin so\. Expected one of [0-9a-f]{32}, [0-9a-f]{32}.*Give more"),
     ):
         with pytest.raises(UserError, match=told):
             find_passage(harbour, given)

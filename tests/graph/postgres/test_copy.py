@@ -193,7 +193,7 @@ def test_a_copy_out_that_is_cut_off_leaves_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr("graph.postgres.copy._receive", cut)
-        assert "nothing was changed" in refused(lambda: copy_to_folder(database, tmp_path / "back", encoder))
+        assert "Nothing was changed" in refused(lambda: copy_to_folder(database, tmp_path / "back", encoder))
     assert list((tmp_path / "back").iterdir()) == []
     copy_to_folder(database, tmp_path / "back", encoder)
     assert not (tmp_path / "back" / LEDGER).exists() and verify_index(tmp_path / "back") == []
@@ -210,4 +210,4 @@ def test_the_command_goes_either_way(
     done = RUNNER.invoke(build_app(), ["copy", database, str(tmp_path / "back")])
     assert done.exit_code == 0 and f"{database} to {tmp_path / 'back'}: " in done.stdout
     for wrong in ([str(folder), str(tmp_path / "x")], [database, database]):
-        assert "name one of each" in str(RUNNER.invoke(build_app(), ["copy", *wrong]).exception)
+        assert "Name one of each" in str(RUNNER.invoke(build_app(), ["copy", *wrong]).exception)

@@ -97,7 +97,7 @@ def test_get_makes_a_damaged_model_again(damage: str, gguf: Path) -> None:
         (folder / RECORD).write_text("{")
     else:
         (folder / "model.safetensors").write_bytes(b"wei") if damage == "truncated" else (folder / RECORD).unlink()
-    with pytest.raises(UserError, match="make it again: modegraph models get smollm2"):
+    with pytest.raises(UserError, match="Make it again: modegraph models get smollm2"):
         check_files(folder, "smollm2")
     assert begin(gguf).wait(120) == 0
     assert is_whole(MODEL) and (folder / "model.safetensors").read_bytes() == b"weights" and conversions(gguf) == 2
@@ -107,7 +107,7 @@ def test_get_makes_a_damaged_model_again(damage: str, gguf: Path) -> None:
 @pytest.mark.parametrize("record", ["{}", "[]", '{"files": {}}', '{"files": 3}'])
 def test_a_record_without_checksums_is_told(record: str, tmp_path: Path) -> None:
     (tmp_path / RECORD).write_text(record)
-    with pytest.raises(UserError, match=r"pretrained\.json: no checksums.*make it again"):
+    with pytest.raises(UserError, match=r"pretrained\.json: no checksums.*Make it again"):
         check_files(tmp_path, "smollm2")
 
 

@@ -109,7 +109,7 @@ def test_another_file_and_another_vector_are_refused(tmp_path: Path) -> None:
     convert(tmp_path / "e5.bin", tmp_path / "made")
     begins = tuple(open_encoder(str(tmp_path / "made")).encode_queries([E5_SMALL.probe])[0][:3].tolist())
     check_vector(tmp_path / "made", replace(E5_SMALL, vector_begins=begins))
-    with pytest.raises(UserError, match=r"e5-small: the vector of .* begins with .*install the versions"):
+    with pytest.raises(UserError, match=r"e5-small: the vector of .* begins with .*Install the versions"):
         check_vector(tmp_path / "made", E5_SMALL)
     write_record(tmp_path / "made", E5_SMALL)
     check_files(tmp_path / "made", E5_SMALL.name)

@@ -110,7 +110,7 @@ def test_results_come_in_the_order_of_the_batches_whoever_is_done_first(workers:
 def test_what_a_worker_raises_arrives(workers: RayWorkers) -> None:
     found = workers.map(failing, range(5))
     assert [next(found) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(UserError, match=r"^number 3; another$"):
+    with pytest.raises(UserError, match=r"^number 3\. Expected another$"):
         next(found)
     with pytest.raises(TypeError):
         next(workers.map(doubled_slowly, ["x"]))  # type: ignore[list-item]

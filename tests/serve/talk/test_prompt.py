@@ -79,7 +79,7 @@ def test_a_long_first_passage_gives_way_to_a_shorter_one() -> None:
 
 def test_what_cannot_fit_says_what_to_do() -> None:
     with pytest.raises(
-        UserError, match=r"of the model's window of 300.*ask in fewer words, use a model with a larger window"
+        UserError, match=r"of the model's window of 300.*Ask in fewer words, use a model with a larger window"
     ):
         fitted(replace(prompt_of([20], []), evidence=Evidence("very " * 300)), model_of(300), 10)
     with pytest.raises(UserError, match="max_passage_tokens"):

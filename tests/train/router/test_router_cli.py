@@ -80,7 +80,7 @@ def test_a_place_that_is_taken_is_refused_and_a_failed_run_leaves_nothing(
     assert isinstance(told, UserError) and "already there" in str(told)
     bad = write_rows(tmp_path / "bad", [row | {"best_mode": "hops"} for row in small_world()])
     told = train("--data", bad, "--out", tmp_path / "new").exception
-    assert isinstance(told, UserError) and "use --mode hops" in str(told)
+    assert isinstance(told, UserError) and "Use --mode hops" in str(told)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["bad"]
 
 

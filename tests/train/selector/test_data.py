@@ -73,7 +73,7 @@ def no_text(rows: list[Row]) -> None:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (drop_feature, r"dev.jsonl line 11: features without 'hops'.*make the data again"),
+        (drop_feature, r"dev.jsonl line 11: features without 'hops'.*Make the data again"),
         (other_feature, r"train.jsonl line 1: features with 'colour'"),
         (word_for_a_number, "train.jsonl line 3: ValueError"),
         (not_a_number, "train.jsonl line 4: feature nearness is nan"),
@@ -94,7 +94,7 @@ def test_a_row_that_cannot_be_learned_from_is_named(
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
 def test_one_class_only_is_refused(tmp_path: Path, split: str, label: int) -> None:
     rows = [row for row in small_world() if row["split"] != split or row["label"] == label]
-    with pytest.raises(UserError, match=f"{split}: .* relevant of .* rows; both classes"):
+    with pytest.raises(UserError, match=f"{split}: .* relevant of .* rows. Expected both classes"):
         read_datasets([write_rows(tmp_path / "a", rows)])
 
 
@@ -165,7 +165,7 @@ def test_two_encoders_are_refused(tmp_path: Path) -> None:
 
 
 def test_data_that_does_not_name_its_encoder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"does not name the encoder.*make the data again"):
+    with pytest.raises(UserError, match=r"does not name the encoder.*Make the data again"):
         read_datasets([write_rows(tmp_path / "a", small_world(), encoder=None)])
     with pytest.raises(UserError, match="does not name the encoder"):
         read_datasets([tmp_path / "nowhere"])

@@ -100,7 +100,7 @@ def test_an_index_that_was_copied_into_a_database_is_taken_up_by_a_new_folder(tm
 
 
 def test_what_cannot_be_is_refused_and_leaves_no_folder(index: Path, tmp_path: Path, database: str) -> None:
-    assert "leave it to PGPASSWORD" in refused(
+    assert "Leave it to PGPASSWORD" in refused(
         lambda: place_in_database(tmp_path / "new", database.replace("postgres@", "postgres:hunter2@"))
     )
     elsewhere = database.rpartition("/")[0] + "/postgres"
@@ -112,7 +112,7 @@ def test_what_cannot_be_is_refused_and_leaves_no_folder(index: Path, tmp_path: P
     )
     assert not (tmp_path / "new").exists()
     (index / DATABASE).write_text('{"postgresql": 3}')
-    assert "write it again" in refused(lambda: index_status(index))
+    assert "Write it again" in refused(lambda: index_status(index))
 
 
 def test_a_database_that_is_away_is_told_in_one_line_and_readers_go_on(index: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_database_that_is_away_is_told_in_one_line_and_readers_go_on(index: Pa
         for refuse in (lambda: index_status(index), lambda: build_index(index, [], SETTINGS, encoder)):
             line = refused(refuse)
             assert (
-                "timeout" in line and "\n" not in line and line.endswith("check the address, the role and its password")
+                "timeout" in line and "\n" not in line and line.endswith("Check the address, the role and its password")
             )
     assert load_arrays(index, IndexData).document_sources[0]
 

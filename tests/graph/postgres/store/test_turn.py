@@ -78,7 +78,7 @@ def test_writers_go_one_at_a_time_in_the_order_in_which_they_came(database: str,
 def test_who_gives_up_is_told_who_writes_and_leaves_the_line(database: str, tmp_path: Path) -> None:
     with writers_turn(database, tmp_path):
         with (
-            pytest.raises(IndexBusy, match=f"being written by process {os.getpid()} of .*; one writer"),
+            pytest.raises(IndexBusy, match=rf"being written by process {os.getpid()} of .*\. Expected one writer"),
             writers_turn(database, tmp_path, give_up=lambda: True),
         ):
             pass
@@ -191,7 +191,7 @@ def test_what_a_writer_writes_that_slept_past_its_lease_is_refused_and_nothing_i
         build_index(folder, [new], SETTINGS, encoder)
         published = read_manifest(folder)
     said, _ = writer.communicate(timeout=60)
-    assert writer.returncode == 2 and "nothing of this step was written; go on with: modegraph resume" in said
+    assert writer.returncode == 2 and "Nothing of this step was written; go on with: modegraph resume" in said
     assert read_manifest(folder) == published and verify_index(folder) == [] and tickets(database) == 0
     late = Document("late", "Late", "The Late of Tarn was sold in 1911.")
     build_index(tmp_path / "twin", [*ISLES, late, new], SETTINGS, encoder)

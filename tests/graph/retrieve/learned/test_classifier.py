@@ -126,7 +126,7 @@ def spoilt(folder: Path, header: dict[str, Any], **columns: Any) -> str:
     ("header", "columns", "told"),
     [
         ({"format": "something else"}, {}, "its format is 'something else'"),
-        ({"format": "modegraph selector, light, 1"}, {}, "make its data again and train on it"),
+        ({"format": "modegraph selector, light, 1"}, {}, "Make its data again and train on it"),
         ({"features": FEATURES[1:]}, {}, "trained on other features .without 'nearness'"),
         ({"features": [*FEATURES, "colour"]}, {}, "other features .with 'colour'"),
         ({"features": FEATURES[::-1]}, {}, "other features .in another order"),

@@ -164,7 +164,7 @@ def test_a_blend_that_is_none_is_refused(tmp_path: Path, change: dict[str, Any],
     with pytest.raises(UserError, match=told):
         read_blend(file)
     file.write_text("{rubbish")
-    with pytest.raises(UserError, match=r"cross.json: the file: Invalid JSON.*train the selector again"):
+    with pytest.raises(UserError, match=r"cross.json: the file: Invalid JSON.*Train the selector again"):
         read_blend(file)
 
 

@@ -168,7 +168,7 @@ def test_another_encoder_is_refused(index: Index, tmp_path: Path) -> None:
     ("header", "arrays", "told"),
     [
         ({"format": "something else"}, {}, "its format is 'something else'"),
-        ({"format": "modegraph router, 1"}, {}, "make its data again and train on it"),
+        ({"format": "modegraph router, 1"}, {}, "Make its data again and train on it"),
         ({"features": QUERY_FEATURES[1:]}, {}, "trained on other features .without 'words'"),
         ({"margin": float("nan")}, {}, "no router .a price or the margin"),
         ({"price_per_ms": -1.0}, {}, "no router .a price or the margin"),

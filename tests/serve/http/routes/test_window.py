@@ -76,7 +76,7 @@ def test_with_room_for_an_answer_fewer_passages_are_read(small: Path, halmaren: 
             "/v1/chat/completions", json={"model": "model", "messages": [{"role": "user", "content": "why " * 1500}]}
         )
         assert long.status_code == 400 and long.json()["error"]["code"] == "prompt_too_long"
-        assert "ask in fewer words" in long.json()["error"]["message"] and "--top-k" not in long.text
+        assert "Ask in fewer words" in long.json()["error"]["message"] and "--top-k" not in long.text
 
 
 def refuses_over(words: int) -> Any:

@@ -32,8 +32,8 @@ GAP = "…"
 MOST_READINGS = 6
 """Of a part that a function puts together in several ways."""
 ABOUT = (
-    "Bad input is told in one line: what was found; what was expected; what to do. Search this page for a piece of the line without names and numbers: "
-    f"`{GAP}` stands for what is filled in. [Troubleshooting](index.md) has what is not told in one line."
+    "Bad input gives one line: what was found, what was expected, what to do. Search this page for a piece of the line without names and numbers: "
+    f"`{GAP}` stands for what is filled in. [Troubleshooting](index.md) has the rest."
 )
 
 

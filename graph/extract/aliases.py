@@ -80,6 +80,15 @@ def people_by_surname(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def may_be_person(name: str) -> bool:
+    """Whether a name may be a person's: two to four capitalised words or initials, none of them of places or peoples.
+
+    >>> may_be_person("Ada Marlow"), may_be_person("New York"), may_be_person("Staff Handbook"), may_be_person("Lantern")
+    (True, False, True, False)
+    """
+    return bool(_person(entity_key(name))) and all(word[0].isupper() for word in name.split())
+
+
 def _person(key: str) -> Person:
     """The words of a key that may be a person's name, without a form of address; none of any other key."""
     words = tuple(_FORM_OF_ADDRESS.sub("", key, count=1).replace(".", ". ").split())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -108,18 +109,21 @@ def open_openvino(target: str) -> OpenVinoModel:
     if not (folder / MODEL).is_file():
         expected = f"a folder with {MODEL}, or one of {', '.join(MODELS)}"
         raise UserError(f"{called}: no {MODEL}", expected, "check the path, or use hf: for a model of transformers")
-    tokenizer = read_light_tokenizer(whole, called)
-    config = _config_of(whole, called)
     scheduler = SchedulerConfig()
     scheduler.enable_prefix_caching, scheduler.dynamic_split_fuse = True, True
     scheduler.max_num_batched_tokens, scheduler.cache_size = BATCH_TOKENS, 0
-    try:
-        pipeline = ContinuousBatchingPipeline(str(folder), Tokenizer(str(folder)), scheduler, "CPU")
-    except RuntimeError as problem:
-        reason = " ".join(str(problem).split())[-300:]
-        raise UserError(
-            f"{called} cannot be opened ({reason})", "a whole model", f"delete {folder} and try again"
-        ) from None
+    with ThreadPoolExecutor(1) as beside:
+        # Each takes two seconds, OpenVINO's outside of Python.
+        reading = beside.submit(read_light_tokenizer, whole, called)
+        try:
+            pipeline = ContinuousBatchingPipeline(str(folder), Tokenizer(str(folder)), scheduler, "CPU")
+        except RuntimeError as problem:
+            reason = " ".join(str(problem).split())[-300:]
+            raise UserError(
+                f"{called} cannot be opened ({reason})", "a whole model", f"delete {folder} and try again"
+            ) from None
+        tokenizer = reading.result()
+    config = _config_of(whole, called)
     stops = frozenset(pipeline.get_config().stop_token_ids) | {tokenizer.eos_token_id} | _ends(whole)
     name = f"{whole.resolve().name}.{model_name(str(folder / MODEL.replace('.xml', '.bin')))}"
     model = OpenVinoModel(name, pipeline, tokenizer, config, stops)

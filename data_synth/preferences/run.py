@@ -79,6 +79,9 @@ def preference_run(
         "Reasoning checked by": judge.name if judge else "encoder similarity and names" if reasoners else "nobody",
         "Share of hard negatives": f"{hard_negatives:g}",
     }
-    waiting = kept if first is not None else track(kept, "questions", len(kept))
-    rows = preference_rows(index, waiting, settings, reasoners, judge, hard_negatives, asked.sizes)
+    rows = preference_rows(index, kept, settings, reasoners, judge, hard_negatives, asked.sizes)
+    if first is None:
+        # Rows, not questions: these are pulled many at a time, before a model is called.
+        made = len(kept) * len(asked.sizes or range(settings.top_k)) * max(1, len(reasoners))
+        rows = track(rows, "rows", made)
     return PreferenceRun(chain(twins, rows), origin)

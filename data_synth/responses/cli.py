@@ -111,8 +111,9 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Judge": marks.name if marks else "none",
             "Verifier": verifier or "that of modegraph",
         }
-        asked = kept if preview is not None else track(kept, "questions", len(kept))
         judging = judge_by(marks) if marks else None
-        rows = response_rows(opened, asked, settings, model, sampling, context_size or [], judging, checked_by)
+        rows = response_rows(opened, kept, settings, model, sampling, context_size or [], judging, checked_by)
+        # Rows, not questions: these are pulled many at a time, before the model is called.
+        rows = rows if preview is not None else track(rows, "prompts", len(kept) * len(context_size or range(top_k)))
         if not deliver(chain(twins, rows), RESPONSES, origin, out, preview, as_json):
             raise typer.Exit(1)

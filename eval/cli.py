@@ -46,6 +46,7 @@ def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
     from eval.retrieval.cli import register as add_retrieval
     from eval.router.cli import register as add_router
     from eval.selector.cli import register as add_selector
+    from eval.support.cli import register as add_support
     from eval.tasks.cli import register as add_tasks
 
     commands = typer.Typer(
@@ -55,6 +56,7 @@ def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
 
     add_retrieval(commands, open_model)
     add_reading(commands, open_model)
+    add_support(commands)
     add_alignment(commands)
     add_selector(commands, open_model)
     add_router(commands)

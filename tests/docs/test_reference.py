@@ -61,7 +61,7 @@ def as_pattern(row: list[str]) -> re.Pattern[str]:
     """The line that a row of the page stands for, with anything for its gaps."""
     cells = [re.sub(r"\\(.)", r"\1", cell.strip("| ")) for cell in row]
     parts = (re.escape(cell.rstrip(".; ")).replace(GAP, ".*") for cell in cells if cell)
-    return re.compile("; ".join(parts), flags=re.DOTALL)
+    return re.compile(r"[.?] (?:Expected )?".join(parts), flags=re.DOTALL | re.IGNORECASE)
 
 
 def test_a_part_that_is_put_together_is_read_where_it_is() -> None:

@@ -1,0 +1,1 @@
+"""Verifiers on sentences that people judged: does what marks unsupported sentences tell them from supported ones?"""

@@ -106,7 +106,7 @@ def test_an_unreachable_server_is_named_with_the_remedy() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    with pytest.raises(UserError, match=f"{url}: no answer after {ATTEMPTS} tries.*start the server"):
+    with pytest.raises(UserError, match=f"{url}: no answer after {ATTEMPTS} tries.*Start the server"):
         open_openai(f"m@{url}").complete([ask("hi")])
 
 

@@ -105,7 +105,7 @@ def test_only_a_server_can_be_checked(spec: str) -> None:
 
 
 def test_a_server_that_is_not_there() -> None:
-    with pytest.raises(UserError, match=r"http://127\.0\.0\.1:9/v1: no answer .*start it"):
+    with pytest.raises(UserError, match=r"http://127\.0\.0\.1:9/v1: no answer .*Start it"):
         Server("http://127.0.0.1:9/v1").parents()
 
 
@@ -114,5 +114,5 @@ def test_a_command_of_two_words_stands_beside_one_of_the_first() -> None:
         return str(CliRunner().invoke(build_app(), list(words)).exception)
 
     assert "nowhere: no run.json" in run("serve", "check", "http://127.0.0.1:9/v1", "nowhere")
-    assert "check: " in run("serve", "./check")
+    assert "no index at 'check'" in run("serve", "./check")
     assert "serve check: no option --bas. Did you mean --base-name?" in run("serve", "check", "--bas")

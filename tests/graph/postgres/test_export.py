@@ -183,7 +183,7 @@ def test_two_exports_to_one_schema_take_turns(index: Index, database: str, monke
 def test_pgvector_is_needed_and_not_an_old_one(index: Index, database: str) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("UPDATE pg_extension SET extversion = '0.8.3' WHERE extname = 'vector'")
-    assert "pgvector 0.8.3; pgvector 0.8.4 or newer" in refused(index, database)
+    assert "pgvector 0.8.3. Expected pgvector 0.8.4 or newer" in refused(index, database)
     with psycopg.connect(database) as connection:
         connection.execute("DROP EXTENSION vector")
     assert (

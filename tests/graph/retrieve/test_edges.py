@@ -167,7 +167,7 @@ def test_replies_that_came_stand_when_the_model_goes_before_another_is_asked_for
     caller = Caller(Going(lambda request: good if request.messages[1].content == "one" else "hm"))
     one, two = caller.ask(Verdict, "system", ["one", "two"], 9)
     assert one == Verdict(answer="Ada") and two is None and caller.spent.calls == 2
-    with pytest.raises(ModelGone, match="start it"):
+    with pytest.raises(ModelGone, match="Start it"):
         Caller(Going(lambda request: "hm")).ask(Verdict, "system", ["one", "two"], 9)
 
 

@@ -279,7 +279,7 @@ def test_the_command_prints_what_merging_changed(app: typer.Typer, run: Path, tm
     ("flags", "what"),
     [
         ([], "export: nothing to write. Expected one of --merge, --adapter-only and --gguf TYPE"),
-        (["--merge", "--adapter-only"], "--merge and --adapter-only; one of"),
+        (["--merge", "--adapter-only"], "--merge and --adapter-only. Expected one of"),
         (["--gguf", "q4"], "--gguf q4. Expected one of f16, bf16, q8_0"),
         (["--gguf", "f16", "--adapter-only", "--hub-base", "o/n"], "--hub-base o/n with --gguf"),
         (["--merge", "--hub-base", "o/n"], "a base with --adapter-only"),

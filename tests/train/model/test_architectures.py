@@ -161,7 +161,7 @@ def test_longrope_is_right_on_either_side_of_its_border_and_refused_across(share
             packed_R = packed_logps(model, pack_rows([side, side], budget_tokens))
             hold(model, packed_R, twin, expected_R, expected)
         hold(model, plain_logps(model, [side, side]), twin, expected_R, expected)
-    told = r"rows of 10 to 21 tokens\. Expected the longrope positions of this model \(phi3\) turn otherwise above 16\. Rows on one side"
+    told = r"rows of 10 to 21 tokens; the longrope positions of this model \(phi3\) turn otherwise above 16\. Expected rows on one side"
     for crossing in (
         MIXED,
         (TokenizedGroup(LONG.prompt[:8], (LONG.responses[0][:2], LONG.prompt + LONG.responses[0][:1])),),

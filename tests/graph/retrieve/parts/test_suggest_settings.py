@@ -127,10 +127,10 @@ def test_trained_selectors_see_the_walk_that_they_learned_from() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"damping": 1}, r"x: suggestions.damping = 1; .*less than or equal to 0.99"),
-        ({"damping": -0.1}, r"suggestions.damping = -0.1; .*greater than or equal to 0"),
+        ({"damping": 1}, r"x: suggestions.damping = 1\. .*less than or equal to 0.99"),
+        ({"damping": -0.1}, r"suggestions.damping = -0.1\. .*greater than or equal to 0"),
         ({"damping": float("nan")}, r"suggestions.damping = nan"),
-        ({"structure_weight": 1.01}, r"suggestions.structure_weight = 1.01; .*less than or equal to 1"),
+        ({"structure_weight": 1.01}, r"suggestions.structure_weight = 1.01\. .*less than or equal to 1"),
         ({"structure_weight": -1}, r"suggestions.structure_weight = -1"),
         ({"dampin": 0.5}, r"unknown key 'suggestions.dampin'\. Did you mean 'suggestions.damping'\?"),
     ],

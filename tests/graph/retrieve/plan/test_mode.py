@@ -256,7 +256,7 @@ class Leaving(ScriptedModel):
 @pytest.mark.parametrize(("calls", "answered"), [(0, 0), (1, 0), (3, 2), (4, 3)])
 def test_a_model_that_goes_away_leaves_what_was_found(isles: Index, calls: int, answered: int) -> None:
     found = ask(isles, Leaving(calls))
-    assert ("no answer; a model server; start it" in found.trace.stopped) == (calls < 4)
+    assert ("no answer. Expected a model server. Start it" in found.trace.stopped) == (calls < 4)
     assert len(found.findings) == answered and found.trace.model_calls == calls
     assert len(found.passages) + len(found.summaries) == 3
     if calls == 0:

@@ -134,7 +134,7 @@ def test_another_template_alone(faulty: str, run: Path) -> None:
     assert told["faults"][0].startswith("merged: another chat template: the prompt of conversation 1 has ")
     assert "from token 3 on it reads ':" in told["faults"][0] and "chat_template.jinja" in told["faults"][0]
     assert told["unchecked"] == [
-        f"merged without its adapter: {faulty} names no base. Name it with --base-name, if it serves one"
+        f"merged without its adapter: {faulty} names no base; name it with --base-name, if it serves one"
     ]
 
 

@@ -63,8 +63,8 @@ def preference_run(
     if not 0 <= hard_negatives <= 1:
         raise UserError(f"hard negatives: {hard_negatives:g} of all rows", "a share of 0 to 1", "change it")
     picked = pick_questions(read_questions(asked.file), list(asked.splits))
-    kept, twins = without_twins(draw_questions(picked, asked.limit, asked.seed)[:first])
-    check_gold(kept, frozenset(index.sources()))
+    distinct, twins = without_twins(draw_questions(picked, asked.limit, asked.seed)[:first])
+    check_gold(distinct, frozenset(index.sources()))
     reasoners = [open_model(spec, models.ledger) for spec in models.reasoners]
     judge = open_model(models.checker, models.ledger) if models.checker else None
     tokens = settings.max_context_tokens
@@ -79,9 +79,9 @@ def preference_run(
         "Reasoning checked by": judge.name if judge else "encoder similarity and names" if reasoners else "nobody",
         "Share of hard negatives": f"{hard_negatives:g}",
     }
-    rows = preference_rows(index, kept, settings, reasoners, judge, hard_negatives, asked.sizes)
+    rows = preference_rows(index, distinct, settings, reasoners, judge, hard_negatives, asked.sizes)
     if first is None:
         # Rows, not questions: these are pulled many at a time, before a model is called.
-        made = len(kept) * len(asked.sizes or range(settings.top_k)) * max(1, len(reasoners))
-        rows = track(rows, "rows", made)
+        expected = len(distinct) * len(asked.sizes or range(settings.top_k)) * max(1, len(reasoners))
+        rows = track(rows, "rows", expected)
     return PreferenceRun(chain(twins, rows), origin)

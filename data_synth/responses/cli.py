@@ -95,9 +95,9 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
         settings = parse_settings(RetrieveSettings, values, "synth responses")
         checked_by = open_verifier(verifier)
         picked = draw_questions(pick_questions(read_questions(questions), split or []), limit, seed)
-        kept, twins = without_twins(picked[:preview])
+        distinct, twins = without_twins(picked[:preview])
         opened = open_index(index)
-        check_gold(kept, frozenset(opened.sources()))
+        check_gold(distinct, frozenset(opened.sources()))
         ledger = ledger_of(out, preview)
         model = open_model(policy[0] if len(policy) == 1 else policy, ledger)
         marks = open_model(judge, ledger) if judge else None
@@ -112,8 +112,10 @@ def register(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Verifier": verifier or "that of modegraph",
         }
         judging = judge_by(marks) if marks else None
-        rows = response_rows(opened, kept, settings, model, sampling, context_size or [], judging, checked_by)
+        rows = response_rows(opened, distinct, settings, model, sampling, context_size or [], judging, checked_by)
         # Rows, not questions: these are pulled many at a time, before the model is called.
-        rows = rows if preview is not None else track(rows, "prompts", len(kept) * len(context_size or range(top_k)))
+        rows = (
+            rows if preview is not None else track(rows, "prompts", len(distinct) * len(context_size or range(top_k)))
+        )
         if not deliver(chain(twins, rows), RESPONSES, origin, out, preview, as_json):
             raise typer.Exit(1)

@@ -54,7 +54,7 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
                 lead = title if titled and title else unit.text
                 reader = _Reader(title if about else "")
                 continue
-            body = _told(unit)
+            body = _text_of(unit)
             if not says_something(body):
                 continue
             own = body if unit.cells else reader.with_subject(body, find_entities(body, known))
@@ -62,9 +62,8 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
             headed = bool(lead) and (bool(unit.cells) or not named)
             found = find_entities(own, known)
             whole = tuple(surnames[entity_key(entity)] for entity in found if entity_key(entity) in surnames)
-            entities = (
-                ((lead,) if headed and (is_name(lead, inner) or (about and lead == title)) else ()) + found + whole
-            )
+            is_entity = headed and (is_name(lead, inner) or (about and lead == title))
+            entities = ((lead,) if is_entity else ()) + found + whole
             start = passage.start + unit.start
             text = f"{lead}: {own}" if headed else own
             occurrences.append(Occurrence(text, distinct_entities(entities), start, start + len(unit.text)))
@@ -167,7 +166,7 @@ def says_something(text: str) -> bool:
     return words >= MIN_WORDS or sum(map(len, unspaced_runs(text))) >= MIN_WORDS * CHARACTERS_A_WORD
 
 
-def _told(unit: Unit) -> str:
+def _text_of(unit: Unit) -> str:
     """A unit's text with line ends folded; a row as "header: value" pairs."""
     if unit.cells:
         return "; ".join(f"{header}: {value}" if header else value for header, value in unit.cells)
@@ -176,7 +175,7 @@ def _told(unit: Unit) -> str:
 
 def _sentences(passages: Sequence[Passage]) -> Iterator[str]:
     """What the passages say in sentences, line ends folded."""
-    return (_told(unit) for passage in passages for unit in split_units(passage.text) if unit.kind == "sentence")
+    return (_text_of(unit) for passage in passages for unit in split_units(passage.text) if unit.kind == "sentence")
 
 
 def _opens_with_part(text: str, name: str) -> bool:

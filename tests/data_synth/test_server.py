@@ -154,6 +154,7 @@ def test_a_server_that_never_answers_ends_the_run_and_keeps_what_was_finished(
         done = run(server.url, *words, "--out", out, "--json")
         assert len(server.asked) == 40 - 6
     assert json.loads(done.stdout)["rows"] == 10
+    assert "prompts: 10 done" in done.stderr, "progress counts what was made"
 
 
 RUN = """

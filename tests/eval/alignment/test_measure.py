@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from data_synth.types import ResponseRow, response_to_json
 from eval.alignment.measure import (
+    REWARDS,
     common_reference,
     common_weights,
     figures_of_prompt,
@@ -25,8 +26,10 @@ from eval.alignment.sample import (
     draw_samples,
     logps_of_samples,
 )
+from graph.prompt.answer import answer_messages
 from graph.shared.errors import UserError
 from graph.shared.jsonl import write_jsonl
+from graph.shared.types import Excerpt
 from modegraph.cli import build_app
 from tests.train.world import TEXTS, scored
 from train.model.models import load_policy
@@ -56,6 +59,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train_ms(MsSettings(**values, output=str(folder / "ms")))
     train_dpo(DpoSettings(**values, output=str(folder / "dpo"), responses=2))
     return folder
+
+
+def test_the_form_is_that_of_the_rows_prompt() -> None:
+    """A row that asks for a few words and a citation: what is in form for it is not for another."""
+    plain = rows()[0]
+    cited = replace(plain, prompt=answer_messages("Who?", [Excerpt("a", "A", "Ada did.", "a", 0, 8)], "cited"))
+    texts = ("Ada [1]", "###Reason: So [1]. ###Answer: Ada")
+    assert [REWARDS["format"](text, cited) for text in texts] == [1.0, 0.0]
+    assert [REWARDS["format"](text, plain) for text in texts] == [0.0, 1.0]
 
 
 def rows() -> list[ResponseRow]:

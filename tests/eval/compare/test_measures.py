@@ -1,12 +1,15 @@
 """Measures from hand-made answers and scores: values, pairing, hard_negatives, classes."""
 
+from dataclasses import replace
+
 import pytest
 
 from eval.compare.compare import score_answer
 from eval.compare.measures import choice_scores, differences_of, measures_of
 from eval.shared.rows import HeldOutRow
 from eval.shared.types import Measure, PairScore, Policy, PolicyResult
-from graph.shared.types import Completion, Message
+from graph.prompt.answer import answer_messages
+from graph.shared.types import Completion, Excerpt, Message
 from tests.eval.conftest import run_record
 
 
@@ -50,6 +53,13 @@ def test_score_answer_takes_an_answer_apart():
     assert (scored.cited, scored.missing, scored.well_formed) == ((2,), (9,), 1.0)
     cut = score_answer(ROWS[0], completion("###Reason: on and on", "length"))
     assert (cut.cut, cut.well_formed, cut.choice, cut.exact_match) == (True, 0.0, "", 0.0)
+
+
+def test_an_answer_is_well_formed_in_the_form_that_its_prompt_asks_for():
+    asked = replace(ROWS[0], prompt=answer_messages("q1?", [Excerpt("a", "A", "Yes it is.", "a", 0, 10)], "cited"))
+    reasoned, cited = completion("###Reason: a [1] ###Answer: yes"), completion("yes [1]")
+    assert [score_answer(asked, text).well_formed for text in (reasoned, cited)] == [0.0, 1.0]
+    assert [score_answer(ROWS[0], text).well_formed for text in (reasoned, cited)] == [1.0, 0.0]
 
 
 def test_the_prompt_written_back_cites_no_passage():

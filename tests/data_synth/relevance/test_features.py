@@ -1,7 +1,7 @@
 """The features of candidates: by hand on a small index, and against slow twins that read nouns instead of arrays."""
 
 import math
-import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -37,6 +37,7 @@ from graph.shared.types import Document, Floats
 from tests.corpora import ISLES
 from tests.graph.hashed import build
 from tests.graph.retrieve.wordless import leave_words_out
+from tests.growth import assert_linear
 
 FOG = Document("fog", "Fog", "Fog comes often. Nobody minds.")
 QUESTION = "Where was the founder of the yard that built the Lantern (ferry) born?"
@@ -228,14 +229,8 @@ def test_the_hops_score_is_what_the_mode_ranks_by_without_words(index: Index, mo
 
 
 def test_the_time_is_linear_in_the_candidates(index: Index) -> None:
-    """Eight times as many take less than twenty times the processor's time."""
+    def prepare(candidates: int) -> Callable[[], object]:
+        query, rows = asked(index), np.resize(everything(index), candidates)
+        return lambda: features(index, query, rows)
 
-    def seconds(candidates: int) -> float:
-        query, rows, taken = asked(index), np.resize(everything(index), candidates), []
-        for _ in range(3):
-            began = time.process_time()
-            features(index, query, rows)
-            taken.append(time.process_time() - began)
-        return min(taken)
-
-    assert seconds(800) < 20 * seconds(100) + 0.05
+    assert_linear(prepare, 100)

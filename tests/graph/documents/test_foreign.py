@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from random import Random
@@ -22,6 +23,7 @@ from graph.documents.parse.types import Limits
 from graph.documents.parse.worker import ParseWorker
 from graph.documents.read import read_bytes, read_documents
 from graph.shared.errors import UserError
+from tests.growth import assert_linear
 from tests.processes import processes_below, runs
 
 
@@ -53,15 +55,11 @@ def test_an_html_file_costs_no_more_than_its_size(tmp_path: Path, markup: str) -
 
 @pytest.mark.parametrize("kind", HTML)
 def test_html_is_read_in_linear_time(kind: str) -> None:
-    """Eight times the size: work grows by eight, not by sixty-four."""
-
-    def work(size: int) -> float:
+    def prepare(size: int) -> Callable[[], object]:
         markup = HTML[kind](Random(1), size).decode()
-        began = time.process_time()
-        html_text(markup)
-        return time.process_time() - began
+        return lambda: html_text(markup)
 
-    assert work(160_000) < max(24 * min(work(20_000) for _ in range(3)), 0.2)
+    assert_linear(prepare, 20_000)
 
 
 def test_blocks_cells_and_titles() -> None:

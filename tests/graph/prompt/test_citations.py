@@ -2,8 +2,8 @@
 
 import html
 import re
-import time
 import unicodedata
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +13,7 @@ from data_synth.preferences.reasons import plain
 from data_synth.responses.rewards import citation_reward
 from graph.prompt.citations import CLOSERS, MAX_HELD_CHARS, OPENERS, CitationGate, check_citations
 from serve.http.backends.special_tokens import escape_known_tokens
+from tests.growth import assert_linear
 
 PASSAGES = 3
 WRITTEN = [
@@ -281,29 +282,21 @@ def test_the_end_of_a_line_is_shown_at_once() -> None:
     ],
 )
 def test_the_time_is_linear(piece: str) -> None:
-    """Eight times the text takes less than twenty times the processor's time, whole and in pieces of one letter."""
+    """Whole and in pieces of one letter."""
 
-    def seconds(length: int) -> float:
+    def prepare(length: int) -> Callable[[], object]:
         text = piece * (length // len(piece)) + "x"
-        best = []
-        for _ in range(2):
-            began = time.process_time()
-            check_citations(text, PASSAGES)
-            through(list(text[: length // 8]))
-            best.append(time.process_time() - began)
-        return min(best)
+        return lambda: (check_citations(text, PASSAGES), through(list(text[: length // 8])))
 
-    assert seconds(16_000) < 20 * seconds(2_000) + 0.05
+    assert_linear(prepare, 2_000)
 
 
 def test_special_tokens_are_broken_in_linear_time() -> None:
-    def seconds(length: int) -> float:
-        began = time.process_time()
-        for piece in ("<", "<|", "[INST]", "<<s>s>"):
-            escape_known_tokens(piece * (length // len(piece)))
-        return time.process_time() - began
+    def prepare(length: int) -> Callable[[], object]:
+        texts = [piece * (length // len(piece)) for piece in ("<", "<|", "[INST]", "<<s>s>")]
+        return lambda: [escape_known_tokens(text) for text in texts]
 
-    assert seconds(400_000) < 20 * seconds(50_000) + 0.05
+    assert_linear(prepare, 50_000)
 
 
 def test_a_reward_for_citations_cannot_be_won_by_writing_them_otherwise() -> None:

@@ -1,6 +1,6 @@
 """The form taken apart: the same for every cut into pieces, nothing held for long, nothing lost, in linear time."""
 
-import time
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from graph.prompt.answer import parse_answer
 from graph.prompt.form import ANSWER, REASON, FormSplitter, split_form
 from graph.text.thinking import THINK, THOUGHT
+from tests.growth import assert_linear
 
 MARKERS = (REASON, ANSWER, THINK, THOUGHT)
 PIECES = st.one_of(
@@ -88,18 +89,19 @@ def test_what_cannot_become_a_marker_is_given_at_once() -> None:
 
 @pytest.mark.parametrize("unit", [REASON, ANSWER, THOUGHT, THINK, " ", "#", "###Answer", "\n#", "a "])
 def test_the_time_is_linear(unit: str) -> None:
-    """In the characters, whole and one by one: sixteen times the text may take at most 64 times as long."""
+    """In the characters, whole and one by one."""
 
-    def seconds(size: int, whole: bool) -> float:
-        text = REASON * (unit != THOUGHT) + unit * (size // len(unit))
-        splitter, started = FormSplitter(), time.process_time()
-        for piece in [text] if whole else text:
+    def split(pieces: Iterable[str]) -> None:
+        splitter = FormSplitter()
+        for piece in pieces:
             splitter.feed(piece)
         splitter.finish()
-        return time.process_time() - started
 
-    for whole, size in ((True, 25_000), (False, 2_500)):
-        assert min(seconds(16 * size, whole) for _ in range(2)) < 64 * seconds(size, whole) + 0.2
+    def prepare(size: int) -> Callable[[], object]:
+        text = REASON * (unit != THOUGHT) + unit * (size // len(unit))
+        return lambda: (split([text]), split(text[: size // 8]))
+
+    assert_linear(prepare, 25_000)
 
 
 @given(TEXTS)

@@ -1,11 +1,12 @@
 """What Open WebUI asks for itself (title, tags, follow-ups) reaches the model as it stands: no search, no form, no limit of a question."""
 
-import time
+from collections.abc import Callable
 
 import pytest
 
 from serve.talk.task import MIN_HISTORY_CHARS, Task, fitted_task, read_task
 from tests.fakes import ScriptedModel, words_of
+from tests.growth import assert_linear
 from tests.serve.http.conftest import Stack
 from tests.serve.http.routes.test_window import refuses_over
 
@@ -77,9 +78,9 @@ def test_a_task_is_cut_no_further_than_it_must_be() -> None:
 
 
 def test_reading_is_linear() -> None:
-    def seconds(pieces: int) -> float:
-        began = time.process_time()
-        assert read_task(["### Task:\n" + "<chat_history>" * pieces], "") is None
-        return time.process_time() - began
+    def prepare(pieces: int) -> Callable[[], object]:
+        text = "### Task:\n" + "<chat_history>" * pieces
+        assert read_task([text], "") is None
+        return lambda: read_task([text], "")
 
-    assert seconds(70_000) < 20 * seconds(8_750) + 0.05
+    assert_linear(prepare, 8_750)

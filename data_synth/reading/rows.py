@@ -11,7 +11,7 @@ import random
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -321,21 +321,23 @@ def _passages(
         away = [rng.choice(gold)] if first.question.is_yes_no else holding
         gold = [one for one in gold if one not in away]
     room = rng.randint(0 if gold else 1, settings.distractors)
+    left = settings.context_words - sum(map(finder.words, gold))
     others: list[str] = []
     if rng.random() < SHARED:
         partners = (one.question.gold_ids for one in islice(waiting.values(), PARTNERS))
         others += next((ids for ids in partners if len(ids) <= room and finder.may_stand(ids, first.question)), ())
+        others = [] if sum(map(finder.words, others)) > left else others
+        left -= sum(map(finder.words, others))
     near, lexical = first.near[:], first.lexical[:]
     rng.shuffle(near)
     rng.shuffle(lexical)
     while len(others) < room and (near or lexical):
         pool = near if near and (not lexical or rng.random() < 0.5) else lexical
         one = pool.pop()
-        if one not in others:
+        if one not in others and finder.words(one) <= left:
             others.append(one)
-    left = settings.context_words - sum(map(finder.words, gold))
-    fitting = [one for one, used in zip(others, accumulate(map(finder.words, others)), strict=True) if used <= left]
-    ids = list(dict.fromkeys([*gold, *fitting]))
+            left -= finder.words(one)
+    ids = list(dict.fromkeys([*gold, *others]))
     rng.shuffle(ids)
     return ids
 

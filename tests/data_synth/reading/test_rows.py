@@ -121,6 +121,15 @@ def test_shares_of_refusals_and_places_of_gold() -> None:
     assert all(row.completion != NOT_FOUND or row.question_id == "q9" for row in made(without_gold=0.0))
 
 
+def test_no_row_stands_without_passages_where_a_distractor_is_too_long() -> None:
+    source = isles()
+    long, *_ = source.passages
+    passages = {**source.passages, long: replace(source.passages[long], text="granite " * 80)}
+    for seed in range(40):
+        for row in made(seed, source=replace(source, passages=passages), without_gold=0.5, context_words=70):
+            assert row.context_ids and (long not in row.context_ids or long in row.gold_ids)
+
+
 def test_questions_over_one_context_follow_each_other() -> None:
     contexts = [row.id.partition("#")[2] for row in made()]
     runs = [one for place, one in enumerate(contexts) if place == 0 or contexts[place - 1] != one]

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.retrieve.learned.classifier import probabilities
 from graph.retrieve.learned.forest import (
     Forest,
     forest_from,
     forest_logits,
+    probabilities,
     read_forests,
     save_forest,
     trained_file,

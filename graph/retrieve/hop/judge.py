@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from graph.encode.encoder import find_model
 from graph.index.index import Index
 from graph.retrieve.hop.rows import HOP_FEATURES, HopRows, hop_rows
-from graph.retrieve.learned.classifier import check_encoder
-from graph.retrieve.learned.forest import Forest, forest_from, forest_logits, read_forests, save_forest
-from graph.retrieve.parts.links import LookAt
-from graph.retrieve.parts.passage_scores import ByItself
+from graph.retrieve.learned.forest import Forest, check_encoder, forest_from, forest_logits, read_forests, save_forest
+from graph.retrieve.parts.passage_scores import ByItself, LookAt
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.settings import Selector
 from graph.shared.types import Floats, Ints

@@ -17,8 +17,7 @@ from graph.index.nearness import nearness_to
 from graph.retrieve.hop.ways import NEAREST, Ways, beyond_pool, compose, find_ways, unit
 from graph.retrieve.hop.words import AskedWords, share
 from graph.retrieve.parts.gather import entries_in, expand_rows
-from graph.retrieve.parts.links import LookAt
-from graph.retrieve.parts.passage_scores import ByItself, look_at
+from graph.retrieve.parts.passage_scores import ByItself, LookAt, look_at
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats, Ints

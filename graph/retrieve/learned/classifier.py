@@ -15,8 +15,16 @@ from numpy.typing import NDArray
 
 from graph.index.index import Index
 from graph.retrieve.learned.features import FEATURES
-from graph.retrieve.learned.forest import Forest, forest_from, forest_logits, read_forests, save_forest, trained_file
-from graph.shared.errors import UserError
+from graph.retrieve.learned.forest import (
+    Forest,
+    check_encoder,
+    forest_from,
+    forest_logits,
+    probabilities,
+    read_forests,
+    save_forest,
+    trained_file,
+)
 from graph.shared.types import Floats
 
 SELECTOR_FILE = "selector.safetensors"
@@ -38,16 +46,6 @@ class Classifier:
     encoder: str
 
 
-def probabilities(logits_n: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
-    """1 / (1 + exp(−z / T)) (temperature scaling, Guo et al. 2017, for two classes): [n].
-
-    >>> probabilities(np.array([0.0, np.log(9)]), 1.0).round(2).tolist()
-    [0.5, 0.9]
-    """
-    scaled_n = logits_n / temperature
-    return np.asarray(np.exp(-np.logaddexp(0, -scaled_n)))
-
-
 def relevance(classifier: Classifier, features_nF: Floats) -> NDArray[np.float64]:
     """The probability of each proposition, given its FEATURES, to be relevant: [n]."""
     return probabilities(forest_logits(classifier.forest, features_nF), classifier.temperature)
@@ -56,17 +54,6 @@ def relevance(classifier: Classifier, features_nF: Floats) -> NDArray[np.float64
 def check_same_encoder(classifier: Classifier, index: Index) -> None:
     """UserError when the index has another encoder than the one whose cosines the selector learned from."""
     check_encoder("selector", classifier.encoder, index, "`modegraph synth relevance`")
-
-
-def check_encoder(what: str, encoder: str, index: Index, data: str) -> None:
-    """UserError when the index has another encoder than the one that `what` was trained with, on what `data` makes."""
-    own = index.encoder_source.fingerprint
-    if encoder != own:
-        raise UserError(
-            f"the {what} was trained with encoder {encoder[:12]}, {index.folder} has {own[:12]}",
-            f"a {what} for the encoder of the index",
-            f"train one on {data} of an index with this encoder, or leave out --{what}",
-        )
 
 
 def save_selector(folder: Path, classifier: Classifier) -> None:

@@ -19,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graph.encode.encoder import find_model
 from graph.index.index import Index
-from graph.retrieve.learned.classifier import Classifier, check_same_encoder, open_selector, probabilities
+from graph.retrieve.learned.classifier import Classifier, check_same_encoder, open_selector
 from graph.retrieve.learned.features import View, measure
-from graph.retrieve.learned.forest import forest_logits
+from graph.retrieve.learned.forest import forest_logits, probabilities
 from graph.retrieve.learned.rerank import BATCH_SIZE, ScoreTexts
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows

@@ -5,12 +5,14 @@ The file is safetensors: the trees as plain arrays, all else as JSON under one k
 Legend: n examples, F features, T trees, V nodes of all trees end to end.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,9 @@ from safetensors.numpy import save_file
 from graph.encode.encoder import find_model
 from graph.shared.errors import UserError
 from graph.shared.types import Floats, Ints
+
+if TYPE_CHECKING:
+    from graph.index.index import Index
 
 MAX_DEPTH = 64
 FOREST_ARRAYS = ("feature_V", "threshold_V", "left_V", "right_V", "value_V", "root_T")
@@ -121,4 +126,25 @@ def check_header(file: Path, header: Mapping[str, Any], form: str, features: Seq
             f"{file}: trained on other features ({', '.join(other)})",
             f"the {len(features)} features of this version",
             "make its data again and train on it",
+        )
+
+
+def probabilities(logits_n: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
+    """1 / (1 + exp(−z / T)) (temperature scaling, Guo et al. 2017, for two classes): [n].
+
+    >>> probabilities(np.array([0.0, np.log(9)]), 1.0).round(2).tolist()
+    [0.5, 0.9]
+    """
+    scaled_n = logits_n / temperature
+    return np.asarray(np.exp(-np.logaddexp(0, -scaled_n)))
+
+
+def check_encoder(what: str, encoder: str, index: Index, data: str) -> None:
+    """UserError when the index has another encoder than the one that `what` was trained with, on what `data` makes."""
+    own = index.encoder_source.fingerprint
+    if encoder != own:
+        raise UserError(
+            f"the {what} was trained with encoder {encoder[:12]}, {index.folder} has {own[:12]}",
+            f"a {what} for the encoder of the index",
+            f"train one on {data} of an index with this encoder, or leave out --{what}",
         )

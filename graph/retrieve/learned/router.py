@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.index.index import Index
-from graph.retrieve.learned.classifier import check_encoder
-from graph.retrieve.learned.forest import Forest, forest_logits
+from graph.retrieve.learned.forest import Forest, check_encoder, forest_logits
 from graph.shared.errors import UserError
 from graph.shared.modes import Mode
 from graph.shared.types import Floats, Ints

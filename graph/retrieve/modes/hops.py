@@ -16,8 +16,8 @@ from functools import partial
 from graph.index.index import Index
 from graph.retrieve.hop.judge import Judged, find_hop, judge_hops
 from graph.retrieve.hop.titled import raise_by_titles
-from graph.retrieve.parts.links import SEEDS, Links, LookAt, find_links, raise_by_words, reach, tell_path
-from graph.retrieve.parts.passage_scores import ByItself, look_at_passages, score_alone
+from graph.retrieve.parts.links import SEEDS, Links, find_links, raise_by_words, reach, tell_path
+from graph.retrieve.parts.passage_scores import ByItself, LookAt, look_at_passages, score_alone
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.rank import top_rows
 from graph.retrieve.parts.settings import RetrieveSettings

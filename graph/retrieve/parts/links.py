@@ -7,7 +7,6 @@ seed and its proposition, less a loss for the step. All scores are on the scale 
 Legend: P passages, N propositions, E entities, U documents, S seeds, X links, R distinct rows.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from graph.index.index import Index
 from graph.index.nearness import nearness
 from graph.retrieve.parts.gather import entries_in, expand_rows
-from graph.retrieve.parts.passage_scores import look_at, passages_in, passages_of
+from graph.retrieve.parts.passage_scores import LookAt, all_seen, look_at, passages_in, passages_of
 from graph.retrieve.parts.rank import top_rows
 from graph.shared.types import Floats, Ints
 
@@ -41,15 +40,6 @@ class Links:
     proposition_X: Ints
     entity_X: Ints
     title_X: Ints
-
-
-LookAt = Callable[[Ints], None]
-"""Fills in what is UNSEEN of the scores of passages."""
-
-
-def all_seen(rows: Ints) -> None:
-    """The LookAt where every passage has a score."""
-    del rows
 
 
 def find_links(index: Index, own_P: Floats, scores_N: Floats, query_D: Floats, look: LookAt = all_seen) -> Links:

@@ -4,7 +4,7 @@ or the question calls its document by name.
 Legend: P passages, N propositions, D dimensions.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +27,15 @@ NEAREST_SEEN, WORDED_SEEN, SAMPLED = 2_000, 1_000, 1_000
 """Passages of an index with ANN indexes that are looked at: the nearest, those with most of the question's words, and a sample of all."""
 UNSEEN = np.float32(-1_000)
 """The score of a proposition or a passage that was not looked at; no nearness is so low (graph/index/nearness.py)."""
+
+
+LookAt = Callable[[Ints], None]
+"""Fills in what is UNSEEN of the scores of passages."""
+
+
+def all_seen(rows: Ints) -> None:
+    """The LookAt where every passage has a score."""
+    del rows
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,11 @@ from benchmarks.report import Check, print_report
 from graph.documents.questions import Question, read_questions
 from graph.index.filters import Condition
 from graph.index.index import Index, open_index
-from graph.retrieve import RetrieveSettings, retrieve_many
 from graph.retrieve.absence import absence, signs
-from graph.retrieve.parts.query import Query
-from graph.shared.types import Evidence, Floats
-from train.shared.calibrate import calibration_error, reliability
-from train.shared.reliability_figure import draw_reliability
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.retrieve import retrieve_many
+from graph.types import Evidence, Floats
+from train.shared.calibrate import calibration_error, draw_reliability, reliability
 
 Doubles = NDArray[np.float64]
 ABSTRACT = "abstract"

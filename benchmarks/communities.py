@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.report import Check, median_seconds, print_report, seconds_of
-from graph.layers.communities import find_communities, modularity
+from graph.hierarchy.communities import find_communities, modularity
 
 NODES, EDGES, DOCUMENT_NODES = 180_000, 340_000, 30
 

@@ -23,8 +23,8 @@ sys.path.insert(0, str(ROOT))
 import psutil
 
 from benchmarks.report import MIB, Check, print_report
-from graph.prompt.answer import answer_messages
-from graph.shared.types import CompletionRequest, Excerpt, Message
+from graph.answer.prompt import answer_messages
+from graph.types import CompletionRequest, Excerpt, Message
 
 SPECS = ("hf", "gguf", "gguf-q8_0", "gguf-bf16", "openvino", "vllm")
 WORDS, TOKENS, RUNS, TOGETHER = 350, 24, 6, 8
@@ -90,8 +90,8 @@ def measure(spec: str, answers: int) -> dict[str, Any]:
 
 def written_gguf(name: str, kind: str, folder: Path) -> Path:
     """The converted weights of a catalogue's model as GGUF of another type."""
-    from train.export.gguf_file import write_gguf
-    from train.model.models import load_model, load_tokenizer
+    from train.export.gguf import write_gguf
+    from train.model.load import load_model, load_tokenizer
 
     file = folder / f"{name}-{kind}.gguf"
     write_gguf(load_model(name, "bfloat16"), load_tokenizer(name), file, kind, name)  # type: ignore[arg-type]

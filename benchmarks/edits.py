@@ -26,11 +26,11 @@ import numpy as np
 from benchmarks.report import Check, print_report
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents
-from graph.encode.encoder import unit_rows
 from graph.index.index import open_index
+from graph.models.encoder import unit_rows
 from graph.shared.ids import content_id
-from graph.shared.types import Document, Floats, Prompts
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document, Floats, Prompts
 
 DIMENSIONS, VOCABULARY = 384, 20_000
 SUBJECT_DOCUMENTS, SUBJECT_WORDS = 100, 24
@@ -39,23 +39,23 @@ MOST_S = {10_000: 0.3, 100_000: 0.5, 1_000_000: 1.5}
 """Seconds of the processor that an edit may take, by passages of the index."""
 STEPS = {
     "rows of the store": [
-        ("graph.build.rows", f"Rows.{name}")
+        ("graph.build.changes", f"Rows.{name}")
         for name in ("documents", "passages", "occurrences", "keys", "links", "_text")
     ],
-    "orphans of the store": [("graph.store.store", "Store.drop_orphans")],
+    "orphans of the store": [("graph.store.rows", "Store.drop_orphans")],
     "terms": [("graph.build.derive", "derive_terms")],
-    "vectors by id": [("graph.store.encoded", "EmbeddingCache.encode")],
-    "entities": [("graph.build.entities", "_caseless_rows"), ("graph.build.entities", "_Aliases.of")],
+    "vectors by id": [("graph.store.embedding_cache", "EmbeddingCache.encode")],
+    "entities": [("graph.build.derive_entities", "_caseless_rows"), ("graph.build.derive_entities", "_Aliases.of")],
     "nearest neighbours": [
-        ("graph.build.entities", "similarity_graph"),
-        ("graph.build.entities", "edit_graph"),
-        ("graph.layers.hierarchy", "similarity_graph"),
-        ("graph.layers.hierarchy", "edit_graph"),
+        ("graph.build.derive_entities", "similarity_graph"),
+        ("graph.build.derive_entities", "edit_graph"),
+        ("graph.hierarchy.layers", "similarity_graph"),
+        ("graph.hierarchy.layers", "edit_graph"),
     ],
-    "communities": [("graph.layers.hierarchy", "find_communities")],
-    "summaries": [("graph.layers.hierarchy", "_add_summaries")],
+    "communities": [("graph.hierarchy.layers", "find_communities")],
+    "summaries": [("graph.hierarchy.layers", "_add_summaries")],
     "files": [("graph.build.build", "save_arrays")],
-    "ANN indexes": [("graph.store.vectors.files", "build_ann")],
+    "ANN indexes": [("graph.store.vector_files", "build_ann")],
     "seals": [
         ("graph.store.seal", "Sealing.write"),
         ("graph.store.seal", "Sealing.now"),

@@ -31,10 +31,10 @@ from benchmarks.report import Check, print_report
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index
 from graph.documents.read import read_documents
-from graph.encode.encoder import open_encoder
-from graph.shared.types import Document, OpenEncoder
-from graph.store.settings import IndexSettings
-from graph.store.sqlite import FILE
+from graph.models.encoder import open_encoder
+from graph.store.index_settings import IndexSettings
+from graph.store.sqlite import SQLITE_FILE
+from graph.types import Document, OpenEncoder
 from graph.workers.open import ENGINES, open_workers
 
 MOST_TIMES_LOCAL = 1.15
@@ -112,7 +112,7 @@ def is_same(one: Path, other: Path, opening: OpenEncoder) -> bool:
     rows, files = [], []
     for folder in (one, other):
         compact_index(folder, opening)
-        with sqlite3.connect(folder / FILE) as database:
+        with sqlite3.connect(folder / SQLITE_FILE) as database:
             rows.append(list(database.iterdump()))
         derived = [file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(NOT_DERIVED)]
         files.append({str(file.relative_to(folder)): file.read_bytes() for file in derived})

@@ -15,10 +15,10 @@ import numpy as np
 
 from benchmarks.report import Check, print_report
 from graph.documents.split import split_passages
-from graph.encode.encoder import open_encoder
 from graph.extract.rules import extract_by_rules
+from graph.models.encoder import open_encoder
 from graph.shared.jsonl import read_jsonl
-from graph.shared.types import Document, Encoder
+from graph.types import Document, Encoder
 
 THRESHOLDS = (0.6, 0.7, 0.8)
 CHECKED = 0.7

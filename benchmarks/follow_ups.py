@@ -21,16 +21,17 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.report import Check, print_report
 from eval.metrics import recall_at
-from eval.retrieval.measure import ranked_sources
+from eval.retrieval import ranked_sources
+from graph.answer.prompt import ANSWER, format_answer, parse_answer
 from graph.documents.questions import Question, parse_question, read_questions
 from graph.extract.entities import entity_key, find_entities
 from graph.index.index import Index, open_index
-from graph.prompt.answer import ANSWER, format_answer, parse_answer
-from graph.retrieve import RetrieveSettings, retrieve_many
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve_many
 from graph.shared.jsonl import read_jsonl
-from graph.shared.types import Message
-from serve.talk.rewrite import carry
-from serve.talk.turns import exchanges
+from graph.types import Message
+from serve.conversation.prompt import exchanges_of
+from serve.conversation.rewrite import carry
 
 EXAMPLES = ROOT / "examples"
 STEP = 101
@@ -51,7 +52,7 @@ class FollowUp:
 
 def by_rule(history: Sequence[Message], question: str) -> str:
     """What is searched for when no model is asked."""
-    return carry(exchanges(history), question)
+    return carry(exchanges_of(history), question)
 
 
 def by_entities(history: Sequence[Message], question: str) -> str:

@@ -22,13 +22,13 @@ from benchmarks.report import Check, print_report
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents, index_status
 from graph.documents.read import read_documents
-from graph.encode.encoder import open_encoder
-from graph.shared.types import Document, Encoder, Floats
+from graph.models.encoder import open_encoder
 from graph.store.arrays import load_arrays
 from graph.store.columns.moved import whole
 from graph.store.columns.strings import Strings
 from graph.store.data import IndexData
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document, Encoder, Floats
 
 ADDED = Document(
     "added", "Added Light", "Added Light stands above Quill. It was first lit in 1902. Ada Marlow paid for it."

@@ -20,20 +20,20 @@ import numpy as np
 
 from benchmarks.report import Check, print_report
 from eval.metrics import recall_at
-from eval.retrieval.measure import ranked_sources
-from eval.shared.statistics import bootstrap_difference
+from eval.retrieval import ranked_sources
+from eval.statistics import bootstrap_difference
 from graph.build.build import build_index
 from graph.documents.questions import Question, read_questions
 from graph.documents.read import read_documents
-from graph.encode.encoder import open_encoder
 from graph.index.index import Index, open_index
-from graph.retrieve import STRATEGIES, RetrieveSettings
-from graph.retrieve.parts.query import Query
+from graph.models.encoder import open_encoder
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.retrieve import STRATEGIES
 from graph.shared.jsonl import read_jsonl
 from graph.shared.modes import Mode
-from graph.shared.types import Document
+from graph.store.index_settings import IndexSettings
 from graph.store.manifest import MANIFEST
-from graph.store.settings import IndexSettings
+from graph.types import Document
 
 SIMPLE: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 MOST_BELOW = 0.01

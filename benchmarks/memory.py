@@ -15,10 +15,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.index import invented_documents
 from benchmarks.report import MIB, Check, measured_apart, peak_mib, print_report
 from graph.build.build import build_index
-from graph.encode.encoder import open_encoder
+from graph.models.encoder import open_encoder
 from graph.store.arrays import load_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
 
 
 def build_and_measure(documents: int) -> dict[str, float]:

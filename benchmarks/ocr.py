@@ -19,9 +19,9 @@ sys.path.insert(0, str(ROOT))
 from PIL import Image, ImageDraw, ImageFont
 
 from benchmarks.report import print_report
-from graph.documents.ocr.types import Ocr
-from graph.documents.parse.types import Limits
-from graph.documents.parse.worker import ParseWorker
+from graph.documents.parse.formats import Limits
+from graph.documents.parse.ocr import Ocr
+from graph.documents.sandbox import ParseWorker
 
 WORDS, LINE_CHARS, DPI = 420, 88, 200
 A4 = (1654, 2339)

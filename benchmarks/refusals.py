@@ -32,7 +32,7 @@ from benchmarks.report import Check, print_report
 from benchmarks.serve import answering, begin, made_index
 from graph.index.index import open_index
 from serve.engines.child import free_port
-from serve.http.guard.key_file import change_keys, make_key
+from serve.http.keys import change_keys, make_key
 
 WARM_ROUNDS = 20
 LARGEST_SHARE = 0.02

@@ -16,12 +16,11 @@ import numpy as np
 
 from benchmarks.report import Check, print_report, seconds_of
 from graph.documents.questions import read_questions
-from graph.encode.encoder import open_encoder, unit_rows
 from graph.index.index import EncoderSource, Index, open_index
-from graph.retrieve import STRATEGIES, RetrieveSettings
-from graph.retrieve.parts.query import Query
+from graph.models.encoder import open_encoder, unit_rows
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.retrieve import STRATEGIES
 from graph.shared.modes import Mode
-from graph.shared.types import Floats
 from graph.store.columns.strings import Strings
 from graph.store.data import (
     DocumentColumns,
@@ -33,10 +32,10 @@ from graph.store.data import (
     TopicColumns,
     block,
 )
+from graph.store.index_settings import IndexSettings
 from graph.store.manifest import Manifest
-from graph.store.settings import IndexSettings
-from graph.store.vectors.matrix import Vectors
-from graph.store.vectors.quantiles import cosine_quantiles
+from graph.store.vectors import Vectors, cosine_quantiles
+from graph.types import Floats
 
 DIMENSIONS = 384
 QUERIES = 200

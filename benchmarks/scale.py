@@ -24,15 +24,15 @@ from benchmarks.edits import measure as measure_edits
 from benchmarks.report import Check, measured_apart, peak_mib, print_report, seconds_of
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents, index_status
+from graph.config import parse_settings, set_value
 from graph.index.index import Index, open_index
-from graph.retrieve import STRATEGIES, RetrieveSettings
-from graph.retrieve.parts.query import Query
-from graph.shared.config import parse_settings, set_value
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.retrieve import STRATEGIES
 from graph.shared.modes import Mode
+from graph.store.index_settings import IndexSettings
 from graph.store.manifest import generation_of
-from graph.store.settings import IndexSettings
-from serve.http.telemetry.metrics import Metrics
-from serve.live_index import POLL_S, LiveIndex
+from serve.http.telemetry import Metrics
+from serve.server.collections import POLL_S, LiveIndex
 
 MODES: tuple[Mode, ...] = ("hops", "hybrid")
 QUERIES, MOST_MS = 50, 100
@@ -59,14 +59,14 @@ def measure(passages: int, settings: IndexSettings) -> dict[str, float]:
         for mode in MODES:
             of_clock, of_processor = time_queries(index, passages, mode)
             figures |= {f"{passages}: {mode}, ms": of_clock, f"{passages}: {mode}, ms of the processor": of_processor}
-        figures[f"{passages}: seen by a server, s"] = seen_after_s(folder, passages, settings, StubEncoder(watch))
+        figures[f"{passages}: seen by a server, s"] = visible_after_s(folder, passages, settings, StubEncoder(watch))
         figures |= time_segments(folder, passages, settings, watch)
         recalls = index_status(folder).ann_recall
         figures |= {f"{passages}: recall of ANN indexes, {kind}": recall for kind, recall in recalls.items()}
     return figures | {f"{passages}: peak MiB": peak_mib()}
 
 
-def seen_after_s(folder: Path, passages: int, settings: IndexSettings, encoder: StubEncoder) -> float:
+def visible_after_s(folder: Path, passages: int, settings: IndexSettings, encoder: StubEncoder) -> float:
     """Seconds after which a server that runs answers from an added document, at most: until it looks, and then until the index is open and warm."""
     live = LiveIndex(folder, "auto", lambda spec: encoder, Metrics())
     later, taken = settings.model_copy(update={"layers_on_edit": "later"}), []

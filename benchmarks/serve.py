@@ -30,11 +30,12 @@ import httpx2
 
 from benchmarks.report import Check, print_report
 from benchmarks.stub_engine import STUB_TOKEN_S
+from graph.answer.context import build_context
+from graph.answer.prompt import answer_messages
 from graph.documents.questions import read_questions
 from graph.index.index import open_index
-from graph.prompt.answer import answer_messages
-from graph.prompt.context import build_context
-from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
 from serve.engines.child import SupervisedServer, free_port
 from serve.engines.vllm import read_spec
 

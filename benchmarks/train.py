@@ -36,7 +36,7 @@ from transformers import (
 from trl import DPOConfig, DPOTrainer
 
 from benchmarks.report import Check, print_report
-from benchmarks.turns import Measured, Stopwatch, largest_gap, measure_in_turn, peak_mib
+from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_in_turn, peak_mib
 from train.model.attention import SHARED_PREFIX, use_shared_prefix_attention
 from train.model.packing import TokenizedGroup, can_pack, pack_rows, packed_logps, plain_logps
 from train.preference.losses import mode_seeking_loss, pair_dpo_loss
@@ -164,7 +164,7 @@ def our_steps(
     return watch.seconds, losses
 
 
-def measure(side: str, size: str, device: str, steps: int, attention: str) -> Measured:
+def measure(side: str, size: str, device: str, steps: int, attention: str) -> Measurement:
     """One side in this process: median seconds of a step after WARM_STEPS (threads and memory settle in them), every loss, MiB at the peak."""
     quiet_libraries()
     work: dict[str, Callable[[], tuple[list[float], list[float]]]] = {

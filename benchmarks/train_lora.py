@@ -22,16 +22,15 @@ from datasets import Dataset
 from trl import DPOConfig, DPOTrainer
 
 from benchmarks.report import Check, print_report
-from benchmarks.turns import Measured, Stopwatch, largest_gap, measure_in_turn, peak_mib
-from data_synth.types import PreferenceRow, ResponseRow, Sampling, preference_to_json, response_to_json
-from graph.prompt.answer import answer_messages, format_answer
-from graph.prompt.template import prompt_text
+from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_in_turn, peak_mib
+from data_synth.rows import PreferenceRow, ResponseRow, Sampling, preference_to_json, response_to_json
+from graph.answer.prompt import answer_messages, format_answer
+from graph.answer.template import prompt_text
 from graph.shared.jsonl import write_jsonl
-from graph.shared.types import Excerpt
-from train.model.dropout import without_dropout
-from train.model.models import load_tokenizer
+from graph.types import Excerpt
+from train.model.load import load_tokenizer, without_dropout
 from train.model.packing import HALF_PRECISION_TRIAL_NATS
-from train.preference.train import read_preference_data, response_group_trainer
+from train.preference.preference import read_preference_data, response_group_trainer
 from train.run.data import pair_dataset, read_preferences
 from train.run.loop import completion_logits_only, load_start, lora_config, quiet_libraries, trainer_arguments
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, PreferenceSettings
@@ -128,7 +127,7 @@ def trl_trainer(settings: PreferenceSettings, folder: Path) -> DPOTrainer:
     return trainer
 
 
-def measure(side: str, model: str, steps: int) -> Measured:
+def measure(side: str, model: str, steps: int) -> Measurement:
     """One side in this process: medians of a step's seconds after the first, every loss, MiB at the peak, tokens of a row."""
     quiet_libraries()
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -143,7 +142,7 @@ def measure(side: str, model: str, steps: int) -> Measured:
     return {**timed, "losses": losses, "peak_mib": peak_mib(device)}
 
 
-def figures_of(side: str, measured: Measured) -> dict[str, float]:
+def figures_of(side: str, measured: Measurement) -> dict[str, float]:
     """Rates in prompts (pairs, where there are two responses to one)."""
     prompts = PROMPTS[8 if side.endswith("8") else 2]
     return {
@@ -154,7 +153,7 @@ def figures_of(side: str, measured: Measured) -> dict[str, float]:
     }
 
 
-def run_contests(model: str, steps: int, contests: Sequence[Sequence[str]]) -> dict[str, Measured]:
+def run_contests(model: str, steps: int, contests: Sequence[Sequence[str]]) -> dict[str, Measurement]:
     """Every side of every contest."""
     run = [measure_in_turn(__file__, contest, {"model": model}, steps) for contest in contests]
     return {side: measured for contest in run for side, measured in contest.items()}

@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 DONE = "step done"
 MIB = 2**20
 
-Measured = dict[str, float | list[float]]
+Measurement = dict[str, float | list[float]]
 
 
 class Stopwatch(TrainerCallback):
@@ -41,7 +41,7 @@ class Stopwatch(TrainerCallback):
 
 def measure_in_turn(
     script: str, sides: Sequence[str], options: Mapping[str, object], steps: int
-) -> dict[str, Measured]:
+) -> dict[str, Measurement]:
     """The result of each side of `script --measure SIDE --NAME VALUE …`, one step of each after another."""
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
@@ -64,14 +64,14 @@ def measure_in_turn(
     return {side: _result(side, process) for side, process in zip(sides, running, strict=True)}
 
 
-def _result(side: str, process: "subprocess.Popen[str]") -> Measured:
+def _result(side: str, process: "subprocess.Popen[str]") -> Measurement:
     """What a side printed last; SystemExit saying which side ended without a result, and how."""
     printed = process.communicate()[0].splitlines()
     if process.returncode or not printed:
         raise SystemExit(
             f"side {side} ended with {process.returncode} (below 0: killed by that signal), without a result"
         )
-    measured: Measured = json.loads(printed[-1])
+    measured: Measurement = json.loads(printed[-1])
     return measured
 
 
@@ -88,6 +88,6 @@ def synchronise() -> None:
         torch.cuda.synchronize()
 
 
-def largest_gap(one: Measured, other: Measured) -> float:
+def largest_gap(one: Measurement, other: Measurement) -> float:
     """The largest difference of two sides' losses of the same step."""
     return max(abs(a - b) for a, b in zip(one["losses"], other["losses"], strict=True))

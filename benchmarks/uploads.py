@@ -22,10 +22,10 @@ import httpx2
 from benchmarks.hostile_files import hostile_file
 from benchmarks.report import Check, print_report
 from benchmarks.serve import answering, begin, run_modegraph
-from graph.documents.parse.types import Limits
-from graph.documents.parse.worker import ParseWorker
+from graph.documents.parse.formats import Limits
 from graph.documents.read import read_bytes
-from graph.shared.errors import UserError
+from graph.documents.sandbox import ParseWorker
+from graph.errors import UserError
 from serve.engines.child import free_port
 
 AT_ONCE, CHAT_PAUSE_S = 4, 0.2

@@ -22,19 +22,16 @@ import numpy as np
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from benchmarks.report import Check, print_report
+from data_synth.claims.claims import ClaimPassage, ClaimRow, claim_rows
 from data_synth.claims.falsify import Surroundings, falsify, names_in
-from data_synth.claims.fuse import fuse
-from data_synth.claims.restate import Place, restate
-from data_synth.claims.rows import Told, claim_rows
-from data_synth.claims.types import ClaimRow
-from data_synth.types import Dropped
+from data_synth.claims.restate import Place, fuse, restate
+from data_synth.rows import Dropped
 from eval.metrics.grounding import claims_of, supported_by_encoder
-from graph.encode.encoder import open_encoder
+from graph.answer.support import SupportChecker
+from graph.answer.verifier import Ground, Verifier, judge_claims, open_verifier
+from graph.models.encoder import open_encoder
 from graph.shared.jsonl import read_jsonl
-from graph.shared.types import Encoder, Excerpt
-from graph.verify.features import Ground
-from graph.verify.support import Reading
-from graph.verify.verifier import Verifier, judge, open_verifier
+from graph.types import Encoder, Excerpt
 
 RULED = 100
 """Claims of a set that the rule is measured on: it has to encode every sentence of their passages."""
@@ -57,7 +54,7 @@ def corpus_items(folder: Path, most: int) -> list[Item]:
     """Pairs of claims over passages drawn from a corpus."""
     rows = [row for _, row in read_jsonl(folder / "corpus.jsonl")]
     random.Random(0).shuffle(rows)
-    return items_of([Told(row["id"], row["title"], row["text"]) for row in rows[:most]], most)
+    return items_of([ClaimPassage(row["id"], row["title"], row["text"]) for row in rows[:most]], most)
 
 
 def fused_items(folder: Path, most: int) -> list[Item]:
@@ -79,7 +76,7 @@ def fused_items(folder: Path, most: int) -> list[Item]:
 def abstract_items(folder: Path, most: int) -> list[Item]:
     """Pairs of claims over PubMedQA's abstracts without their conclusions."""
     rows = [row for _, row in read_jsonl(folder / "items.jsonl")]
-    return items_of([Told(row["id"], "", " ".join(row["context"])) for row in rows], most)
+    return items_of([ClaimPassage(row["id"], "", " ".join(row["context"])) for row in rows], most)
 
 
 def conclusion_items(folder: Path, most: int) -> list[Item]:
@@ -97,7 +94,7 @@ def conclusion_items(folder: Path, most: int) -> list[Item]:
     return items[:most]
 
 
-def items_of(passages: Sequence[Told], most: int) -> list[Item]:
+def items_of(passages: Sequence[ClaimPassage], most: int) -> list[Item]:
     """What `synth claims` makes of the passages in one round."""
     made: Iterator[ClaimRow | Dropped] = claim_rows(passages, rounds=1, seed=0)
     rows = [row for row in made if isinstance(row, ClaimRow)][:most]
@@ -105,7 +102,7 @@ def items_of(passages: Sequence[Told], most: int) -> list[Item]:
 
 
 @dataclass(frozen=True)
-class Planted:
+class PlantedClaim:
     """An answer over excerpts: its text, and which of its sentences is not supported."""
 
     excerpts: tuple[Excerpt, ...]
@@ -113,7 +110,7 @@ class Planted:
     wrong: str
 
 
-def planted_answers(folder: Path, most: int) -> Iterator[Planted]:
+def planted_answers(folder: Path, most: int) -> Iterator[PlantedClaim]:
     """Answers to multi-hop questions: their supporting sentences restated and cited, and a broken one of another passage that was shown."""
     corpus = {row["id"]: row for _, row in read_jsonl(folder / "corpus.jsonl")}
     rows = [row for _, row in read_jsonl(folder / "questions.jsonl")]
@@ -121,7 +118,7 @@ def planted_answers(folder: Path, most: int) -> Iterator[Planted]:
     yield from islice((answer for answer in made if answer is not None), most)
 
 
-def planted_answer(row: Mapping[str, Any], corpus: Mapping[str, Mapping[str, Any]]) -> Planted | None:
+def planted_answer(row: Mapping[str, Any], corpus: Mapping[str, Mapping[str, Any]]) -> PlantedClaim | None:
     """The answer to one question; None where no sentence could be broken."""
     draw, shown = random.Random(row["id"]), [corpus[each] for each in row["context_ids"]]
     excerpts = tuple(
@@ -141,7 +138,7 @@ def planted_answer(row: Mapping[str, Any], corpus: Mapping[str, Mapping[str, Any
         broken = falsify(claim, Surroundings(other["text"], names_in(other["text"]), ()), draw)
         if broken is not None and told:
             wrong = cited(broken[0], number_of[other["id"]])
-            return Planted(excerpts, (*told, wrong), wrong)
+            return PlantedClaim(excerpts, (*told, wrong), wrong)
     return None
 
 
@@ -150,11 +147,14 @@ def cited(claim: str, number: int) -> str:
     return f"{claim.rstrip('. ')} [{number}]."
 
 
-def measure_planted(answers: Sequence[Planted], verifier: Verifier) -> dict[str, float]:
+def measure_planted(answers: Sequence[PlantedClaim], verifier: Verifier) -> dict[str, float]:
     """Which planted sentences are marked in whole answers, and which of the others; processor time a sentence."""
     started = time.process_time()
     marked = [
-        {each.text for each in Reading(answer.excerpts, verifier).unsupported("reason", " ".join(answer.sentences))}
+        {
+            each.text
+            for each in SupportChecker(answer.excerpts, verifier).unsupported("reason", " ".join(answer.sentences))
+        }
         for answer in answers
     ]
     spent = time.process_time() - started
@@ -178,7 +178,7 @@ def measure(items: Sequence[Item], verifier: Verifier, encoder: Encoder) -> dict
     """Figures of the verifier on all items, and of the rule on the first RULED of them."""
     started = time.process_time()
     probability_n = np.array(
-        [judge(verifier, [item.claim], Ground.of([(item.title, item.passage)]))[0] for item in items]
+        [judge_claims(verifier, [item.claim], Ground.of([(item.title, item.passage)]))[0] for item in items]
     )
     milliseconds = 1000 * (time.process_time() - started) / len(items)
     broken_n = np.array([not item.supported for item in items])

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.report import Check, median_seconds, paired_seconds, print_report
-from graph.walks.random_walk import (
+from graph.random_walk import (
     attraction,
     bipartite_transition,
     make_chain,

@@ -25,16 +25,16 @@ import numpy as np
 from benchmarks.edits import Stopwatch, StubEncoder
 from benchmarks.report import Check, print_report
 from graph.build.build import build_index
+from graph.build.derive import encoded_text
 from graph.build.lifecycle import compact_index, delete_documents, index_status, verify_index
-from graph.build.texts import encoded_text
-from graph.index.fresh import FreshIndex
-from graph.index.index import Index
-from graph.retrieve import RetrieveSettings, retrieve
+from graph.errors import UserError
+from graph.index.index import FreshIndex, Index
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
 from graph.shared.console import quiet
-from graph.shared.errors import UserError
-from graph.shared.types import Document
+from graph.store.index_settings import IndexSettings
 from graph.store.manifest import read_manifest
-from graph.store.settings import IndexSettings
+from graph.types import Document
 
 WRITERS, READERS = 2, 3
 PAIRS = 12
@@ -157,7 +157,7 @@ def measure(store: str, seconds: float, place: Path) -> tuple[dict[str, float], 
     name = "sqlite" if store == "sqlite" else "postgresql"
     folder, twin, stop_writing, stop_reading = (place / each for each in ("index", "twin", "written", "read"))
     if name == "postgresql":
-        from graph.postgres.store.place import place_in_database
+        from graph.postgres.schema import place_in_database
 
         place_in_database(folder, store)
     build_index(folder, [SHARED], SETTINGS, encoder)

@@ -1,21 +1,24 @@
-"""The commands of data synthesis: `modegraph synth …` makes training data, `modegraph data …` imports and checks it."""
+"""The commands of data synthesis: `modegraph synth …` makes training data, `modegraph data …` validates, imports, splits and joins it.
 
-from typing import TYPE_CHECKING
+The commands of `synth` are in data_synth/cli_generate.py (texts) and data_synth/cli_label.py (labelled rows)."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from data_synth.claims.cli import register as register_claims
-from data_synth.dataset.cli import register as register_data
-from data_synth.preferences.cli import register as register_preferences
-from data_synth.questions.cli import register as register_questions
-from data_synth.reading.cli import register as register_reading
-from data_synth.relevance.cli import register as register_relevance
-from data_synth.responses.cli import register as register_responses
-from data_synth.route.cli import register as register_route
-from graph.shared.cli_app import DATA, Group
+from data_synth.cli_generate import register_preferences, register_questions, register_responses
+from data_synth.cli_label import ROUTED_MODES, register_claims, register_reading, register_relevance, register_route
+from graph.errors import UserError
+from graph.shared.cli_app import DATA, INPUT, Command, Group, command
+from graph.shared.cli_options import AsJson, Config, Corpus, Out, Questions, Seed, Set
+from graph.shared.console import print_json, say
 
 if TYPE_CHECKING:
-    from graph.shared.types import OpenModel
+    from collections.abc import Iterator
+
+    from data_synth.dataset.validate import Validation
+    from graph.types import OpenModel
 
 
 def register(app: typer.Typer, open_model: "OpenModel") -> None:
@@ -32,3 +35,177 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
     register_route(synth, open_model)
     register_claims(synth)
     register_data(data)
+
+
+MAX_SHOWN_ROWS = 20
+Share = Annotated[int, typer.Option(metavar="N", min=0, rich_help_panel=INPUT, help="Questions of this split.")]
+FEEDBACK = "feedback"
+READING = "reading"
+SETS = ("pubmedqa", "medmcqa", "riddlesense", "qa_feedback", READING, FEEDBACK)
+
+
+def register_data(data: typer.Typer) -> None:
+    """Add the commands of `data`."""
+
+    @data.command(cls=Command)
+    def validate(
+        data: Annotated[
+            Path,
+            typer.Argument(
+                metavar="DATA",
+                help="A .jsonl or .parquet file that `modegraph synth` made, a questions file, or a folder of such .jsonl files.",
+            ),
+        ],
+        as_json: AsJson = False,
+    ) -> None:
+        """Check every row of training data, or of questions.
+
+        Prints the line, what is wrong and how to fix it; exits with 1 if any row is bad.
+        """
+        from dataclasses import asdict
+
+        from data_synth.dataset.validate import files_to_check, validate_file
+
+        found = {file: validate_file(file) for file in files_to_check(data)}
+        if as_json:
+            told = [{"file": str(file), "share_good": each.share_good, **asdict(each)} for file, each in found.items()]
+            print_json({"folder": str(data), "files": told} if data.is_dir() else told[0])
+        else:
+            print("\n".join(line for file, each in found.items() for line in shown_validation(file, each)))
+        if any(each.bad for each in found.values()):
+            raise typer.Exit(1)
+
+    @data.command("import", cls=command(settings="data_synth.reading.reading_rows:ReadingSettings"))
+    def import_set(
+        kind: Annotated[str, typer.Argument(metavar="SET", help=f"One of {', '.join(SETS)}.")],
+        file: Annotated[
+            Path,
+            typer.Argument(
+                metavar="FILE",
+                help="Its rows, one JSON object a line; of feedback the folder of the index; of reading a folder with corpus.jsonl and questions.jsonl.",
+            ),
+        ],
+        out: Out,
+        config: Config = None,
+        settings: Set = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Turn a published set into documents and questions or into training rows; feedback, too.
+
+        `feedback` is what `modegraph serve --feedback` kept: it becomes the folders preferences, relevance and route below --out,
+        of entries with consent alone. `reading` makes rows of questions over passages, by the settings of --config and --set.
+        """
+        from data_synth.dataset.public_sets import multiple_choice, pubmedqa, qa_feedback, read_items
+        from data_synth.dataset.write import check_folder, write_or_preview
+        from data_synth.responses.rewards import RESPONSES
+        from graph.shared.jsonl import write_jsonl
+
+        if kind not in SETS:
+            raise UserError(f"set {kind!r}", f"one of {', '.join(SETS)}", "choose one of these")
+        if kind == FEEDBACK:
+            show_feedback(file, out, as_json)
+            return
+        check_folder(out)
+        if kind == READING:
+            from data_synth.reading.reading_form import READING as READING_ROWS
+            from data_synth.reading.reading_rows import ReadingSettings, rows_of_sets
+            from graph.config import load_settings
+
+            reading = rows_of_sets(file, load_settings(ReadingSettings, config, settings or ()))
+            write_or_preview(reading, READING_ROWS, {"Imported from": file.name}, out, None, as_json)
+            return
+        if kind == "qa_feedback":
+            write_or_preview(
+                read_items(file, qa_feedback), RESPONSES, {"Imported from": "QA-Feedback"}, out, None, as_json
+            )
+            return
+        pairs = list(read_items(file, pubmedqa)) if kind == "pubmedqa" else []
+        asked = [question for _, question in pairs] or list(read_items(file, multiple_choice))
+        out.mkdir(parents=True, exist_ok=True)
+        rows = {"questions": write_jsonl(out / "questions.jsonl", asked)}
+        if pairs:
+            rows["documents"] = write_jsonl(out / "corpus.jsonl", (document for document, _ in pairs))
+        if as_json:
+            print_json({"out": str(out), **rows})
+        else:
+            print(", ".join(f"{count:,} {what}" for what, count in rows.items()) + f" in {out}")
+            say("next: modegraph index …/corpus.jsonl, then modegraph synth preferences INDEX --questions …")
+
+    data.command(cls=Command)(split)
+    data.command(cls=Command)(join)
+
+
+def shown_validation(file: Path, found: "Validation") -> "Iterator[str]":
+    """What a file holds, and the first of its bad rows."""
+    good = found.rows - len(found.bad)
+    yield f"{file}: {found.form}, {good:,} of {found.rows:,} rows are good ({found.share_good:.1%})"
+    for row in found.bad[:MAX_SHOWN_ROWS]:
+        yield f"line {row.line} ({row.id or 'no id'}): {'; '.join(row.problems)}"
+    if len(found.bad) > MAX_SHOWN_ROWS:
+        yield f"… and {len(found.bad) - MAX_SHOWN_ROWS:,} more (--json lists all)"
+    if found.bad:
+        yield "remedy: remove or fix these rows, or make them again with `modegraph synth`"
+
+
+def show_feedback(index: Path, out: Path, as_json: bool) -> None:
+    """Write the feedback of an index as training data, and tell what became of it; exit with 1 if nothing did."""
+    from dataclasses import asdict
+
+    from data_synth.dataset.write import show_summary
+    from data_synth.feedback import import_feedback
+    from graph.index.index import open_index
+
+    made = import_feedback(open_index(index), out, ROUTED_MODES)
+    if as_json:
+        print_json({"out": str(out), **{name: asdict(summary) for name, summary in made.items()}})
+    else:
+        print("\n\n".join(show_summary(summary, out / name) for name, summary in made.items()))
+    if not any(summary.rows for summary in made.values()):
+        raise typer.Exit(1)
+
+
+def split(
+    questions: Questions,
+    out: Out,
+    train: Share = 0,
+    dev: Share = 0,
+    test: Share = 0,
+    seed: Seed = 0,
+    anew: Annotated[
+        bool,
+        typer.Option("--anew", metavar="", rich_help_panel=INPUT, help="Ignore the splits that the file states."),
+    ] = False,
+    corpus: Corpus = None,
+    as_json: AsJson = False,
+) -> None:
+    """Divide questions into train, dev and test, by the hash of their ids.
+
+    Those left over are left out. A split that the file states holds: test is drawn from its test questions. Numbered gold
+    sentences become quotes, from which `synth preferences` composes reasonings.
+    """
+    from data_synth.dataset.split_join import split_questions
+    from data_synth.relevance.gold import CORPUS
+    from graph.shared.jsonl import write_jsonl
+
+    counts = {"train": train, "dev": dev, "test": test}
+    rows = split_questions(questions, corpus or questions.parent / CORPUS, counts, seed, anew)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_jsonl(out, rows)
+    if as_json:
+        print_json({"out": str(out), **counts})
+    else:
+        print(", ".join(f"{count:,} {name}" for name, count in counts.items()) + f" questions in {out}")
+
+
+def join(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Folders of training data of one kind.")],
+    out: Out,
+    as_json: AsJson = False,
+) -> None:
+    """Join folders of training data of one kind; every row keeps its split."""
+    from data_synth.dataset.split_join import join_rows
+    from data_synth.dataset.write import check_folder, write_or_preview
+
+    check_folder(out)
+    form, rows = join_rows(folders)
+    write_or_preview(rows, form, {"Joined from": ", ".join(folder.name for folder in folders)}, out, None, as_json)

@@ -12,15 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from data_synth.types import Draft, Dropped
+from data_synth.rows import Draft, Dropped
+from graph.answer.context import build_context, token_budget
 from graph.documents.questions import SPLITS, Question
-from graph.prompt.context import build_context, token_budget
-from graph.retrieve import RetrieveSettings, retrieve_many
+from graph.errors import UserError
 from graph.retrieve.parts.diversity import diverse_rows, telling_words
-from graph.shared.errors import UserError
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve_many
 from graph.shared.ids import content_id
-from graph.shared.types import Excerpt
 from graph.text.prompting import quote
+from graph.types import Excerpt
 
 if TYPE_CHECKING:
     from graph.index.index import Index

@@ -1,4 +1,6 @@
-"""The commands of evaluation: `modegraph compare`, `eval …`, `lab …`, `runs` and `demo`; each stands in a cli_*.py of its own."""
+"""The commands of evaluation that stand beside `eval …`: `modegraph compare`, `demo`, `lab modes`, `runs` and `serve check`.
+
+`serve check` stands here and not beside `modegraph serve`, because it computes with training's own functions, which serve/ may not import."""
 
 from __future__ import annotations
 
@@ -10,12 +12,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.shared.cli_app import EVALUATION, OUTPUT, Command, Group
-from graph.shared.cli_options import AsJson, Out
+from graph.shared.cli_app import ASKING, EVALUATION, INPUT, LIMITS, MODEL, OUTPUT, TRAINING, Command, Group, command
+from graph.shared.cli_options import (
+    AsJson,
+    ContextSizes,
+    Data,
+    Limit,
+    MaxAnswerTokens,
+    Out,
+    RunFolder,
+    Runs,
+    Samples,
+    Seed,
+    Split,
+)
 from graph.shared.console import print_json, say
 
 if TYPE_CHECKING:
-    from graph.shared.types import OpenModel
+    from graph.types import OpenModel
+
 
 Fresh = Annotated[
     bool, typer.Option("--fresh", metavar="", rich_help_panel=OUTPUT, help="Keep nothing of an earlier demo.")
@@ -24,10 +39,6 @@ Fresh = Annotated[
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add the commands to the command line."""
-    from eval.compare.cli import register as add_compare
-    from eval.lab.cli import register as add_lab
-    from eval.runs.cli import register as add_runs
-    from eval.served.cli import register as add_check
 
     add_compare(app, open_model)
     add_eval(app, open_model)
@@ -39,14 +50,16 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
 
 def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
     """`modegraph eval …`."""
-    from eval.alignment.cli import register as add_alignment
-    from eval.judge.cli import register as add_judge
-    from eval.matrix.cli import register as add_run
-    from eval.reading.cli import register as add_reading
-    from eval.retrieval.cli import register as add_retrieval
-    from eval.router.cli import register as add_router
-    from eval.selector.cli import register as add_selector
-    from eval.support.cli import register as add_support
+    from eval.cli_measure import (
+        add_alignment,
+        add_judge,
+        add_reading,
+        add_retrieval,
+        add_router,
+        add_selector,
+        add_support,
+    )
+    from eval.run.cli import add_run
     from eval.tasks.cli import register as add_tasks
 
     commands = typer.Typer(
@@ -83,13 +96,218 @@ def add_demo(app: typer.Typer) -> None:
 
         Steps of an earlier demo in --out are kept where command, inputs and code have not changed; questions are asked anew.
         """
-        from eval.demo.run import demo_json, run_demo
-        from eval.demo.show import counted
+        from eval.demo.demo import counts_text, demo_json, run_demo
 
         result = run_demo(out, partial(run_command, app), say if as_json else print, fresh)
         if as_json:
             print_json(demo_json(result))
             return
-        print(counted(json.loads((result.report.parent / "report.json").read_text(encoding="utf-8"))), end="\n\n")
+        print(counts_text(json.loads((result.report.parent / "report.json").read_text(encoding="utf-8"))), end="\n\n")
         print("\n\n".join(each.as_text() for each in result.shown))
         print(f"\nReport: {result.report}")
+
+
+Base = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=INPUT,
+        help="Untuned model, as a folder or hub name; without it, the one that the first run started from.",
+    ),
+]
+Responses = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        rich_help_panel=INPUT,
+        help="Scored responses: adds expected reward, KL and entropy of the preference runs.",
+    ),
+]
+AnswersOnly = Annotated[
+    bool,
+    typer.Option(
+        "--answers-only", metavar="", rich_help_panel=LIMITS, help="Score no pairs: no log-probabilities and margins."
+    ),
+]
+
+
+def add_compare(app: typer.Typer, open_model: OpenModel) -> None:
+    """Add `compare` to the command line."""
+
+    @app.command(cls=command(several=("--runs",)), rich_help_panel=EVALUATION)
+    def compare(
+        runs: Runs,
+        data: Data,
+        responses: Responses = None,
+        base: Base = None,
+        split: Split = "test",
+        context_size: ContextSizes = None,
+        samples: Samples = 16,
+        seed: Seed = 0,
+        out: Out = Path("comparison"),
+        as_json: AsJson = False,
+        limit: Limit = None,
+        max_answer_tokens: MaxAnswerTokens = 256,
+        answers_only: AnswersOnly = False,
+    ) -> None:
+        """Compare fine-tuned runs with one another and with their untuned model.
+
+        Answers, margins and log-probabilities on the held-out rows of `synth preferences`; --limit draws the questions by the
+        seed, --samples counts with --responses only. The report in --out is replaced.
+        """
+        from eval.compare.compare import compare_runs
+        from eval.report import comparison_json, write_comparison
+        from eval.tables import as_text, choice_table, measure_table
+
+        comparison, appendix = compare_runs(
+            runs,
+            data,
+            open_model,
+            split=split,
+            base=base,
+            context_sizes=context_size or (),
+            max_answer_tokens=max_answer_tokens,
+            limit=limit,
+            responses=responses,
+            samples=samples,
+            seed=seed,
+            answers_only=answers_only,
+        )
+        write_comparison(comparison, out, appendix)
+        say(f"report: {out / 'report.html'}")
+        if as_json:
+            print_json(comparison_json(comparison) | (appendix.data if appendix else {}))
+            return
+        shown = [measure_table(comparison), *([choice_table(comparison)] if comparison.choices else [])]
+        print("\n\n".join(as_text(table) for table in (*shown, *(appendix.tables if appendix else ()))))
+
+
+BetaReward = Annotated[
+    float,
+    typer.Option(metavar="BETA", rich_help_panel=MODEL, help="β_r: the smaller, the further apart the modes are."),
+]
+Seeds = Annotated[
+    int,
+    typer.Option(metavar="N", min=1, rich_help_panel=MODEL, help="Seeds to run, from 0; each draws its own responses."),
+]
+Steps = Annotated[int, typer.Option(metavar="N", min=1, rich_help_panel=MODEL, help="Gradient steps from each start.")]
+
+
+def add_lab(app: typer.Typer, open_model: OpenModel) -> None:
+    """Add the group `lab`; its experiments need no language model, so `open_model` is not used."""
+    del open_model
+    lab = typer.Typer(help="Try the training objectives on small problems, on a CPU.", no_args_is_help=True, cls=Group)
+    app.add_typer(lab, name="lab", rich_help_panel=EVALUATION)
+
+    @lab.command(cls=Command)
+    def modes(
+        beta_reward: BetaReward = 0.12,
+        seeds: Seeds = 5,
+        steps: Steps = 300,
+        out: Out = Path("lab-modes"),
+        as_json: AsJson = False,
+    ) -> None:
+        """Show where MS and DPO lead a policy of one mode when the target has two, for K = 2 to 256."""
+        from eval.lab.modes import run_modes, two_modes
+        from eval.lab.modes_report import make_folder, modes_headline, modes_json, modes_table, write_modes
+        from eval.tables import as_text
+
+        line = two_modes(beta_reward)
+        make_folder(out)
+        experiment = run_modes(line, seeds, steps)
+        write_modes(experiment, out)
+        if as_json:
+            print_json(modes_json(experiment))
+            return
+        table = modes_table(experiment)
+        print(f"{as_text(table)}\n\n{table.note}\n{modes_headline(experiment)}")
+
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to look in, and below.")]
+
+
+def add_runs(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command(cls=Command, rich_help_panel=TRAINING)(runs)
+
+
+def runs(folder: Folder = Path(), as_json: AsJson = False) -> None:
+    """List what was trained and measured, and what is under way: state, figures and settings.
+
+    Only files are read. A run is `running` while the process that makes it lives, and `stopped` when it ended without finishing:
+    one with `save_steps`, or of `eval run`, goes on when its command is given again.
+    """
+    from dataclasses import asdict
+
+    from eval.list_runs import find_runs, runs_table
+    from eval.tables import as_text
+
+    found = find_runs(folder)
+    print_json({"runs": [asdict(run) for run in found]}) if as_json else print(as_text(runs_table(found)))
+
+
+TOLERANCE, TOKEN_TOLERANCE = 0.05, 0.01
+"""Nats, in a conversation and in the mean of a token, for a server that computes in float32."""
+ServerSpec = Annotated[
+    str,
+    typer.Argument(
+        metavar="SERVER",
+        help="Served model, as openai:NAME@URL; a URL, if the name is clear; or gguf:FILE, an exported file or folder, opened for the check.",
+    ),
+]
+
+
+def add_check(app: typer.Typer) -> None:
+    """Add `serve check`; an index in a folder of that name is served as ./check."""
+    app.command("serve check", cls=Command, rich_help_panel=ASKING)(check)
+
+
+def check(
+    server: ServerSpec,
+    run: RunFolder,
+    base_name: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=MODEL,
+            help="Name of the base model on the server, when it does not say which one the adapter belongs to.",
+        ),
+    ] = "",
+    conversations: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, rich_help_panel=INPUT, help="Conversations of the run's dev rows to compare."),
+    ] = 16,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            "--logps-tolerance",
+            metavar="NATS",
+            min=0,
+            rich_help_panel=LIMITS,
+            help="Largest difference of a conversation's log-probability.",
+        ),
+    ] = TOLERANCE,
+    token_tolerance: Annotated[
+        float,
+        typer.Option(
+            metavar="NATS", min=0, rich_help_panel=LIMITS, help="Largest mean difference of a token's log-probability."
+        ),
+    ] = TOKEN_TOLERANCE,
+    as_json: AsJson = False,
+) -> None:
+    """Check that a server gives the prompts, log-probabilities and greedy tokens that training saw.
+
+    Asks for greedy replies one at a time and 16 at once, of the adapter and of its base. Each fault is one line with its likely cause:
+    another chat template, an adapter that is not loaded, counts twice or has no effect. Exits with 1 when there is one. The
+    tolerances suit a server in float32; for bfloat16 docs/serving.md has figures.
+    """
+    from dataclasses import asdict
+
+    from eval.server_parity.check import check_server, open_target, parity_text
+    from eval.server_parity.faults import Tolerance
+
+    with open_target(server) as (name, running):
+        report = check_server(running, name, run, base_name, conversations, Tolerance(tolerance, token_tolerance))
+    print_json(asdict(report)) if as_json else print(parity_text(report))
+    if report.faults:
+        raise typer.Exit(1)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.errors import UserError
 from graph.export.cli import export_command
+from graph.models.cli import register as register_models
 from graph.postgres.cli import register as register_copy
-from graph.pretrained.cli import register as register_models
 from graph.shared.cli_app import INDEXING, INPUT, MODEL, OUTPUT, Command, command
 from graph.shared.cli_options import (
     AsJson,
@@ -35,15 +36,14 @@ from graph.shared.cli_options import (
     WholePages,
 )
 from graph.shared.console import print_json, say
-from graph.shared.errors import UserError
 
 if TYPE_CHECKING:
     from graph.build.estimate import BuildPlan
-    from graph.build.watch import Watched
-    from graph.documents.parse.types import Limits
-    from graph.documents.read import Skipped
-    from graph.shared.types import OpenModel
-    from graph.store.settings import IndexSettings
+    from graph.build.watch import WatchedFolder
+    from graph.documents.parse.formats import Limits
+    from graph.documents.read import SkipLog
+    from graph.store.index_settings import IndexSettings
+    from graph.types import OpenModel
 
 ImportFile = Annotated[
     Path | None,
@@ -98,7 +98,7 @@ StorePlace = Annotated[
     ),
 ]
 PRICES = {"--price-per-million-tokens-in": "--price-in", "--price-per-million-tokens-out": "--price-out"}
-INDEX_SETTINGS = "graph.store.settings:IndexSettings"
+INDEX_SETTINGS = "graph.store.index_settings:IndexSettings"
 
 
 def register(app: typer.Typer, open_model: "OpenModel") -> None:
@@ -147,19 +147,19 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         max_failed_share allows. With --engine ray the index is the same (docs/scale.md).
         """
         from graph.build.build import build_index
-        from graph.build.own_settings import reading_settings, settings_for
-        from graph.build.watch import watched_for
-        from graph.documents.ocr.types import ocr_by
-        from graph.documents.parse.types import Limits
-        from graph.documents.read import Skipped, read_documents
-        from graph.encode.encoder import open_encoder, prepare_for_questions
+        from graph.build.stores import reading_settings, settings_for
+        from graph.build.watch import watch_folder
+        from graph.documents.parse.formats import Limits
+        from graph.documents.parse.ocr import ocr_by
+        from graph.documents.read import SkipLog, read_documents
+        from graph.models.encoder import open_encoder, prepare_for_questions
         from graph.workers.open import open_workers
 
         scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
-        limits, skipped = Limits(file_seconds, file_memory_mb, scans, whole_pages), Skipped(say)
-        watched = watched_for(documents, out) if watch else None
+        limits, skipped = Limits(file_seconds, file_memory_mb, scans, whole_pages), SkipLog(say)
+        watched = watch_folder(documents, out) if watch else None
         if store is not None:
-            from graph.postgres.store.place import place_in_database
+            from graph.postgres.schema import place_in_database
 
             place_in_database(out, store)
         chosen = settings_for(
@@ -187,21 +187,21 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
 
 
 def _follow(
-    out: Path, watched: "Watched", limits: "Limits", open_model: "OpenModel", strict: bool, as_json: bool
+    out: Path, watched: "WatchedFolder", limits: "Limits", open_model: "OpenModel", strict: bool, as_json: bool
 ) -> None:
     """Keep the index as the folder is, and tell what was done."""
     from functools import cache
 
     from graph.build.watch import follow
-    from graph.documents.read import Skipped
-    from graph.encode.encoder import open_encoder
+    from graph.documents.read import SkipLog
+    from graph.models.encoder import open_encoder
 
     def wait() -> bool:
         time.sleep(LOOK_S)
         return True
 
     say(f"watching {watched.folder} (stop with Ctrl-C)")
-    skipped = Skipped(say)
+    skipped = SkipLog(say)
     for done in follow(out, watched, limits, skipped, wait, cache(open_encoder), open_model):
         held = f"{done.report.documents:,} documents, {done.report.passages:,} passages"
         if as_json:
@@ -239,15 +239,15 @@ def plan_command(
     Takes the same options, calls no model and writes nothing. The encoder's tokenizer counts the tokens.
     """
     from graph.build.estimate import Prices, plan_build
-    from graph.build.own_settings import reading_settings, settings_for
-    from graph.documents.ocr.types import ocr_by
-    from graph.documents.parse.types import Limits
-    from graph.documents.read import Skipped, read_documents
-    from graph.encode.encoder import open_encoder
+    from graph.build.stores import reading_settings, settings_for
+    from graph.documents.parse.formats import Limits
+    from graph.documents.parse.ocr import ocr_by
+    from graph.documents.read import SkipLog, read_documents
+    from graph.models.encoder import open_encoder
 
     chosen = settings_for(out, config, settings or [], reading_settings(extractor_model, import_file, summary_model))
     prices = Prices(price_in, price_out) if price_in or price_out else None
-    skipped = Skipped(say)
+    skipped = SkipLog(say)
     scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
     found = read_documents(documents, skipped, Limits(file_seconds, file_memory_mb, scans, whole_pages))
     plan = plan_build(out, found, chosen, open_encoder, prices)
@@ -272,7 +272,7 @@ def _show_plan(out: Path, plan: "BuildPlan") -> None:
 def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
     """Show what an index holds, its size, and whether the last run finished."""
     from graph.build.lifecycle import index_status
-    from graph.store.sqlite import FILE as SQLITE
+    from graph.store.sqlite import SQLITE_FILE as SQLITE
 
     status = index_status(index)
     if as_json:
@@ -314,7 +314,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
         An index whose language model has moved takes its new address with --extractor-model or --summary-model.
         """
         from graph.build.lifecycle import resume_build
-        from graph.encode.encoder import open_encoder
+        from graph.models.encoder import open_encoder
         from graph.workers.open import open_workers
 
         settings = _own_settings(index, extractor_model, summary_model)
@@ -341,7 +341,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
         An index whose language model has moved takes its new address with --extractor-model or --summary-model.
         """
         from graph.build.lifecycle import index_status, retry_failed
-        from graph.encode.encoder import open_encoder
+        from graph.models.encoder import open_encoder
 
         if not failed:
             raise UserError("retry: nothing chosen", "--failed", f"modegraph retry {index} --failed")
@@ -368,7 +368,7 @@ def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Remove documents, and everything that came from them alone."""
         from graph.build.lifecycle import delete_documents
-        from graph.encode.encoder import open_encoder
+        from graph.models.encoder import open_encoder
 
         left = len(delete_documents(index, sources, open_encoder, open_model).document_sources)
         if as_json:
@@ -383,7 +383,7 @@ def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
         Everything comes from index.sqlite again. Sound vectors are kept; what only a damaged file held is encoded again.
         """
         from graph.build.lifecycle import repair_index
-        from graph.encode.encoder import open_encoder
+        from graph.models.encoder import open_encoder
 
         damage = repair_index(index, open_encoder, open_model)
         mended = "repaired " + ", ".join(found.file for found in damage) if damage else "nothing to repair"
@@ -401,7 +401,7 @@ def _add_compact(app: typer.Typer, open_model: "OpenModel") -> None:
         Vectors that edits wrote in segments are brought into one. Communities that edits carried over (layers_on_edit = later) are found again.
         """
         from graph.build.lifecycle import compact_index
-        from graph.encode.encoder import open_encoder
+        from graph.models.encoder import open_encoder
 
         freed = compact_index(index, open_encoder, open_model)
         if as_json:
@@ -432,8 +432,7 @@ def _own_settings(
     index: Path, moved_model: str | None, summary_model: str | None, overrides: list[str] | None = None
 ) -> "IndexSettings":
     """The index's own settings, with the models' new addresses and `overrides` laid over them."""
-    from graph.build.own_settings import reading_settings, settings_for
-    from graph.build.stores import read_settings
+    from graph.build.stores import read_settings, reading_settings, settings_for
 
     read_settings(index)
     return settings_for(index, None, overrides or [], reading_settings(moved_model, None, summary_model))
@@ -444,7 +443,7 @@ def _show_readers(read_by: dict[str, int], quarantined: int, dropped: int) -> No
     print(f"passages read: {readers or 'none'}; {quarantined:,} in quarantine, {dropped:,} parts of replies dropped")
 
 
-def _exit_if_skipped(skipped: "Skipped", strict: bool) -> None:
+def _exit_if_skipped(skipped: "SkipLog", strict: bool) -> None:
     """Say how many files were skipped, if any; with --strict, exit status 1."""
     if count := len(skipped.lines):
         say(f"{count:,} skipped, for the reasons above")
@@ -454,8 +453,8 @@ def _exit_if_skipped(skipped: "Skipped", strict: bool) -> None:
 
 def _exit_if_lost(index: Path) -> None:
     """Exit status 1, saying why, when more passages are in quarantine than the settings allow."""
-    from graph.build.lifecycle import lost_passages
+    from graph.build.lifecycle import quarantine_warning
 
-    if lost := lost_passages(index):
+    if lost := quarantine_warning(index):
         say(lost)
         raise typer.Exit(1)

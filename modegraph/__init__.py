@@ -14,13 +14,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graph.shared.errors import UserError
-    from graph.shared.types import Document
+    from graph.errors import UserError
+    from graph.types import Document
     from modegraph import synth, train
     from modegraph.answers import Answer, Evidence
+    from modegraph.arguments import open_model
     from modegraph.comparisons import Comparison, compare
     from modegraph.indexes import Index, index, open  # noqa: A004
-    from modegraph.models import open_model
     from modegraph.runs import Run, open_run
     from modegraph.streams import AnswerStream, AsyncAnswerStream, Piece
 
@@ -47,11 +47,11 @@ _MODULES = {
     "modegraph.answers": ("Answer", "Evidence"),
     "modegraph.comparisons": ("Comparison", "compare"),
     "modegraph.indexes": ("Index", "index", "open"),
-    "modegraph.models": ("open_model",),
+    "modegraph.arguments": ("open_model",),
     "modegraph.runs": ("Run", "open_run"),
     "modegraph.streams": ("AnswerStream", "AsyncAnswerStream", "Piece"),
-    "graph.shared.errors": ("UserError",),
-    "graph.shared.types": ("Document",),
+    "graph.errors": ("UserError",),
+    "graph.types": ("Document",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-import graph.shared.types
-import serve.answering
-from modegraph.reprs.answer import answer_html
-from modegraph.reprs.evidence import evidence_html
+import graph.types
+import serve.pipeline
+from modegraph.notebook import answer_html, evidence_html
 from serve.show import show_answer, show_evidence
 
 
 @dataclass(frozen=True, repr=False)
-class Evidence(graph.shared.types.Evidence):
+class Evidence(graph.types.Evidence):
     """What one retrieval found: `passages`, best first, each `.item` with its `.score`; `paths` to them; `trace`, what it cost.
 
     As text it is what `modegraph ask` prints, in a notebook a table.
@@ -31,7 +30,7 @@ class Evidence(graph.shared.types.Evidence):
 
 
 @dataclass(frozen=True, repr=False)
-class Answer(serve.answering.Answer):
+class Answer(serve.pipeline.Answer):
     """A cited answer: `text`, the `reason` before it, `citations` by number, and the `evidence` that it was written from."""
 
     evidence: Evidence
@@ -51,12 +50,12 @@ class Answer(serve.answering.Answer):
         return answer_html(self)
 
 
-def public_evidence(found: graph.shared.types.Evidence) -> Evidence:
+def public_evidence(found: graph.types.Evidence) -> Evidence:
     """The same evidence, of the public class."""
     return Evidence(**_values(found))
 
 
-def public_answer(made: serve.answering.Answer) -> Answer:
+def public_answer(made: serve.pipeline.Answer) -> Answer:
     """The same answer, of the public class."""
     return Answer(**{**_values(made), "evidence": public_evidence(made.evidence)})
 

@@ -17,7 +17,7 @@ from modegraph.start import FOLDERS, hidden_folder, quiet_libraries
 if TYPE_CHECKING:
     import typer
 
-    from graph.shared.types import LanguageModel, Workers
+    from graph.types import LanguageModel, Workers
 
 PROGRAM = "modegraph"
 
@@ -30,7 +30,7 @@ def main() -> None:
 
     import typer
 
-    from graph.shared.errors import UserError
+    from graph.errors import UserError
 
     try:
         sys.exit(build_app()(prog_name=PROGRAM, standalone_mode=False) or 0)

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from graph.errors import UserError, nearest
 from graph.shared.cli_app import SETTINGS, Command, Group
 from graph.shared.cli_options import AsJson
 from graph.shared.console import print_json
-from graph.shared.errors import UserError, nearest
 
 Words = Annotated[
     list[str], typer.Argument(metavar="COMMAND", help="A command with settings, such as `train ms` or ms.")
@@ -32,7 +32,7 @@ def register(app: typer.Typer, whole: Callable[[], Any]) -> None:
 
         Save it, give what is required a value, delete the rest at will, and pass it with `--config`.
         """
-        from graph.shared.settings_page import as_yaml, settings_class
+        from graph.config import as_yaml, settings_class
 
         name, path = find_command(" ".join(command), dict(commands_with_settings(whole())))
         title = f"Settings of `modegraph {name}`. Those without a value must be given."
@@ -44,10 +44,10 @@ def register(app: typer.Typer, whole: Callable[[], Any]) -> None:
 
         Exits with 1 when something is. A setting that is required may still be given with `--set`.
         """
-        from graph.shared.config import read_yaml
-        from modegraph.config_files import judge
+        from graph.config import read_yaml
+        from modegraph.config_files import check_settings
 
-        verdict = judge(str(file), read_yaml(file), dict(commands_with_settings(whole())))
+        verdict = check_settings(str(file), read_yaml(file), dict(commands_with_settings(whole())))
         if as_json:
             print_json(
                 {

@@ -62,10 +62,10 @@ def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
         """
         from dataclasses import asdict
 
-        from graph.shared.config import load_settings
+        from graph.config import load_settings
         from graph.shared.console import print_json
         from train.plan.jobs import SETTINGS
-        from train.plan.launch import Launch, read_launch
+        from train.plan.memory import Launch, read_launch
         from train.plan.plan import plan_training
 
         chosen = stage_of(file, stage, known())
@@ -74,14 +74,14 @@ def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
         if as_json:
             print_json({"file": str(file), "stage": chosen, **asdict(plan)})
         else:
-            show(file, chosen, plan)
+            print_plan(file, chosen, plan)
 
 
 def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
     """`stage`, or the one whose settings `file` holds; UserError for another command's, or where several would do and its name does not say."""
-    from graph.shared.config import read_yaml
-    from graph.shared.errors import UserError
-    from modegraph.config_files import judge
+    from graph.config import read_yaml
+    from graph.errors import UserError
+    from modegraph.config_files import check_settings
     from train.plan.jobs import SETTINGS
 
     names = ", ".join(SETTINGS)
@@ -90,7 +90,7 @@ def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
             raise UserError(f"--stage {stage}", f"one of {names}", "fix the option")
         return stage
     trains = {name: path for name, path in known.items() if name.startswith("train ")}
-    found = [name.removeprefix("train ") for name in judge(str(file), read_yaml(file), trains).commands]
+    found = [name.removeprefix("train ") for name in check_settings(str(file), read_yaml(file), trains).commands]
     if found[0] not in SETTINGS:
         raise UserError(f"{file}: settings of `train {found[0]}`", f"those of {names}", "name another file")
     if len(found) > 1 and file.stem.partition("-")[0] != found[0]:
@@ -98,7 +98,7 @@ def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
     return found[0]
 
 
-def show(file: Path, stage: str, plan: TrainingPlan) -> None:
+def print_plan(file: Path, stage: str, plan: TrainingPlan) -> None:
     """The plan in a few lines."""
     counts, flops, memory, launch, measured = plan.counts, plan.flops, plan.memory, plan.launch, plan.calibration
     once = "a prompt once for all its responses" if counts.packed else "a sequence a response"

@@ -1,18 +1,27 @@
-"""What stands before any command: --version, completion, and how a wrong command line is told."""
+"""What stands before any command: --version with what it prints, completion, and how a wrong command line is reported."""
 
+import platform
 from typing import Annotated
 
 import typer
 
+from graph.errors import UserError
 from graph.shared.cli_app import words_of
-from graph.shared.errors import UserError
+
+LIBRARIES = ("torch", "transformers", "trl", "peft", "vllm")
+
+
+def versions() -> str:
+    """One line each for modegraph, Python and the libraries that matter most; none of them is imported."""
+    from graph.shared.home import installed_version
+
+    lines = [f"modegraph {installed_version('modegraph')}", f"Python {platform.python_version()}"]
+    return "\n".join([*lines, *(f"{name} {installed_version(name)}" for name in LIBRARIES)])
 
 
 def show_versions(wanted: bool) -> None:
     """Print the versions and end, when --version is given."""
     if wanted:
-        from modegraph.version import versions
-
         print(versions())
         raise typer.Exit
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import eval.shared.types
-from eval.compare.report import Appendix, write_report
-from eval.compare_runs import compare_runs
-from eval.shared.tables import Table, as_text, measure_table, tables_of
-from modegraph.arguments.progress import showing
-from modegraph.reprs.comparison import comparison_html
+import eval.comparison
+from eval.compare.compare import compare_runs
+from eval.report import Appendix, write_comparison
+from eval.tables import Table, as_text, measure_table, tables_of
+from modegraph.arguments import show_progress
+from modegraph.notebook import comparison_html
 from modegraph.runs import Run
 from serve.engines import open_model as open_engine
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(eval.shared.types.Comparison):
+class Comparison(eval.comparison.Comparison):
     """Policies side by side: `measures` by policy, `differences` from the first with their 95 % intervals, answers in `results`."""
 
     appendix: Appendix | None
@@ -46,7 +46,7 @@ class Comparison(eval.shared.types.Comparison):
 
     def write(self, out: str | Path) -> None:
         """Write the report that `modegraph compare` writes (HTML, Markdown, JSON, answers) into a folder; its files are replaced."""
-        write_report(self, Path(out), self.appendix)
+        write_comparison(self, Path(out), self.appendix)
 
     def __str__(self) -> str:
         return as_text(measure_table(self))
@@ -80,7 +80,7 @@ def compare(
     As `modegraph compare` with the options of these names; the report is written only with `out`. UserError for a folder that is no
     finished run and for a model given twice.
     """
-    with showing(progress):
+    with show_progress(progress):
         compared, appendix = compare_runs(
             [Path(str(run)) for run in runs],
             Path(data),

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graph.shared.config import Problem, problems_in
-from graph.shared.settings_page import settings_class
+from graph.config import Problem, problems_in, settings_class
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FileCheck:
     """The commands that the file is for, or comes closest to; what is wrong, in words; and required keys that it lacks."""
 
     commands: list[str]
@@ -20,7 +19,7 @@ class Verdict:
     missing: list[str]
 
 
-def judge(where: str, values: Mapping[str, Any], known: Mapping[str, str]) -> Verdict:
+def check_settings(where: str, values: Mapping[str, Any], known: Mapping[str, str]) -> FileCheck:
     """The file against the settings of every command in `known` (`module:Class` by its words): the fewest unknown keys win.
 
     Between equals the fewest other problems do, then the command that the file is named after (ms-qwen.yaml), then the fewest keys
@@ -36,12 +35,14 @@ def judge(where: str, values: Mapping[str, Any], known: Mapping[str, str]) -> Ve
         return unknown, wrong, Path(where).stem.partition("-")[0] not in last_words, len(problems) - wrong
 
     best = min(found, key=how_far)
-    equal = [path for path in found if not wrong_in(found[path])] or [best]
+    equal = [path for path in found if not problems_to_fix(found[path])] or [best]
     takes = sorted(equal, key=how_far)
     missing = [each.key for each in found[best] if each.missing]
-    return Verdict([name for path in takes for name, of in known.items() if of == path], wrong_in(found[best]), missing)
+    return FileCheck(
+        [name for path in takes for name, of in known.items() if of == path], problems_to_fix(found[best]), missing
+    )
 
 
-def wrong_in(problems: list[Problem]) -> list[str]:
+def problems_to_fix(problems: list[Problem]) -> list[str]:
     """What must be fixed: not what can still be given."""
     return [each.text for each in problems if not each.missing]

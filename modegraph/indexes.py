@@ -9,34 +9,32 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from graph.build.build import BuildReport, build_index
-from graph.build.edit import Edit, edit_index
-from graph.build.lifecycle import IndexStatus, delete_documents, index_status, lost_passages
-from graph.build.own_settings import reading_settings, settings_for
-from graph.documents.ocr.types import Ocr, ocr_by
-from graph.documents.parse.types import Limits
-from graph.index.fresh import FreshIndex
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.shared.config import parse_settings
-from graph.shared.errors import UserError
+from graph.answer.verifier import Verifier, open_verifier
+from graph.build.build import BuildReport, Edit, build_index, edit_index
+from graph.build.lifecycle import IndexStatus, delete_documents, index_status, quarantine_warning
+from graph.build.stores import reading_settings, settings_for
+from graph.config import parse_settings
+from graph.documents.parse.formats import Limits
+from graph.documents.parse.ocr import Ocr, ocr_by
+from graph.errors import UserError
+from graph.index.index import FreshIndex
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
 from graph.shared.home import local_path
 from graph.shared.modes import DEFAULT_MODE, Mode
-from graph.shared.types import LanguageModel
-from graph.verify.verifier import Verifier, open_verifier
+from graph.types import LanguageModel
 from modegraph.answers import Answer, Evidence, public_answer, public_evidence
-from modegraph.arguments.documents import Documents, documents_of, skips
-from modegraph.arguments.progress import showing
-from modegraph.models import Model, model_of
-from modegraph.reprs.index import index_html
-from serve.answering import answer_from
+from modegraph.arguments import Documents, Model, documents_of, log_skipped, model_of, show_progress
+from modegraph.notebook import index_html
 from serve.engines import open_model as open_engine
+from serve.pipeline import answer_from
 
 if TYPE_CHECKING:
     import graph.index.index
-    import serve.answering
-    from graph.explain.types import Explanation
+    import serve.pipeline
+    from graph.explain import Explanation
     from modegraph.streams import AnswerStream, AsyncAnswerStream
-    from serve.streamed import Written
+    from serve.stream import AnswerDelta
 
 MAX_ANSWER_TOKENS = 256
 LIMITS, OCR = Limits(), Ocr()
@@ -49,7 +47,7 @@ class Index:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        from graph.encode.encoder import open_encoder
+        from graph.models.encoder import open_encoder
 
         self.folder = local_path(folder)
         self._fresh = FreshIndex(self.folder, open_encoder)
@@ -70,8 +68,8 @@ class Index:
         suggestions, max_context_tokens, and abstain: with it the evidence tells how likely it is that the documents hold nothing on the
         question (`absence`), and from that probability on `ask` says so without the model. UserError for an unknown setting, an empty question, and conditions that no document meets.
         """
-        chosen = _chosen("retrieve", mode, top_k, where, settings)
-        return public_evidence(retrieve(self.current(), question, chosen, _asked(model)))
+        chosen = _retrieve_settings("retrieve", mode, top_k, where, settings)
+        return public_evidence(retrieve(self.current(), question, chosen, _optional_model(model)))
 
     def explain(
         self,
@@ -87,9 +85,9 @@ class Index:
 
         `passage` is the `id` of a passage, or its first digits. UserError as `retrieve` raises it, and for a passage that is not there.
         """
-        from graph.explain.explain import explain_passage
+        from graph.explain import explain_passage
 
-        chosen = _chosen("explain", mode, top_k, where, {"router": router})
+        chosen = _retrieve_settings("explain", mode, top_k, where, {"router": router})
         return explain_passage(self.current(), question, passage, chosen)
 
     def ask(
@@ -111,7 +109,7 @@ class Index:
 
         UserError as `retrieve` raises it, for a model that cannot be opened or refuses, and when it goes away half-way.
         """
-        chosen = _chosen("ask", mode, top_k, where, settings)
+        chosen = _retrieve_settings("ask", mode, top_k, where, settings)
         judged_by = open_verifier(verifier) if verifier is not None else None
         asked = model_of(model)
         evidence = self._evidence(question, chosen, asked)
@@ -140,7 +138,7 @@ class Index:
         """As `ask_stream`, for an event loop: `async for piece in index.astream(…)`."""
         from modegraph.streams import AsyncAnswerStream
 
-        chosen = _chosen("astream", mode, top_k, where, settings)
+        chosen = _retrieve_settings("astream", mode, top_k, where, settings)
         judged_by = open_verifier(verifier) if verifier is not None else None
         return AsyncAnswerStream(partial(self._stream, question, model, chosen, max_answer_tokens, judged_by))
 
@@ -151,9 +149,9 @@ class Index:
         chosen: RetrieveSettings,
         max_answer_tokens: int,
         judged_by: Verifier | None,
-    ) -> AsyncGenerator[Written | serve.answering.Answer, None]:
-        from modegraph.arguments.backends import streaming_backend
-        from serve.streamed import stream_answer
+    ) -> AsyncGenerator[AnswerDelta | serve.pipeline.Answer, None]:
+        from modegraph.streams import streaming_backend
+        from serve.stream import stream_answer
 
         async with streaming_backend(model) as backend:
             asked = backend.language_model(backend.models[0])
@@ -169,15 +167,15 @@ class Index:
         Takes what `modegraph.index` takes, and skips what it skips. Waits for its turn when somebody else is writing. UserError, the
         index being as it was, for documents that cannot be read; and, they being in the index, when passages were lost to a model's unusable replies.
         """
-        with showing(progress):
-            found = list(documents_of(documents, LIMITS, skips()))
+        with show_progress(progress):
+            found = list(documents_of(documents, LIMITS, log_skipped()))
             edited = edit_index(self.folder, lambda: [Edit(add=found)], self._fresh.open_encoder, open_engine)
         _raise_if_lost(self.folder)
         return edited[0].report
 
     def delete(self, *sources: str, progress: bool = False) -> None:
         """Remove documents by source, with all that was read from them alone; UserError, nothing being removed, if one is unknown."""
-        with showing(progress):
+        with show_progress(progress):
             delete_documents(self.folder, sources, self._fresh.open_encoder, open_engine)
 
     def current(self) -> graph.index.index.Index:
@@ -261,18 +259,18 @@ def index(
     Files of a folder that cannot be read are skipped, each with a warning of the logger "modegraph"; with `strict`, UserError names them
     once the others are in the index. UserError names any other input that cannot be read and leaves the index as it was.
     """
-    from graph.encode.encoder import open_encoder, prepare_for_questions
+    from graph.models.encoder import open_encoder, prepare_for_questions
 
     folder = local_path(out)
-    with showing(progress):
+    with show_progress(progress):
         if store is not None:
-            from graph.postgres.store.place import place_in_database
+            from graph.postgres.schema import place_in_database
 
             place_in_database(folder, store)
         models = reading_settings(extractor_model, Path(import_file) if import_file else None, summary_model)
         file = Path(config) if config is not None else None
         chosen = settings_for(folder, file, (), {**settings, **models}, "index")
-        skipped = skips()
+        skipped = log_skipped()
         scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
         found = documents_of(documents, Limits(file_seconds, file_memory_mb, scans, whole_pages), skipped)
         build_index(folder, found, chosen, open_encoder, open_engine)
@@ -288,18 +286,18 @@ def open(folder: str | Path) -> Index:  # noqa: A001
     return Index(folder)
 
 
-def _chosen(
+def _retrieve_settings(
     call: str, mode: Mode, top_k: int, where: str | Sequence[str], settings: dict[str, Any]
 ) -> RetrieveSettings:
     conditions = (where,) if isinstance(where, str) else tuple(where)
     return parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k, "where": conditions, **settings}, call)
 
 
-def _asked(model: Model | None) -> LanguageModel | None:
+def _optional_model(model: Model | None) -> LanguageModel | None:
     return None if model is None else model_of(model)
 
 
 def _raise_if_lost(folder: Path) -> None:
     """UserError when more passages could not be read than the index's settings allow; what could be is in it."""
-    if lost := lost_passages(folder):
+    if lost := quarantine_warning(folder):
         raise UserError(lost, "", "")

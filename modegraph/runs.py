@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graph.shared.jsonl import read_jsonl
-from modegraph.reprs.run import run_html
-from train.shared.types import RunRecord, read_run
+from modegraph.notebook import run_html
+from train.run.record import RunRecord, read_run
 
 if TYPE_CHECKING:
-    from train.router.types import RouterRecord
+    from train.router.route_data import RouterRecord
     from train.selector.hop import HopRecord
-    from train.selector.types import SelectorRecord
-    from train.verifier.types import VerifierRecord
+    from train.selector.selector_data import SelectorRecord
+    from train.verifier import VerifierRecord
 
 Record: TypeAlias = "RunRecord | SelectorRecord | HopRecord | RouterRecord | VerifierRecord"
 LOG = "log.jsonl"
@@ -39,7 +39,7 @@ class Run:
         """The figures of the run by name."""
         if isinstance(self.record, RunRecord):
             return self.record.metrics
-        return self.record.figures if hasattr(self.record, "figures") else _reached(self.record)
+        return self.record.figures if hasattr(self.record, "figures") else _router_metrics(self.record)
 
     def log(self) -> list[dict[str, Any]]:
         """What was logged on the way, a row a logged step; empty for runs without steps."""
@@ -62,5 +62,5 @@ def open_run(folder: str | Path) -> Run:
     return Run(Path(folder), record, record.stage)
 
 
-def _reached(record: RouterRecord) -> dict[str, float]:
+def _router_metrics(record: RouterRecord) -> dict[str, float]:
     return {f"test Recall@5, {point.name}": point.recall for point in record.test}

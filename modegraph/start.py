@@ -29,6 +29,6 @@ def quiet_libraries() -> None:
     for variable, value in QUIET.items():
         os.environ.setdefault(variable, value)
 
-    from graph.shared.quiet import quiet_bitsandbytes
+    from graph.shared.hub import quiet_bitsandbytes
 
     quiet_bitsandbytes()

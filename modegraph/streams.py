@@ -1,20 +1,54 @@
-"""Answers as they are written: to iterate over, in a loop or in an event loop."""
+"""Answers as they are written: to iterate over, in a loop or in an event loop; and the engine that a stream asks, for the length of one answer."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Literal, Self
 
-import serve.answering
-from graph.shared.errors import UserError
+import serve.pipeline
+from graph.errors import UserError
 from modegraph.answers import Answer, public_answer
-from serve.streamed import Written
+from modegraph.arguments import Model, model_of, spec_of
+from modegraph.runs import Run
+from serve.engines.chat_backend import ChatBackend
+from serve.engines.child_backend import OwnLlamaBackend
+from serve.engines.llama import OwnLlamaModel
+from serve.engines.local import LocalModel
+from serve.engines.local_backend import LocalBackend
+from serve.engines.open_backend import VllmOptions, open_backend
+from serve.stream import AnswerDelta
 
-Parts = AsyncGenerator["Written | serve.answering.Answer", None]
-"""What serve/streamed.py yields."""
+STREAMING_MODELS = "hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, openai:NAME@URL, a run, or such a model opened"
+
+
+@asynccontextmanager
+async def streaming_backend(model: Model) -> AsyncIterator[ChatBackend]:
+    """The engine of a model; UserError for one that cannot stream."""
+    if isinstance(model, str | Run) and spec_of(model).startswith("openai:"):
+        backend = open_backend(spec_of(model), (), VllmOptions())
+    else:
+        backend = _backend_in_memory(model)
+    await backend.start()
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+def _backend_in_memory(model: Model) -> ChatBackend:
+    opened = model_of(model)
+    if isinstance(opened, OwnLlamaModel):
+        return OwnLlamaBackend(opened)
+    if not isinstance(opened, LocalModel):
+        raise UserError(f"{opened.name} does not stream", STREAMING_MODELS, "use ask, or give the model's SPEC")
+    return LocalBackend({opened.name: opened})
+
+
+Parts = AsyncGenerator["AnswerDelta | serve.pipeline.Answer", None]
+"""What serve/stream.py yields."""
 
 
 class Piece(str):
@@ -45,7 +79,7 @@ class AsyncAnswerStream:
     async def __aiter__(self) -> AsyncIterator[Piece]:
         async with aclosing(self._begin()) as parts:
             async for part in parts:
-                if isinstance(part, Written):
+                if isinstance(part, AnswerDelta):
                     yield Piece(part.text, part.part)
                 else:
                     self._answer = public_answer(part)

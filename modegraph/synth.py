@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from data_synth.dataset.deliver import ledger_of
 from data_synth.dataset.summary import Summary
-from data_synth.dataset.write import write_dataset
+from data_synth.dataset.write import ledger_of, write_dataset
 from data_synth.preferences.preference_form import PREFERENCES
-from data_synth.preferences.run import Asked, Models, preference_run
-from graph.retrieve import RetrieveSettings
-from graph.shared.config import parse_settings
-from graph.shared.errors import UserError
+from data_synth.preferences.preferences import PreferenceModels, QuestionSelection, preference_run
+from graph.config import parse_settings
+from graph.errors import UserError
+from graph.retrieve.parts.query import RetrieveSettings
 from graph.shared.modes import DEFAULT_MODE, Mode
-from modegraph.arguments.progress import showing
+from modegraph.arguments import show_progress
 from modegraph.indexes import Index
 from serve.engines import open_model as open_engine
 
@@ -44,13 +43,13 @@ def preferences(
     UserError for questions that do not fit the index, and, the folder being written, when more than half of the rows were lost.
     """
     folder = Path(out)
-    with showing(progress):
+    with show_progress(progress):
         values = {"mode": mode, "top_k": top_k, "max_context_tokens": max_context_tokens}
         settings = parse_settings(RetrieveSettings, values, "synth.preferences")
-        models = Models(writers, judge, ledger_of(folder, None))
+        models = PreferenceModels(writers, judge, ledger_of(folder, None))
         run = preference_run(
             index.current(),
-            Asked(Path(questions), splits, limit, seed, context_sizes),
+            QuestionSelection(Path(questions), splits, limit, seed, context_sizes),
             settings,
             models,
             open_engine,

@@ -13,14 +13,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from graph.shared.config import Settings, parse_settings, read_yaml
-from modegraph.arguments.progress import showing
+from graph.config import Settings, parse_settings, read_yaml
+from modegraph.arguments import show_progress
 from modegraph.runs import Record, Run
 
 if TYPE_CHECKING:
-    from train.router.settings import RouterSettings
-    from train.selector.settings import SelectorSettings
-    from train.verifier.settings import VerifierSettings
+    from train.run.settings import RouterSettings, SelectorSettings, VerifierSettings
 
 Config: TypeAlias = "str | Path | Mapping[str, Any] | None"
 S = TypeVar("S", bound=Settings)
@@ -52,7 +50,7 @@ def ms(config: Config = None, *, out: str | Path | None = None, progress: bool =
     from train.run.settings import MsSettings
 
     chosen = settings_of(MsSettings, "train.ms", config, out, settings)
-    from train.preference.train import train_ms
+    from train.preference.preference import train_ms
 
     return _run(train_ms, chosen, chosen.output, "ms", progress)
 
@@ -62,7 +60,7 @@ def dpo(config: Config = None, *, out: str | Path | None = None, progress: bool 
     from train.run.settings import DpoSettings
 
     chosen = settings_of(DpoSettings, "train.dpo", config, out, settings)
-    from train.preference.train import train_dpo
+    from train.preference.preference import train_dpo
 
     return _run(train_dpo, chosen, chosen.output, "dpo", progress)
 
@@ -72,37 +70,37 @@ def reward(config: Config = None, *, out: str | Path | None = None, progress: bo
     from train.run.settings import RewardSettings
 
     chosen = settings_of(RewardSettings, "train.reward", config, out, settings)
-    from train.reward.reward import train_reward
+    from train.reward import train_reward
 
     return _run(train_reward, chosen, chosen.output, "reward", progress)
 
 
 def selector(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
     """What chooses among propositions (`retrieve(…, selector=str(run))`), from folders of relevance `data`."""
-    from train.selector.settings import SelectorSettings
+    from train.run.settings import SelectorSettings
 
     chosen: SelectorSettings = settings_of(SelectorSettings, "train.selector", config, out, settings)
-    from train.selector.train import train_selector
+    from train.selector.selector import train_selector
 
     return _run(train_selector, chosen, chosen.output, "selector", progress)
 
 
 def router(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
     """What chooses the mode of a question (`retrieve(…, mode="auto", router=str(run))`), from folders of route `data`."""
-    from train.router.settings import RouterSettings
+    from train.run.settings import RouterSettings
 
     chosen: RouterSettings = settings_of(RouterSettings, "train.router", config, out, settings)
-    from train.router.train import train_router
+    from train.router.router import train_router
 
     return _run(train_router, chosen, chosen.output, "router", progress)
 
 
 def verifier(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
     """What marks sentences that passages do not support (`ask(…, verifier=str(run))`), from folders of claims `data`."""
-    from train.verifier.settings import VerifierSettings
+    from train.run.settings import VerifierSettings
 
     chosen: VerifierSettings = settings_of(VerifierSettings, "train.verifier", config, out, settings)
-    from train.verifier.train import train_verifier
+    from train.verifier import train_verifier
 
     return _run(train_verifier, chosen, chosen.output, "verifier", progress)
 
@@ -138,5 +136,5 @@ def _plain(value: Any) -> Any:
 
 
 def _run(train: Callable[[S], Record], settings: S, output: str, stage: str, progress: bool) -> Run:
-    with showing(progress):
+    with show_progress(progress):
         return Run(Path(output), train(settings), stage)

@@ -1,20 +1,202 @@
-"""The commands of serving: `modegraph ask`, `modegraph explain`, `modegraph serve`, `modegraph mcp` and `modegraph keys`."""
+"""The commands of serving. `modegraph ask` and `modegraph explain` are here, `serve` and `mcp` in cli_serve.py, `keys` in cli_keys.py."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from graph.shared.cli_app import ASKING, command
-from serve.cli_ask import register_ask
-from serve.cli_explain import register_explain
+from graph.errors import UserError
+from graph.shared.cli_app import ASKING, INPUT, OUTPUT, Command, command
+from graph.shared.cli_options import (
+    Abstain,
+    AsJson,
+    IndexFolder,
+    MaxAnswerTokens,
+    MaxContextTokens,
+    ModeName,
+    Question,
+    Reranker,
+    Router,
+    Selector,
+    SomeModel,
+    TopK,
+    Unit,
+    UnsupportedAs,
+    Verifier,
+    Where,
+)
+from graph.shared.console import print_json, say
+from graph.shared.modes import DEFAULT_MODE
 from serve.cli_keys import register_keys
-from serve.cli_mcp import register_mcp
-from serve.cli_serve import SERVER_SETTINGS, serve_command
+from serve.cli_serve import SERVER_SETTINGS, register_mcp, serve_command
 
 if TYPE_CHECKING:
-    from graph.shared.types import OpenModel
+    from concurrent.futures import Future
+
+    from graph.types import LanguageModel, OpenModel
+
+
+RetrieveOnly = Annotated[
+    bool,
+    typer.Option("--retrieve-only", metavar="", rich_help_panel=OUTPUT, help="Show the evidence and write no answer."),
+]
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain", metavar="", rich_help_panel=OUTPUT, help="Show the path from the question to each passage."
+    ),
+]
+TraceFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", rich_help_panel=OUTPUT, help="Write settings, evidence and trace to this file, as JSON."
+    ),
+]
+
+
+def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
+    """Add `ask` to the command line."""
+
+    @app.command(cls=Command, rich_help_panel=ASKING)
+    def ask(
+        index: IndexFolder,
+        question: Question,
+        mode: ModeName = DEFAULT_MODE,
+        top_k: TopK = 5,
+        unit: Unit = "passages",
+        where: Where = None,
+        selector: Selector = "threshold",
+        router: Router = "",
+        reranker: Reranker = "",
+        abstain: Abstain = None,
+        model: SomeModel = None,
+        verifier: Verifier = "",
+        unsupported: UnsupportedAs = "mark",
+        retrieve_only: RetrieveOnly = False,
+        explain: Explain = False,
+        trace: TraceFile = None,
+        as_json: AsJson = False,
+        max_context_tokens: MaxContextTokens = None,
+        max_answer_tokens: MaxAnswerTokens = 256,
+    ) -> None:
+        """Answer a question from an index, with citations. Without --model, show the evidence."""
+        from dataclasses import asdict
+
+        from graph.answer.support import verifier_for
+        from graph.config import parse_settings
+        from graph.index.index import open_index
+        from graph.retrieve.parts.query import RetrieveSettings
+        from graph.retrieve.retrieve import retrieve
+        from graph.shared.jsonl import write_json
+        from serve.pipeline import answer_from, without_unsupported_parts
+        from serve.show import show_answer, show_evidence, show_paths
+
+        values = {
+            "mode": mode,
+            "top_k": top_k,
+            "unit": unit,
+            "where": where or (),
+            "selector": selector,
+            "router": router,
+            "reranker": reranker,
+            "abstain": abstain,
+            "max_context_tokens": max_context_tokens,
+        }
+        settings = parse_settings(RetrieveSettings, values, "ask")
+        check_trace_file(trace)
+        checked_by = verifier_for(unsupported, verifier)
+        if model is not None:
+            say(f"opening {model}")
+        asked = open_in_background(open_model, model) if model is not None else None
+        opened = open_index(index)
+        evidence = retrieve(opened, question, settings, asked)
+        if trace is not None:
+            write_json(trace, {"settings": settings.model_dump(), "evidence": asdict(evidence)})
+        stopped = evidence.trace.stopped
+        if asked is None or retrieve_only or stopped:
+            result, shown = asdict(evidence), show_evidence(evidence)
+        else:
+            answer = answer_from(evidence, top_k, max_context_tokens, asked, max_answer_tokens, checked_by)
+            answer = without_unsupported_parts(answer) if unsupported == "drop" else answer
+            result, shown = asdict(answer), show_answer(answer)
+        print_json(result) if as_json else print(shown)
+        if explain and not as_json:
+            print(f"\n{show_paths(evidence)}")
+        if stopped:
+            say(f"modegraph: the retrieval stopped before it was done: {stopped}; above is what it had found")
+            raise typer.Exit(1)
+
+
+class BackgroundModel:
+    """A model that is being opened in a thread; whoever first uses it waits until it is there, or gets the error of opening it."""
+
+    def __init__(self, opening: Future[LanguageModel]) -> None:
+        self._opening = opening
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._opening.result(), name)
+
+
+def open_in_background(open_model: OpenModel, spec: str) -> LanguageModel:
+    """The model of a SPEC, opened while the index is opened and searched."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    beside = ThreadPoolExecutor(1)
+    opening = beside.submit(open_model, spec)
+    beside.shutdown(wait=False)
+    return cast("LanguageModel", BackgroundModel(opening))
+
+
+def check_trace_file(file: Path | None) -> None:
+    """UserError, before anything is asked, when the trace could not be written."""
+    if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
+        raise UserError(f"--trace {file}", "a file in a folder that exists", "make the folder, or name another file")
+
+
+PassageId = Annotated[
+    str,
+    typer.Option(
+        "--passage",
+        metavar="ID",
+        rich_help_panel=INPUT,
+        help="Passage to explain: its id or the first digits of it, as `modegraph ask` shows them, or a document of one passage.",
+    ),
+]
+
+
+def register_explain(app: typer.Typer) -> None:
+    """Add `explain` to the command line."""
+
+    @app.command(cls=Command, rich_help_panel=ASKING)
+    def explain(
+        index: IndexFolder,
+        question: Question,
+        passage: PassageId,
+        mode: ModeName = DEFAULT_MODE,
+        top_k: TopK = 5,
+        where: Where = None,
+        router: Router = "",
+        as_json: AsJson = False,
+    ) -> None:
+        """Tell why a question finds a passage, or does not.
+
+        Shows its rank and score in every mode, without a language model, what it has of the question, the links that
+        lead to it, and what stands before it in --mode.
+        """
+        from dataclasses import asdict
+
+        from graph.config import parse_settings
+        from graph.explain import explain_passage
+        from graph.index.index import open_index
+        from graph.retrieve.parts.query import RetrieveSettings
+        from serve.show import show_explanation
+
+        values = {"mode": mode, "top_k": top_k, "where": where or (), "router": router}
+        settings = parse_settings(RetrieveSettings, values, "explain")
+        told = explain_passage(open_index(index), question, passage, settings)
+        print_json(asdict(told)) if as_json else print(show_explanation(told))
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:

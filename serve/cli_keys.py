@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from graph.errors import UserError
 from graph.shared.cli_app import ASKING, INPUT, LIMITS, Command, Group
 from graph.shared.cli_options import AsJson, Where
 from graph.shared.console import print_json, say
-from graph.shared.errors import UserError
 
 KeyFile = Annotated[
     Path, typer.Argument(metavar="KEYS", help="File of keys, which `modegraph serve` reads with its option --keys.")
@@ -72,7 +72,7 @@ def add_command(
     With --where it sees only the documents that match. A server that runs knows the key at once; to replace a key, add
     another of the same name, and revoke the old one when its holder has the new one.
     """
-    from serve.http.guard.key_file import change_keys, make_key
+    from serve.http.keys import change_keys, make_key
 
     key, text = make_key(
         name,
@@ -91,7 +91,7 @@ def list_command(file: KeyFile, as_json: AsJson = False) -> None:
     """List the keys, without what would open anything."""
     from datetime import UTC, datetime
 
-    from serve.http.guard.key_file import read_keys
+    from serve.http.keys import read_keys
 
     keys = read_keys(file)
     if as_json:
@@ -112,7 +112,7 @@ def list_command(file: KeyFile, as_json: AsJson = False) -> None:
 
 def revoke_command(file: KeyFile, key_id: KeyId) -> None:
     """Take a key away: from the next request on it opens nothing."""
-    from serve.http.guard.key_file import Key, change_keys
+    from serve.http.keys import Key, change_keys
 
     def without(keys: list[Key]) -> list[Key]:
         left = [key for key in keys if key.id != key_id]

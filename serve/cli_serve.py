@@ -1,4 +1,4 @@
-"""`modegraph serve`: the RAG server."""
+"""`modegraph serve`, the RAG server, and `modegraph mcp`, the tools of an index for clients of the Model Context Protocol."""
 
 import importlib
 import os
@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from graph.shared.cli_app import LIMITS, MODEL
+from graph.shared.cli_app import ASKING, LIMITS, MODEL, Command
 from graph.shared.cli_options import (
     Abstain,
     Config,
     IndexFolders,
+    MaxAnswerTokens,
     Set,
     SomeMode,
     SomeModel,
@@ -25,9 +26,9 @@ from graph.shared.cli_options import (
 from graph.shared.console import say
 
 KEY_VARIABLE = "MODEGRAPH_API_KEY"
-IN_PROCESS = "hf:"
+TRANSFORMERS_PREFIX = "hf:"
 THREADS = "OMP_NUM_THREADS"
-SERVER_SETTINGS = "serve.http.shared.settings:ServerSettings"
+SERVER_SETTINGS = "serve.http.settings:ServerSettings"
 SERVER = "Server"
 Adapters = Annotated[
     list[str] | None,
@@ -150,16 +151,15 @@ def serve_command(
     too: those of retrieval hold when a request does not say, and --selector is the trained one of `selector: trained`.
     docs/serving.md describes the routes.
     """
-    if model is None or not model.startswith(IN_PROCESS):
-        load_for_one_core()
-    from graph.encode.encoder import prepare_for_questions
+    if model is None or not model.startswith(TRANSFORMERS_PREFIX):
+        load_single_threaded()
+    from graph.config import parse_settings, read_yaml, set_value
     from graph.index.index import open_index
-    from graph.shared.config import parse_settings, read_yaml, set_value
+    from graph.models.encoder import prepare_for_questions
     from graph.store.manifest import read_manifest
-    from serve.http.app import build_app, check_names, make_services
-    from serve.http.backends.engines import VllmOptions, open_backend
-    from serve.http.run import log_to_stderr, server_of
-    from serve.http.shared.settings import ServerSettings
+    from serve.app import build_app, check_names, log_to_stderr, make_services, server_of
+    from serve.engines.open_backend import VllmOptions, open_backend
+    from serve.http.settings import ServerSettings
 
     flags = {
         "host": host,
@@ -201,7 +201,7 @@ def serve_command(
     server_of(build_app(services), services).run()
 
 
-def load_for_one_core() -> None:
+def load_single_threaded() -> None:
     """Load what computes with one thread each, unless the environment says how many; what this process starts is told nothing of it.
 
     A question is too short to share, and threads that wait for one another would stand in the way of an engine on the same machine.
@@ -214,3 +214,70 @@ def load_for_one_core() -> None:
             importlib.import_module(name)
     finally:
         del os.environ[THREADS]
+
+
+OverHttp = Annotated[
+    bool,
+    typer.Option(
+        "--http", metavar="", rich_help_panel="Server", help="Serve over HTTP instead, at /mcp of --host and --port."
+    ),
+]
+
+
+def register_mcp(app: typer.Typer) -> None:
+    """Add `mcp` to the command line."""
+
+    @app.command(cls=Command, rich_help_panel=ASKING)
+    def mcp(
+        indexes: IndexFolders,
+        model: SomeModel = None,
+        max_answer_tokens: MaxAnswerTokens = 512,
+        writable: Writable = False,
+        http: OverHttp = False,
+        host: Host = None,
+        port: Port = None,
+        api_key: ApiKey = None,
+        keys: Keys = None,
+        audit_log: AuditLog = None,
+    ) -> None:
+        """Serve one index, or several, to MCP clients, over standard input and output.
+
+        The tools are search, fetch and explain, with --model ask, and with --writable add_document; documents are
+        resources. `modegraph serve` has the same at /mcp, beside all else; --http is for a server of nothing else.
+        """
+        import os
+        import sys
+        from contextlib import redirect_stdout
+
+        from graph.config import parse_settings
+        from graph.index.index import open_index
+        from graph.models.encoder import prepare_for_questions
+        from serve.app import build_app, check_names, log_to_stderr, make_services, server_of
+        from serve.engines.open_backend import VllmOptions, open_backend
+        from serve.http.settings import ServerSettings
+        from serve.mcp.server import serve_stdio
+
+        flags = {
+            "writable": writable,
+            "host": host,
+            "port": port,
+            "api_key": api_key if api_key is not None else os.environ.get(KEY_VARIABLE),
+            "keys": keys,
+            "audit_log": audit_log,
+            "max_answer_tokens": max_answer_tokens,
+        }
+        given = {name: value for name, value in flags.items() if value is not None}
+        chosen = parse_settings(ServerSettings, given, "mcp")
+        check_names(indexes)
+        log_to_stderr()
+        with redirect_stdout(sys.stderr):  # Until the protocol begins, which owns standard output.
+            for encoder in {open_index(index).settings.encoder for index in indexes}:
+                prepare_for_questions(encoder)
+            services = make_services(indexes, open_backend(model, [], VllmOptions()), chosen, warm=http)
+        named = ", ".join(map(str, indexes))
+        if http:
+            say(f"modegraph serves {named} to MCP clients at http://{chosen.host}:{chosen.port}/mcp (stop with Ctrl-C)")
+            server_of(build_app(services, only_mcp=True), services).run()
+        else:
+            say(f"modegraph: {named} is ready for one MCP client, on standard input and output")
+            serve_stdio(services)

@@ -1,29 +1,153 @@
-"""The call ledger: a language model that keeps every finished call and never makes it again.
+"""The call ledger: a language model that stores every finished call and never repeats it.
 
-One SQLite file, or a table beside the rows of an index that are in a database (serve/calls.py). A row is a result and its status at
-once: it exists only when the call finished with "stop", and it is committed as soon as its call returns, so that a crash loses calls in
-flight and no finished one. A row carries the hash of what it says: one that has changed is dropped, and its call made again.
-
-A row keeps the time of its call, so that a replay costs whoever asks what the call itself would have: figures of two systems that
-share calls can be compared. Rows of a ledger that was begun before times were kept have none.
-"""
+Rows lie in one SQLite file, or in the database that holds the index beside it. A row exists only for a call that finished with "stop" and is
+committed when the call returns, so a crash loses calls in flight and no finished one. It carries the hash of its content: a row that has
+changed is dropped and its call made again. It also stores the seconds of the call, so that a replay is billed what the call itself took;
+rows written before times were recorded have none."""
 
 from __future__ import annotations
 
 import heapq
 import json
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import compress
 from pathlib import Path
 from threading import Lock
+from typing import Final, Protocol
 
-from graph.shared.types import AnswerForm, Completion, CompletionRequest, Message, Replay
-from serve.calls import HASH, is_sound, open_calls, row_hash
+import stamina
+
+from graph.errors import UserError
+from graph.shared.disk import report_full_disk
+from graph.shared.ids import content_id
+from graph.store.database import has_database
+from graph.store.seal import LEDGER, LEDGER_TABLE, SET_ASIDE, CallRow, damaged_ledgers
+from graph.types import AnswerForm, Completion, CompletionRequest, Message, Replay
+from serve.salvage import PAGE_BYTES, salvage_rows
 from serve.types import Engine
+
+LOCK_TIMEOUT_S = 60.0
+HASH: Final = 5
+"""The column that holds the hash of the others."""
+
+
+class Calls(Protocol):
+    """Rows of calls by key. What is refused is a UserError."""
+
+    def get(self, key: str) -> CallRow | None:
+        """The row of a call, as it stands."""
+
+    def put(self, row: CallRow) -> None:
+        """Commit a row, unless one with its key was first."""
+
+    def drop(self, key: str, proof: str) -> None:
+        """Remove the row of that key and hash."""
+
+
+def open_calls(file: Path) -> Calls:
+    """The rows in a file; those of an index whose rows are in a database are there too."""
+    if file.name == LEDGER and has_database(file.parent):
+        from graph.postgres.calls import PostgresCalls
+
+        return PostgresCalls(file.parent)
+    return SqliteCalls(file)
+
+
+class SqliteCalls:
+    """A file; safe for several processes, and for threads that do not use it at once."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._database = _open_database(file)
+
+    def get(self, key: str) -> CallRow | None:
+        with _as_user_error(self._file):
+            row: CallRow | None = self._database.execute("SELECT * FROM calls WHERE key = ?", (key,)).fetchone()
+            return row
+
+    def put(self, row: CallRow) -> None:
+        with _as_user_error(self._file), self._database:
+            _insert(self._database, row)
+
+    def drop(self, key: str, proof: str) -> None:
+        with _as_user_error(self._file), self._database:
+            self._database.execute("DELETE FROM calls WHERE key = ? AND hash = ?", (key, proof))
+
+
+def row_hash(
+    key: str, model: str, text: str, prompt_tokens: int, completion_tokens: int, microseconds: int | None
+) -> str:
+    """What tells a row that was changed."""
+    timed = () if microseconds is None else (str(microseconds),)
+    return content_id(key, model, text, str(prompt_tokens), str(completion_tokens), *timed)
+
+
+def is_intact(row: CallRow) -> bool:
+    """Whether a row is as it was written."""
+    key, model, text, prompt_tokens, completion_tokens, proof, microseconds = row
+    return None not in row[:HASH] and proof == row_hash(
+        key, model, text, prompt_tokens, completion_tokens, microseconds
+    )
+
+
+def _is_locked(problem: Exception) -> bool:
+    return isinstance(problem, sqlite3.OperationalError) and problem.sqlite_errorcode == sqlite3.SQLITE_BUSY
+
+
+def _open_database(file: Path) -> sqlite3.Connection:
+    with _as_user_error(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(file, timeout=LOCK_TIMEOUT_S, check_same_thread=False)
+        database.text_factory = _decode
+        database.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        _write_ahead(database)
+        database.execute("PRAGMA synchronous = FULL")
+        with database:
+            database.execute("BEGIN IMMEDIATE")
+            if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is None:
+                database.execute(LEDGER_TABLE)
+                for damaged in damaged_ledgers(file):
+                    for row in filter(is_intact, salvage_rows(damaged)):
+                        _insert(database, row)
+            elif "microseconds" not in [name for _, name, *_ in database.execute("PRAGMA table_info(calls)")]:
+                database.execute("ALTER TABLE calls ADD COLUMN microseconds INTEGER")
+        database.execute("SELECT hash FROM calls LIMIT 0")
+    return database
+
+
+@stamina.retry(on=_is_locked, attempts=None, timeout=LOCK_TIMEOUT_S, wait_initial=0.01, wait_max=0.2)
+def _write_ahead(database: sqlite3.Connection) -> None:
+    """Switch to WAL; two that open a new file at once are in each other's way here, and SQLite does not wait by itself."""
+    database.execute("PRAGMA journal_mode = WAL")
+
+
+@contextmanager
+def _as_user_error(file: Path) -> Iterator[None]:
+    """What SQLite or the disk refuses becomes a UserError; DiskFull where there is no room."""
+    try:
+        with report_full_disk(file):
+            yield
+    except (sqlite3.Error, OSError) as problem:
+        raise UserError(
+            f"{file}: no call ledger ({problem})",
+            "a new file, or a ledger of this version",
+            f"rename it to {file.name}{SET_ASIDE}: what is sound in it is then taken over",
+        ) from None
+
+
+def _decode(data: bytes) -> str:
+    """A text column, changed bytes and all: its row's hash will tell."""
+    return data.decode("utf-8", "replace")
+
+
+def _insert(database: sqlite3.Connection, row: CallRow) -> None:
+    database.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
 
 
 @dataclass(frozen=True)
@@ -37,7 +161,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _CachedCall:
     """A finished call and the seconds that it took: its share of its batch, where it was made in one. None: not known."""
 
     made: Completion
@@ -84,7 +208,9 @@ class Ledger:
             finally:
                 for call in calls:
                     call.cancel()
-        return _billed([known[key] for key in keys], _first_places(keys, {key for key, _ in missing}), at_once)
+        return _with_replay_times(
+            [known[key] for key in keys], _is_first_call(keys, {key for key, _ in missing}), at_once
+        )
 
     def count_tokens(self, text: str) -> int:
         return self._model.count_tokens(text)
@@ -95,36 +221,36 @@ class Ledger:
     def prompt_tokens(self, messages: Sequence[Message]) -> int:
         return self._model.prompt_tokens(messages)
 
-    def _call(self, group: Sequence[tuple[str, CompletionRequest]]) -> dict[str, _Kept]:
+    def _call(self, group: Sequence[tuple[str, CompletionRequest]]) -> dict[str, _CachedCall]:
         started = time.perf_counter()
         made = self._model.complete([request for _, request in group])
         seconds = (time.perf_counter() - started) / len(group)
         return {key: self._keep(key, completion, seconds) for (key, _), completion in zip(group, made, strict=True)}
 
-    def _find(self, key: str) -> _Kept | None:
+    def _find(self, key: str) -> _CachedCall | None:
         """The kept call, or None; a row that is not as it was written is removed."""
         with self._lock:
             row = self._calls.get(key)
-            if row is not None and not is_sound(row):
+            if row is not None and not is_intact(row):
                 self._calls.drop(key, str(row[HASH]))
                 return None
         if row is None:
             return None
         _, _, text, prompt_tokens, completion_tokens, _, microseconds = row
         seconds = None if microseconds is None else microseconds / 1e6
-        return _Kept(Completion(text, "stop", prompt_tokens, completion_tokens), seconds)
+        return _CachedCall(Completion(text, "stop", prompt_tokens, completion_tokens), seconds)
 
-    def _keep(self, key: str, made: Completion, seconds: float) -> _Kept:
+    def _keep(self, key: str, made: Completion, seconds: float) -> _CachedCall:
         """Commit a finished call, unless an equal one was first; returns the one that stands, with the time of this one."""
         self._count(Counts(prompt_tokens=made.prompt_tokens, completion_tokens=made.completion_tokens))
         if made.finish_reason != "stop":
-            return _Kept(made, seconds)
+            return _CachedCall(made, seconds)
         said = (key, self.name, made.text, made.prompt_tokens, made.completion_tokens)
         microseconds = round(1e6 * seconds)
         with self._lock:
             self._calls.put((*said, row_hash(*said, microseconds), microseconds))
         standing = self._find(key)
-        return _Kept(standing.made if standing is not None else made, seconds)
+        return _CachedCall(standing.made if standing is not None else made, seconds)
 
     def _count(self, more: Counts) -> None:
         with self._lock:
@@ -145,7 +271,7 @@ def call_key(model: str, request: CompletionRequest) -> str:
     return sha256(json.dumps(parts, sort_keys=True).encode("utf-8")).hexdigest()
 
 
-def side_by_side(seconds: Sequence[float], at_once: int) -> float:
+def parallel_seconds(seconds: Sequence[float], at_once: int) -> float:
     """How long calls take together, each begun in its turn as soon as fewer than `at_once` are running.
 
     >>> side_by_side([3.0, 1.0, 1.0, 2.0], 2)
@@ -157,10 +283,10 @@ def side_by_side(seconds: Sequence[float], at_once: int) -> float:
     return max(free_at)
 
 
-def _billed(calls: Sequence[_Kept], made: Sequence[bool], at_once: int) -> list[Completion]:
+def _with_replay_times(calls: Sequence[_CachedCall], made: Sequence[bool], at_once: int) -> list[Completion]:
     """The completions, those that were not `made` now marked as replays, which share what they add to the time of the others."""
     seconds = [call.seconds or 0.0 for call in calls]
-    added = side_by_side(seconds, at_once) - side_by_side(list(compress(seconds, made)), at_once)
+    added = parallel_seconds(seconds, at_once) - parallel_seconds(list(compress(seconds, made)), at_once)
     replayed = sum(each for each, now in zip(seconds, made, strict=True) if not now)
     share = added / replayed if replayed else 0.0
     return [
@@ -169,7 +295,7 @@ def _billed(calls: Sequence[_Kept], made: Sequence[bool], at_once: int) -> list[
     ]
 
 
-def _first_places(keys: Sequence[str], of: set[str]) -> list[bool]:
+def _is_first_call(keys: Sequence[str], of: set[str]) -> list[bool]:
     """For each key whether it is one of `of`, and the first of its kind."""
     places = {key: place for place, key in reversed(list(enumerate(keys)))}
     return [key in of and places[key] == place for place, key in enumerate(keys)]

@@ -1,12 +1,14 @@
-"""Answers and evidence as a person at a terminal reads them. Foreign text is shown as one line of printable characters."""
+"""Answers, evidence and explanations as text for a terminal. Foreign text is shown as one line of printable characters."""
 
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from graph.explain import Clue, Explanation, Lead, ModeRank
+from graph.retrieve.hops.mode import SEEDS
 from graph.shared.ids import shown_id
-from graph.shared.types import Absence, Evidence, Excerpt, Passage, Scored, Summary
-from serve.answering import Answer
+from graph.types import Absence, Evidence, Excerpt, Passage, Scored, Summary
+from serve.pipeline import Answer
 from serve.types import Cost
 
 MAX_WIDTH = 110
@@ -32,7 +34,7 @@ def show_evidence(evidence: Evidence) -> str:
     for finding in evidence.findings:
         told = f"from {len(finding.passage_ids)} passages"
         lines += [wrapped(f"{finding.score:.2f} · {finding.question} · {told}", ""), wrapped(finding.answer), ""]
-    absent = [f"{_told_absence(evidence.absence)}.", ""] if evidence.absence is not None else []
+    absent = [f"{_absence_line(evidence.absence)}.", ""] if evidence.absence is not None else []
     return "\n".join([*absent, *(lines or ["Nothing found.", ""])]).rstrip("\n")
 
 
@@ -48,7 +50,7 @@ def show_answer(answer: Answer) -> str:
         lines += ["", wrapped(f"[{number}] {excerpt.title} · {place_of(excerpt)}", ""), wrapped(excerpt.text)]
     if not answer.answer and not answer.citations:
         lines += ["", "What was found:", "", show_evidence(answer.evidence)]
-    spent = f"{_told(answer.retrieval, 'Retrieval')} · {_told(answer.writing, 'Answer')}"
+    spent = f"{_cost_line(answer.retrieval, 'Retrieval')} · {_cost_line(answer.writing, 'Answer')}"
     return "\n".join([*lines, "", *_notes(answer), spent])
 
 
@@ -78,14 +80,14 @@ def printable(text: str) -> str:
     return "".join(character for character in " ".join(text.split()) if character.isprintable())
 
 
-def _told_absence(absence: Absence) -> str:
+def _absence_line(absence: Absence) -> str:
     return f"Not in these documents: probability {absence.probability:.2f}"
 
 
 def _notes(answer: Answer) -> Iterator[str]:
     if answer.evidence.absence is not None:
         asked = "; so no model was asked" if answer.evidence.absence.abstained else ""
-        yield f"{_told_absence(answer.evidence.absence)}{asked}."
+        yield f"{_absence_line(answer.evidence.absence)}{asked}."
     if answer.removed:
         yield f"Removed: {', '.join(f'[{number}]' for number in answer.removed)}, cited but not among the passages."
     for sentence in answer.unsupported:
@@ -102,7 +104,7 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield "The model did not keep to the form of answers; its text is shown as it is."
 
 
-def _told(cost: Cost, what: str) -> str:
+def _cost_line(cost: Cost, what: str) -> str:
     tokens = f"{cost.prompt_tokens:,} + {cost.completion_tokens:,} tokens"
     calls = f"{cost.calls:,} model call{'' if cost.calls == 1 else 's'}, {tokens}, " if cost.calls else ""
     untimed = f", {cost.untimed:,} of unknown time" if cost.untimed else ""
@@ -127,3 +129,78 @@ def wrapped(text: str, indent: str = INDENT) -> str:
     """Text in lines as wide as the terminal, the first after `indent`, the others below it."""
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     return textwrap.fill(printable(text), width, initial_indent=indent, subsequent_indent=" " * len(indent))
+
+
+def show_explanation(told: Explanation) -> str:
+    """The passage, its rank and score in every mode, what it has of the question, what leads to it, and what stands before it."""
+    parts = [
+        [wrapped(f"{told.passage.title} · {place_of(told.passage)}", ""), wrapped(told.passage.text)],
+        list(_rank_table(told.standings)),
+        [f"How {told.mode} found it", *_path(told.standings[0])],
+        [
+            "What it has of the question (and how many passages do)",
+            *_clues("words", told.words),
+            *_clues("names", told.names),
+        ],
+        ["Its propositions nearest to the question", *_nearest_propositions(told)],
+        [
+            f"What leads to it (hops): by itself it is no. {told.own_rank:,} with {told.own_score:.3f}",
+            *_word_bonus(told),
+            *(wrapped(_lead(lead), "- ") for lead in told.leads),
+            *(
+                ()
+                if told.leads
+                else ("- nothing: no other document shares a rare entity with it, or mentions its own",)
+            ),
+        ],
+        [f"What {told.mode} finds before it", *_ranked_before(told)],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts)
+
+
+def _rank_table(standings: Sequence[ModeRank]) -> Iterator[str]:
+    yield f"{'mode':<12}{'rank':>14}{'score':>9}   what is found"
+    for each in standings:
+        rank = f"none of {each.ranked:,}" if each.rank is None else f"{each.rank:,}"
+        score = "–" if each.score is None else f"{each.score:.3f}"
+        found = f"{each.found:,}, from {each.first_score:.3f} to {each.last_score:.3f}" if each.found else "nothing"
+        yield f"{each.mode:<12}{rank:>14}{score:>9}   {found}"
+
+
+def _path(standing: ModeRank) -> Iterator[str]:
+    for step in standing.steps:
+        yield wrapped(step, "- ")
+    if standing.rank is None:
+        yield "- and it is not among what this mode ranks"
+    else:
+        yield wrapped(" → ".join(("question", *(standing.path or ("its own score",)))), "- ")
+
+
+def _clues(what: str, clues: Sequence[Clue]) -> Iterator[str]:
+    for held, told in ((True, f"{what} it has"), (False, f"{what} it lacks")):
+        if listed := ", ".join(f"{clue.text} ({clue.passages:,})" for clue in clues if clue.held == held):
+            yield wrapped(f"{told}: {listed}", "- ")
+
+
+def _nearest_propositions(told: Explanation) -> Iterator[str]:
+    for each in told.propositions:
+        yield wrapped(f"{each.cosine:.3f}, no. {each.rank:,} of all: “{each.text}”", "- ")
+
+
+def _word_bonus(told: Explanation) -> Iterator[str]:
+    if told.lift > 0:
+        yield wrapped(f"{told.lift:.3f} of this is by words of the question: {', '.join(told.lifted_by)}", "- ")
+
+
+def _lead(lead: Lead) -> str:
+    how = "as this one is called" if lead.by_title else "of which this one says more"
+    followed = "followed" if lead.followed else f"not followed: only the first {SEEDS} lead on"
+    place = f"no. {lead.rank:,} by itself, {lead.passage.title} · {place_of(lead.passage)}"
+    return f"{place}: “{lead.proposition}” mentions “{lead.entity}”, {how}; worth {lead.worth:.3f}, {followed}"
+
+
+def _ranked_before(told: Explanation) -> Iterator[str]:
+    for rank, found in enumerate(told.before, start=1):
+        yield wrapped(f"{rank}. {found.score:.3f} · {found.item.title} · {place_of(found.item)}", "")
+    if not told.before:
+        yield "nothing"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from graph.shared.types import LanguageModel
+from graph.types import LanguageModel
 
 
 class Engine(LanguageModel, Protocol):

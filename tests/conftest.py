@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 import graph.index.index
 from graph.build.build import build_index
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.postgres_server import postgres_server

@@ -1,6 +1,6 @@
 """A small coherent corpus that several tests share."""
 
-from graph.shared.types import Document
+from graph.types import Document
 
 ISLES = [
     Document(

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from graph.encode.encoder import unit_rows
 from graph.extract.entities import find_entities
-from graph.extract.units import split_units
+from graph.models.encoder import unit_rows
 from graph.shared.ids import content_id
-from graph.shared.types import AnswerForm, Completion, CompletionRequest, Floats, Message, Prompts
+from graph.text.sentences import split_units
+from graph.types import AnswerForm, Completion, CompletionRequest, Floats, Message, Prompts
 
 
 class HashEncoder:

@@ -14,14 +14,13 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
+from graph.config import as_yaml, problems_in, setting_lines, settings_class
+from graph.errors import UserError
 from graph.shared.cli_app import OPTION_PANELS, OUTPUT, Command, Group, spread
-from graph.shared.config import problems_in
-from graph.shared.errors import UserError
 from graph.shared.modes import DEFAULT_MODE
-from graph.shared.settings_page import as_yaml, setting_lines, settings_class
 from modegraph.cli import build_app
 from modegraph.cli_config import commands_with_settings
-from modegraph.version import TOLD
+from modegraph.cli_root import LIBRARIES
 from tests.places import ROOT
 from tests.test_configs import CONFIGS
 
@@ -248,7 +247,7 @@ def test_a_bad_config_is_told_key_by_key(tmp_path: Path) -> None:
 def test_versions_are_told_without_importing_anything() -> None:
     done = run("--version")
     lines = [line.partition(" ") for line in done.output.splitlines()]
-    assert done.exit_code == 0 and [name for name, _, _ in lines] == ["modegraph", "Python", *TOLD]
+    assert done.exit_code == 0 and [name for name, _, _ in lines] == ["modegraph", "Python", *LIBRARIES]
     assert all(told[:1].isdigit() or told == "not installed" for _, _, told in lines)
 
 

@@ -7,14 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from data_synth.reading.rows import ReadingSettings
-from eval.matrix.fill.settings import MatrixSettings
-from graph.shared.config import Settings, load_settings
-from serve.http.shared.settings import ServerSettings
+from data_synth.reading.reading_rows import ReadingSettings
+from eval.run.config import MatrixSettings
+from graph.config import Settings, load_settings
+from serve.http.settings import ServerSettings
 from tests.places import ROOT
-from train.run.settings import DpoSettings, MsSettings, PreferenceSettings, RewardSettings, SftSettings, TinySettings
-from train.selector.settings import SelectorSettings
-from train.verifier.settings import VerifierSettings
+from train.run.settings import (
+    DpoSettings,
+    MsSettings,
+    PreferenceSettings,
+    RewardSettings,
+    SelectorSettings,
+    SftSettings,
+    TinySettings,
+    VerifierSettings,
+)
 
 FOLDERS = ("graph", "data_synth", "train", "serve", "eval")
 KINDS: dict[str, type[Settings]] = {

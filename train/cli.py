@@ -1,25 +1,46 @@
-"""The `train` commands: read the settings, train, print the run."""
+"""The `train` commands: read the settings, train, print the run; `score` and `export` work on a finished one."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graph.shared.cli_app import INPUT, TRAINING, Group, command
-from graph.shared.cli_options import AsJson, Config, Set, SomeOut
-from graph.shared.console import say
-from train.export.cli import register as register_export
-from train.reward.cli import register as register_score
-from train.router.cli import register as register_router
-from train.selector.cli import register as register_selector
-from train.shared.cli_options import print_record, settings_of
-from train.verifier.cli import register as register_verifier
+from graph.errors import UserError
+from graph.shared.cli_app import INPUT, MODEL, OUTPUT, TRAINING, Command, Group, command
+from graph.shared.cli_options import AsJson, Config, Data, Out, RunFolder, Set, SomeDataFolders, SomeOut, SomeTolerance
+from graph.shared.console import print_json, say
 
 if TYPE_CHECKING:
-    from graph.shared.types import OpenModel
-    from train.shared.types import RunRecord
+    from _typeshed import DataclassInstance
+
+    from graph.config import S
+    from graph.types import OpenModel
+    from train.router.route_data import RouterRecord
+    from train.run.record import RunRecord
+    from train.selector.hop import HopRecord
+    from train.selector.selector_data import SelectorRecord
+
+
+def settings_of(kind: type[S], config: Path | None, overrides: list[str] | None, **given: Any) -> S:
+    """The settings in `config`, under those of `--set`, under the command's own options that were given (paths as text)."""
+    from graph.config import load_settings
+
+    named = [
+        f"{key}={json.dumps(value, ensure_ascii=False, default=str)}"
+        for key, value in given.items()
+        if value is not None
+    ]
+    return load_settings(kind, config, [*(overrides or []), *named])
+
+
+def print_record(output: str, record: DataclassInstance) -> None:
+    """A finished run as one JSON object."""
+    from dataclasses import asdict
+
+    print_json({"output": output, **asdict(record)})
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
@@ -78,7 +99,7 @@ def ms(config: Config = None, settings: Set = None, as_json: AsJson = False) -> 
     from train.run.settings import MsSettings
 
     chosen = settings_of(MsSettings, config, settings)
-    from train.preference.train import train_ms
+    from train.preference.preference import train_ms
 
     report(train_ms(chosen), chosen.output, as_json)
 
@@ -88,7 +109,7 @@ def dpo(config: Config = None, settings: Set = None, as_json: AsJson = False) ->
     from train.run.settings import DpoSettings
 
     chosen = settings_of(DpoSettings, config, settings)
-    from train.preference.train import train_dpo
+    from train.preference.preference import train_dpo
 
     report(train_dpo(chosen), chosen.output, as_json)
 
@@ -98,7 +119,7 @@ def reward(config: Config = None, settings: Set = None, as_json: AsJson = False)
     from train.run.settings import RewardSettings
 
     chosen = settings_of(RewardSettings, config, settings)
-    from train.reward.reward import train_reward
+    from train.reward import train_reward
 
     report(train_reward(chosen), chosen.output, as_json)
 
@@ -111,3 +132,277 @@ def report(record: RunRecord, output: str, as_json: bool) -> None:
     say(f"saved {output}: {record.stage}, {record.train_seconds:.1f} s on {record.device}")
     for name, value in record.metrics.items():
         print(f"{name:24} {value:.4g}")
+
+
+def register_score(commands: typer.Typer) -> None:
+    """Add `score` to the commands of `train`."""
+    commands.command("score", cls=Command)(score)
+
+
+def score(
+    run: RunFolder,
+    data: Data,
+    out: Out,
+    as_json: AsJson = False,
+) -> None:
+    """Score responses with a reward model: one more component, `reward_model`, of 0 to 1.
+
+    RUN is a run of `train reward`, --data the folder of `synth responses`.
+    """
+    from train.reward import score_responses
+
+    scored = score_responses(run, data, out)
+    if as_json:
+        from dataclasses import asdict
+
+        print_json({"output": str(out), **asdict(scored)})
+        return
+    print(f"{out}: {scored.prompts:,} prompts, {scored.responses:,} responses, mean reward {scored.mean_reward:.3f}")
+    print("weight the new component in `rewards` of `train ms` or `train dpo`: reward_model: 1.0")
+
+
+GGUF_TYPES = ("f16", "bf16", "q8_0")
+
+
+def register_export(commands: typer.Typer) -> None:
+    """Add `export` to the commands of `train`."""
+    commands.command("export", cls=command({"--adapter": "--adapter-only", "--base": "--hub-base"}))(export)
+
+
+def export(
+    run: RunFolder,
+    out: Out,
+    merge: Annotated[
+        bool,
+        typer.Option(
+            "--merge",
+            metavar="",
+            rich_help_panel=OUTPUT,
+            help="Merge the adapter into its base, in bf16 or in the type of --gguf, which merges by itself.",
+        ),
+    ] = False,
+    adapter_only: Annotated[
+        bool, typer.Option("--adapter-only", metavar="", rich_help_panel=OUTPUT, help="Write the adapter alone.")
+    ] = False,
+    gguf: Annotated[
+        str,
+        typer.Option(
+            metavar="TYPE",
+            rich_help_panel=OUTPUT,
+            help="Write a GGUF file of this type (f16, bf16 or q8_0) and an Ollama Modelfile; with --adapter-only the adapter's own GGUF file.",
+        ),
+    ] = "",
+    conversations: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, rich_help_panel=INPUT, help="Conversations of the run's dev rows to compare."),
+    ] = 100,
+    hub_base: Annotated[
+        str,
+        typer.Option(
+            metavar="OWNER/NAME",
+            rich_help_panel=OUTPUT,
+            help="With --adapter-only: name of the base on the hub, when it was trained on a local folder.",
+        ),
+    ] = "",
+    push: Annotated[
+        str,
+        typer.Option(
+            metavar="OWNER/NAME",
+            rich_help_panel=OUTPUT,
+            help="Then upload it to the hub, into this new private repository.",
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Export a run to give away: a whole model, an adapter or a GGUF file, with its card and no local path."""
+    forms = {"--merge": merge, "--adapter-only": adapter_only}
+    named = [form for form, given in forms.items() if given]
+    if len(named) > 1 or not (named or gguf):
+        found = f"export: {' and '.join(named) or 'nothing to write'}"
+        raise UserError(found, "one of --merge, --adapter-only and --gguf TYPE", "name one")
+    if hub_base and (gguf or not adapter_only):
+        found = f"--hub-base {hub_base} {'with --gguf' if gguf else 'without --adapter-only'}"
+        raise UserError(found, "a base with --adapter-only in safetensors", "leave it out")
+    if gguf not in ("", *GGUF_TYPES):
+        raise UserError(f"--gguf {gguf}", f"one of {', '.join(GGUF_TYPES)}", "name one")
+    from train.export.export import check_hub_names, push_to_hub
+
+    check_hub_names(hub_base, push)
+    if gguf:
+        result, words = _export_gguf(run, out, gguf, adapter_only, conversations)
+    else:
+        result = _export_merged(run, out) if merge else _export_adapter(run, out, hub_base)
+        words = ", ".join(f"{what.replace('_', ' ')} {_format_value(value)}" for what, value in result.items())
+    if push:
+        push_to_hub(out, push)
+    print_json({"output": str(out), **result}) if as_json else print(f"{out}: {words}")
+
+
+def _format_value(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _export_merged(run: Path, out: Path) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from train.export.export import export_merged
+
+    return asdict(export_merged(run, out))
+
+
+def _export_adapter(run: Path, out: Path, base: str) -> dict[str, Any]:
+    from train.export.export import export_adapter
+
+    return {"base_model": export_adapter(run, out, base)}
+
+
+def _export_gguf(run: Path, out: Path, kind: str, adapter_only: bool, conversations: int) -> tuple[dict[str, Any], str]:
+    from dataclasses import asdict
+
+    from train.export.gguf_export import describe_export, export_gguf
+
+    made = export_gguf(run, out, kind, adapter_only, conversations)  # type: ignore[arg-type]
+    return asdict(made), f"{made.file}, {made.megabytes:,} MB\n{describe_export(made)}"
+
+
+Size = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        rich_help_panel=MODEL,
+        help="light: trees, milliseconds a question; cross: a cross-encoder after them; hop: trees for the second hop of `hops`. light by default.",
+    ),
+]
+TargetRecall = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        rich_help_panel=MODEL,
+        help="Share of the relevant propositions of dev that the threshold keeps.",
+    ),
+]
+
+
+def register_selector(commands: typer.Typer) -> None:
+    """Add `selector` to the commands of `train`."""
+
+    @commands.command(cls=command(settings="train.run.settings:SelectorSettings"))
+    def selector(
+        data: SomeDataFolders = None,
+        config: Config = None,
+        settings: Set = None,
+        size: Size = None,
+        target_recall: TargetRecall = None,
+        out: SomeOut = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Train a selector: it picks the relevant propositions, in place of a language model.
+
+        Learns from the data of `synth relevance`; use it with --selector FOLDER. With --size hop it ranks the second hop of the mode
+        `hops`, and learns from indexes and their questions.
+        """
+        from train.run.settings import SelectorSettings
+
+        chosen = settings_of(
+            SelectorSettings, config, settings, data=data or None, output=out, size=size, target_recall=target_recall
+        )
+        from train.selector.hop import HopRecord
+        from train.selector.selector import train_selector
+
+        record = train_selector(chosen)
+        if as_json:
+            print_record(chosen.output, record)
+            return
+        if isinstance(record, HopRecord):
+            say(f"saved {chosen.output}: {record.trees} trees, {record.train_seconds:.1f} s")
+            show_hop_selector(record)
+            return
+        read = f", {record.cross.pairs:,} pairs read" if record.cross is not None else ""
+        say(f"saved {chosen.output}: {record.trees} trees{read}, {record.train_seconds:.1f} s")
+        show_selector(record)
+
+
+def show_selector(record: SelectorRecord) -> None:
+    """The figures of a run, a line each."""
+    for each in record.ranked:
+        told = f"MAP {each.selector:.3f}, cosine {each.cosine:.3f}, {each.questions} questions"
+        print(f"{each.dataset} {each.split:5} {told}")
+    for name, value in record.figures.items():
+        print(f"{name:30} {value:.4g}")
+
+
+def show_hop_selector(record: HopRecord) -> None:
+    """The figures of a hop, a line for each index."""
+    for each in record.ranked:
+        told = f"Recall@5 {each.recall:.3f} ({each.recall_before:.3f} before), all gold@5 {each.all_gold:.3f} ({each.all_gold_before:.3f})"
+        print(f"{each.index} {told}, {each.questions} questions of test")
+
+
+def register_verifier(commands: typer.Typer) -> None:
+    """Add `verifier` to the commands of `train`."""
+
+    @commands.command(cls=command(settings="train.run.settings:VerifierSettings"))
+    def verifier(
+        data: SomeDataFolders = None,
+        config: Config = None,
+        settings: Set = None,
+        out: SomeOut = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Train a verifier: it marks sentences that the passages they rest on do not support.
+
+        Learns from the data of `synth claims`; use it with --verifier FOLDER.
+        """
+        from train.run.settings import VerifierSettings
+
+        chosen = settings_of(VerifierSettings, config, settings, data=data or None, output=out)
+        from train.verifier import train_verifier
+
+        record = train_verifier(chosen)
+        if as_json:
+            print_record(chosen.output, record)
+            return
+        say(f"saved {chosen.output}: {record.trees} trees, {record.milliseconds:.2f} ms a claim")
+        for name, value in record.figures.items():
+            beside = f" (rule {record.rule[name]:.3f})" if name in record.rule else ""
+            print(f"{name:26} {value:.3f}{beside}")
+        for kind, (count, share) in record.kinds.items():
+            print(f"{kind:26} {share:.3f} marked of {count:,}")
+
+
+def register_router(commands: typer.Typer) -> None:
+    """Add `router` to the commands of `train`."""
+
+    @commands.command(cls=command(settings="train.run.settings:RouterSettings"))
+    def router(
+        data: SomeDataFolders = None,
+        config: Config = None,
+        settings: Set = None,
+        tolerance: SomeTolerance = None,
+        out: SomeOut = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Train a router: it picks the cheapest mode that is good enough for a question.
+
+        Learns from the data of `synth route`; use it with --mode auto --router FOLDER.
+        """
+        from train.run.settings import RouterSettings
+
+        chosen = settings_of(RouterSettings, config, settings, data=data or None, output=out, tolerance=tolerance)
+        from train.router.router import train_router
+
+        record = train_router(chosen)
+        if as_json:
+            print_record(chosen.output, record)
+            return
+        say(f"saved {chosen.output}: {', '.join(record.modes)}, {record.train_seconds:.1f} s")
+        show_router(record)
+
+
+def show_router(record: RouterRecord) -> None:
+    """The figures of a run on test, a line each."""
+    from train.router.policy import describe_choices
+
+    for each in record.test:
+        told = f"Recall@5 {each.recall:.3f}, {each.milliseconds:.2f} ms, {each.tokens:.0f} tokens"
+        print(f"{each.name:10} {told}  ({describe_choices(each)})")

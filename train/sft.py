@@ -1,8 +1,8 @@
-"""Supervised fine-tuning on the answers of conversations: teaches to read and the form, and gives preference training its reference.
+"""Supervised fine-tuning on the answers of conversations: teaches reading and the form, and gives preference training its reference.
 
-Rows one after another that ask over the same passages are one group: what their prompts have in common is computed once (train/model/packing.py). The loss is −log π of the answers' tokens, end token included, a mean over the tokens of a batch; logits are made where an
-answer's token is predicted and nowhere else.
-"""
+Read are our reading rows and preference pairs (the chosen side), TRL's prompt and completion, messages (OpenAI), conversations (ShareGPT)
+and instruction, input, output (Alpaca), a JSON object a line. Adjacent rows over the same passages are one group, whose common prompt is
+computed once (train/model/packing.py). The loss is −log π of the answers' tokens, end token included, a mean over the tokens of a batch."""
 
 from __future__ import annotations
 
@@ -20,18 +20,104 @@ from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer
 from transformers.trainer_utils import EvalLoopOutput
 
 from data_synth.reading.score import score_reading
-from graph.shared.errors import UserError
-from train.model.greedy import greedy_answers
-from train.model.layout import LogpsOf, choose_layout
-from train.model.logps import TokenizedRow, tokenize_row
-from train.model.models import device, load_tokenizer
-from train.model.packing import TokenizedGroup
-from train.model.rotation import check_rotation
-from train.run.conversations import Conversation, read_conversations
-from train.run.loop import check_start, load_start, lora_config, run_and_save, run_folder, trainer_arguments
-from train.run.mixed_precision import CastingOnce
+from graph.errors import UserError
+from graph.shared.jsonl import read_jsonl
+from graph.types import Message
+from train.model.load import device, load_tokenizer
+from train.model.logps import TokenizedRow, check_rotation, greedy_answers, tokenize_row
+from train.model.packing import LogpsOf, TokenizedGroup, choose_layout
+from train.run.loop import (
+    SingleCastMixin,
+    check_start,
+    load_start,
+    lora_config,
+    run_and_save,
+    run_folder,
+    trainer_arguments,
+)
+from train.run.record import RunRecord
 from train.run.settings import SftSettings
-from train.shared.types import RunRecord
+
+ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
+FORMS = "prompt and completion, prompt and chosen, messages, conversations, or instruction and output"
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A chat that ends with a user's turn, the completion to learn, and what an answer to it is measured against.
+
+    `answers` are the accepted short answers (none: refusing is right); `gold` numbers the passages that may be cited, of `context`, their ids.
+    """
+
+    prompt: tuple[Message, ...]
+    completion: str
+    answers: tuple[str, ...] = ()
+    gold: tuple[int, ...] = ()
+    context: tuple[str, ...] = ()
+
+
+def read_conversations(file: Path) -> list[Conversation]:
+    """All distinct conversations of a file in order; UserError with the line number for the first that cannot be learned, or for none."""
+    rows: dict[Conversation, None] = {}
+    for line, values in read_jsonl(file):
+        where = f"{file} line {line}"
+        try:
+            row = conversation_of(values)
+        except (KeyError, TypeError, IndexError, AttributeError, ValueError) as problem:
+            said = f"no {problem}" if isinstance(problem, KeyError) else str(problem)
+            found = f"{where}: not a conversation ({said}); its keys are {', '.join(values)}"
+            raise UserError(found, FORMS, "fix the row, or see docs/guide.md") from None
+        if not row.prompt or row.prompt[-1].role != "user":
+            raise UserError(
+                f"{where}: the prompt does not end with a user's turn", "a question to answer", "fix the row"
+            )
+        if not row.completion.strip():
+            raise UserError(f"{where}: the completion is {row.completion!r}", "a non-empty text", "remove the row")
+        rows[row] = None
+    if not rows:
+        raise UserError(f"{file}: no rows", f"one JSON object a line: {FORMS}", "write it with `modegraph synth`")
+    return list(rows)
+
+
+def conversation_of(row: Mapping[str, Any]) -> Conversation:
+    """One row of any of the forms; KeyError, TypeError or ValueError for a row of none."""
+    if "messages" in row or "conversations" in row:
+        return _of_turns(_turns(row.get("messages") or row["conversations"]))
+    if "instruction" in row:
+        asked = "\n\n".join(part for part in (row["instruction"], row.get("input") or "") if part)
+        system = (Message("system", row["system"]),) if row.get("system") else ()
+        return _measured(Conversation((*system, Message("user", asked)), str(row["output"])), row)
+    prompt = row["prompt"]
+    turns = (Message("user", prompt),) if isinstance(prompt, str) else _turns(prompt)
+    written = row["completion"] if "completion" in row else row["chosen"]
+    return _measured(Conversation(turns, written if isinstance(written, str) else written[-1]["content"]), row)
+
+
+def _of_turns(turns: Sequence[Message]) -> Conversation:
+    if turns[-1].role != "assistant":
+        raise ValueError(f"the last turn is the {turns[-1].role}'s, not the assistant's")
+    return _measured(Conversation(tuple(turns[:-1]), turns[-1].content), {})
+
+
+def _turns(turns: Any) -> tuple[Message, ...]:
+    """OpenAI's role and content, or ShareGPT's from and value."""
+    made = []
+    for turn in turns:
+        role, content = (turn["role"], turn["content"]) if "role" in turn else (turn["from"], turn["value"])
+        if role not in ROLES or not isinstance(content, str):
+            raise ValueError(f"a turn of {role!r} with {content!r:.40}")
+        made.append(Message(ROLES[role], content))  # type: ignore[arg-type]
+    return tuple(made)
+
+
+def _measured(read: Conversation, row: Mapping[str, Any]) -> Conversation:
+    """With what a reading row says of its answer; of others, the completion is the accepted answer."""
+    if "answers" not in row or "context_ids" not in row or "chosen" in row:
+        return Conversation(read.prompt, read.completion, (read.completion,))
+    numbers = {one: number for number, one in enumerate(row["context_ids"], start=1)}
+    gold = tuple(sorted(numbers[one] for one in row.get("gold_ids", ()) if one in numbers))
+    return Conversation(read.prompt, read.completion, tuple(row["answers"]), gold, tuple(row["context_ids"]))
+
 
 MEASURED_TOKENS = 4096
 """Tokens of a batch of dev prompts that are answered together, padding included."""
@@ -130,7 +216,7 @@ def _group(rows: Sequence[TokenizedRow], shared: int) -> TokenizedGroup:
     return TokenizedGroup(rows[0].ids[:shared], responses, tuple(row.prompt_tokens - shared for row in rows))
 
 
-class SftTrainer(CastingOnce, Trainer):  # type: ignore[misc]
+class SftTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
     """transformers' Trainer over groups; its dev figures are the exact loss and those of `measure`, which answers dev rows."""
 
     def __init__(
@@ -146,14 +232,14 @@ class SftTrainer(CastingOnce, Trainer):  # type: ignore[misc]
     ) -> Any:
         """−log π of a batch's written tokens, a mean over them."""
         del num_items_in_batch
-        loss = -self.logps_of(model, inputs).sum() / written(inputs)
+        loss = -self.logps_of(model, inputs).sum() / answer_tokens(inputs)
         return (loss, {}) if return_outputs else loss
 
     def prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, None, None]:
         """The loss of one batch of dev groups; there are no logits to gather."""
         with torch.no_grad():
             loss = self.compute_loss(model, inputs)
-        own = [(float(loss) * written(inputs), written(inputs))]
+        own = [(float(loss) * answer_tokens(inputs), answer_tokens(inputs))]
         self._dev += self.accelerator.gather_for_metrics(own, use_gather_object=True)
         return loss, None, None
 
@@ -171,7 +257,7 @@ class SftTrainer(CastingOnce, Trainer):  # type: ignore[misc]
         return inputs
 
 
-def written(groups: Sequence[TokenizedGroup]) -> int:
+def answer_tokens(groups: Sequence[TokenizedGroup]) -> int:
     """Tokens that are learned."""
     return sum(group.written_tokens for group in groups)
 
@@ -186,7 +272,7 @@ def sft_trainer(settings: SftSettings, data: SftData, tokenizer: PreTrainedToken
     check_rotation(model.config, longest)
     model.to(device())
     measured = settings.eval_steps is not None
-    arguments = trainer_arguments(settings, folder) | (best_kept(settings) if measured else {})
+    arguments = trainer_arguments(settings, folder) | (best_checkpoint_arguments(settings) if measured else {})
     trainer = SftTrainer(
         choose_layout(model, max(longest), None),
         (lambda model: reading_figures(model, tokenizer, data.dev_rows)) if measured else None,
@@ -201,7 +287,7 @@ def sft_trainer(settings: SftSettings, data: SftData, tokenizer: PreTrainedToken
     return trainer
 
 
-def best_kept(settings: SftSettings) -> dict[str, Any]:
+def best_checkpoint_arguments(settings: SftSettings) -> dict[str, Any]:
     """The Trainer's arguments that measure every `eval_steps` and keep the checkpoint of the best F1 beside the last one."""
     return {
         "eval_strategy": "steps",

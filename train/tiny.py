@@ -24,17 +24,16 @@ from transformers import (
     set_seed,
 )
 
+from graph.answer.prompt import ANSWER, REASON, answer_messages
 from graph.documents.read import read_documents
-from graph.prompt.answer import answer_messages
-from graph.prompt.form import ANSWER, REASON
+from graph.errors import UserError
 from graph.shared.console import say, track
-from graph.shared.errors import UserError
-from graph.shared.watch import note_progress
+from graph.shared.progress import note_progress
 from train.run.data import read_preferences
 from train.run.loop import quiet_libraries
+from train.run.record import RunRecord
 from train.run.save import Outcome, about_run, fresh_folder, run_record, save_run
 from train.run.settings import TinySettings
-from train.shared.types import RunRecord
 
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
 STEPS_PER_ROW = 10

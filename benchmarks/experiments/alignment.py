@@ -16,15 +16,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
+from eval.alignment.frontier import align, alignment_json, tables_as_text, write_alignment
 from eval.alignment.measure import measure_runs
-from eval.alignment.report import align, tables_as_text, to_json, write_alignment
 from eval.alignment.sample import SamplingSettings
 from graph.shared.console import say
-from train.model.models import load_policy
-from train.preference.train import train_dpo, train_ms
+from train.model.load import load_policy
+from train.preference.preference import train_dpo, train_ms
 from train.run.data import read_responses
+from train.run.record import RECORD
 from train.run.settings import DpoSettings, MsSettings
-from train.shared.types import RECORD
 
 SYSTEMS = ("ms:64", "ms:8", "ms:2", "dpo:64", "dpo:2")
 REWARDS = {"correct": 1.0, "format": 0.5, "citations": 0.25}
@@ -114,7 +114,7 @@ def main() -> int:
     rows = read_responses(arguments.data / "test.jsonl")
     found = align(*measure_runs(folders, rows, drawing(arguments), load_policy), drawing(arguments))
     write_alignment(found, arguments.out)
-    print(json.dumps(to_json(found)) if arguments.json else tables_as_text(found))
+    print(json.dumps(alignment_json(found)) if arguments.json else tables_as_text(found))
     return 0
 
 

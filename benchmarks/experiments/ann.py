@@ -22,22 +22,22 @@ from benchmarks.report import Check, print_report
 from eval.metrics import recall_at
 from graph.documents.questions import Question, read_questions
 from graph.index.index import Index, open_index
-from graph.retrieve import STRATEGIES, RetrieveSettings
 from graph.retrieve.parts import passage_scores
-from graph.retrieve.parts.near import nearest
-from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.parts.ranking import nearest
+from graph.retrieve.retrieve import STRATEGIES
 from graph.shared.modes import Mode
-from graph.shared.types import Floats
 from graph.store.data import VECTOR_FIELDS, IndexData
-from graph.store.vectors.files import save_vectors, with_ann
-from graph.store.vectors.matrix import Vectors
+from graph.store.vector_files import save_vectors, with_ann
+from graph.store.vectors import Vectors
+from graph.types import Floats
 
 MODES: tuple[Mode, ...] = ("hops", "hybrid", "dense", "naive")
 KINDS = ("passages", "propositions")
 HALVES_LOSS, ANN_LOSS, LEAST_RECALL = 0.003, 0.005, 0.98
 
 
-def kept_as(folder: Path, data: IndexData, dtype: str, ann_rows: int) -> IndexData:
+def stored_as(folder: Path, data: IndexData, dtype: str, ann_rows: int) -> IndexData:
     """The data with its vectors written anew into `folder`, as `dtype`, with ANN indexes from `ann_rows` on."""
     changed = {}
     for _, field in VECTOR_FIELDS.values():
@@ -88,7 +88,7 @@ def measure(folder: Path, file: Path, limit: int | None) -> tuple[dict[str, floa
         ("ANN of float16", "float16", 1, ANN_LOSS),
     ):
         with tempfile.TemporaryDirectory() as place:
-            other = replace(index, data=kept_as(Path(place), index.data, dtype, ann_rows))
+            other = replace(index, data=stored_as(Path(place), index.data, dtype, ann_rows))
             found = recalls(other, questions, vectors_QD)
             if ann_rows == 1:
                 of_passages = other.data.passage_vectors_PD.segments[0].ann

@@ -26,16 +26,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 import graph.build.build
 from benchmarks.edits import Stopwatch, StubEncoder
 from benchmarks.report import Check, print_report
-from graph.build.build import build_index
-from graph.build.edit import Edit, edit_index
+from graph.build.build import Edit, build_index, edit_index
 from graph.build.lifecycle import compact_index, verify_index
 from graph.index.index import Index, open_index
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.shared.types import Document
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
+from graph.store.embedding_cache import PendingVectors
+from graph.store.index_settings import IndexSettings
 from graph.store.manifest import generation_of, read_manifest
-from graph.store.settings import IndexSettings
 from graph.store.sqlite import SqliteStore
-from graph.store.vectors.pending import PendingVectors
+from graph.types import Document
 
 SETTINGS = IndexSettings(communities="igraph", layers_on_edit="later", merge_factor=4)
 FIRST, WORDS = 30, 12

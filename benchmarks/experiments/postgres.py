@@ -14,14 +14,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from psycopg import sql
 
 from graph.documents.questions import read_questions
+from graph.export.postgres import SCHEMA
 from graph.index.index import open_index
-from graph.postgres.export import SCHEMA
-from graph.postgres.store.connect import transaction
-from graph.retrieve.parts.rank import top_rows
-from graph.shared.types import Floats
+from graph.postgres.connect import transaction
+from graph.retrieve.parts.ranking import top_rows
 from graph.store.columns.strings import Strings
 from graph.store.data import VECTOR_FIELDS
-from graph.store.vectors.matrix import Rows
+from graph.store.vectors import Matrix
+from graph.types import Floats
 
 K = 10
 TABLES = ("passages", "propositions")
@@ -30,7 +30,7 @@ WIDTHS = (K, 40, 100, 400)
 """hnsw.ef_search: how many near vectors the search keeps; pgvector's default is 40."""
 
 
-def found_share(ids: Strings, vectors_ND: Rows, vectors_QD: Floats, found: list[list[str]]) -> float:
+def found_share(ids: Strings, vectors_ND: Matrix, vectors_QD: Floats, found: list[list[str]]) -> float:
     """Recall@K: the mean share of the K exactly nearest among those found."""
     exact = [{ids[row] for row in top_rows(vectors_ND @ vector_D, K).tolist()} for vector_D in vectors_QD]
     return sum(len(best & set(each)) for best, each in zip(exact, found, strict=True)) / (K * len(exact))

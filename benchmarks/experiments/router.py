@@ -22,24 +22,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from data_synth.contexts import check_gold
 from data_synth.dataset.write import write_dataset
 from data_synth.relevance.gold import CORPUS, read_gold_questions
-from data_synth.route.rows import route_rows
-from data_synth.route.runs import PASSAGES, parse_modes
-from data_synth.route.types import FORM
-from eval.router.measure import evaluate_router
-from eval.router.report import to_json, to_text, write_router_report
+from data_synth.route import PASSAGES, ROUTE, parse_modes, route_rows
+from eval.router import evaluate_router, router_json, router_text, write_router_report
 from graph.documents.questions import SPLITS
 from graph.extract.entities import entity_key
 from graph.index.index import Index, open_index
-from graph.retrieve import RetrieveSettings
-from graph.retrieve.learned.query_features import query_features
-from graph.retrieve.parts.query import Query
-from graph.retrieve.strategies import DIRECT_STRATEGIES
+from graph.retrieve.learned.router import query_features
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.retrieve import DIRECT_STRATEGIES
 from graph.shared.console import say, track
 from graph.shared.jsonl import read_jsonl, write_jsonl
-from graph.shared.types import Evidence
 from graph.store.manifest import MANIFEST
-from train.router.settings import RouterSettings
-from train.router.train import train_router
+from graph.types import Evidence
+from train.router.router import train_router
+from train.run.settings import RouterSettings
 from train.shared.labelled import SUMMARY
 
 TOLERANCE = 0.01
@@ -84,7 +80,7 @@ def make_rows(index: Path, questions: Path, out: Path, modes: str, limit: int | 
     opened, asked = open_index(index), read_gold_questions(file)
     check_gold((each.question for each in asked), frozenset(opened.sources()))
     origin = {"Index": index.name, "Encoder": opened.encoder_source.fingerprint, "Modes": modes}
-    write_dataset(rows, route_rows(opened, asked, parse_modes(modes), TOLERANCE, 0, None, track), FORM, origin)
+    write_dataset(rows, route_rows(opened, asked, parse_modes(modes), TOLERANCE, 0, None, track), ROUTE, origin)
     return rows
 
 
@@ -153,7 +149,7 @@ def main() -> int:
         train_router(RouterSettings(data=data, output=str(router), tolerance=arguments.tolerance))
     report = evaluate_router(folders, str(router), "test", seed=0)
     write_router_report(report, arguments.out / "report")
-    print(json.dumps(to_json(report)) if arguments.json else to_text(report))
+    print(json.dumps(router_json(report)) if arguments.json else router_text(report))
     return 0
 
 

@@ -26,12 +26,11 @@ from sklearn.metrics import average_precision_score
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from data_synth.relevance.labels import rows_of_sources
-from eval.shared.statistics import bootstrap_difference
+from data_synth.relevance.relevance_rows import rows_of_sources
+from eval.statistics import bootstrap_difference
 from graph.index.index import Index, open_index
-from graph.retrieve.learned.classifier import Classifier
-from graph.retrieve.learned.cross import Cross, Trained, judge, open_trained
-from graph.retrieve.learned.features import FEATURES, look, measure
+from graph.retrieve.learned.cross import Cross, TrainedSelector, judge, open_trained_selector
+from graph.retrieve.learned.light import FEATURES, Classifier, measure, view_of
 from graph.retrieve.parts.query import Query
 from graph.shared.console import track
 from graph.shared.jsonl import read_jsonl
@@ -40,10 +39,10 @@ COSINE = "cosine"
 
 
 def scores_of(
-    index: Index, query: Query, rows_n: NDArray[np.int64], selector: Trained
+    index: Index, query: Query, rows_n: NDArray[np.int64], selector: TrainedSelector
 ) -> dict[str, NDArray[np.float64]]:
     """What each of them gives the candidates: cosine, the light selector, and both logits together where there is a cross-encoder."""
-    view = look(index, query)
+    view = view_of(index, query)
     light = selector if isinstance(selector, Classifier) else selector.light
     found = {
         COSINE: measure(index, query, view, rows_n)[:, FEATURES.index("nearness")].astype(np.float64),
@@ -57,7 +56,7 @@ def scores_of(
     return found
 
 
-def precisions(index: Index, item: Mapping[str, Any], selector: Trained) -> dict[str, float]:
+def precisions(index: Index, item: Mapping[str, Any], selector: TrainedSelector) -> dict[str, float]:
     """The average precision of one question's candidates by each score."""
     rows_n = np.array([rows_of_sources(index, [each["id"]])[0] for each in item["candidates"]], np.int64)
     label_n = np.array([each["label"] for each in item["candidates"]])
@@ -70,7 +69,7 @@ def precisions(index: Index, item: Mapping[str, Any], selector: Trained) -> dict
 
 def ranking_of(index: Path, selector: str, items: Path, split: str) -> dict[str, dict[str, Any]]:
     """Mean average precision over the questions of a split, and its difference from the cosine's, by score."""
-    opened, trained = open_index(index), open_trained(selector)
+    opened, trained = open_index(index), open_trained_selector(selector)
     rows = [row for _, row in read_jsonl(items) if row["split"] == split]
     usable = [item for item in rows if any(each["label"] for each in item["candidates"])]
     each_Q = [precisions(opened, item, trained) for item in track(usable, "questions", len(usable))]

@@ -7,8 +7,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks.figures import batch, boxes, edits, modes, recall, study, walk
-from benchmarks.figures.style import save
-from benchmarks.figures.tables import RESULTS
+from benchmarks.figures.style import RESULTS, save
 
 FIGURES = {
     "modes": modes.draw,

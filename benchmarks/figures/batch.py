@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, dress
-from benchmarks.figures.tables import DATA
+from benchmarks.figures.style import BLUE, DATA, GREEN, GREY, ORANGE, dress
 
 SERIES = {"untuned": (GREY, "o", -0.22), "MS": (BLUE, "s", 0.0), "DPO": (ORANGE, "D", 0.22)}
 """Colour, marker and place in its row."""

@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from benchmarks.figures.style import BLUE, GREY, ORANGE, dress
-from benchmarks.figures.tables import DATA
+from benchmarks.figures.style import BLUE, DATA, GREY, ORANGE, dress
 
 SIDES = {"chosen": (BLUE, -0.2, ""), "rejected": (ORANGE, 0.2, "////")}
 """Colour, place beside its model's tick, and hatching."""

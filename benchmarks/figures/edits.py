@@ -2,8 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, dress
-from benchmarks.figures.tables import number, table
+from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, dress, number, table
 
 SERIES = (
     ("build", "build from nothing", GREY, "s"),

@@ -19,13 +19,13 @@ from typing import Any
 import torch
 
 import modegraph as mg
-from benchmarks.figures.tables import DATA
-from eval.compare.score import score_pairs
-from eval.shared.rows import read_rows
+from benchmarks.figures.style import DATA
+from eval.compare.compare import score_pairs
+from eval.comparison import read_rows
 from graph.shared.jsonl import read_jsonl, write_json, write_jsonl
+from train.model.load import load_policy
 from train.model.logps import completion_logps, pad_rows, tokenize_row
-from train.model.models import load_policy
-from train.preference.response_groups import combine_rewards
+from train.preference.groups import combine_rewards
 from train.run.data import read_responses
 from train.run.settings import MsSettings
 

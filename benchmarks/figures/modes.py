@@ -2,8 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from benchmarks.figures.style import BLUE, GREY, ORANGE, dress
-from benchmarks.figures.tables import number, table
+from benchmarks.figures.style import BLUE, GREY, ORANGE, dress, number, table
 
 SETS = ("musique_train100 (100)", "2wiki_dev164 (164)", "2wiki_train500 (500)", "hotpotqa_train (757)")
 OURS = "hops"

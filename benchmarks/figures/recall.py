@@ -16,8 +16,7 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, dress
-from benchmarks.figures.tables import DATA
+from benchmarks.figures.style import BLUE, DATA, GREEN, GREY, ORANGE, PINK, dress
 from graph.shared.jsonl import write_json
 
 RECALL, SECONDS = "Recall@5", "s/query without encoder"

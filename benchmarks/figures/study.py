@@ -5,8 +5,7 @@ from itertools import groupby
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, dress
-from benchmarks.figures.tables import Row, interval, number, table
+from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, Row, dress, interval, number, table
 
 STYLES = {
     ("DPO", "2"): (BLUE, "o", "-"),

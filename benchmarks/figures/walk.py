@@ -9,8 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.figures.style import BLUE, GREY, ORANGE
-from benchmarks.figures.tables import DATA
+from benchmarks.figures.style import BLUE, DATA, GREY, ORANGE
 
 STEP = "mentions "
 QUESTION_X, PASSAGE_X, LINK_X = 0.0, 3.4, 7.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from graph.extract.entities import find_entities
-from graph.verify.vocabulary import OPPOSITES
+from graph.text.word_forms import OPPOSITES
 
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 _DENIED = re.compile(r"\b(?:not|never|no) ")

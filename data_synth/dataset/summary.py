@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import mean, median
 from typing import Generic
 
-from data_synth.forms import Form, R
+from data_synth.rows import Form, R
 from graph.documents.questions import SPLITS
 from graph.shared.ids import content_id
 

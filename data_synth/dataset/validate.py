@@ -1,16 +1,67 @@
-"""`modegraph data validate`: every row of a file, or of the files of a folder, read and checked, with the line, what is wrong with it, and how to fix it."""
+"""`modegraph data validate`: every row of a file, or of the files of a folder, read and checked.
+
+The kind of a file's rows is found by the column that only this kind has; a bad row is reported with its line, what is wrong and how to fix it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_synth.dataset.kinds import Checks, checks_of
-from graph.documents.questions import SPLITS
-from graph.shared.errors import UserError, unreadable
+from data_synth.claims.claims import CLAIMS
+from data_synth.preferences.preference_form import PREFERENCES
+from data_synth.questions.question_form import QUESTIONS
+from data_synth.reading.reading_form import READING
+from data_synth.relevance.relevance_form import RELEVANCE
+from data_synth.responses.rewards import RESPONSES
+from data_synth.route import ROUTE
+from data_synth.rows import Form
+from graph.documents.questions import SPLITS, question_problems
+from graph.errors import UserError, unreadable
+
+FORMS: dict[str, Form[Any]] = {
+    form.name: form for form in (PREFERENCES, RESPONSES, QUESTIONS, READING, RELEVANCE, ROUTE, CLAIMS)
+}
+FORM_BY_COLUMN: dict[str, Form[Any]] = {
+    "chosen": PREFERENCES,
+    "completion": READING,
+    "responses": RESPONSES,
+    "bridges": QUESTIONS,
+    "proposition_id": RELEVANCE,
+    "best_mode": ROUTE,
+    "claim": CLAIMS,
+}
+
+
+@dataclass(frozen=True)
+class Checks:
+    """A kind of row and what is wrong with one, in words; raises what `Form.from_json` raises."""
+
+    kind: str
+    problems: Callable[[Mapping[str, Any]], list[str]]
+
+
+def form_of(row: Mapping[str, Any], where: str) -> Form[Any]:
+    """The form of a row; UserError naming the columns when it is of none."""
+    for column, form in FORM_BY_COLUMN.items():
+        if column in row:
+            return form
+    raise UserError(
+        f"{where}: columns {', '.join(map(repr, row)) or 'none'}",
+        f"one of {', '.join(map(repr, FORM_BY_COLUMN))}, which tell what kind of data it is, or 'question' and 'answers'",
+        "give a file that `modegraph synth` or `modegraph data import` made, or questions",
+    )
+
+
+def checks_of(row: Mapping[str, Any], where: str) -> Checks:
+    """How rows like this one are checked: by their form, or as questions with their answers, which have none; UserError as `form_of`."""
+    if "question" in row and not any(column in row for column in FORM_BY_COLUMN):
+        return Checks("questions", question_problems)
+    form = form_of(row, where)
+    return Checks(form.name, lambda values: list(form.problems(form.from_json(values))))
+
 
 MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 

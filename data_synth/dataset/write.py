@@ -1,29 +1,96 @@
-"""The folder of a dataset: {train,dev,test}.jsonl, the same as .parquet, summary.json and the dataset card.
+"""The last step of every `synth` command: rows shown as a preview, or written as a folder, described and summed up.
 
-Rows are streamed to a folder of unfinished files beside the finished ones, and moved into place when all are there,
-`summary.json` last: it also tells an earlier dataset from somebody else's folder.
-"""
+The folder holds {train,dev,test}.jsonl, the same as .parquet, summary.json and the dataset card. Rows are streamed to a folder of
+unfinished files and moved into place when all are there, `summary.json` last: it also tells an earlier dataset from somebody else's folder."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from data_synth.dataset.card import MAKER, dataset_card
 from data_synth.dataset.summary import Summary, Tally
-from data_synth.forms import Form, R
-from data_synth.types import Dropped
+from data_synth.rows import Dropped, Form, R
 from graph.documents.questions import SPLITS
-from graph.shared.errors import UserError
+from graph.errors import UserError
+from graph.shared.console import print_json, say
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+MAKER = "modegraph"
+_CARD = """\
+---
+configs:
+- config_name: default
+  data_files:
+{data_files}
+---
+
+# {title}
+
+{rows:,} rows made by `{maker} synth {name}`. {about}
+
+```python
+from datasets import load_dataset
+
+rows = load_dataset("path/to/this/folder")
+```
+
+{origin}
+
+## Counts
+
+{counts}
+
+## Lengths in words
+
+{lengths}
+{measures}
+## What was left out
+
+{drops}
+
+Exact duplicates removed: {duplicates:,}.
+"""
+
+
+def dataset_card(summary: Summary, form: Form[R]) -> str:
+    """README.md of the dataset, with its YAML front matter; no dates or paths, so that equal data give equal cards."""
+    counts = {"split": summary.by_split, **summary.counts}
+    lengths = [(part, words.mean, words.median, words.longest) for part, words in summary.lengths.items()]
+    figures = _table(("measured on a sample", "figure"), summary.measures.items())
+    return _CARD.format(
+        data_files="\n".join(f"  - split: {split}\n    path: {split}.parquet" for split in summary.by_split),
+        title=form.title,
+        rows=summary.rows,
+        maker=MAKER,
+        name=form.name,
+        about=form.about,
+        origin="\n".join(f"* {what}: {value}" for what, value in summary.origin.items()),
+        counts="\n\n".join(_count_table(head, by) for head, by in counts.items()),
+        lengths=_table(("part", "mean", "median", "longest"), lengths),
+        measures=f"\n## Measures\n\n{figures}\n" if summary.measures else "",
+        drops=_count_table("dropped because", summary.drops) if summary.drops else "No row was dropped.",
+        duplicates=summary.duplicates,
+    )
+
+
+def _count_table(head: str, counts: Mapping[str, int]) -> str:
+    return _table((head, "rows"), counts.items())
+
+
+def _table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    titles = [str(title) for title in head]
+    lines = [titles, ["---"] * len(titles), *([str(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
 
 SUMMARY, CARD, LEDGER, UNFINISHED = "summary.json", "README.md", "ledger.sqlite", ".unfinished"
 ROWS_PER_BATCH = 1000
@@ -117,3 +184,84 @@ def _is_ours(marker: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(found, dict) and str(found.get("made_by", "")).startswith(MAKER)
+
+
+def show_rows(rows: Sequence[R | Dropped], form: Form[R]) -> str:
+    """Each row's fields, one a line; a dropped one by its reason."""
+    return "\n\n".join(f"dropped: {row.why}" if isinstance(row, Dropped) else _show_row(row, form) for row in rows)
+
+
+def rows_to_json(rows: Sequence[R | Dropped], form: Form[R]) -> dict[str, Any]:
+    """One object: the rows as a file holds them, and the reasons of what was dropped on the way."""
+    return {
+        "rows": [form.to_json(row) for row in rows if not isinstance(row, Dropped)],
+        "dropped": [row.why for row in rows if isinstance(row, Dropped)],
+    }
+
+
+def show_summary(summary: Summary, out: Path) -> str:
+    """A few lines: how many rows, where, how long, and what was lost."""
+    lines = [f"{summary.rows:,} rows in {out} ({_counts(summary.by_split)})"]
+    lines += [f"by {table}: {_counts(counts)}" for table, counts in summary.counts.items()]
+    if summary.lengths:
+        lines.append("mean words: " + ", ".join(f"{part} {words.mean}" for part, words in summary.lengths.items()))
+    lines += [f"{what}: {value:g}" for what, value in summary.measures.items()]
+    if summary.drops or summary.duplicates:
+        lost = {**summary.drops, "exact duplicate": summary.duplicates}
+        lines.append(f"left out: {_counts({why: count for why, count in lost.items() if count})}")
+    return "\n".join([*lines, f"dataset card: {out / CARD}"])
+
+
+def _show_row(row: R, form: Form[R]) -> str:
+    """Texts that go over several lines (a prompt, say) stand under their name, the rest beside it."""
+    lines = []
+    for name, value in form.to_json(row).items():
+        if isinstance(value, list) and value and isinstance(value[0], dict) and "content" in value[0]:
+            lines += [f"{name}:", *(f"  {turn['role']}: {turn['content']}" for turn in value)]
+        elif isinstance(value, list) and any(isinstance(item, str) and " " in item for item in value):
+            lines += [f"{name}:", *(f"  - {item}" for item in value)]
+        else:
+            lines.append(f"{name}: {value}")
+    return "\n".join(lines)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
+
+
+def ledger_of(out: Path | None, preview: int | None) -> Path | None:
+    """Where the calls of a run are kept: in the folder to write; a preview keeps none. UserError for no folder or a foreign one."""
+    if preview is not None:
+        return None
+    if out is None:
+        raise UserError("no --out", "a folder to write to", "give --out DIR, or --preview N to look at rows first")
+    check_folder(out)
+    return out / LEDGER
+
+
+def write_or_preview(
+    rows: Iterable[R | Dropped],
+    form: Form[R],
+    origin: Mapping[str, str],
+    out: Path | None,
+    preview: int | None,
+    as_json: bool,
+    warnings_of: Callable[[Summary], Sequence[str]] = lambda summary: (),
+    strict: bool = False,
+) -> bool:
+    """Show the first `preview` rows, or write all into `out`; False when more than half of the rows were lost.
+
+    What `warnings_of` finds in the summary is shown; if it must be `strict`, it is a failure, too.
+    """
+    if preview is not None or out is None:
+        first = list(islice(rows, preview))
+        print_json(rows_to_json(first, form)) if as_json else print(show_rows(first, form))
+        return True
+    summary = write_dataset(out, rows, form, origin)
+    print_json({"out": str(out), **asdict(summary)}) if as_json else print(show_summary(summary, out))
+    if summary.mostly_lost:
+        say(f"modegraph: {sum(summary.drops.values()):,} rows were dropped, only {summary.rows:,} kept; see {out}")
+    warnings = warnings_of(summary)
+    for warning in warnings:
+        say(f"modegraph: warning: {warning}")
+    return not summary.mostly_lost and not (strict and warnings)

@@ -16,13 +16,13 @@ from itertools import zip_longest
 
 from data_synth.preferences.reasons import choices_of, holds_answer, normalise_answer, plain, tfidf_cosines
 from data_synth.preferences.support import sentences_of
-from data_synth.types import Draft
+from data_synth.rows import Draft
+from graph.answer.citations import check_citations
+from graph.answer.prompt import NOT_FOUND, format_answer
 from graph.extract.entities import find_entities
-from graph.extract.support import words_of
-from graph.extract.units import split_units
-from graph.prompt.answer import NOT_FOUND, format_answer
-from graph.prompt.citations import check_citations
+from graph.extract.grounding import words_of
 from graph.shared.ids import content_id
+from graph.text.sentences import split_units
 
 UNSUPPORTED, WRONG = "unsupported reasoning", "wrong answer"
 REFUSED = "refused, though the passages say it"

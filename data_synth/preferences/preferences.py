@@ -1,21 +1,29 @@
 """Preference rows (GraphMPA §3.2, Eq. 7): every question over contexts C_1, …, C_N, each one excerpt longer.
 
-Chosen: reasoning, then the gold answer. Rejected: a hard negative with reasoning of its own, or for a share of the rows the answer alone, as in
-the paper. Where a context has no gold document and does not hold the answer, "not in the documents" is chosen over the answer. A reasoning by
-rules quotes and cites what the context holds; a model's must be supported by its context.
-"""
+Chosen: reasoning, then the gold answer. Rejected: a hard negative with its own reasoning, or for a share of the rows the answer alone, as in
+the paper. Where a context has no gold document and does not hold the answer, "not in the documents" is chosen. A reasoning by rules quotes
+and cites the context; a model's must be supported by it, and may be checked by a second model."""
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import chain
+from pathlib import Path
 
-from data_synth.contexts import FindContexts, context_finder, draft_groups, gold_share
-from data_synth.preferences.check import check_by_model
+from data_synth.contexts import (
+    FindContexts,
+    check_gold,
+    context_finder,
+    draft_groups,
+    draw_questions,
+    gold_share,
+    pick_questions,
+    without_twins,
+)
 from data_synth.preferences.hard_negatives import (
     NO_PASSAGE_SAYS,
     HardNegative,
@@ -25,15 +33,49 @@ from data_synth.preferences.hard_negatives import (
 )
 from data_synth.preferences.reasons import compose_reason, holds_answer, is_span, model_reasons
 from data_synth.preferences.support import MeasureSupport, Support, SupportScorer
-from data_synth.types import Draft, Dropped, PreferenceRow
-from graph.documents.questions import Question
-from graph.prompt.answer import NOT_FOUND, answer_messages, format_answer, parse_answer
-from graph.retrieve import RetrieveSettings
+from data_synth.rows import Draft, Dropped, PreferenceRow
+from graph.answer.prompt import NOT_FOUND, answer_messages, format_answer, parse_answer
+from graph.documents.questions import Question, read_questions
+from graph.errors import UserError
+from graph.index.index import Index
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.shared.console import track
 from graph.shared.ids import content_id
-from graph.shared.types import LanguageModel
+from graph.text.prompting import fill, quote
+from graph.text.replies import BadReply, ReplyModel, parse_reply, strict_schema
+from graph.types import Completion, CompletionRequest, LanguageModel, Message, OpenModel
 
-if TYPE_CHECKING:
-    from graph.index.index import Index
+NOT_SUPPORTED = "the checking model finds it unsupported"
+NO_VERDICT = "the checking model gave no verdict"
+MAX_VERDICT_TOKENS = 64
+
+
+class Verdict(ReplyModel):
+    """What the checking model replies."""
+
+    supported: bool
+
+
+def check_by_model(drafts: Sequence[Draft], reasons: Sequence[str], model: LanguageModel) -> list[str]:
+    """Why each reasoning is not good enough, in the words of the card; "" for a good one."""
+    requests = [_check_request(draft, reason) for draft, reason in zip(drafts, reasons, strict=True)]
+    return [_verdict_problem(completion) for completion in model.complete(requests)]
+
+
+def _check_request(draft: Draft, reason: str) -> CompletionRequest:
+    selection = answer_messages(draft.question.text, draft.excerpts)[-1].content
+    text = fill("data_synth/check.txt", question_over_passages=selection, reason=quote(reason), answer=draft.answer)
+    return CompletionRequest((Message("user", text),), MAX_VERDICT_TOKENS, seed=0, schema=strict_schema(Verdict))
+
+
+def _verdict_problem(completion: Completion) -> str:
+    if completion.finish_reason != "stop":
+        return NO_VERDICT
+    try:
+        return "" if parse_reply(Verdict, completion.text, []).supported else NOT_SUPPORTED
+    except BadReply:
+        return NO_VERDICT
+
 
 BY_RULES = "rules"
 UNPARSEABLE = "the chosen answer does not parse to the gold one"
@@ -150,9 +192,9 @@ def write_reasons(
     if reasoner.checked:
         refused = {n: Dropped(UNSUPPORTED) for n in quoted if not support[n].holds}
         if check is not None:
-            asked = [n for n in quoted if n not in refused]
-            said = check([drafts[n] for n in asked], [str(written[n]) for n in asked])
-            refused |= {n: Dropped(why) for n, why in zip(asked, said, strict=True) if why}
+            selection = [n for n in quoted if n not in refused]
+            said = check([drafts[n] for n in selection], [str(written[n]) for n in selection])
+            refused |= {n: Dropped(why) for n, why in zip(selection, said, strict=True) if why}
     return [ReasonedDraft(drafts[n], refused.get(n, reason), support.get(n)) for n, reason in enumerate(written)]
 
 
@@ -188,7 +230,7 @@ def _row(reasoned: ReasonedDraft, mark: str, reasoner: str, negative: HardNegati
         gold_in_context=gold_share(question.gold_sources, draft.excerpts),
         reasoner=reasoner,
         hard_negative=negative.name if negative else "",
-        support=round(reasoned.support.nearness, 4) if reasoned.support else None,
+        support=round(reasoned.support.normalised_similarity, 4) if reasoned.support else None,
     )
 
 
@@ -206,3 +248,72 @@ def _pair(
 def _mark(reasoner: Reasoner, reasoners: Sequence[Reasoner]) -> str:
     """What tells the rows of several reasoners apart."""
     return f"@{reasoner.name}" if len(reasoners) > 1 else ""
+
+
+@dataclass(frozen=True)
+class PreferenceModels:
+    """SPECs of the models that write reasonings and of the one that checks them; their calls are kept in `ledger`, if there is one."""
+
+    reasoners: Sequence[str] = ()
+    checker: str | None = None
+    ledger: Path | None = None
+
+
+@dataclass(frozen=True)
+class QuestionSelection:
+    """Which questions of `file`: those of `splits` (none: all), of which `limit` are drawn by the seed; over contexts of which `sizes` (none: all)."""
+
+    file: Path
+    splits: Sequence[str] = ()
+    limit: int | None = None
+    seed: int = 0
+    sizes: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class PreferenceRun:
+    """Rows, made as they are read, and their origin in words."""
+
+    rows: Iterable[PreferenceRow | Dropped]
+    origin: Mapping[str, str]
+
+
+def preference_run(
+    index: Index,
+    selection: QuestionSelection,
+    settings: RetrieveSettings,
+    models: PreferenceModels,
+    open_model: OpenModel,
+    *,
+    hard_negatives: float,
+    first: int | None,
+) -> PreferenceRun:
+    """Rows of the questions asked, of the `first` only if given, with contexts of up to `settings.top_k` excerpts.
+
+    UserError for questions whose gold documents the index does not have, and for a share of hard negatives that is none.
+    """
+    if not 0 <= hard_negatives <= 1:
+        raise UserError(f"hard negatives: {hard_negatives:g} of all rows", "a share of 0 to 1", "change it")
+    picked = pick_questions(read_questions(selection.file), list(selection.splits))
+    distinct, twins = without_twins(draw_questions(picked, selection.limit, selection.seed)[:first])
+    check_gold(distinct, frozenset(index.sources()))
+    reasoners = [open_model(spec, models.ledger) for spec in models.reasoners]
+    judge = open_model(models.checker, models.ledger) if models.checker else None
+    tokens = settings.max_context_tokens
+    sizes = ", ".join(map(str, selection.sizes)) or f"1 to {settings.top_k}"
+    origin = {
+        "Index": index.folder.name,
+        "Questions": selection.file.name + (f", {selection.limit:,} of them drawn" if selection.limit else ""),
+        "Contexts": f"{sizes} excerpts, shuffled, by mode {settings.mode}"
+        + (f", at most {tokens:,} tokens together" if tokens else ""),
+        "Reasoning written by": ", ".join(model.name for model in reasoners)
+        or f"{BY_RULES}, evidence alone, all of it cited",
+        "Reasoning checked by": judge.name if judge else "encoder similarity and names" if reasoners else "nobody",
+        "Share of hard negatives": f"{hard_negatives:g}",
+    }
+    rows = preference_rows(index, distinct, settings, reasoners, judge, hard_negatives, selection.sizes)
+    if first is None:
+        # Rows, not questions: these are pulled many at a time, before a model is called.
+        expected = len(distinct) * len(selection.sizes or range(settings.top_k)) * max(1, len(reasoners))
+        rows = track(rows, "rows", expected)
+    return PreferenceRun(chain(twins, rows), origin)

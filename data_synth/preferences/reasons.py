@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from data_synth.types import Draft, Dropped
-from graph.extract.units import Unit, split_units
-from graph.prompt.answer import answer_messages, parse_answer
-from graph.prompt.citations import check_citations
-from graph.prompt.form import REASON
-from graph.shared.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message, Passage
+from data_synth.rows import Draft, Dropped
+from graph.answer.citations import check_citations
+from graph.answer.prompt import REASON, answer_messages, parse_answer
 from graph.text.prompting import fill, quote
+from graph.text.sentences import Unit, split_units
+from graph.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message, Passage
 
 UNSUPPORTED = "no sentence supports the answer"
 NOT_SHOWN = "the context does not hold every evidence sentence"
@@ -101,7 +100,7 @@ def sentence_with(answer: str, excerpts: Sequence[Excerpt]) -> Statement | None:
     for excerpt in excerpts:
         for unit in split_units(excerpt.text):
             if unit.kind != "heading" and holds_answer(unit.text, answer):
-                return Statement(excerpt.source, unit.text, _said(unit))
+                return Statement(excerpt.source, unit.text, _unit_text(unit))
     return None
 
 
@@ -142,7 +141,9 @@ def closest_statements(
     for (source, unit), score in zip(sentences, scores, strict=True):
         if score > 0 and (source not in best or score > best[source][0]):
             best[source] = (score, unit)
-    return [Statement(source, best[source][1].text, _said(best[source][1])) for source in sources if source in best]
+    return [
+        Statement(source, best[source][1].text, _unit_text(best[source][1])) for source in sources if source in best
+    ]
 
 
 def tfidf_cosines(wanted: str, sentences: Sequence[str]) -> list[float]:
@@ -221,7 +222,7 @@ def _sentences(passages: Sequence[Passage]) -> Iterator[Unit]:
     return (unit for passage in passages for unit in split_units(passage.text) if unit.kind != "heading")
 
 
-def _said(unit: Unit) -> str:
+def _unit_text(unit: Unit) -> str:
     return "; ".join(f"{name}: {value}" if name else value for name, value in unit.cells) or unit.text
 
 

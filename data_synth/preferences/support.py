@@ -1,4 +1,4 @@
-"""Whether a reasoning is supported by the context it was written over: nearness of its sentences, and where its entities stand.
+"""Whether a reasoning is supported by the context it was written over: normalised similarity of its sentences, and where its entities stand.
 
 Legend: S sentences of a reasoning, N propositions of its context, D dimensions.
 """
@@ -12,35 +12,35 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data_synth.types import Draft
+from data_synth.rows import Draft
+from graph.answer.citations import check_citations
 from graph.extract.entities import find_entities
-from graph.extract.support import words_of
-from graph.extract.units import split_units
-from graph.index.nearness import nearness
-from graph.prompt.citations import check_citations
-from graph.retrieve.parts.gather import expand_rows
-from graph.shared.types import Excerpt, Floats
+from graph.extract.grounding import words_of
+from graph.index.normalised_similarity import normalised_similarity
+from graph.retrieve.parts.ranking import expand_rows
+from graph.text.sentences import split_units
+from graph.types import Excerpt, Floats
 
 if TYPE_CHECKING:
     from graph.index.index import Index
 
 MIN_NEARNESS, MIN_NAMED = 0.45, 0.3
 """PubMedQA's conclusions against their own abstracts: 5 % are below .48 and .24; against others' abstracts 1 % are above .38. Measured in
-MiniLM's cosines, from which its nearness hardly differs."""
+MiniLM's cosines, from which its normalised similarity hardly differs."""
 
 
 @dataclass(frozen=True)
 class Support:
-    """How far a context supports a reasoning. `nearness`: mean over its sentences of the nearness to the best proposition of
+    """How far a context supports a reasoning. `normalised_similarity`: mean over its sentences of the normalised similarity to the best proposition of
     the context; `named`: the share of its entities that stand in the context, the question or the answer.
     """
 
-    nearness: float
+    normalised_similarity: float
     named: float
 
     @property
     def holds(self) -> bool:
-        return self.nearness >= MIN_NEARNESS and self.named >= MIN_NAMED
+        return self.normalised_similarity >= MIN_NEARNESS and self.named >= MIN_NAMED
 
 
 MeasureSupport = Callable[[Sequence[Draft], Sequence[str]], Sequence[Support]]
@@ -102,10 +102,10 @@ def sentences_of(reason: str) -> list[str]:
 
 
 def mean_nearness(index: Index, sentences_SD: Sequence[Floats], context_ND: Floats) -> float:
-    """Mean over sentences of the nearness to the best proposition (unit vectors); 0 where either is missing."""
+    """Mean over sentences of the normalised similarity to the best proposition (unit vectors); 0 where either is missing."""
     if not len(sentences_SD) or not len(context_ND):
         return 0.0
-    return float(nearness(index, (np.stack(sentences_SD) @ context_ND.T).max(axis=1)).mean())
+    return float(normalised_similarity(index, (np.stack(sentences_SD) @ context_ND.T).max(axis=1)).mean())
 
 
 def share_named(reason: str, texts: Sequence[str]) -> float:

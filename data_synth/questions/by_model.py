@@ -16,15 +16,15 @@ from typing import Annotated
 import numpy as np
 
 from data_synth.questions.check import DuplicateFilter, id_of
-from data_synth.questions.mentions import Mentions, columns_of
-from data_synth.questions.types import QuestionRow, Step, named_in
-from data_synth.types import Dropped
-from graph.extract.support import best_span, share_supported
+from data_synth.questions.index_statements import Mentions, columns_of
+from data_synth.questions.question_form import QuestionRow, Step, named_in
+from data_synth.rows import Dropped
+from graph.extract.grounding import best_span, share_supported
 from graph.index.index import Index
-from graph.retrieve.parts.caller import Caller
-from graph.shared.types import LanguageModel, Passage
+from graph.retrieve.parts.query import Caller
 from graph.text.prompting import quote, quote_passage, read_prompt
-from graph.text.structured import ReplyModel, Sentence, at_most, one_of, plain
+from graph.text.replies import ReplyModel, Sentence, at_most, one_of, plain
+from graph.types import LanguageModel, Passage
 
 UNUSABLE = "the writer's reply was unusable twice, or refused"
 UNJUDGED = "the critic's reply was unusable twice, or refused"
@@ -130,7 +130,10 @@ def judge_questions(
     rows = [(row, group) for row, group in zip(drafts, groups, strict=True) if isinstance(row, QuestionRow)]
     replies = iter(
         Caller(critic).ask(
-            Critique, read_prompt("data_synth/critique.txt"), [_judged(*each) for each in rows], MAX_CRITIQUE_TOKENS
+            Critique,
+            read_prompt("data_synth/critique.txt"),
+            [_critique_message(*each) for each in rows],
+            MAX_CRITIQUE_TOKENS,
         )
     )
     return [_verdict(row, next(replies)) if isinstance(row, QuestionRow) else row for row in drafts]
@@ -208,7 +211,7 @@ def _new(row: QuestionRow, earlier: DuplicateFilter) -> QuestionRow | Dropped:
     return row
 
 
-def _judged(row: QuestionRow, group: tuple[Passage, ...]) -> str:
+def _critique_message(row: QuestionRow, group: tuple[Passage, ...]) -> str:
     needed = tuple(passage for passage in group if passage.id in row.passage_ids)
     return f"Question: {quote(row.text)}\nAnswer: {quote(row.answers[0])}\n\n{_numbered(needed)}"
 

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Collection
 
-from data_synth.questions.mentions import Mentions
-from data_synth.questions.types import QuestionRow, Step
+from data_synth.questions.index_statements import Mentions
+from data_synth.questions.question_form import QuestionRow, Step
 from graph.extract.entities import entity_key
-from graph.extract.support import words_of
+from graph.extract.grounding import words_of
 from graph.shared.ids import content_id
 
 MAX_USES_OF_DOCUMENT = 3
@@ -30,7 +30,7 @@ def path_holds(row: QuestionRow, mentions: Mentions) -> bool:
     return all(_reaches(mentions, needed, chain[0].given, chain[-1].found) for chain in row.chains)
 
 
-def told_once(step: Step, mentions: Mentions) -> bool:
+def is_stated_once(step: Step, mentions: Mentions) -> bool:
     """Whether no passage of the index but the step's own tells of both its ends."""
     own = mentions.passage_rows[step.passage_id]
     ends = ((step.given, step.found), (step.found, step.given))
@@ -46,7 +46,7 @@ def needs_all(row: QuestionRow, mentions: Mentions) -> bool:
     return (
         path_holds(row, mentions)
         and all(path_breaks_without(row, passage, mentions) for passage in row.passage_ids)
-        and all(told_once(step, mentions) for step in row.steps)
+        and all(is_stated_once(step, mentions) for step in row.steps)
     )
 
 

@@ -8,11 +8,10 @@ from functools import cached_property
 from itertools import zip_longest
 from random import Random
 
-from data_synth.questions.paths import shuffled, starts, values_at
-from data_synth.questions.reading import IndexStatements, Place
+from data_synth.questions.index_statements import IndexStatements, Place
+from data_synth.questions.question_form import Step, named_in
 from data_synth.questions.sentences import Fact, facts_of, topic_of
-from data_synth.questions.templates import Candidate
-from data_synth.questions.types import Step, named_in
+from data_synth.questions.templates import Candidate, shuffled, starts, values_at
 from graph.extract.entities import entity_key
 from graph.index.index import Index
 
@@ -93,7 +92,7 @@ class Sentences:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _PlacedFact:
     fact: Fact
     place: Place
 
@@ -150,7 +149,7 @@ def _of_document(readings: IndexStatements, sentences: Sentences, document: int,
             yield candidate
 
 
-def _facts(readings: IndexStatements, sentences: Sentences, document: int) -> Iterator[_Found]:
+def _facts(readings: IndexStatements, sentences: Sentences, document: int) -> Iterator[_PlacedFact]:
     opening = readings.openings.get(document, "")
     names = set(opening.split())
 
@@ -174,7 +173,7 @@ def _facts(readings: IndexStatements, sentences: Sentences, document: int) -> It
             continue
         for fact in facts_of(text, is_name):
             if fact.answers[0] in place.quote:
-                yield _Found(fact, place)
+                yield _PlacedFact(fact, place)
 
 
 def _means(topic: tuple[str, str], opening: str, pronoun: str, own: str) -> bool:
@@ -216,7 +215,7 @@ def _with_name(text: str, pronoun: re.Match[str], topic: str) -> str:
     return f"{topic[0].upper()}{topic[1:]}{mark} {rest}"
 
 
-def _candidate(readings: IndexStatements, sentences: Sentences, document: int, found: _Found) -> Candidate | None:
+def _candidate(readings: IndexStatements, sentences: Sentences, document: int, found: _PlacedFact) -> Candidate | None:
     """A fact as a question that stands by itself; None where another sentence may answer it, or nothing names its subject."""
     fact, place = found.fact, found.place
     title, question = readings.title(document), fact.question

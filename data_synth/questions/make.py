@@ -6,15 +6,16 @@ from dataclasses import dataclass
 
 from data_synth.questions.by_model import Writers, article_groups, model_questions
 from data_synth.questions.by_rules import template_questions
-from data_synth.questions.types import QuestionRow
+from data_synth.questions.question_form import QuestionRow
 from data_synth.relevance.split import spread_documents
-from data_synth.types import Dropped
+from data_synth.rows import Dropped
+from graph.answer.context import build_context
+from graph.errors import UserError
 from graph.index.index import Index
-from graph.prompt.context import build_context
-from graph.retrieve import RetrieveSettings, retrieve_many
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve_many
 from graph.shared.console import track
-from graph.shared.errors import UserError
-from graph.shared.types import LanguageModel
+from graph.types import LanguageModel
 
 SHOWN_CHARACTERS = 300
 """Of a writer's reply that could not be used."""

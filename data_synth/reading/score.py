@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from graph.prompt.answer import is_no_answer, parse_answer
-from graph.prompt.citations import check_citations
-from graph.prompt.match import exact_match, token_f1
-from graph.prompt.own_citations import own_citations
+from graph.answer.citations import check_citations, own_citations
+from graph.answer.match import exact_match, token_f1
+from graph.answer.prompt import is_no_answer, parse_answer
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from graph.documents.questions import SPLITS, split_by_hash
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
-from graph.shared.types import Excerpt
+from graph.types import Excerpt
 
 CORPUS, QUESTIONS = "corpus.jsonl", "questions.jsonl"
 YES_NO = frozenset({"yes", "no"})

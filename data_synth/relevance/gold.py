@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data_synth.relevance.types import GoldQuestion
+from data_synth.relevance.relevance_form import GoldQuestion
 from graph.documents.questions import Question, Quote, read_questions
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
 
 CORPUS = "corpus.jsonl"

@@ -1,32 +1,31 @@
-"""Who trains, who checks: questions and documents to train, dev and test, so that no question, passage or proposition is in two.
+"""The split of questions and documents into train, dev and test, so that no question, passage or proposition is in two.
 
-Questions with a common gold document belong together and go to one split as a group, unless their file states their splits. A
-document then belongs to the split of most of the questions that it is gold for, or else of those that it was published with, or
-to one by its own hash. What a proposition's documents do not agree on belongs to none, and is dropped where a question needs it.
-Split by questions, for a collection of facts that all questions draw on, questions belong together only when they are the same words,
-and every proposition may be in every split.
-
-Legend: U documents, N propositions.
-"""
+Questions with a common gold document go to one split as a group, unless their file states their splits; a document goes with most of the
+questions that it is gold for, else with those that it was published with, else by its own hash. A proposition whose documents disagree
+belongs to none. Split by questions, only equal words belong together. Datasets of one training run can be kept free of overlap.
+Legend: U documents, N propositions."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data_synth.relevance.types import GoldQuestion, SplitBy
+from data_synth.relevance.relevance_form import GoldQuestion, SplitBy
 from graph.documents.questions import SPLITS
-from graph.retrieve.parts.gather import expand_rows
+from graph.errors import UserError
+from graph.retrieve.parts.ranking import expand_rows
 from graph.shared.ids import content_id
-from graph.shared.types import Ints
+from graph.types import Ints
 
 if TYPE_CHECKING:
     from graph.index.index import Index
+
 
 DEV_SHARE, TEST_SHARE = 0.1, 0.1
 LARGE_GROUP_SHARE = 0.1
@@ -159,3 +158,49 @@ def split_at(share: float) -> str:
     if share < 1 - DEV_SHARE - TEST_SHARE:
         return "train"
     return "dev" if share < 1 - TEST_SHARE else "test"
+
+
+@dataclass(frozen=True)
+class EarlierSplits:
+    """The splits of the questions (by their words, folded) and propositions (by id) of earlier datasets."""
+
+    questions: Mapping[str, str]
+    propositions: Mapping[str, str]
+
+
+def read_earlier_splits(folders: Iterable[Path]) -> EarlierSplits:
+    """What the relevance datasets in `folders` hold; UserError for a folder without one."""
+    from pyarrow import ArrowInvalid
+    from pyarrow.parquet import read_table
+
+    questions: dict[str, str] = {}
+    propositions: dict[str, str] = {}
+    for folder in folders:
+        files = [folder / f"{split}.parquet" for split in SPLITS if (folder / f"{split}.parquet").is_file()]
+        if not files:
+            raise UserError(f"{folder}: no dataset", "a folder that `synth relevance` wrote", "fix --beside")
+        for file in files:
+            try:
+                columns = read_table(file, columns=["question", "proposition_id"]).to_pydict()
+            except ArrowInvalid as problem:
+                raise UserError(f"{file}: {problem}", "rows of `synth relevance`", "fix --beside") from None
+            questions |= dict.fromkeys((text.casefold() for text in columns["question"]), file.stem)
+            propositions |= dict.fromkeys(columns["proposition_id"], file.stem)
+    return EarlierSplits(questions, propositions)
+
+
+def keep_earlier_splits(asked: Sequence[GoldQuestion], held: Mapping[str, str]) -> list[GoldQuestion]:
+    """The questions, those whose words are held in the split that they have there."""
+    return [replace(each, stated_split=held.get(each.question.text.casefold(), each.stated_split)) for each in asked]
+
+
+def exclude_overlap(split: Split, index: Index, held: Mapping[str, str]) -> Split:
+    """The split, with propositions that another split holds in none of its own."""
+    elsewhere = [
+        row
+        for row, proposition in enumerate(index.data.proposition_ids)
+        if proposition in held and SPLITS.index(held[proposition]) != split.propositions_N[row]
+    ]
+    propositions_N = split.propositions_N.copy()
+    propositions_N[np.array(elsewhere, np.int64)] = NOWHERE
+    return replace(split, propositions_N=propositions_N)

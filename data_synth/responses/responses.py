@@ -1,8 +1,6 @@
-"""Response rows: K responses of one policy to each prompt, distinct, with their rewards by component.
+"""Response rows: K responses of one policy to each prompt, distinct, with their rewards by component; a judging model's marks are one.
 
-The prompts are those of preferences: every question over its growing contexts, or over chosen sizes of them. Each response is
-a call with a seed of its own, so that a ledger resumes in the middle of a prompt.
-"""
+The prompts are those of preferences: every question over its growing contexts, or over chosen sizes of them."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from data_synth.contexts import FindContexts, context_finder, draft_groups
 from data_synth.preferences.support import MIN_NEARNESS, MeasureSupport, Support, SupportScorer
@@ -23,19 +21,20 @@ from data_synth.responses.rewards import (
     supported_reward,
     variety_reward,
 )
-from data_synth.types import Draft, Dropped, ResponseRow, Sampling
+from data_synth.rows import Draft, Dropped, ResponseRow, Sampling
+from graph.answer.prompt import answer_messages, parse_answer
+from graph.answer.support import SupportChecker
+from graph.answer.verifier import Verifier
 from graph.documents.questions import Question
-from graph.prompt.answer import answer_messages, parse_answer
-from graph.retrieve import RetrieveSettings
+from graph.retrieve.parts.query import RetrieveSettings
 from graph.shared.ids import content_id
-from graph.shared.types import AnswerForm, CompletionRequest, LanguageModel
-from graph.text.prompting import quote
-from graph.text.thinking import without_thinking
-from graph.verify.support import Reading
-from graph.verify.verifier import Verifier
+from graph.text.prompting import fill, quote
+from graph.text.replies import BadReply, ReplyModel, parse_reply, strict_schema, without_thinking
+from graph.types import AnswerForm, Completion, CompletionRequest, LanguageModel, Message
 
 if TYPE_CHECKING:
     from graph.index.index import Index
+
 
 TOO_FEW = "fewer than two distinct whole responses"
 PROMPTS_AT_ONCE = 16
@@ -89,7 +88,7 @@ def make_rows(
         while some := list(islice(waiting, PROMPTS_AT_ONCE)):
             drawn = iter(draw_responses([draft for draft in some if isinstance(draft, Draft)], policy, sampling))
             for draft in some:
-                yield draft if isinstance(draft, Dropped) else _row(next(drawn), policy, sampling, reward)
+                yield draft if isinstance(draft, Dropped) else _response_row(next(drawn), policy, sampling, reward)
 
 
 def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sampling) -> list[SampledResponses]:
@@ -118,7 +117,9 @@ def response_seed(seed: int, draft: Draft, number: int) -> int:
     return int(content_id(str(seed), draft.question.id, str(_size(draft)), str(number))[:8], 16) >> 1
 
 
-def _row(drawn: SampledResponses, policy: LanguageModel, sampling: Sampling, reward: Reward) -> ResponseRow | Dropped:
+def _response_row(
+    drawn: SampledResponses, policy: LanguageModel, sampling: Sampling, reward: Reward
+) -> ResponseRow | Dropped:
     if len(drawn.responses) < 2:
         return Dropped(TOO_FEW)
     draft, question = drawn.draft, drawn.draft.question
@@ -161,7 +162,7 @@ def rewards_of(
         gold = gold_numbers(draft)
         rewards["gold"] = tuple(gold_reward(text, gold, len(draft.excerpts)) for text in texts)
     if verifier is not None:
-        reading = Reading(draft.excerpts, verifier)
+        reading = SupportChecker(draft.excerpts, verifier)
         rewards["supported"] = tuple(supported_reward(text, reading) for text in texts)
     if judge is not None:
         rewards["judge"] = tuple(judge(draft, texts))
@@ -175,13 +176,49 @@ def gold_numbers(draft: Draft) -> set[int]:
 
 
 def grounded_reward(support: Support) -> float:
-    """Nearness from 0 to 1 times the share of names found: a text that is near enough loses nothing by nearness.
+    """Nearness from 0 to 1 times the share of names found: a text that is near enough loses nothing by it.
 
-    >>> grounded_reward(Support(nearness=0.225, named=1.0)), grounded_reward(Support(nearness=0.8, named=0.5))
+    >>> grounded_reward(Support(normalised_similarity=0.225, named=1.0)), grounded_reward(Support(normalised_similarity=0.8, named=0.5))
     (0.5, 0.5)
     """
-    return min(1.0, max(0.0, support.nearness) / MIN_NEARNESS) * support.named
+    return min(1.0, max(0.0, support.normalised_similarity) / MIN_NEARNESS) * support.named
 
 
 def _size(draft: Draft) -> int:
     return len(draft.excerpts)
+
+
+MAX_MARK_TOKENS = 32
+HIGHEST = 5
+
+
+class JudgeMark(ReplyModel):
+    """What the judging model replies."""
+
+    mark: Literal[1, 2, 3, 4, 5]
+
+
+def judge_by(model: LanguageModel) -> Judge:
+    """Rewards by `model`."""
+    return partial(judge_responses, model=model)
+
+
+def judge_responses(draft: Draft, responses: Sequence[str], model: LanguageModel) -> list[float]:
+    """(mark − 1) / 4 of each response; 0 where the model gave no mark, so that silence never helps."""
+    requests = [_mark_request(draft, response) for response in responses]
+    return [_mark_reward(completion) for completion in model.complete(requests)]
+
+
+def _mark_request(draft: Draft, response: str) -> CompletionRequest:
+    asked = answer_messages(draft.question.text, draft.excerpts)[-1].content
+    text = fill("data_synth/judge.txt", question_over_passages=asked, answer=draft.answer, response=quote(response))
+    return CompletionRequest((Message("user", text),), MAX_MARK_TOKENS, seed=0, schema=strict_schema(JudgeMark))
+
+
+def _mark_reward(completion: Completion) -> float:
+    if completion.finish_reason != "stop":
+        return 0.0
+    try:
+        return (parse_reply(JudgeMark, completion.text, []).mark - 1) / (HIGHEST - 1)
+    except BadReply:
+        return 0.0

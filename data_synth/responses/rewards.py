@@ -1,18 +1,26 @@
-"""Rewards of a response by component, each from 0 to 1, kept apart: training combines them by weights (DESIGN §5's r).
+"""Rewards of a response by component, each from 0 to 1 and kept apart: training combines them by weights. And the form of response rows.
 
-A component is a formula over one response and what it was asked; "grounded" needs the encoder and comes from data_synth/preferences/support.py.
-"""
+A component is a formula over one response and its question; "grounded" needs the encoder and comes from data_synth/preferences/support.py."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
+from statistics import mean
+from typing import TYPE_CHECKING
 
 from data_synth.preferences.reasons import normalise_answer
-from graph.prompt.answer import parse_answer
-from graph.prompt.match import word_f1
-from graph.prompt.own_citations import own_citations
-from graph.shared.types import AnswerForm
-from graph.verify.support import Reading
+from data_synth.rows import Form, ResponseRow, response_from_json, response_to_json
+from graph.answer.citations import own_citations
+from graph.answer.match import word_f1
+from graph.answer.prompt import parse_answer
+from graph.answer.support import SupportChecker
+from graph.documents.questions import SPLITS
+from graph.types import AnswerForm
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 LENGTH_WORDS = 120
 """A response of up to so many words loses nothing by its length; one of twice as many loses all."""
@@ -65,7 +73,7 @@ def gold_reward(response: str, gold: Collection[int], passages: int) -> float:
     return sum(number in gold for number in own.existing) / named if named else float(not gold)
 
 
-def supported_reward(response: str, reading: Reading) -> float:
+def supported_reward(response: str, reading: SupportChecker) -> float:
     """The share of its sentences that the passages of the prompt support; 0 where none can be judged, so that silence never helps."""
     return reading.share_supported(response) or 0.0
 
@@ -83,3 +91,103 @@ def variety_reward(response: str) -> float:
     """
     words = response.casefold().split()
     return min(1.0, 2 * len(set(words)) / len(words)) if words else 0.0
+
+
+ABOUT = """\
+Prompts with K distinct responses each, drawn from one policy, and the rewards of each response by component (0 to 1; the weights
+are chosen at training). Responses that were cut, refused or said twice were dropped before."""
+COMPONENTS = (
+    "correct",
+    "format",
+    "grounded",
+    "supported",
+    "citations",
+    "gold",
+    "length",
+    "variety",
+    "judge",
+    "human",
+    "reward_model",
+)
+"""Every component that a row may have: by rules, by a judging model, by people, and by a reward model (`train score`)."""
+
+
+def response_problems(row: ResponseRow) -> list[str]:
+    """What keeps a row from being learned from, in words; none for a good one."""
+    problems = []
+    if not row.prompt or row.prompt[-1].role != "user":
+        problems.append("the prompt does not end with a user's turn")
+    if row.split not in SPLITS:
+        problems.append(f"split is {row.split!r}, expected one of {', '.join(SPLITS)}")
+    if len(row.responses) < 2:
+        problems.append(f"{len(row.responses)} responses, expected at least 2")
+    problems += [f"response {n} is empty" for n, text in enumerate(row.responses, start=1) if not text.strip()]
+    problems += [f"response {n} holds a special token" for n, text in enumerate(row.responses, start=1) if "<|" in text]
+    if len(set(row.responses)) < len(row.responses):
+        problems.append("a response appears twice")
+    if not row.rewards:
+        problems.append("no rewards")
+    for component, values in row.rewards.items():
+        if component not in COMPONENTS:
+            problems.append(f"unknown reward {component!r}, expected one of {', '.join(COMPONENTS)}")
+        if len(values) != len(row.responses):
+            problems.append(f"reward {component!r}: {len(values)} values for {len(row.responses)} responses")
+        problems += [f"reward {component!r} is {value!r}, expected 0 to 1" for value in values if not _is_reward(value)]
+    return problems
+
+
+def response_schema() -> pa.Schema:
+    """The columns of `response_to_json`; a component that a row does not have is null."""
+    import pyarrow as pa
+
+    text, texts = pa.string(), pa.list_(pa.string())
+    turns = pa.list_(pa.struct([("role", text), ("content", text)]))
+    sampling = pa.struct(
+        [("asked", pa.int32()), ("temperature", pa.float32()), ("max_tokens", pa.int32()), ("seed", pa.int64())]
+    )
+    rewards = pa.struct([(component, pa.list_(pa.float32())) for component in COMPONENTS])
+    return pa.schema(
+        [
+            *(("id", text), ("prompt", turns), ("responses", texts)),
+            *(("rewards", rewards), ("question_id", text), ("question", text)),
+            *(("answers", texts), ("kind", text), ("split", text), ("context_size", pa.int32())),
+            *(("context_ids", texts), ("sampling", sampling), ("policy", text)),
+        ]
+    )
+
+
+def measure_rewards(rows: Sequence[ResponseRow]) -> dict[str, float]:
+    """Mean of each component over all responses, and the share of prompts whose responses it tells apart."""
+    measures = {}
+    for component in dict.fromkeys(component for row in rows for component in row.rewards):
+        groups = [row.rewards[component] for row in rows if component in row.rewards]
+        measures[f"mean reward, {component}"] = mean(value for values in groups for value in values)
+        measures[f"prompts told apart by {component}"] = mean(len(set(values)) > 1 for values in groups)
+    return measures
+
+
+def _is_reward(value: float) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value) and 0 <= value <= 1
+
+
+def _lengths(row: ResponseRow) -> dict[str, int]:
+    return {"response": round(mean(len(text.split()) for text in row.responses))} if row.responses else {}
+
+
+RESPONSES: Form[ResponseRow] = Form(
+    name="responses",
+    title="Scored responses",
+    about=ABOUT,
+    to_json=response_to_json,
+    from_json=response_from_json,
+    schema=response_schema,
+    problems=response_problems,
+    counts=lambda row: {
+        "kind of question": row.kind or "unspecified",
+        "context size": str(row.context_size),
+        "responses to a prompt": str(len(row.responses)),
+    },
+    lengths=_lengths,
+    texts=lambda row: [*(turn.content for turn in row.prompt), *row.responses],
+    measures=measure_rewards,
+)

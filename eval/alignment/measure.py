@@ -1,29 +1,129 @@
-"""Runs measured on held-out prompts: samples drawn, rewarded by the functions that the training data were rewarded by, and scored
-under the policy and under its reference.
-"""
+"""Runs measured on held-out prompts: samples drawn, rewarded as the training data were, and scored under the policy and its reference; figures are cached.
+
+The cache's key is all that figures come from, so that a killed command goes on and commands share them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from data_synth.responses.rewards import answer_reward, citation_reward, format_reward, length_reward, variety_reward
-from data_synth.types import ResponseRow
-from eval.alignment.kept import kept_or, key_of
+from data_synth.rows import ResponseRow, response_to_json
 from eval.alignment.sample import Draw, Policy, Prompt, Samples, SamplingSettings, draw_here, logps_of_samples
-from eval.alignment.types import MeasuredRun, PromptFigures
 from eval.metrics import normalise
-from eval.metrics.texts import bleu
-from graph.prompt.answer import form_of_prompt, parse_answer
-from graph.prompt.own_citations import own_citations
+from eval.metrics.answers import bleu
+from eval.statistics import Verdict
+from graph.answer.citations import own_citations
+from graph.answer.prompt import form_of_prompt, parse_answer
+from graph.errors import UserError
+from graph.models.checkpoint import model_name
 from graph.shared.console import track
-from graph.shared.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.jsonl import write_json
 from train.model.logps import tokenize_row
 from train.model.packing import can_pack
-from train.shared.types import RunRecord, read_run
+from train.run.record import RunRecord, read_run
+
+
+@dataclass(frozen=True)
+class PromptFigures:
+    """One held-out prompt under one policy, means over its samples: reward, log π − log π_ref (KL) and −log π (entropy), in nats.
+
+    How alike its samples are: `distinct` answers, as a share of the samples, and `self_bleu`, the mean BLEU of each against the others
+    (Zhu et al. 2018). A policy that seeks one mode has few distinct answers and a self-BLEU near 1.
+    """
+
+    reward: float
+    kl: float
+    entropy: float
+    words: float
+    correct: float
+    well_formed: float
+    cited: float
+    distinct: float
+    self_bleu: float
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A run and its figures on every held-out prompt, in their order."""
+
+    folder: Path
+    record: RunRecord
+    figures: tuple[PromptFigures, ...]
+
+    @property
+    def system(self) -> str:
+        """What a claim about it must name, but for the strength of the tie: the method with its K, ε of pairs, and where pairs are of scored responses."""
+        settings, smoothing = self.record.settings, self.record.label_smoothing
+        method = "IPO" if settings.get("loss") == "ipo" else self.record.stage.upper()
+        parts = [f"{method} K = {self.record.responses_per_prompt}"]
+        parts += [] if smoothing is None else [f"ε = {smoothing:g}"]
+        parts += ["best against worst"] if settings.get("best_against_worst") else []
+        return ", ".join(parts)
+
+    @property
+    def seed(self) -> int:
+        return int(self.record.settings["seed"])
+
+    @property
+    def reward(self) -> float:
+        """Mean reward over all prompts."""
+        return sum(one.reward for one in self.figures) / len(self.figures)
+
+    @property
+    def kl(self) -> float:
+        """Mean KL to the reference over all prompts, in nats; an estimate, which may be a little below 0 near the reference."""
+        return sum(one.kl for one in self.figures) / len(self.figures)
+
+
+@dataclass(frozen=True)
+class RewardAtKl:
+    """A system's reward at a given KL, and its difference from the first system's there (None: it is the first).
+
+    `by_seed` are the rewards of its seeds, each the mean over prompts: what another seed may bring.
+    """
+
+    system: str
+    kl: float
+    reward: float
+    difference: Verdict | None
+    by_seed: tuple[float, ...]
+
+
+def cache_key(
+    source: str,
+    reference: str,
+    rows: Sequence[ResponseRow],
+    weights: Mapping[str, float],
+    drawing: SamplingSettings,
+    engine: str,
+) -> str:
+    """The hash of what figures come from: the weights of both policies, the prompts with their gold answers, rewards and sampling."""
+    asked = [json.dumps({**response_to_json(row), "responses": [], "rewards": {}}, sort_keys=True) for row in rows]
+    told = json.dumps([dict(weights), asdict(drawing), engine], sort_keys=True)
+    return content_id(model_name(source), model_name(reference), told, *asked)
+
+
+def cached_or_measured(
+    folder: Path | None, key: str, measure: Callable[[], list[PromptFigures]]
+) -> list[PromptFigures]:
+    """The figures kept under `key`, or those of `measure`, which are then kept; a folder of None keeps nothing."""
+    if folder is None:
+        return measure()
+    file = folder / f"{key}.json"
+    if file.is_file():
+        return [PromptFigures(**one) for one in json.loads(file.read_text(encoding="utf-8"))]
+    found = measure()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, [asdict(one) for one in found])
+    return found
+
 
 Load = Callable[[str], tuple[Any, Any]]
 """A model's source to (model, tokenizer), ready to generate and to score."""
@@ -56,8 +156,8 @@ def measure_runs(
     reference = cache(lambda: load(source)[0])
 
     def figures_of(policy: str) -> list[PromptFigures]:
-        key = key_of(policy, source, rows, weights, drawing, engine_of(draw))
-        return kept_or(
+        key = cache_key(policy, source, rows, weights, drawing, engine_of(draw))
+        return cached_or_measured(
             keep, key, lambda: measure_run(Policy(policy, *load(policy)), rows, weights, reference(), drawing, draw)
         )
 

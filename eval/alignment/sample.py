@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
-from graph.prompt.template import reply_opening
+from graph.answer.template import reply_opening
 from graph.shared.ids import content_id
-from graph.text.thinking import without_thinking
+from graph.text.replies import without_thinking
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps
 
 

@@ -17,9 +17,9 @@ import httpx2
 from peft import PeftModel
 
 from eval.alignment.sample import Policy, Prompt, Samples, SamplingSettings, samples_of, seed_of
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from serve.engines.child import OwnServer
-from serve.engines.vllm_model import spec_of
+from serve.engines.vllm import spec_of
 
 AT_ONCE = 8
 TIMEOUT_S = 900.0

@@ -1,25 +1,117 @@
-"""`modegraph compare`: each policy answers the held-out prompts greedily and scores the held-out pairs, if asked to; then the measures.
+"""`modegraph compare`: which models there are, their greedy answers and log-probabilities of held-out pairs, then the measures.
 
-One model is in memory at a time, and a model that serves twice (the SFT run is also the reference of MS and DPO) scores once.
-"""
+One model is in memory at a time, and a model that serves twice (the SFT run is also the reference of MS and DPO) scores once."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from eval.alignment.frontier import align_runs, as_appendix
+from eval.alignment.sample import SamplingSettings
 from eval.compare.measures import choice_scores, differences_of, measures_of
-from eval.compare.score import score_pairs
+from eval.comparison import (
+    Comparison,
+    HeldOutRow,
+    PairScore,
+    Policy,
+    PolicyResult,
+    ScoredAnswer,
+    read_rows,
+    select_rows,
+    unique_prompts,
+)
 from eval.metrics import contains_answer, exact_match, read_choice, token_f1
-from eval.shared.rows import HeldOutRow, unique_prompts
-from eval.shared.types import Comparison, PairScore, Policy, PolicyResult, ScoredAnswer
-from graph.prompt.answer import form_of_prompt, parse_answer
-from graph.prompt.citations import check_citations
-from graph.prompt.own_citations import own_citations
+from eval.report import Appendix
+from graph.answer.citations import check_citations, own_citations
+from graph.answer.prompt import form_of_prompt, parse_answer
+from graph.errors import UserError
 from graph.shared.console import track
-from graph.shared.types import Completion, CompletionRequest, LanguageModel, OpenModel
+from graph.types import Completion, CompletionRequest, LanguageModel, OpenModel
+from train.model.load import load_policy
+from train.model.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row
+from train.run.record import RECORD, read_run
+
+TUNED = ("sft", "ms", "dpo")
+
+
+def policies_of(runs: Sequence[Path], base: str | None) -> list[Policy]:
+    """The runs in the order given, then the untuned model: `base`, or else what the first run's chain started from.
+
+    Raises UserError for a folder that is not a finished run, and for a model given twice.
+    """
+    policies = [_run_policy(folder, name) for folder, name in zip(runs, short_names(runs), strict=True)]
+    untuned = base if base is not None else untuned_model(runs[0])
+    sources = [*(Path(policy.source).resolve() for policy in policies), Path(untuned).resolve()]
+    for source in sources:
+        if sources.count(source) > 1:
+            raise UserError(f"{source}: given twice", "runs and base that differ", "name each model once")
+    return [*policies, Policy("untuned", untuned, record=None, reference="")]
+
+
+def _run_policy(folder: Path, name: str) -> Policy:
+    record = read_run(folder)
+    return Policy(name, str(folder), record, record.base_model if record.beta is not None else "")
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """The last part of each path, with as many parents as tell the folders apart; "untuned" is kept for the base.
+
+    >>> short_names([Path("a/ms"), Path("b/ms")])
+    ['a/ms', 'b/ms']
+    """
+    resolved = [folder.resolve() for folder in folders]
+    deepest = max(len(folder.parts) for folder in resolved)
+    for depth in range(1, deepest):
+        names = ["/".join(folder.parts[-depth:]) for folder in resolved]
+        if len(set(names)) == len(names) and "untuned" not in names:
+            return names
+    return [str(folder) for folder in resolved]
+
+
+def untuned_model(run: Path) -> str:
+    """Follow `base_model` back to the first model that is no fine-tuned run of ours: a hub name or a pretrained folder."""
+    model, seen = str(run), set[Path]()
+    while (Path(model) / RECORD).is_file() and (record := read_run(Path(model))).stage in TUNED:
+        if Path(model).resolve() in seen:
+            raise UserError(f"{model}: its base models run in a circle", "a chain of runs", "give --base")
+        seen.add(Path(model).resolve())
+        model = record.base_model
+    return model
+
+
+SEQUENCES_PER_BATCH = 8
+
+
+def score_pairs(model: Any, tokenizer: Any, rows: Sequence[HeldOutRow]) -> list[PairScore]:
+    """log π(y_w|x) and log π(y_l|x) of every row, in order; sequences of like length share a batch."""
+    completions = [(row.prompt, text) for row in rows for text in (row.chosen, row.rejected)]
+    tokenized = [tokenize_row(tokenizer, prompt, text) for prompt, text in completions]
+    logps = [0.0] * len(tokenized)
+    for batch in track(_batches_by_length(tokenized), "log π: responses", len(tokenized), size=len):
+        pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        input_ids_BT, mask_BT = pad_rows([tokenized[index] for index in batch], pad_id)
+        with torch.inference_mode():
+            logps_B = completion_logps(model, input_ids_BT.to(model.device), mask_BT.to(model.device))
+        for index, logp in zip(batch, logps_B.tolist(), strict=True):
+            logps[index] = logp
+    tokens = [len(row.ids) - row.prompt_tokens for row in tokenized]
+    sides = list(zip(logps, tokens, strict=True))
+    return [
+        PairScore(chosen[0], rejected[0], chosen[1], rejected[1])
+        for chosen, rejected in zip(sides[::2], sides[1::2], strict=True)
+    ]
+
+
+def _batches_by_length(rows: Sequence[TokenizedRow]) -> Iterator[list[int]]:
+    by_length = sorted(range(len(rows)), key=lambda index: len(rows[index].ids))
+    for start in range(0, len(by_length), SEQUENCES_PER_BATCH):
+        yield by_length[start : start + SEQUENCES_PER_BATCH]
+
 
 PROMPTS_PER_CALL = 16
 LoadPolicy = Callable[[str], tuple[Any, Any]]
@@ -114,3 +206,51 @@ def score_with(source: str, rows: Sequence[HeldOutRow], load_policy: LoadPolicy)
     model, tokenizer = load_policy(source)
     model.eval()
     return score_pairs(model, tokenizer, rows)
+
+
+def compare_runs(
+    runs: Sequence[Path],
+    data: Path,
+    open_model: OpenModel,
+    *,
+    split: str = "test",
+    base: str | None = None,
+    context_sizes: Collection[int] = (),
+    max_answer_tokens: int = 256,
+    limit: int | None = None,
+    responses: Path | None = None,
+    samples: int = 16,
+    seed: int = 0,
+    answers_only: bool = False,
+) -> tuple[Comparison, Appendix | None]:
+    """The runs and the model they grew from on held-out rows; with `responses`, reward, KL and entropy of the preference runs, too.
+
+    `context_sizes` keeps only rows over so many excerpts; `answers_only` scores no pairs. UserError for what is no finished run and for data without such rows.
+    """
+    policies = policies_of(runs, base)
+    rows = select_rows(read_rows(data, split), context_sizes, limit, seed)
+    train_rows = read_rows(data, "train")
+    comparison = compare(
+        policies,
+        rows,
+        train_rows,
+        open_model,
+        load_policy,
+        data=data,
+        split=split,
+        max_answer_tokens=max_answer_tokens,
+        seed=seed,
+        answers_only=answers_only,
+    )
+    if responses is None:
+        return comparison, None
+    drawing = SamplingSettings(samples, max_answer_tokens, seed)
+    return comparison, as_appendix(align_runs(preference_runs(runs), responses, split, limit, drawing, load_policy))
+
+
+def preference_runs(runs: Sequence[Path]) -> list[Path]:
+    """Those of the runs that have a reference to be measured against; UserError when none has."""
+    found = [run for run in runs if read_run(run).beta is not None]
+    if not found:
+        raise UserError("--responses without a preference run among --runs", "a run of train ms or dpo", "add one")
+    return found

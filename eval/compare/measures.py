@@ -1,21 +1,30 @@
-"""From answers and log-probabilities to the comparison's measures: one value a row for each policy that has it."""
+"""From answers and log-probabilities to a comparison's measures: one value a row for each policy that has it; the margin of the implicit reward among them. No torch.
+
+Source: DPO (Rafailov et al. 2023, Eq. 5): r(x, y) = β [log π_θ(y|x) − log π_ref(y|x)] + a constant of x."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from eval.compare.margins import reward_margin, reward_margin_per_token
-from eval.metrics import (
-    CHOICES,
-    accuracy,
-    accuracy_per_class,
-    majority_class,
-    normalise,
-)
-from eval.shared.rows import HeldOutRow
-from eval.shared.statistics import Interval, bootstrap_difference
-from eval.shared.types import ChoiceScore, Measure, PairScore, PolicyResult, ScoredAnswer
+from eval.comparison import ChoiceScore, HeldOutRow, Measure, PairScore, PolicyResult, ScoredAnswer
+from eval.metrics import CHOICES, accuracy, accuracy_per_class, majority_class, normalise
+from eval.statistics import Interval, bootstrap_difference
+
+
+def reward_margin(policy: PairScore, reference: PairScore, beta: float) -> float:
+    """β (Δ_w − Δ_l), Δ = log π_θ(y|x) − log π_ref(y|x): above 0, the policy came to prefer the chosen side."""
+    chosen = policy.chosen_logp - reference.chosen_logp
+    rejected = policy.rejected_logp - reference.rejected_logp
+    return beta * (chosen - rejected)
+
+
+def reward_margin_per_token(policy: PairScore, reference: PairScore, beta: float) -> float:
+    """β (Δ_w / |y_w| − Δ_l / |y_l|): the same margin where a longer side has no more say than a shorter one."""
+    chosen = (policy.chosen_logp - reference.chosen_logp) / policy.chosen_tokens
+    rejected = (policy.rejected_logp - reference.rejected_logp) / policy.rejected_tokens
+    return beta * (chosen - rejected)
+
 
 OfAnswer = Callable[[ScoredAnswer], float]
 OfPair = Callable[[PairScore], float]

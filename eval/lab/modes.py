@@ -1,26 +1,159 @@
-"""`modegraph lab modes`: which policy do MS and DPO lead to when the policy cannot match its target?
+"""`modegraph lab modes`: which policy do MS and DPO lead to when the policy, which can have one mode, cannot match its target, which has two?
 
-Each objective moves the two parameters of a one-mode policy (eval/lab/line.py) by Adam, from several starts and with
-fresh responses drawn from π_ref at every step; the start with the lowest loss counts, and the start at π_ref, where
-training begins, is told beside it. The two KL divergences to the target, minimised directly, are what "mode-seeking"
-and "mode-covering" mean. The losses are those of the trainers.
-
-Legend: S seeds, T starts, G groups (prompts), K responses a group, X outcomes, P = 2 parameters (μ, log σ).
-"""
+Each objective moves the two parameters of a policy by Adam, from several starts, with fresh responses drawn from π_ref at every step. The losses are those of the trainers; the two KL divergences, minimised directly, are what mode-seeking and mode-covering mean.
+Legend: S seeds, T starts, G groups (prompts), K responses a group, X outcomes, P = 2 parameters (μ, log σ). Log-probabilities in nats, float64; β_π is 1 throughout, since only then the K-response losses tend to the KL divergences between π and π* as K grows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor
 
-from eval.lab.line import BETA_POLICY, REFERENCE, Line, kl, log_gaussian, log_target
-from eval.lab.types import OBJECTIVES, REVERSE, Experiment, Fit, FittedPolicy, Objective
+from graph.errors import UserError
 from graph.shared.console import track
 from train.preference.losses import dpo_loss, mode_seeking_loss, pair_dpo_loss, pair_mode_seeking_loss
+
+BETA_POLICY = 1.0
+DEFAULT_BETA_REWARD = 0.12
+SMALLEST_BETA, LARGEST_BETA = 0.01, 10.0
+REFERENCE = (0.0, 2.5)
+
+
+@dataclass(frozen=True)
+class Line:
+    """The outcomes, log π_ref and the reward of each, and the β_r that softens the rewards into p_r = softmax(r / β_r)."""
+
+    points_X: Tensor
+    log_reference_X: Tensor
+    rewards_X: Tensor
+    beta_reward: float
+
+
+def two_modes(beta_reward: float = DEFAULT_BETA_REWARD) -> Line:
+    """41 outcomes in [−4, 4], a wide reference, a high narrow reward at 2 and a lower wide one at −1.6.
+
+    UserError for a β_r outside [0.01, 10], where float32 losses or the contrast of the two modes would be lost.
+    """
+    if not SMALLEST_BETA <= beta_reward <= LARGEST_BETA:
+        expected = f"β_r from {SMALLEST_BETA} to {LARGEST_BETA:g}"
+        raise UserError(
+            f"--beta-reward {beta_reward:g}", expected, f"change it; the two modes need about {DEFAULT_BETA_REWARD}"
+        )
+    points_X = torch.linspace(-4.0, 4.0, 41, dtype=torch.float64)
+    rewards_X = bump(points_X, 2.0, 0.35) + 0.85 * bump(points_X, -1.6, 0.6)
+    return Line(points_X, torch.log_softmax(bump(points_X, *REFERENCE).log(), dim=-1), rewards_X, beta_reward)
+
+
+def bump(points_X: Tensor, centre: float, width: float) -> Tensor:
+    """exp(−½ ((x − centre) / width)²), of height 1."""
+    return torch.exp(-0.5 * ((points_X - centre) / width) ** 2)
+
+
+def log_target(line: Line) -> Tensor:
+    """log π*, π* ∝ π_ref exp(r / (β_r β_π)): the optimum of every soft or exact objective for a free policy. float64[X]."""
+    return torch.log_softmax(line.log_reference_X + line.rewards_X / (line.beta_reward * BETA_POLICY), dim=-1)
+
+
+def log_gaussian(points_X: Tensor, parameters_P: Tensor) -> Tensor:
+    """The restricted policy class: log π, π ∝ exp(−½ ((x − μ) / σ)²) on the outcomes. [..., P] to [..., X].
+
+    >>> log_gaussian(torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([0.0, 0.0])).exp()
+    tensor([0.2741, 0.4519, 0.2741])
+    """
+    mean_1, log_width_1 = parameters_P[..., :1], parameters_P[..., 1:]
+    return torch.log_softmax(-0.5 * ((points_X - mean_1) / log_width_1.exp()) ** 2, dim=-1)
+
+
+def kl(log_from_X: Tensor, log_to_X: Tensor) -> Tensor:
+    """KL(from ‖ to) = Σ_x from_x (log from_x − log to_x), over the last axis; leading axes broadcast.
+
+    >>> kl(torch.tensor([0.5, 0.5]).log(), torch.tensor([0.25, 0.75]).log())
+    tensor(0.1438)
+    """
+    return (log_from_X.exp() * (log_from_X - log_to_X)).sum(dim=-1)
+
+
+Method = Literal["reverse KL", "forward KL", "MS", "DPO"]
+GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
+PAIR_SMOOTHINGS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised: an exact KL divergence (K is None), or a loss over groups of K responses.
+
+    `label_smoothing` is the ε of pairs with hard labels (DPO: 0); None means soft labels, softmax(r / β_r).
+    """
+
+    method: Method
+    responses_per_prompt: int | None = None
+    label_smoothing: float | None = None
+
+    @property
+    def labels(self) -> str:
+        """What a group is pulled towards: π* itself, softmax(r / β_r), or the pair (1 − ε, ε), higher reward first."""
+        if self.responses_per_prompt is None:
+            return "exact"
+        return "soft" if self.label_smoothing is None else "hard"
+
+
+REVERSE, FORWARD = Objective("reverse KL"), Objective("forward KL")
+DPO_PAIRS = Objective("DPO", 2, 0.0)
+OBJECTIVES = (
+    REVERSE,
+    FORWARD,
+    *(Objective("MS", size) for size in GROUP_SIZES),
+    *(Objective("DPO", size) for size in GROUP_SIZES),
+    *(Objective("MS", 2, smoothing) for smoothing in PAIR_SMOOTHINGS),
+    DPO_PAIRS,
+)
+
+
+@dataclass(frozen=True)
+class FittedPolicy:
+    """Where the start with the lowest loss ended, for one seed; KL(π‖π*) and KL(π*‖π) in nats.
+
+    `reverse_kl_from_reference` is KL(π‖π*) where the start at π_ref ended, whatever its loss.
+    """
+
+    mean: float
+    width: float
+    reverse_kl: float
+    forward_kl: float
+    expected_reward: float
+    reverse_kl_from_reference: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The policies of one objective, one a seed (an exact objective draws nothing and has one)."""
+
+    objective: Objective
+    policies: tuple[FittedPolicy, ...]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Every fit of one run, for the seeds 0 … seeds − 1; the two exact objectives are always among them."""
+
+    line: Line
+    seeds: int
+    steps: int
+    fits: tuple[Fit, ...]
+
+    def fit_of(self, objective: Objective) -> Fit:
+        """The fit of one objective."""
+        return next(fit for fit in self.fits if fit.objective == objective)
+
+    def fits_by(self, method: Method, labels: str) -> list[Fit]:
+        """The fits of one method with one kind of labels, in the order they ran (rising K or ε)."""
+        return [fit for fit in self.fits if (fit.objective.method, fit.objective.labels) == (method, labels)]
+
 
 Losses = Callable[[Tensor], Tensor]
 RESPONSES_PER_STEP = 4096
@@ -33,7 +166,10 @@ STARTS = (REFERENCE, (-2.5, 2.5), (2.5, 2.5), (-2.5, 0.5), (0.0, 0.5), (2.5, 0.5
 def run_modes(line: Line, seeds: int, steps: int, objectives: Sequence[Objective] = OBJECTIVES) -> Experiment:
     """Fit every objective for the seeds 0 … seeds − 1."""
     with one_thread():
-        fits = [fit(line, each, seeds, steps) for each in track(objectives, "lab modes: objectives", len(objectives))]
+        fits = [
+            fit_objective(line, each, seeds, steps)
+            for each in track(objectives, "lab modes: objectives", len(objectives))
+        ]
     return Experiment(line, seeds, steps, tuple(fits))
 
 
@@ -48,16 +184,16 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def fit(line: Line, objective: Objective, seeds: int, steps: int) -> Fit:
+def fit_objective(line: Line, objective: Objective, seeds: int, steps: int) -> Fit:
     """Minimise one objective; a seed's responses do not depend on how many seeds there are."""
     if objective.responses_per_prompt is None:
         exact = exact_losses(line, objective)
         parameters_STP = descend(line, exact, 1, EXACT_STEPS)
-        return choose(line, objective, parameters_STP, exact(log_gaussian(line.points_X, parameters_STP)))
+        return best_starts(line, objective, parameters_STP, exact(log_gaussian(line.points_X, parameters_STP)))
     generators = [Generator().manual_seed(seed) for seed in range(seeds)]
     parameters_STP = descend(line, sampled_losses(line, objective, generators, RESPONSES_PER_STEP), seeds, steps)
     fresh = sampled_losses(line, objective, generators, RESPONSES_TO_CHOOSE)
-    return choose(line, objective, parameters_STP, fresh(log_gaussian(line.points_X, parameters_STP)))
+    return best_starts(line, objective, parameters_STP, fresh(log_gaussian(line.points_X, parameters_STP)))
 
 
 def exact_losses(line: Line, objective: Objective) -> Losses:
@@ -122,7 +258,7 @@ def descend(line: Line, losses: Losses, seeds: int, steps: int) -> Tensor:
     return parameters_STP.detach()
 
 
-def choose(line: Line, objective: Objective, parameters_STP: Tensor, losses_ST: Tensor) -> Fit:
+def best_starts(line: Line, objective: Objective, parameters_STP: Tensor, losses_ST: Tensor) -> Fit:
     """For each seed the start with the lowest loss (ties: the first), and how it stands to the target."""
     target_X, log_policy_STX = log_target(line), log_gaussian(line.points_X, parameters_STP)
     reverse_ST, forward_ST = kl(log_policy_STX, target_X), kl(target_X, log_policy_STX)

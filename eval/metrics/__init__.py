@@ -1,9 +1,9 @@
 """Measures as pure functions, one kind a file; everything that the comparisons print is a mean of one of these over questions."""
 
-from eval.metrics.choices import CHOICES, accuracy, accuracy_per_class, majority_class, read_choice
+from eval.metrics.answers import CHOICES, accuracy, accuracy_per_class, majority_class, read_choice
 from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank
-from graph.prompt.answer import parse_answer
-from graph.prompt.match import contains_answer, exact_match, normalise, token_f1
+from graph.answer.match import contains_answer, exact_match, normalise, token_f1
+from graph.answer.prompt import parse_answer
 
 __all__ = [
     "CHOICES",
@@ -24,5 +24,5 @@ __all__ = [
 
 
 def well_formed(text: str) -> float:
-    """1.0 when a text reads "###Reason: … ###Answer: …" (graph.prompt.answer.parse_answer); its mean is the share that does."""
+    """1.0 when a text reads "###Reason: … ###Answer: …" (graph.answer.prompt.parse_answer); its mean is the share that does."""
     return float(parse_answer(text).well_formed)

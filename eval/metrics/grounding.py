@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.extract.units import split_units
-from graph.prompt.citations import check_citations
-from graph.shared.types import Encode, Floats
+from graph.answer.citations import check_citations
+from graph.text.sentences import split_units
+from graph.types import Encode, Floats
 
 Bools = NDArray[np.bool_]
 MIN_SUPPORT = 0.45

@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from eval.metrics.choices import gold_letter, mirage_letter, read_choice, read_option
+from eval.metrics.answers import bleu, gold_letter, meteor, mirage_letter, read_choice, read_option, rouge_f
 from eval.metrics.grounding import Grounding
 from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank
-from eval.metrics.texts import bleu, meteor, rouge_f
+from graph.answer.match import contains_answer, exact_match, hotpot_f1, normalise, token_f1
 from graph.documents.questions import Question
-from graph.prompt.match import contains_answer, exact_match, hotpot_f1, normalise, token_f1
-from graph.shared.errors import UserError, nearest
+from graph.errors import UserError, nearest
 
 Needs = Literal["answer", "ranking", "context", "grounding"]
 

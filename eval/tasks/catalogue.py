@@ -1,4 +1,13 @@
-"""The benchmarks by name."""
+"""The benchmarks by name; their questions and documents read from files as published, from our own layout or from the hub; and written in our own layout.
+
+A source is a file (.jsonl, .json) or a folder. In a folder, questions.jsonl (and corpus.jsonl) are read in our own layout; otherwise every .json and .jsonl file in it is read row by row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from eval.tasks.sets import (
     abstract,
@@ -16,8 +25,15 @@ from eval.tasks.sets import (
     riddlesense,
     twowiki,
 )
-from eval.tasks.sets.types import Task
-from graph.shared.errors import UserError, nearest
+from eval.tasks.sets.base import Item, Loaded, Read, Row, Task
+from graph.documents.questions import Question, read_questions
+from graph.errors import UserError, nearest
+from graph.shared.jsonl import read_jsonl, write_jsonl
+from graph.types import Document
+
+if TYPE_CHECKING:
+    from graph.index.index import Index
+
 
 _MODULES = (
     qasper,
@@ -45,3 +61,153 @@ def find_task(name: str) -> Task:
         expected = f"did you mean '{near}'?" if near else ""
         raise UserError(f"task {name!r}", expected, f"known tasks: {', '.join(TASKS)}")
     return TASKS[name]
+
+
+HUB = "hub"
+MISSHAPEN = (KeyError, TypeError, IndexError, AttributeError, ValueError)
+
+
+def load_task(task: Task, source: Path) -> Loaded:
+    """Everything in `source`; UserError for a missing source (saying how to get it) and for a row of another shape."""
+    if not source.exists():
+        hub = f", or --source {HUB}" if task.hub is not None else ""
+        raise UserError(f"{task.name}: {source} is not there", "its data", f"get {task.get}{hub}")
+    if (source / "questions.jsonl").is_file():
+        return Loaded(tuple(read_questions(source / "questions.jsonl")), ())
+    files = (
+        sorted(file for file in source.iterdir() if file.suffix in (".json", ".jsonl")) if source.is_dir() else [source]
+    )
+    return _joined_items(task, (item for file in files for item in _file_items(task, file)), str(source))
+
+
+def load_from_hub(task: Task) -> Loaded:
+    """The task's split on the hub, by `datasets`; UserError where it has none, or the hub does not give it."""
+    if task.hub is None:
+        raise UserError(f"{task.name}: not on the hub in a form that is read here", "a file", f"get {task.get}")
+    try:
+        from datasets import load_dataset
+
+        rows = load_dataset(task.hub.path, task.hub.name, split=task.hub.split)
+    except ImportError:
+        raise UserError("datasets is not installed", "the extra", "pip install 'modegraph[train]'") from None
+    except (OSError, ValueError, RuntimeError) as problem:
+        reason = (str(problem).splitlines() or [type(problem).__name__])[0]
+        raise UserError(
+            f"{task.name}: the hub did not give {task.hub.path} ({reason})", "its data", f"get {task.get}"
+        ) from None
+    return _joined_items(
+        task, (_read_row(task.hub.read, row, f"{task.hub.path} row {n}") for n, row in enumerate(rows)), task.hub.path
+    )
+
+
+def _file_items(task: Task, file: Path) -> Iterator[Item]:
+    for where, row in _file_rows(file):
+        yield _read_row(task.read, row, where)
+
+
+def _read_row(read: Read, row: Row, where: str) -> Item:
+    try:
+        return read(row)
+    except UserError as problem:
+        raise UserError(f"{where}, {problem}", "", "") from None
+    except MISSHAPEN as problem:
+        found = f"{where}: {type(problem).__name__} {problem}"
+        raise UserError(found, "a row as published", "name the task that the file is of, or fix the row") from None
+
+
+def _file_rows(file: Path) -> Iterator[tuple[str, Row]]:
+    """(where, row) of JSON lines, of a JSON list, or of a JSON object by id, whose rows get their key as "id"."""
+    if file.suffix != ".json":
+        yield from ((f"{file} line {line}", row) for line, row in read_jsonl(file))
+        return
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise UserError(f"{file}: not valid JSON ({problem})", "the file as published", "fetch it again") from None
+    if isinstance(values, dict) and all(isinstance(row, dict) for row in values.values()):
+        yield from ((f"{file} key {key}", {"id": key, **row}) for key, row in values.items())
+    else:
+        rows = values if isinstance(values, list) else [values]
+        yield from ((f"{file} row {number}", row) for number, row in enumerate(rows))
+
+
+def _joined_items(task: Task, items: Iterable[Item], where: str) -> Loaded:
+    questions: dict[str, Question] = {}
+    documents: dict[str, Document] = {}
+    for item in items:
+        for question in item.questions:
+            if questions.setdefault(question.id, question) != question:
+                raise UserError(f"{where}: id {question.id!r} appears twice", "unique ids", "remove one")
+        documents.update((document.source, document) for document in item.documents)
+    if not questions:
+        raise UserError(f"{where}: no question of {task.name}", "its data", f"get {task.get}")
+    return Loaded(tuple(questions.values()), tuple(documents.values()))
+
+
+MOST_DESCRIBED = 40
+
+
+def task_lines(tasks: Iterable[Task]) -> Iterator[str]:
+    """Each task in five short lines."""
+    for task in tasks:
+        hub = f"; hub: {task.hub.path}" if task.hub is not None else ""
+        yield f"{task.name}: {task.title}"
+        yield f"  size     {task.size}"
+        yield f"  licence  {task.licence}"
+        yield f"  metrics  {', '.join(task.metrics) or 'by a judge'}"
+        yield f"  get      {task.get}{hub}"
+
+
+def task_json(task: Task) -> dict[str, Any]:
+    """The same as data."""
+    return {
+        "name": task.name,
+        "title": task.title,
+        "size": task.size,
+        "licence": task.licence,
+        "metrics": list(task.metrics),
+        "get": task.get,
+        "hub": task.hub.path if task.hub is not None else None,
+        "gold": task.gold,
+    }
+
+
+def write_task(loaded: Loaded, out: Path) -> None:
+    """questions.jsonl, and corpus.jsonl where the task brings its documents, into `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_questions(loaded.questions, out / "questions.jsonl")
+    if loaded.documents:
+        write_jsonl(
+            out / "corpus.jsonl", ({"id": d.source, "title": d.title, "text": d.text} for d in loaded.documents)
+        )
+
+
+def write_questions(questions: Sequence[Question], file: Path) -> None:
+    """Questions as graph/documents/questions.py reads them."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_jsonl(file, (question_row(question) for question in questions))
+
+
+def question_row(question: Question) -> dict[str, Any]:
+    """One question as a row."""
+    return {
+        "id": question.id,
+        "question": question.text,
+        "answers": list(question.answers),
+        "gold_ids": list(question.gold_sources),
+        "evidence": [{"id": quote.source, "quote": quote.text} for quote in question.evidence],
+        "type": question.kind,
+        "hops": question.hops,
+        "split": question.split,
+        "reasoning": question.reasoning,
+        "options": dict(question.options) if question.options is not None else None,
+    }
+
+
+def describe_collection(index: Index) -> list[str]:
+    """What a collection is about, in at most 40 texts: its widest summaries, or its first passages where it has none."""
+    data = index.data
+    rows = sorted(range(len(data.summary_ids)), key=lambda row: (-int(data.summary_layer_S[row]), row))[:MOST_DESCRIBED]
+    if rows:
+        return [index.summary(row).text for row in rows]
+    return [index.passage(row).text for row in range(min(MOST_DESCRIBED, len(data.passage_ids)))]

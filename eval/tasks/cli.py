@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.errors import UserError
 from graph.shared.cli_app import INPUT, OUTPUT, Command, command
 from graph.shared.cli_options import AsJson, IndexFolder, Model, Out, SomeOut, SomeSplit
 from graph.shared.console import print_json, say
-from graph.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from eval.tasks.sets.types import Loaded
-    from graph.shared.types import OpenModel
+    from eval.tasks.sets.base import Loaded
+    from graph.types import OpenModel
 
 SOURCE = typer.Option(
     metavar="PATH", rich_help_panel=INPUT, help="Data of the task: a file, a folder, or hub to fetch them."
@@ -63,7 +63,7 @@ def tasks(
 
     With a TASK and --source, its data are read; --out is the folder for questions.jsonl and corpus.jsonl.
     """
-    from eval.tasks.files import task_json, task_lines, write_task
+    from eval.tasks.catalogue import task_json, task_lines, write_task
 
     if name is None:
         from eval.tasks.catalogue import TASKS
@@ -98,7 +98,7 @@ def score(
 ) -> None:
     """Score a file of predictions by the metrics of a task, with 95 % intervals."""
     from eval.metrics.registry import find_metric
-    from eval.shared.tables import as_text
+    from eval.tables import as_text
     from eval.tasks.catalogue import find_task
     from eval.tasks.score_file import read_predictions, score_json, score_predictions, score_table
 
@@ -130,7 +130,7 @@ def _add_abstract(commands: typer.Typer, open_model: OpenModel) -> None:
 
         --out is the questions file. Exits with 1 when the model gave fewer than asked for.
         """
-        from eval.tasks.files import describe_collection, write_questions
+        from eval.tasks.catalogue import describe_collection, write_questions
         from eval.tasks.sets.abstract import generate_questions
         from graph.index.index import open_index
 
@@ -145,8 +145,7 @@ def _add_abstract(commands: typer.Typer, open_model: OpenModel) -> None:
 
 
 def _load(name: str, source: str) -> Loaded:
-    from eval.tasks.catalogue import find_task
-    from eval.tasks.load import HUB, load_from_hub, load_task
+    from eval.tasks.catalogue import HUB, find_task, load_from_hub, load_task
 
     task = find_task(name)
     return load_from_hub(task) if source == HUB else load_task(task, Path(source))

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from eval.metrics.registry import Metric, Output, check_answer, score_output
-from eval.shared.statistics import Interval, bootstrap_mean
-from eval.shared.tables import Table, figure
+from eval.statistics import Interval, bootstrap_mean
+from eval.tables import Table, figure
+from graph.answer.citations import check_citations
+from graph.answer.prompt import parse_answer
 from graph.documents.questions import Question
-from graph.prompt.answer import parse_answer
-from graph.prompt.citations import check_citations
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
-from graph.text.thinking import without_thinking
+from graph.text.replies import without_thinking
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: 
     return found
 
 
-def output_of(text: str) -> Output:
+def output_from_text(text: str) -> Output:
     """A model's text behind its thinking as an output: the answer is what follows ###Answer:, without citations, or the whole text."""
     text = without_thinking(text)
     return Output(answer=check_citations(parse_answer(text).answer, 0).text, text=text)
@@ -57,7 +57,7 @@ def score_predictions(
     questions: Sequence[Question], predictions: Mapping[str, str], metrics: Sequence[Metric]
 ) -> Scores:
     """All metrics over the questions; UserError when a metric is no number."""
-    outputs = {question.id: output_of(predictions[question.id]) for question in questions}
+    outputs = {question.id: output_from_text(predictions[question.id]) for question in questions}
     values = {
         metric.name: [v for q in questions if (v := score_output(metric, q, outputs[q.id])) is not None]
         for metric in metrics

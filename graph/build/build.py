@@ -1,4 +1,6 @@
-"""Documents to index, start to end: read → split and extract → encode and derive → save. Every step resumes where it stopped."""
+"""Documents to index, start to end: read → split and extract → encode and derive → save. Every step resumes where it stopped.
+
+`build_index` adds documents for one caller; `edit_index` does several edits as one, for whoever waited for the same turn to write."""
 
 import shutil
 import time
@@ -9,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from graph.build.merge import rows_with
-from graph.build.own_settings import check_own_encoder, keep_settings
-from graph.build.reading import (
+from graph.build.changes import ChangedRows, rows_with
+from graph.build.read_passages import (
     Extractor,
     ReadingFacts,
     Split,
@@ -21,30 +22,29 @@ from graph.build.reading import (
     read_waiting,
     reading_facts,
 )
-from graph.build.rows import Rows
-from graph.build.stores import has_store, open_for_writing
-from graph.disk.room import full_disk_told
+from graph.build.stores import check_own_encoder, has_store, open_for_writing, read_settings, store_settings
 from graph.documents.split import split_passages
-from graph.layers.model_summaries import WriteSummaries, write_summaries
+from graph.errors import UserError
+from graph.hierarchy.summaries import WriteSummaries, write_summaries
 from graph.shared.console import say
-from graph.shared.errors import UserError
-from graph.shared.types import Document, Encoder, OpenEncoder, OpenModel, Workers
+from graph.shared.disk import report_full_disk
 from graph.store.arrays import check_arrays, check_files, load_arrays, load_field, publish, save_arrays
-from graph.store.columns.numbers import rows_with_numbers
+from graph.store.columns.moved import rows_with_numbers
 from graph.store.columns.strings import Strings, ids_at
 from graph.store.data import IndexData
-from graph.store.encoded import EmbeddingCache
+from graph.store.embedding_cache import EmbeddingCache, PendingVectors
+from graph.store.index_settings import IndexSettings
+from graph.store.lock import GiveUp
 from graph.store.manifest import MANIFEST, Base, Manifest, read_manifest
+from graph.store.rows import Store
 from graph.store.seal import LEDGER
-from graph.store.settings import IndexSettings
-from graph.store.store import Store
-from graph.store.vectors.pending import PendingVectors
-from graph.workers.here import THIS_PROCESS
+from graph.types import Document, Encoder, OpenEncoder, OpenModel, Workers
+from graph.workers.open import THIS_PROCESS
 
 MAX_CHANGED_SHARE = 0.1
 """Of an index's passages: when more have come or gone since its communities were found, they are found again at any rate."""
 
-BESIDE_FROM, MOST_BESIDE_SHARE = 20_000, 0.02
+PATCHED_FROM_PASSAGES, MAX_PATCHED_SHARE = 20_000, 0.02
 """Passages from which edits are written beside the arrays, and the share of the documents that may have changed before all are written again."""
 
 
@@ -92,7 +92,7 @@ def build_index(
     try:
         with open_for_writing(folder) as store:
             with store.transaction():
-                keep_settings(store, settings)
+                store_settings(store, settings)
                 counts = put_documents(store, documents, imported_hashes(settings))
                 tools = open_tools(folder, store, settings, open_encoder, open_model, workers)
             kept = True
@@ -169,14 +169,14 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     if tools.extractor is not None:
         read_waiting(store, tools.extractor.read, tools.split, tools.workers)
     # Imported here because it brings igraph and matplotlib, which the first call to a model need not wait for.
-    from graph.build.derive import Kept, derive_arrays, has_large_graph
+    from graph.build.derive import LayerReuse, derive_arrays, has_large_graph
 
     encoder, last = tools.encoder, _last_generation(folder, store, compact)
     stale = _stale_passages(store, last) if settings.layers_on_edit == "later" and not compact else 0
     carry = 0 < stale <= MAX_CHANGED_SHARE * store.count("passages")
     extractive = tools.write is None and last.manifest is not None and not last.manifest.settings.get("summary_model")
     at_once = compact and last.manifest is not None and last.manifest.grown
-    kept = Kept(communities=carry, graphs=not at_once, summaries=extractive)
+    kept = LayerReuse(communities=carry, graphs=not at_once, summaries=extractive)
     pending = PendingVectors(folder)
     cache = EmbeddingCache(last.data, pending, encoder, settings.vectors, tools.workers)
     count_tokens = encoder.count_tokens
@@ -201,7 +201,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
 
 
 @dataclass(frozen=True)
-class _Last:
+class _LastGeneration:
     """The generation to start from, if there is one: its arrays, the documents that have changed since (None: not known), and the whole arrays
     beside which the next one is written (None: all are written again).
     """
@@ -212,19 +212,19 @@ class _Last:
     base: Base | None = None
 
 
-def _last_generation(folder: Path, store: Store, compact: bool) -> _Last:
+def _last_generation(folder: Path, store: Store, compact: bool) -> _LastGeneration:
     """The generation that is there; UserError where a file of it that is written again is damaged."""
     if not (folder / MANIFEST).exists():
-        return _Last()
+        return _LastGeneration()
     manifest = read_manifest(folder)
     check_files(folder, IndexData, manifest)
     changed = store.changed_since(manifest.generation)
     base = None if compact or changed is None else _base_of_edit(folder, manifest, len(changed))
     check_arrays(folder, manifest, but="" if base is None else base.arrays)
-    return _Last(manifest, load_arrays(folder, IndexData, manifest, moved=True), changed, base)
+    return _LastGeneration(manifest, load_arrays(folder, IndexData, manifest, moved=True), changed, base)
 
 
-def _has_grown(last: _Last, is_large: Callable[[IndexData], bool], data: IndexData) -> bool:
+def _has_grown(last: _LastGeneration, is_large: Callable[[IndexData], bool], data: IndexData) -> bool:
     """Whether a graph that is too large to be exact came about by edits; one that shrank is no more exact for that."""
     if last.manifest is None or last.data is None:
         return False
@@ -238,11 +238,11 @@ def _base_of_edit(folder: Path, manifest: Manifest, changed: int) -> Base | None
         len(load_field(folder / base.arrays, name, Strings)) for name in ("passage_ids", "document_sources")
     )
     base = replace(base, changed_documents=base.changed_documents + changed)
-    little = base.changed_documents <= MOST_BESIDE_SHARE * documents
-    return base if passages >= BESIDE_FROM and little else None
+    little = base.changed_documents <= MAX_PATCHED_SHARE * documents
+    return base if passages >= PATCHED_FROM_PASSAGES and little else None
 
 
-def _stale_passages(store: Store, last: _Last) -> int:
+def _stale_passages(store: Store, last: _LastGeneration) -> int:
     """How many passages have come or gone since communities were found."""
     if last.manifest is None or last.data is None:
         return 0
@@ -250,7 +250,7 @@ def _stale_passages(store: Store, last: _Last) -> int:
     if last.changed is not None:
         rows = rows_with_numbers(last.data.passage_document_P, rows_with(last.data.document_sources, last.changed))
     known = ids_at(last.data.passage_ids, rows)
-    now = Rows(store, last.changed).passages().ids
+    now = ChangedRows(store, last.changed).passages().ids
     return last.manifest.changed_passages + len(np.setxor1d(known, now))
 
 
@@ -261,7 +261,7 @@ def _prepare_folder(folder: Path) -> bool:
             f"{folder}: exists and is not an index", "a new or empty folder, or an index", "choose another --out"
         )
     made_here = not folder.exists() or not any(folder.iterdir())
-    with full_disk_told(folder):
+    with report_full_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return made_here
 
@@ -287,3 +287,49 @@ def put_documents(store: Store, documents: Iterable[Document], read_from: Mappin
             unchanged += 1
     store.drop_orphans()
     return written, unchanged
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What one writer wants: a source to delete ("": none), then documents to add or replace."""
+
+    add: Sequence[Document] = ()
+    delete: str = ""
+
+
+@dataclass(frozen=True)
+class EditResult:
+    """What came of an edit: whether its source was there to delete, and a report whose first two numbers are of it alone."""
+
+    deleted: bool
+    report: BuildReport
+
+
+def edit_index(
+    folder: Path,
+    take: Callable[[], Sequence[Edit]],
+    open_encoder: OpenEncoder,
+    open_model: OpenModel = no_model,
+    give_up: GiveUp | None = None,
+) -> list[EditResult]:
+    """Do the edits in order and derive the index once; `take` is asked for them when the turn to write has come.
+
+    Raises what graph/build/build.py's build_index raises, for all of them; IndexBusy once `give_up` says so (graph/store/lock.py).
+    """
+    started = time.perf_counter()
+    with open_for_writing(folder, give_up) as store:
+        edits = take()
+        settings = read_settings(folder)
+        with store.transaction():
+            read_from = imported_hashes(settings)
+            done = [_apply_edit(store, edit, read_from) for edit in edits]
+            tools = open_tools(folder, store, settings, open_encoder, open_model)
+        read_done = time.perf_counter()
+        data = finish_build(folder, store, tools, settings)
+        facts, seconds = reading_facts(store), (read_done - started, time.perf_counter() - read_done)
+    return [EditResult(deleted, report_of(data, facts, counts, seconds)) for deleted, counts in done]
+
+
+def _apply_edit(store: Store, edit: Edit, read_from: Mapping[str, str]) -> tuple[bool, tuple[int, int]]:
+    deleted = bool(edit.delete) and store.delete_document(edit.delete)
+    return deleted, put_documents(store, edit.add, read_from)

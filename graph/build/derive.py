@@ -1,8 +1,7 @@
-"""From index.sqlite to arrays: what the last generation has is moved to where it belongs now, what changed is read, encoded and put beside it.
+"""From the store's rows to arrays: what the last generation has is moved to where it belongs now, what changed is read, encoded and put beside it.
 
-An index made at once comes about in the same way, from nothing. Legend: see graph/store/data.py; L rows of the last generation, K new
-ones, M occurrences, X pairs.
-"""
+An index made at once comes about in the same way, from nothing. Entities are in graph/build/derive_entities.py, terms at the end of this
+file. Legend: see graph/store/data.py; L rows of the last generation, K new ones, M occurrences, X pairs, F terms found in what came."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -11,22 +10,35 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from graph.build.entities import derive_entities
-from graph.build.links import TOPICS, Propositions, linked_block, merge_linked, read_links
-from graph.build.merge import Keyed, merge_by_id, rows_with, touched
-from graph.build.rows import Rows
-from graph.build.terms import derive_terms
-from graph.build.texts import EncodedTexts
+from graph.build.changes import (
+    TOPICS,
+    ChangedRows,
+    Propositions,
+    RowsByKey,
+    columns_of_rows,
+    linked_block,
+    merge_by_id,
+    merge_linked,
+    read_links,
+    rows_with,
+)
+from graph.build.derive_entities import derive_entities
 from graph.extract.entities import title_keys
-from graph.layers import similarity
-from graph.layers.hierarchy import Hierarchy, Passages, Sentences, build_hierarchy
-from graph.layers.last_hierarchy import LastHierarchy
-from graph.layers.model_summaries import WriteSummaries
-from graph.shared.types import Ints
+from graph.hierarchy import similarity
+from graph.hierarchy.layers import Hierarchy, LastHierarchy, Passages, Sentences, build_hierarchy
+from graph.hierarchy.summaries import WriteSummaries
 from graph.store.columns.blocks import Entries, first_not_below
-from graph.store.columns.merge import Merge, there
-from graph.store.columns.moved import moved_block, moved_strings, whole
-from graph.store.columns.numbers import moved_numbers, numbers_below, rows_holding, rows_with_numbers
+from graph.store.columns.moved import (
+    Numbers,
+    moved_block,
+    moved_numbers,
+    moved_strings,
+    numbers_below,
+    rows_holding,
+    rows_with_numbers,
+    whole,
+)
+from graph.store.columns.row_map import RowMap, existing
 from graph.store.columns.strings import Strings, rows_among
 from graph.store.data import (
     DocumentColumns,
@@ -34,14 +46,42 @@ from graph.store.data import (
     PassageColumns,
     PropositionColumns,
     SummaryColumns,
+    TermColumns,
     TopicColumns,
     block,
     no_data,
 )
-from graph.store.encoded import EmbeddingCache
-from graph.store.settings import IndexSettings
-from graph.store.store import Store
-from graph.store.vectors.quantiles import cosine_quantiles
+from graph.store.embedding_cache import EmbeddingCache
+from graph.store.index_settings import IndexSettings
+from graph.store.rows import Store
+from graph.store.vectors import cosine_quantiles
+from graph.text.bm25 import count_terms, term_weights
+from graph.types import Ints
+
+
+def encoded_text(title: str, text: str) -> str:
+    """What the encoder sees of a passage: its document's title, then the text, unless the text opens with the title."""
+    return text if not title or text.lstrip("# \n").startswith(title) else f"{title}\n{text}"
+
+
+@dataclass(frozen=True)
+class EncodedTexts(Sequence[str]):
+    """What the encoder sees of every passage, put together when it is asked for."""
+
+    titles: Strings
+    document_P: Numbers
+    texts: Strings
+
+    @classmethod
+    def of(cls, data: IndexData) -> "EncodedTexts":
+        """Those of the passages of a generation."""
+        return cls(data.document_titles, data.passage_document_P, data.passage_texts)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, row: int) -> str:  # type: ignore[override]
+        return encoded_text(self.titles[int(self.document_P[row])], self.texts[row])
 
 
 @dataclass(frozen=True)
@@ -49,7 +89,7 @@ class _Documents:
     """The columns, how they came of the last ones, and of each new one its source and in front of which of the last it stands."""
 
     columns: DocumentColumns
-    merge: Merge
+    merge: RowMap
     sources: list[str]
     before_K: Ints
 
@@ -59,17 +99,17 @@ class _Passages:
     """The columns, how they came of the last ones, the rows of those that were read, and what the encoder sees of each."""
 
     columns: PassageColumns
-    merge: Merge
-    read: Keyed
+    merge: RowMap
+    read: RowsByKey
     encoded: EncodedTexts
 
 
 @dataclass(frozen=True)
-class Kept:
+class LayerReuse:
     """What stays of the layers of the last generation where documents do.
 
-    With `communities`, what is new joins them (graph/layers/communities.py); else they are found again. With `graphs`, nodes that stay are not
-    searched again: the same bits up to graph/layers/similarity.py's FLAT_LIMIT nodes. With `summaries`, those whose members
+    With `communities`, what is new joins them (graph/hierarchy/communities.py); else they are found again. With `graphs`, nodes that stay are not
+    searched again: the same bits up to graph/hierarchy/similarity.py's FLAT_LIMIT nodes. With `summaries`, those whose members
     stay do: the same where no model wrote them nor is to write.
     """
 
@@ -78,7 +118,7 @@ class Kept:
     summaries: bool = False
 
 
-ALL_ANEW = Kept()
+REUSE_NOTHING = LayerReuse()
 
 
 def derive_arrays(
@@ -89,7 +129,7 @@ def derive_arrays(
     settings: IndexSettings,
     write: WriteSummaries | None = None,
     changed: Sequence[str] | None = None,
-    kept: Kept = ALL_ANEW,
+    kept: LayerReuse = REUSE_NOTHING,
 ) -> IndexData:
     """All arrays of the index as the store stands now; vectors come from `cache`, summaries from `write` if it is given.
 
@@ -97,7 +137,7 @@ def derive_arrays(
     not depend on either, but for what `kept` says.
     """
     base = no_data() if last is None or changed is None else last
-    rows = Rows(store, None if base is not last else changed)
+    rows = ChangedRows(store, None if base is not last else changed)
     documents = _documents(rows, base)
     passages = _passages(rows, base, cache, documents)
     propositions, proposition_columns = _propositions(rows, base, cache, passages, kept)
@@ -121,10 +161,10 @@ def derive_arrays(
     return IndexData.of(documents.columns, passages.columns, terms, proposition_columns, entities, topics, summaries)
 
 
-def _documents(rows: Rows, base: IndexData) -> _Documents:
+def _documents(rows: ChangedRows, base: IndexData) -> _Documents:
     read = rows.documents()
     before_K = np.array([bisect_left(base.document_sources, source) for source, _, _ in read], np.int64)
-    merge = Merge.of(len(base.document_sources), rows_with(base.document_sources, rows.changed), before_K)
+    merge = RowMap.of(len(base.document_sources), rows_with(base.document_sources, rows.changed), before_K)
     sources, titles, metadata = ([each[part] for each in read] for part in range(3))
     keys, document_T = _title_keys(base, merge, before_K, titles)
     columns = DocumentColumns(
@@ -137,7 +177,7 @@ def _documents(rows: Rows, base: IndexData) -> _Documents:
     return _Documents(columns, merge, sources, before_K)
 
 
-def _title_keys(base: IndexData, merge: Merge, before_K: Ints, titles: Sequence[str]) -> tuple[Strings, Ints]:
+def _title_keys(base: IndexData, merge: RowMap, before_K: Ints, titles: Sequence[str]) -> tuple[Strings, Ints]:
     """What documents are called, by key, then document, and the document of each; `titles` are those of new documents."""
     new = sorted((key, number) for number, title in enumerate(titles) for key in title_keys(title))
 
@@ -147,17 +187,17 @@ def _title_keys(base: IndexData, merge: Merge, before_K: Ints, titles: Sequence[
     entries = range(len(base.title_keys))
     before = [bisect_left(entries, (key, before_K[number]), key=last_entry) for key, number in new]
     gone = rows_holding(base.title_document_T, merge.gone_G)
-    of_titles = Merge.of(len(entries), gone, np.array(before, np.int64))
+    of_titles = RowMap.of(len(entries), gone, np.array(before, np.int64))
     documents_K = merge.new_K[np.array([number for _, number in new], np.int64)]
     keys = moved_strings(base.title_keys, of_titles, Strings.of(key for key, _ in new))
     return keys, moved_numbers(base.title_document_T, of_titles, documents_K, merge)
 
 
-def _passages(rows: Rows, base: IndexData, cache: EmbeddingCache, documents: _Documents) -> _Passages:
+def _passages(rows: ChangedRows, base: IndexData, cache: EmbeddingCache, documents: _Documents) -> _Passages:
     read, titles = rows.passages(), documents.columns.document_titles
     number_of = {source: number for number, source in enumerate(documents.sources)}
     number_K = np.array([number_of[source] for source in read.sources], np.int64)
-    merge = Merge.of(
+    merge = RowMap.of(
         len(base.passage_ids),
         rows_with_numbers(base.passage_document_P, documents.merge.gone_G),
         numbers_below(base.passage_document_P, documents.before_K[number_K]),
@@ -185,25 +225,25 @@ def _passages(rows: Rows, base: IndexData, cache: EmbeddingCache, documents: _Do
         passage_vectors_PD=cache.encode("passages", ids, encoded, merge),
         passage_next_PP=block(before, before + 1, (len(ids), len(ids))),
     )
-    return _Passages(columns, merge, Keyed(read.key_K[order], merge.new_K[order]), encoded)
+    return _Passages(columns, merge, RowsByKey(read.key_K[order], merge.new_K[order]), encoded)
 
 
 def _propositions(
-    rows: Rows, base: IndexData, cache: EmbeddingCache, passages: _Passages, kept: Kept
+    rows: ChangedRows, base: IndexData, cache: EmbeddingCache, passages: _Passages, kept: LayerReuse
 ) -> tuple[Propositions, PropositionColumns]:
     """Propositions, and their occurrences by proposition, passage, start."""
     read_M4 = rows.occurrences()
     keys, found = rows.keys("propositions", np.unique(read_M4[:, 0]))
     text_of = rows.text_of("propositions", "text")
-    gone_M, gone_N = _lost(base, passages.merge)
+    gone_M, gone_N = _lost_occurrences(base, passages.merge)
     named = merge_by_id(base.proposition_ids, base.proposition_texts, gone_N, found, text_of)
 
-    read_M4[:, 0] = Keyed.of(keys, found, named.ids).rows(read_M4[:, 0])
+    read_M4[:, 0] = RowsByKey.of(keys, found, named.ids).rows(read_M4[:, 0])
     read_M4[:, 1] = passages.read.rows(read_M4[:, 1])
     read_M4 = read_M4[np.lexsort(read_M4.T[::-1])]
     # What was read stands in new passages, so there are no ties with what stays.
-    before_M = _before(base, named.merge, passages.merge, read_M4[:, 0], read_M4[:, 1])
-    merge = Merge.of(len(base.occurrence_proposition_M), gone_M, before_M)
+    before_M = _places_of_new_occurrences(base, named.merge, passages.merge, read_M4[:, 0], read_M4[:, 1])
+    merge = RowMap.of(len(base.occurrence_proposition_M), gone_M, before_M)
     less = named.merge.places(np.unique(base.occurrence_proposition_M[gone_M]))
     vectors_ND = cache.encode("propositions", named.ids, named.texts, named.merge)
     columns = PropositionColumns(
@@ -221,19 +261,21 @@ def _propositions(
         if kept.communities and len(base.proposition_ids)
         else cosine_quantiles(vectors_ND),
     )
-    return Propositions(named.merge, named.ids, named.texts, np.union1d(read_M4[:, 0], there(less))), columns
+    return Propositions(named.merge, named.ids, named.texts, np.union1d(read_M4[:, 0], existing(less))), columns
 
 
-def _lost(base: IndexData, passages: Merge) -> tuple[Ints, Ints]:
+def _lost_occurrences(base: IndexData, passages: RowMap) -> tuple[Ints, Ints]:
     """The occurrences in passages that are gone, and the propositions that have no other, in order."""
-    asked = touched(base.passage_proposition_PN, passages.gone_G)
+    asked = columns_of_rows(base.passage_proposition_PN, passages.gone_G)
     of_asked = rows_with_numbers(base.occurrence_proposition_M, asked)
     gone_M = of_asked[passages.places(base.occurrence_passage_M[of_asked]) < 0]
     kept_M = np.setdiff1d(of_asked, gone_M)
     return gone_M, np.setdiff1d(asked, base.occurrence_proposition_M[kept_M])
 
 
-def _before(base: IndexData, propositions: Merge, passages: Merge, proposition_M: Ints, passage_M: Ints) -> Ints:
+def _places_of_new_occurrences(
+    base: IndexData, propositions: RowMap, passages: RowMap, proposition_M: Ints, passage_M: Ints
+) -> Ints:
     """In front of which of the last occurrences those of such propositions in new passages stand, given as they are numbered now."""
     last_M = propositions.befores(proposition_M)
     known_M = propositions.lasts(proposition_M) >= 0
@@ -241,7 +283,7 @@ def _before(base: IndexData, propositions: Merge, passages: Merge, proposition_M
     return first_not_below(base.occurrence_passage_M, first_M, end_M, passages.befores(passage_M))
 
 
-def _topics(rows: Rows, base: IndexData, propositions: Propositions) -> TopicColumns:
+def _topics(rows: ChangedRows, base: IndexData, propositions: Propositions) -> TopicColumns:
     last_NK = sp.csr_array(whole(base.topic_proposition_KN).T)
     read_R = propositions.changed_R
     found = read_links(rows, TOPICS, propositions, read_R)
@@ -258,7 +300,7 @@ def _topics(rows: Rows, base: IndexData, propositions: Propositions) -> TopicCol
 
 
 def _last_hierarchy(
-    last: IndexData, passages: _Passages, propositions: Merge, moved: bool, kept: Kept
+    last: IndexData, passages: _Passages, propositions: RowMap, moved: bool, kept: LayerReuse
 ) -> LastHierarchy:
     """What is known of the hierarchy; passages are known by their rows if they were `moved` from there, else by their ids."""
     return LastHierarchy(
@@ -326,3 +368,41 @@ def has_large_graph(data: IndexData) -> bool:
     """Whether a graph among entities or nodes of a layer is too large to be exact."""
     nodes = np.bincount(data.summary_layer_S, minlength=1)
     return max(len(data.entity_ids), len(data.passage_ids) + int(nodes[0])) > similarity.FLAT_LIMIT
+
+
+def derive_terms(base: IndexData, passages: RowMap, texts: Sequence[str], last_texts: Sequence[str]) -> TermColumns:
+    """All columns; `texts` are those of the passages now, `last_texts` those of the last generation."""
+    lost = count_terms(last_texts[row] for row in passages.gone_G.tolist())
+    passages_W = np.array(whole(base.term_passages_W))
+    passages_W[_term_places(base.term_texts, lost.terms)] -= np.diff(lost.count_WP.indptr)
+
+    counted = count_terms(texts[row] for row in passages.new_K.tolist())
+    at_F, lengths_K = _term_places(base.term_texts, counted.terms), np.asarray(counted.count_WP.sum(axis=0), np.int64)
+    known_F = _known_terms(base.term_texts, at_F, counted.terms)
+    merge, place_F = RowMap.of_found(len(passages_W), np.flatnonzero(passages_W == 0), at_F, known_F)
+    passages_W = np.array(merge.put_in(passages_W, np.zeros(len(merge.new_K), np.int64)))
+    passages_W[place_F] += np.diff(counted.count_WP.indptr)
+    unknown = (term for term, is_known in zip(counted.terms, known_F.tolist(), strict=True) if not is_known)
+    new = counted.count_WP.tocoo()
+    added = Entries(place_F[new.coords[0]], passages.new_K[new.coords[1]], new.data)
+    terms_P = moved_numbers(base.passage_terms_P, passages, lengths_K)
+    idf_W, norm_P = term_weights(passages_W, whole(terms_P))
+    return TermColumns(
+        term_texts=moved_strings(base.term_texts, merge, Strings.of(unknown)),
+        term_count_WP=moved_block(base.term_count_WP, merge, passages, added),
+        term_passages_W=passages_W,
+        passage_terms_P=terms_P,
+        term_idf_W=idf_W,
+        term_norm_P=norm_P,
+    )
+
+
+def _term_places(sorted_terms: Strings, terms: Sequence[str]) -> Ints:
+    """Where each of these terms stands, or would."""
+    return np.array([bisect_left(sorted_terms, term) for term in terms], np.int64)
+
+
+def _known_terms(sorted_terms: Strings, at_F: Ints, terms: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which of these terms stand where they would."""
+    pairs = zip(at_F.tolist(), terms, strict=True)
+    return np.array([at < len(sorted_terms) and sorted_terms[at] == term for at, term in pairs], bool)

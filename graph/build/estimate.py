@@ -12,23 +12,21 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from graph.build.own_settings import check_own_encoder, check_settings
-from graph.build.reading import few_shot_examples
-from graph.build.stores import has_store, open_store
+from graph.build.read_passages import few_shot_examples
+from graph.build.stores import check_own_encoder, check_settings, has_store, open_store
 from graph.documents.split import split_passages
-from graph.extract.domain import SAMPLED_PASSAGES, Domain, domain_request
 from graph.extract.entities import entity_key
+from graph.extract.extraction import PendingDocument
 from graph.extract.imported import Row, load_extraction, read_imported
-from graph.extract.llm import Prompt
-from graph.extract.types import Waiting
+from graph.extract.llm import SAMPLED_PASSAGES, Domain, Prompt, domain_request
 from graph.shared.ids import content_id
-from graph.shared.types import CompletionRequest, Document, OpenEncoder, Passage
 from graph.store.arrays import load_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
+from graph.store.embedding_cache import PendingVectors
+from graph.store.index_settings import IndexSettings
 from graph.store.manifest import MANIFEST
-from graph.store.settings import IndexSettings
-from graph.store.store import Store, document_hash
-from graph.store.vectors.pending import PendingVectors
+from graph.store.rows import Store, document_hash
+from graph.types import CompletionRequest, Document, OpenEncoder, Passage
 
 REPLY_TOKENS_PER_PASSAGE_TOKEN = 4.0
 """As in the shipped examples: a proposition is written once, its entities up to three times, with JSON about them."""
@@ -97,7 +95,7 @@ def plan_build(
             kept = store.passage_ids(document.source) if store is not None and kind == "waiting" else set()
             to_read = tuple(passage for passage in split(document) if passage.id not in kept)
             passages += len(to_read)
-            texts |= _text_ids(Waiting(document, to_read), rows)
+            texts |= _text_ids(PendingDocument(document, to_read), rows)
             for passage in to_read if settings.extractor == "llm" else ():
                 calls.add(prompt.request(passage, Domain(), 0, first=True), passage.text)
                 sample = [*sample, passage][:SAMPLED_PASSAGES]
@@ -160,7 +158,7 @@ def _classify(
         yield from (("waiting", store.document(source)) for source in sorted(waiting))
 
 
-def _text_ids(item: Waiting, rows: Mapping[str, Row]) -> set[str]:
+def _text_ids(item: PendingDocument, rows: Mapping[str, Row]) -> set[str]:
     """Ids of the texts that reading a document without a model gives the encoder."""
     ids = {passage.id for passage in item.passages}
     for reading in read_imported(item, rows):

@@ -6,17 +6,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from graph.build.build import finish_build, open_tools
-from graph.build.own_settings import keep_settings
-from graph.build.reading import no_model, read_quarantined, reading_facts
-from graph.build.stores import is_finished, open_for_writing, open_store, read_settings, store_name
-from graph.shared.errors import UserError, nearest
+from graph.build.read_passages import no_model, read_quarantined, reading_facts
+from graph.build.stores import is_finished, open_for_writing, open_store, read_settings, store_name, store_settings
+from graph.errors import UserError, nearest
 from graph.shared.ids import has_sum
-from graph.shared.types import Floats, OpenEncoder, OpenModel, Workers
-from graph.store.arrays import check_arrays, drop_others, load_arrays, load_field, never_written, publish, save_arrays
+from graph.store.ann import ANN_ENDING
+from graph.store.arrays import check_arrays, drop_others, load_arrays, load_field, missing_files, publish, save_arrays
 from graph.store.columns.strings import Strings
 from graph.store.data import VECTOR_FIELDS, IndexData
-from graph.store.database import FILE as DATABASE
+from graph.store.database import DATABASE_FILE as DATABASE
 from graph.store.database import has_database
+from graph.store.embedding_cache import PendingVectors
+from graph.store.index_settings import IndexSettings
 from graph.store.lock import writer_lock
 from graph.store.manifest import (
     MANIFEST,
@@ -28,17 +29,14 @@ from graph.store.manifest import (
     read_manifest,
     sizes,
 )
-from graph.store.seal import AGAIN, LEDGER, check_seal, has_ledger, seal_of, set_ledger_aside
-from graph.store.settings import IndexSettings
-from graph.store.sqlite import FILE
-from graph.store.store import Store
-from graph.store.vectors.ann import ENDING as ANN_ENDING
-from graph.store.vectors.files import has_ann_due
-from graph.store.vectors.pending import PendingVectors
-from graph.store.vectors.segment import ENDING
-from graph.store.vectors.segment import FOLDER as SEGMENTS
-from graph.store.vectors.segment import is_sound as segment_is_sound
-from graph.workers.here import THIS_PROCESS
+from graph.store.rows import Store
+from graph.store.seal import INDEX_AGAIN, LEDGER, check_seal, has_ledger, seal_of, set_ledger_aside
+from graph.store.sqlite import SQLITE_FILE
+from graph.store.vector_files import has_ann_due
+from graph.store.vectors import SEGMENT_ENDING, segment_is_sound
+from graph.store.vectors import SEGMENT_FOLDER as SEGMENTS
+from graph.types import Floats, OpenEncoder, OpenModel, Workers
+from graph.workers.open import THIS_PROCESS
 
 COUNTED = (
     "documents",
@@ -117,9 +115,9 @@ def resume_build(
 ) -> IndexData:
     """Finish what an interrupted run left: documents not read, texts without vectors, arrays not saved.
 
-    `settings` are the index's own, but for those that may change (graph/store/settings.py); None leaves them.
+    `settings` are the index's own, but for those that may change (graph/store/index_settings.py); None leaves them.
     """
-    return _go_on(Path(folder), open_encoder, open_model, settings, workers, quarantined=False)[1]
+    return _resume(Path(folder), open_encoder, open_model, settings, workers, quarantined=False)[1]
 
 
 def retry_failed(
@@ -130,10 +128,10 @@ def retry_failed(
     workers: Workers = THIS_PROCESS,
 ) -> int:
     """Ask again for the passages in quarantine, and for no others; returns how many were asked for. `settings` as for resume."""
-    return _go_on(Path(folder), open_encoder, open_model, settings, workers, quarantined=True)[0]
+    return _resume(Path(folder), open_encoder, open_model, settings, workers, quarantined=True)[0]
 
 
-def _go_on(
+def _resume(
     folder: Path,
     open_encoder: OpenEncoder,
     open_model: OpenModel,
@@ -145,13 +143,13 @@ def _go_on(
     settings = settings or read_settings(folder)
     with open_for_writing(folder) as store:
         with store.transaction():
-            keep_settings(store, settings)
+            store_settings(store, settings)
             tools = open_tools(folder, store, settings, open_encoder, open_model, workers, again=quarantined)
         asked = read_quarantined(store, tools.extractor.read) if quarantined and tools.extractor is not None else 0
         return asked, finish_build(folder, store, tools, settings)
 
 
-def lost_passages(folder: Path | str) -> str:
+def quarantine_warning(folder: Path | str) -> str:
     """What to say when more passages are in quarantine than the settings allow; "" when not."""
     folder = Path(folder)
     share = read_settings(folder).max_failed_share
@@ -214,7 +212,7 @@ def verify_index(folder: Path | str) -> list[Damage]:
         raise
     except UserError as error:
         return [*damage, Damage(MANIFEST, str(error), repair)]
-    for name in never_written(IndexData, manifest):
+    for name in missing_files(IndexData, manifest):
         damage.append(Damage(f"{manifest.arrays}/{name}", "never written (an index of an earlier version)", repair))
     arrays = files_in(folder, manifest)
     for file, expected in sizes(folder, manifest).items():
@@ -231,9 +229,9 @@ def _store_damage(folder: Path) -> list[Damage]:
         with closing(open_store(folder)) as store:
             finished = is_finished(folder, store, generation_of(folder) or int(store.get_meta("generation") or 0))
         return [] if finished else [Damage(DATABASE, UNFINISHED, f"modegraph resume {folder}")]
-    if not (folder / FILE).exists():
-        return [Damage(FILE, "missing", AGAIN)]
-    found = [_sealed_damage(folder, FILE, AGAIN)]
+    if not (folder / SQLITE_FILE).exists():
+        return [Damage(SQLITE_FILE, "missing", INDEX_AGAIN)]
+    found = [_sealed_damage(folder, SQLITE_FILE, INDEX_AGAIN)]
     if has_ledger(folder):
         found.append(_sealed_damage(folder, LEDGER, f"modegraph repair {folder}"))
     return [damage for damage in found if damage is not None]
@@ -259,8 +257,8 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
     folder = Path(folder)
     damage = verify_index(folder)
     for found in damage:
-        if found.repair == AGAIN:
-            raise UserError(f"{folder / FILE}: {found.problem}", "the source of truth intact", found.repair)
+        if found.repair == INDEX_AGAIN:
+            raise UserError(f"{folder / SQLITE_FILE}: {found.problem}", "the source of truth intact", found.repair)
     if not damage:
         return []
     settings = read_settings(folder)
@@ -269,13 +267,15 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
             set_ledger_aside(folder)
     if all(found.file.endswith(ANN_ENDING) for found in damage):
         with open_for_writing(folder) as store:
-            _save_again(folder, store, _without_ann(read_manifest(folder), {Path(found.file).name for found in damage}))
+            _rewrite_arrays(
+                folder, store, _without_ann(read_manifest(folder), {Path(found.file).name for found in damage})
+            )
         return damage
     with open_for_writing(folder) as store:
         with store.transaction():
             tools = open_tools(folder, store, settings, open_encoder, open_model)
             (folder / MANIFEST).unlink(missing_ok=True)
-        _keep_sound_vectors(folder, {found.file for found in damage})
+        _save_sound_vectors(folder, {found.file for found in damage})
         finish_build(folder, store, tools, settings)
     return damage
 
@@ -285,12 +285,12 @@ def _without_ann(manifest: Manifest, files: Collection[str]) -> Manifest:
     return replace(manifest, ann={name: ann for name, ann in manifest.ann.items() if ann["file"] not in files})
 
 
-def _keep_sound_vectors(folder: Path, damaged: set[str]) -> None:
+def _save_sound_vectors(folder: Path, damaged: set[str]) -> None:
     """Put sound vectors where the next build looks for them: those of segments, and those that an index before format 6 has among
     its arrays, where their ids are undamaged too.
     """
     pending = PendingVectors(folder)
-    for segment in sorted((folder / SEGMENTS).glob(f"*{ENDING}")):
+    for segment in sorted((folder / SEGMENTS).glob(f"*{SEGMENT_ENDING}")):
         if segment_is_sound(segment):
             pending.adopt(segment)
     for arrays in sorted(folder.glob("arrays-*")) if MANIFEST not in damaged else []:
@@ -317,14 +317,14 @@ def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Ope
             tools = open_tools(folder, store, settings, open_encoder, open_model)
             finish_build(folder, store, tools, settings, compact=True)
         else:
-            _save_again(folder, store, manifest, compact=True)
+            _rewrite_arrays(folder, store, manifest, compact=True)
         store.vacuum()
         with store.transaction():
             drop_others(folder, names_in(read_manifest(folder)))
     return before - index_status(folder).disk_bytes
 
 
-def _save_again(folder: Path, store: Store, manifest: Manifest, compact: bool = False) -> None:
+def _rewrite_arrays(folder: Path, store: Store, manifest: Manifest, compact: bool = False) -> None:
     """The next generation, of the same arrays, with the ANN indexes that are missing; if `compact`, with one segment of vectors for
     each kind and the ANN indexes that it is to have, and none if it is so already.
     """

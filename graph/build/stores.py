@@ -1,26 +1,28 @@
-"""The store of the index in a folder: index.sqlite there, or the PostgreSQL that database.json names; opened to be read, or alone to write.
+"""The store of the index in a folder, opened to be read or alone to write; and the settings that an index keeps.
 
-PostgreSQL is imported where a folder names one, so an index in SQLite needs nothing of it.
-"""
+The rows are in index.sqlite there, or in the PostgreSQL that database.json names; PostgreSQL is imported where a folder names one, so an
+index in SQLite needs nothing of it. Settings of an index are laid under those of a run, and compared with them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from graph.disk.room import full_disk_told
-from graph.shared.config import parse_settings
-from graph.shared.errors import UserError
-from graph.store.database import FILE as DATABASE
+from graph.config import parse_settings, read_yaml, set_value
+from graph.errors import UserError
+from graph.models.encoder import check_encoder
+from graph.shared.disk import report_full_disk
+from graph.store.database import DATABASE_FILE as DATABASE
 from graph.store.database import has_database
+from graph.store.index_settings import CHANGEABLE, IndexSettings
 from graph.store.lock import GiveUp, writer_lock
+from graph.store.rows import Store
 from graph.store.seal import check_seal, unsealed
-from graph.store.settings import IndexSettings
-from graph.store.sqlite import FILE as SQLITE
+from graph.store.sqlite import SQLITE_FILE as SQLITE
 from graph.store.sqlite import SqliteStore, read_sqlite_settings
-from graph.store.store import Store
+from graph.types import Encoder, Prompts
 
 
 def has_store(folder: Path) -> bool:
@@ -31,7 +33,7 @@ def has_store(folder: Path) -> bool:
 def store_name(folder: Path) -> str:
     """What has the rows: index.sqlite, or the database as postgresql://USER@HOST/NAME."""
     if has_database(folder):
-        from graph.postgres.store.connect import database_of, dsn_of
+        from graph.postgres.connect import database_of, dsn_of
 
         return database_of(dsn_of(folder))
     return SQLITE
@@ -40,11 +42,11 @@ def store_name(folder: Path) -> str:
 def open_store(folder: Path) -> Store:
     """The store, to be read. DiskFull when SQLite has no room for the file in which readers meet writers."""
     if has_database(folder):
-        from graph.postgres.store.connect import dsn_of
-        from graph.postgres.store.store import PostgresStore
+        from graph.postgres.connect import dsn_of
+        from graph.postgres.store import PostgresStore
 
         return PostgresStore(dsn_of(folder))
-    with full_disk_told(folder):
+    with report_full_disk(folder):
         return SqliteStore(folder, read_only=True)
 
 
@@ -53,19 +55,19 @@ def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[St
     """The store, alone: in turn with other writers, first come, first served; UserError before anything is written where it is damaged, and
     DiskFull for whatever is written in the block when there is no room for it.
 
-    `give_up` is as in graph/store/lock.py. Writers of a database take turns by graph/postgres/store/turn.py; those of a folder by its lock, and
+    `give_up` is as in graph/store/lock.py. Writers of a database take turns by graph/postgres/turn.py; those of a folder by its lock, and
     they leave it sealed (graph/store/seal.py) when all went well.
     """
-    with full_disk_told(folder), _open_alone(folder, give_up) as store:
+    with report_full_disk(folder), _open_alone(folder, give_up) as store:
         yield store
 
 
 @contextmanager
 def _open_alone(folder: Path, give_up: GiveUp | None) -> Iterator[Store]:
     if has_database(folder):
-        from graph.postgres.store.connect import dsn_of
-        from graph.postgres.store.store import PostgresStore
-        from graph.postgres.store.turn import writers_turn
+        from graph.postgres.connect import dsn_of
+        from graph.postgres.store import PostgresStore
+        from graph.postgres.turn import writers_turn
 
         with (
             writers_turn(dsn_of(folder), folder, give_up) as turn,
@@ -88,7 +90,7 @@ def is_finished(folder: Path, store: Store, generation: int) -> bool:
     return check_seal(folder, SQLITE) != "unfinished"
 
 
-def kept_settings(folder: Path) -> IndexSettings | None:
+def stored_settings(folder: Path) -> IndexSettings | None:
     """The settings that an index was made with; None where there is no index, or none yet in its database."""
     if not has_database(folder):
         return read_sqlite_settings(folder) if (folder / SQLITE).exists() else None
@@ -100,8 +102,68 @@ def kept_settings(folder: Path) -> IndexSettings | None:
 def read_settings(folder: Path | str) -> IndexSettings:
     """The settings that an index was made with; UserError when `folder` holds none."""
     folder = Path(folder)
-    settings = kept_settings(folder)
+    settings = stored_settings(folder)
     if settings is None:
         found = f"{folder}: no {SQLITE}" if not has_database(folder) else f"{folder}: no index in its database yet"
         raise UserError(found, "an index", f"create one: modegraph index SRC --out {folder}")
     return settings
+
+
+def settings_for(
+    folder: Path,
+    file: Path | None,
+    overrides: Sequence[str],
+    flags: Mapping[str, object] | None = None,
+    where: str = "--set",
+) -> IndexSettings:
+    """Settings for a run on `folder`: its own if it is an index already, with `file`, `overrides` and `flags` laid over them.
+
+    Errors name `file`, or else `where`.
+    """
+    known = stored_settings(folder)
+    values = known.model_dump() if known is not None else {}
+    given = read_yaml(file) if file is not None else {}
+    for override in overrides:
+        set_value(given, override)
+    return parse_settings(IndexSettings, {**values, **given, **(flags or {})}, str(file or where))
+
+
+def reading_settings(
+    extractor_model: str | None, import_file: Path | None, summary_model: str | None
+) -> dict[str, object]:
+    """The settings that a model to read with, a file of readings and a model for summaries stand for."""
+    if extractor_model is not None and import_file is not None:
+        raise UserError("--extractor-model and --import", "one of the two", "leave one out")
+    summaries = {} if summary_model is None else {"summary_model": summary_model}
+    if extractor_model is not None:
+        return {"extractor": "llm", "extractor_model": extractor_model, "import_file": "", **summaries}
+    if import_file is not None:
+        return {"extractor": "import", "import_file": str(import_file.resolve()), "extractor_model": "", **summaries}
+    return dict(summaries)
+
+
+def store_settings(store: Store, settings: IndexSettings) -> None:
+    """Keep the settings of a run in the index; UserError when one that must not change differs from its own."""
+    check_settings(store, settings)
+    store.set_meta("settings", settings.model_dump())
+
+
+def check_own_encoder(store: Store, encoder: Encoder, folder: Path) -> None:
+    """UserError when `encoder` is not the one that the vectors of an index came from, or has other prompts."""
+    prompts = store.get_meta("prompts")
+    check_encoder(
+        store.get_meta("encoder"), encoder, folder, None if prompts is None else Prompts(**json.loads(prompts))
+    )
+
+
+def check_settings(store: Store, settings: IndexSettings) -> None:
+    """UserError naming the first setting that differs from the index's own and must not."""
+    kept = store.get_meta("settings")
+    known = IndexSettings.model_construct(**json.loads(kept)).model_dump() if kept is not None else {}
+    for key, value in settings.model_dump(exclude=set(CHANGEABLE)).items() if known else ():
+        if known[key] != value:
+            raise UserError(
+                f"{key} = {value!r}, but this index was made with {key} = {known[key]!r}",
+                "the settings it was made with",
+                "leave the setting out, or index into a new folder",
+            )

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from graph.build.build import BuildReport
-from graph.build.edit import Edit, edit_index
-from graph.build.reading import no_model
-from graph.documents.ignore import files_in
-from graph.documents.parse.types import Limits
-from graph.documents.read import Note, read_some
-from graph.shared.errors import UserError
-from graph.shared.types import OpenEncoder, OpenModel
+from graph.build.build import BuildReport, Edit, edit_index
+from graph.build.read_passages import no_model
+from graph.documents.parse.formats import Limits
+from graph.documents.read import Note, files_in, read_some
+from graph.errors import UserError
+from graph.types import OpenEncoder, OpenModel
 
 Stamp = tuple[int, int, int]
 """Inode, bytes and time of change of a file: another one means another content."""
@@ -31,7 +29,7 @@ class Changes:
 
 
 @dataclass(frozen=True)
-class Followed:
+class FolderEdit:
     """What came of changes: sources of the documents that were read and deleted, and what the index holds now."""
 
     read: tuple[str, ...]
@@ -39,7 +37,7 @@ class Followed:
     report: BuildReport
 
 
-class Watched:
+class WatchedFolder:
     """A folder, from the moment this is made."""
 
     def __init__(self, folder: Path) -> None:
@@ -59,13 +57,13 @@ class Watched:
         return Changes(written, tuple(name for name in known if name not in self._known))
 
 
-def watched_for(folder: Path, index: Path) -> Watched:
+def watch_folder(folder: Path, index: Path) -> WatchedFolder:
     """A folder that an index is to follow; UserError for what is none, or holds the index, which would follow itself."""
     if not folder.is_dir():
         raise UserError(f"{folder}: not a folder", "a folder to watch", "leave --watch out, or name its folder")
     if index.resolve().is_relative_to(folder.resolve()):
         raise UserError(f"{index}: lies in {folder}", "an index beside the folder that is watched", "change --out")
-    return Watched(folder)
+    return WatchedFolder(folder)
 
 
 def stamps_of(folder: Path, known: Mapping[str, Stamp]) -> dict[str, Stamp]:
@@ -85,13 +83,13 @@ def stamps_of(folder: Path, known: Mapping[str, Stamp]) -> dict[str, Stamp]:
 
 def follow(
     index: Path,
-    watched: Watched,
+    watched: WatchedFolder,
     limits: Limits,
     note: Note,
     wait: Callable[[], bool],
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
-) -> Iterator[Followed]:
+) -> Iterator[FolderEdit]:
     """Edit the index whenever the folder has changed and rests, until `wait`, called before each look, returns False.
 
     `note` hears of each file that is skipped; what the index has of it stays. Raises what edit_index raises.
@@ -104,4 +102,4 @@ def follow(
         edits = [*(Edit(delete=name) for name in changes.gone), Edit(add=documents)]
         done = edit_index(index, lambda edits=edits: edits, open_encoder, open_model)  # type: ignore[misc]
         deleted = tuple(name for name, each in zip(changes.gone, done, strict=False) if each.deleted)
-        yield Followed(tuple(each.source for each in documents), deleted, done[-1].report)
+        yield FolderEdit(tuple(each.source for each in documents), deleted, done[-1].report)

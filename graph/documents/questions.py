@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl
 

@@ -1,26 +1,86 @@
-"""The first step: a folder, a file or a .jsonl to documents; parse/formats.py lists what is read.
+"""The first step: a folder, a file or a .jsonl to documents. parse/formats.py lists what is read, `.modegraphignore` files what is not.
 
-Text is kept as it stands in plain files and source code, so that offsets slice the file itself (after front matter, if there is any);
-of other formats the text is read in a process of its own (parse/). Nothing is skipped silently: `note` hears of each file and why.
-"""
+Plain files and source code are kept as they stand, so that offsets slice the file itself (after front matter, if there is any); other formats
+are read in a process of their own (sandbox.py). Nothing is skipped silently: `note` gets each file and the reason."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from graph.documents.ignore import files_in
-from graph.documents.parse.formats import LANGUAGES, MARKDOWN, PLAIN, SUFFIXES, TABLES, TOLD
+from graph.documents.parse.formats import (
+    ENDINGS_SHOWN,
+    LANGUAGES,
+    MARKDOWN,
+    MAX_FILE_BYTES,
+    MIB,
+    PLAIN,
+    SUFFIXES,
+    TABLES,
+    Limits,
+)
 from graph.documents.parse.plain import begins_with_front_matter, decode_text, table_text, title_of
-from graph.documents.parse.types import MAX_FILE_BYTES, MIB, Limits
-from graph.documents.parse.worker import ParseWorker
-from graph.shared.errors import UserError
+from graph.documents.sandbox import ParseWorker
+from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
-from graph.shared.types import Document
+from graph.types import Document
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+
+IGNORE_FILE = ".modegraphignore"
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """The files below `folder` in order of name, without hidden and ignored ones.
+
+    A link to a folder is not followed, a folder that cannot be read not entered: it is given itself.
+    """
+    yield from _files_in(folder, ())
+
+
+def _files_in(folder: Path, above: tuple[tuple[Path, GitIgnoreSpec], ...]) -> Iterator[Path]:
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        yield folder
+        return
+    rules = above
+    if (own := folder / IGNORE_FILE).is_file():
+        rules = (*above, (folder, _rules(own)))
+    for entry in entries:
+        is_folder = entry.is_dir() and not entry.is_symlink()
+        if entry.name.startswith(".") or _ignored(entry, is_folder, rules):
+            continue
+        if is_folder:
+            yield from _files_in(entry, rules)
+        else:
+            yield entry
+
+
+def _ignored(entry: Path, is_folder: bool, rules: tuple[tuple[Path, GitIgnoreSpec], ...]) -> bool:
+    for folder, spec in reversed(rules):
+        said = spec.check_file(entry.relative_to(folder).as_posix() + "/" * is_folder).include
+        if said is not None:
+            return said
+    return False
+
+
+def _rules(file: Path) -> GitIgnoreSpec:
+    try:
+        from pathspec import GitIgnoreSpec
+    except ModuleNotFoundError:
+        found = f"{file}: the package pathspec is not installed"
+        raise UserError(found, "the extra documents", "pip install 'modegraph[documents]'") from None
+    return GitIgnoreSpec.from_lines(decode_text(file.read_bytes(), str(file)).splitlines())
+
 
 Note = Callable[[str], None]
 
 
-class Skipped:
+class SkipLog:
     """A `note` that passes each line on to `tell` and keeps it in `lines`."""
 
     def __init__(self, tell: Note) -> None:
@@ -62,7 +122,7 @@ def _read_documents(source: Path, note: Note, worker: ParseWorker) -> Iterator[D
         documents = _documents_of_rows((f"{source} line {line}", row) for line, row in read_jsonl(source))
     else:
         documents = iter([_read_file(source, source.name, worker)])
-    yield from _with_text(documents, note, str(source), f"files ending in {TOLD}, or a .jsonl")
+    yield from _with_text(documents, note, str(source), f"files ending in {ENDINGS_SHOWN}, or a .jsonl")
 
 
 def documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]], note: Note, told_as: str) -> Iterator[Document]:
@@ -87,7 +147,7 @@ def _read_files(folder: Path, files: Iterable[Path], note: Note, worker: ParseWo
     for file in files:
         name = file.relative_to(folder).as_posix()
         if reason := _no_document(file, name, root):
-            note(f"{_printable(name)}: skipped, {reason}")
+            note(f"{_printable_name(name)}: skipped, {reason}")
             continue
         try:
             document = _read_file(file, name, worker)
@@ -104,13 +164,13 @@ def _no_document(file: Path, name: str, root: Path) -> str:
     if not file.is_file():
         return "not a file"
     if file.suffix.lower() not in SUFFIXES:
-        return f"its ending is not one of {TOLD}"
+        return f"its ending is not one of {ENDINGS_SHOWN}"
     if not file.resolve().is_relative_to(root):
         return f"a link that leads out of {root}"
-    return "" if _printable(name) == name else "its name is not UTF-8"
+    return "" if _printable_name(name) == name else "its name is not UTF-8"
 
 
-def _printable(name: str) -> str:
+def _printable_name(name: str) -> str:
     return name.encode("utf-8", "replace").decode()
 
 
@@ -164,7 +224,7 @@ def read_bytes(data: bytes, name: str, told_as: str, worker: ParseWorker) -> Doc
     path = Path(name)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise UserError(f"{told_as}: ending {suffix!r}", f"one of {TOLD}, .jsonl", "convert or rename it")
+        raise UserError(f"{told_as}: ending {suffix!r}", f"one of {ENDINGS_SHOWN}, .jsonl", "convert or rename it")
     if suffix in LANGUAGES:
         return Document(name, path.name, decode_text(data, told_as), {"language": LANGUAGES[suffix]})
     if suffix in TABLES:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.errors import UserError
 from graph.shared.cli_app import LIMITS, OUTPUT
 from graph.shared.cli_options import AsJson, IndexFolder
 from graph.shared.console import print_json
-from graph.shared.errors import UserError
 
 if TYPE_CHECKING:
     from graph.index.index import Index
@@ -85,11 +85,11 @@ def export_command(
 
 
 def _export_postgres(folder: Path, dsn: str, schema: str | None, as_json: bool) -> None:
-    from graph.postgres.store.connect import database_of  # First: it says what to install where psycopg is missing.
+    from graph.postgres.connect import database_of  # First: it says what to install where psycopg is missing.
 
     database = database_of(dsn)
+    from graph.export.postgres import SCHEMA, export_index
     from graph.index.index import open_index
-    from graph.postgres.export import SCHEMA, export_index
 
     schema = schema or SCHEMA
     done = export_index(open_index(folder), dsn, schema)

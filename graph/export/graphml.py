@@ -7,14 +7,14 @@ import re
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
-from graph.export.parts import NODE_KINDS, Node, Value, edges, nodes
+from graph.export.elements import NODE_KINDS, Node, Value, edges, nodes
 from graph.index.index import Index
 
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold, not even escaped."""
-_INSTEAD = "\ufffd"
-_RENAMED = re.compile(f"{_FORBIDDEN.pattern}|{_INSTEAD}")
-_KEPT = {"\r": "&#13;"}
+_REPLACEMENT = "\ufffd"
+_RENAMED = re.compile(f"{_FORBIDDEN.pattern}|{_REPLACEMENT}")
+_ESCAPED = {"\r": "&#13;"}
 """A reader of XML turns a bare carriage return into a line feed."""
 _HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
@@ -66,7 +66,7 @@ def _node(node: Node) -> str:
 
 
 def _data(field: str, value: Value) -> str:
-    return f'<data key="{field}">{escape(_FORBIDDEN.sub(_INSTEAD, str(value)), _KEPT)}</data>'
+    return f'<data key="{field}">{escape(_FORBIDDEN.sub(_REPLACEMENT, str(value)), _ESCAPED)}</data>'
 
 
 def _key(key: str) -> str:
@@ -75,4 +75,4 @@ def _key(key: str) -> str:
     >>> _key("document:a\\x0b"), _key("document:a\\ufffdb;")
     ('"document:a\ufffdb;"', '"document:a\ufffdfffd;b;"')
     """
-    return quoteattr(_RENAMED.sub(lambda found: f"{_INSTEAD}{ord(found[0]):x};", key))
+    return quoteattr(_RENAMED.sub(lambda found: f"{_REPLACEMENT}{ord(found[0]):x};", key))

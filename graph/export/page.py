@@ -17,9 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
-from graph.retrieve.parts.gather import expand_rows
-from graph.retrieve.parts.rank import top_rows
-from graph.shared.types import Ints
+from graph.retrieve.parts.ranking import expand_rows, top_rows
+from graph.types import Ints
 
 T = TypeVar("T")
 KINDS = ("entities", "propositions", "passages", "summaries")
@@ -65,15 +64,15 @@ def page_data(index: Index, limit: int) -> dict[str, Any]:
             {
                 "text": data.entity_texts[row],
                 "mentions": int(mentions_E[row]),
-                "synonyms": _held(data.synonym_EE, row, place_E),
+                "synonyms": _places_of_row(data.synonym_EE, row, place_E),
             }
             for row in entities.tolist()
         ],
         "propositions": [
             {
                 "text": data.proposition_texts[row],
-                "entities": _held(data.proposition_entity_NE, row, place_E),
-                "passages": _held(index.proposition_passage_NP, row, place_P),
+                "entities": _places_of_row(data.proposition_entity_NE, row, place_E),
+                "passages": _places_of_row(index.proposition_passage_NP, row, place_P),
             }
             for row in propositions.tolist()
         ],
@@ -85,7 +84,7 @@ def page_data(index: Index, limit: int) -> dict[str, Any]:
             {
                 "layer": int(data.summary_layer_S[row]),
                 "text": data.summary_texts[row],
-                "members": _held(data.summary_member_SX, row, nodes),
+                "members": _places_of_row(data.summary_member_SX, row, nodes),
                 "parts": int(np.diff(data.summary_member_SX.indptr)[row]),
             }
             for row in summaries.tolist()
@@ -116,7 +115,7 @@ def script_json(value: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _held(block: sp.csr_array, row: int, places: Mapping[int, T]) -> list[T]:
+def _places_of_row(block: sp.csr_array, row: int, places: Mapping[int, T]) -> list[T]:
     """The places on the page of a row's columns, without those that are left out."""
     columns = block.indices[block.indptr[row] : block.indptr[row + 1]].tolist()
     return [places[column] for column in columns if column in places]

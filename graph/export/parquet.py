@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from graph.export.parts import NODE_KINDS, NodeKind, edges, nodes, occurrences
+from graph.export.elements import NODE_KINDS, NodeKind, edges, nodes, occurrences
 from graph.index.index import Index
 from graph.store.data import VECTOR_FIELDS
-from graph.store.vectors.matrix import Rows
+from graph.store.vectors import Matrix
 
 ROWS_AT_ONCE = 10_000
 TABLES: dict[NodeKind, str] = {
@@ -89,7 +89,7 @@ def _node_tables(index: Index, kind: NodeKind) -> Iterator[pa.Table]:
 
 
 def _tables(
-    rows: Iterable[Mapping[str, Any]], columns: dict[str, pa.DataType], vectors_ND: Rows | None = None
+    rows: Iterable[Mapping[str, Any]], columns: dict[str, pa.DataType], vectors_ND: Matrix | None = None
 ) -> Iterator[pa.Table]:
     """The rows as tables of up to ROWS_AT_ONCE, each row with its vector if there are any; without rows one empty table."""
     found, schema, count = iter(rows), pa.schema(columns), 0

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from graph.errors import UserError
 from graph.extract.entities import distinct_entities, find_entities
+from graph.extract.extraction import Fact, Occurrence, PendingDocument, Reading
+from graph.extract.grounding import ends_within, entities_within, share_supported
 from graph.extract.rules import extract_by_rules
-from graph.extract.support import ends_within, entities_within, share_supported
-from graph.extract.types import Fact, Occurrence, Reading, Waiting
-from graph.shared.errors import UserError
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl
-from graph.shared.types import Document, Passage
+from graph.types import Document, Passage
 
 READER, RULES = "import", "rules"
 
@@ -57,7 +57,7 @@ def load_extraction(file: Path) -> dict[str, Row]:
     return rows
 
 
-def read_imported(item: Waiting, rows: Mapping[str, Row]) -> list[Reading]:
+def read_imported(item: PendingDocument, rows: Mapping[str, Row]) -> list[Reading]:
     """The readings of one document, all of whose passages wait: its row's triples, or what rules find."""
     row = rows.get(item.document.source)
     if row is None:
@@ -66,7 +66,7 @@ def read_imported(item: Waiting, rows: Mapping[str, Row]) -> list[Reading]:
     return [Reading(passage, READER, found) for passage, found in zip(item.passages, read, strict=True)]
 
 
-def read_by_rules(item: Waiting) -> list[Reading]:
+def read_by_rules(item: PendingDocument) -> list[Reading]:
     """The readings of one document, all of whose passages wait, without a model."""
     read = extract_by_rules(item.document, item.passages)
     return [Reading(passage, RULES, found) for passage, found in zip(item.passages, read, strict=True)]
@@ -90,9 +90,9 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
         if within >= 0 and share_supported(text, sentences[at][within].text) > 0:
             facts.setdefault((at, within), []).append(fact)
         else:
-            alone[at].append(_by_itself(fact, text, entities, passages[at]))
+            alone[at].append(_triple_alone(fact, text, entities, passages[at]))
     return [
-        (*(_told(sentence, facts.get((at, n), []), entities) for n, sentence in enumerate(read)), *alone[at])
+        (*(_with_facts(sentence, facts.get((at, n), []), entities) for n, sentence in enumerate(read)), *alone[at])
         for at, read in enumerate(sentences)
     ]
 
@@ -112,17 +112,17 @@ def _closest(text: str, candidates: Sequence[str]) -> int:
     return shares.index(max(shares))
 
 
-def _told(sentence: Occurrence, facts: Sequence[Fact], entities: Sequence[str]) -> Occurrence:
+def _with_facts(sentence: Occurrence, facts: Sequence[Fact], entities: Sequence[str]) -> Occurrence:
     """The sentence with the ends of its facts and the entities that stand in it as its entities."""
     ends = [end for fact in facts for end in (fact.subject, fact.object) if is_entity(end)]
     own = distinct_entities([*ends, *entities_within(sentence.text, (), entities)[0]])
     return replace(sentence, entities=own, facts=tuple(fact for fact in facts if ends_within(fact, own)))
 
 
-def _by_itself(fact: Fact, text: str, entities: Sequence[str], passage: Passage) -> Occurrence:
+def _triple_alone(fact: Fact, text: str, entities: Sequence[str], passage: Passage) -> Occurrence:
     """A triple as a proposition of its own, at the whole passage."""
     end = passage.start + len(passage.text)
-    return _told(Occurrence(text, (), passage.start, end), [fact], entities)
+    return _with_facts(Occurrence(text, (), passage.start, end), [fact], entities)
 
 
 def _strings(value: Any, where: str) -> tuple[str, ...]:

@@ -1,23 +1,133 @@
-"""Propositions by a language model (ToPG §2.1, HLG §6.2): one structured-output call a passage.
+"""Propositions by a language model (ToPG §2.1, HLG §6.2): the collection's domain by one call, then one structured-output call a passage.
 
-Calls go out in waves, two at a time, so that the model is never idle while one wave's slowest call ends, and nothing is
-pulled from the documents before a wave has come back. A passage whose reply is unusable is asked for once more, in the next
-wave; then it is a Failure. Every attempt has a seed of its own, so that a ledger of finished calls never answers a new one.
-"""
+Calls go out in waves, two at a time. A passage whose reply is unusable is asked for once more, in the next wave; then it is a Failure.
+Of a reply only what the passage supports is kept. Every attempt has its own seed, so that a ledger of finished calls never answers a new one."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Annotated
 
-from graph.extract.domain import Domain
-from graph.extract.reply import Reply, read_reply
-from graph.extract.types import Failure, Reading, Waiting
+from pydantic import AfterValidator, Field
+
+from graph.extract.extraction import Fact, Failure, Occurrence, PendingDocument, Reading
+from graph.extract.grounding import best_span, ends_within, entities_within, share_supported
 from graph.shared.ids import content_id
-from graph.shared.types import Completion, CompletionRequest, LanguageModel, Message, Passage
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
-from graph.text.structured import BadReply, plain, strict_schema
+from graph.text.replies import BadReply, ReplyModel, at_most, parse_reply, plain, sound_items, strict_schema
+from graph.types import Completion, CompletionRequest, LanguageModel, Message, Passage
+
+SAMPLED_PASSAGES = 5
+MAX_DOMAIN_TOKENS = 400
+MAX_DOMAIN_WORDS = 12
+_Word = Annotated[str, Field(min_length=1, max_length=60)]
+Words = Annotated[
+    list[_Word],
+    sound_items(_Word),
+    AfterValidator(lambda words: words[:MAX_DOMAIN_WORDS]),
+    at_most("maxItems", MAX_DOMAIN_WORDS),
+]
+
+
+class Domain(ReplyModel):
+    """Entity types and topics of a collection; none of either when they are not to be inferred, or could not be."""
+
+    entity_types: Words = Field(default_factory=list)
+    topics: Words = Field(default_factory=list)
+
+
+def infer_domain(model: LanguageModel, passages: Sequence[Passage]) -> tuple[Domain, str]:
+    """The domain of the collection that `passages` were sampled from, by one call; and why it is empty, if the reply was bad."""
+    completion = model.complete([domain_request(passages)])[0]
+    if completion.finish_reason == "refused":
+        return Domain(), f"refused: {completion.text}"
+    if completion.finish_reason == "length":
+        return Domain(), f"the reply was cut at {MAX_DOMAIN_TOKENS} tokens"
+    try:
+        return parse_reply(Domain, completion.text, []), ""
+    except BadReply as problem:
+        return Domain(), str(problem)
+
+
+def domain_request(passages: Sequence[Passage]) -> CompletionRequest:
+    """The call that asks for the domain."""
+    quoted = "\n".join(quote_passage(passage.title, passage.text) for passage in passages)
+    messages = (Message("system", fill("graph/domain.txt")), Message("user", quoted))
+    return CompletionRequest(messages, MAX_DOMAIN_TOKENS, schema=strict_schema(Domain))
+
+
+MIN_SUPPORT = 0.5
+"""Share of a proposition's words that must stand in its passage or in the document's title."""
+MAX_NAMES, MAX_PROPOSITIONS, MAX_NAMES_OF_ONE, MAX_FACTS_OF_ONE = 64, 64, 48, 24
+"""Bounds of lists, which a small model fills with one name without end; 64 names are some 500 tokens. By rules, no passage of HotpotQA
+(8,256 of up to 200 tokens) has more than 43 names and 13 propositions, no proposition looked at more than 27 names."""
+
+
+class FactReply(ReplyModel):
+    subject: str
+    relation: str
+    object: str
+
+
+class PropositionReply(ReplyModel):
+    text: str
+    entities: Annotated[list[str], sound_items(str), at_most("maxItems", MAX_NAMES_OF_ONE)] = Field(
+        default_factory=list
+    )
+    topic: str = ""
+    facts: Annotated[list[FactReply], sound_items(FactReply), at_most("maxItems", MAX_FACTS_OF_ONE)] = Field(
+        default_factory=list
+    )
+
+
+class Reply(ReplyModel):
+    entities: Annotated[list[str], sound_items(str), at_most("maxItems", MAX_NAMES)] = Field(default_factory=list)
+    propositions: Annotated[
+        list[PropositionReply], sound_items(PropositionReply), at_most("maxItems", MAX_PROPOSITIONS)
+    ]
+
+
+def read_reply(text: str, passage: Passage) -> tuple[tuple[Occurrence, ...], int]:
+    """The occurrences of a reply that its passage supports, and how many parts were dropped; BadReply when none can be had."""
+    dropped: list[object] = []
+    reply = parse_reply(Reply, text, dropped)
+    entities = [plain(entity, passage.text) for entity in reply.entities]
+    occurrences: dict[str, Occurrence] = {}
+    lost = len(dropped)
+    for proposition in reply.propositions:
+        occurrence, parts = _occurrence(proposition, entities, passage)
+        lost += parts
+        if occurrence is not None:
+            occurrences.setdefault(occurrence.text, occurrence)
+    if lost and not occurrences:
+        raise BadReply("none of its propositions is both well formed and supported by the passage")
+    return tuple(occurrences.values()), lost
+
+
+def _occurrence(
+    proposition: PropositionReply, entities: Sequence[str], passage: Passage
+) -> tuple[Occurrence | None, int]:
+    """One proposition as an occurrence, or None without support; and how many of its parts were dropped."""
+    text = plain(proposition.text, passage.text)
+    if share_supported(text, f"{passage.title} {passage.text}") < MIN_SUPPORT:
+        return None, 1
+    facts = [
+        Fact(plain(fact.subject, passage.text), plain(fact.relation, passage.text), plain(fact.object, passage.text))
+        for fact in proposition.facts
+    ]
+    ends = [end for fact in facts for end in (fact.subject, fact.object)]
+    own = [plain(entity, passage.text) for entity in proposition.entities]
+    named, lost = entities_within(text, own, [*ends, *entities])
+    facts = [fact for fact in facts if fact.relation and ends_within(fact, named)]
+    start, end = best_span(text, passage.text)
+    topic = plain(proposition.topic, passage.text)
+    occurrence = Occurrence(
+        text, named, passage.start + start, passage.start + end, (topic,) if topic else (), tuple(facts)
+    )
+    return occurrence, lost + len(proposition.facts) - len(facts)
+
 
 READER = "llm"
 WAVE_CALLS = 16
@@ -73,7 +183,7 @@ class _Call:
 
 
 def read_by_model(
-    waiting: Iterator[Waiting], model: LanguageModel, prompt: Prompt, domain: Callable[[], Domain]
+    waiting: Iterator[PendingDocument], model: LanguageModel, prompt: Prompt, domain: Callable[[], Domain]
 ) -> Iterator[list[Reading]]:
     """Readings in groups, as waves of calls come back; `domain` is asked for once something waits. (A `Read` when bound.)
 
@@ -99,7 +209,7 @@ def read_by_model(
             pool.shutdown(cancel_futures=True)
 
 
-def _first_calls(waiting: Waiting, prompt: Prompt, domain: Domain) -> Iterator[_Call]:
+def _first_calls(waiting: PendingDocument, prompt: Prompt, domain: Domain) -> Iterator[_Call]:
     for passage in waiting.passages:
         request = prompt.request(passage, domain, waiting.attempts, first=waiting.attempts == 0)
         yield _Call(passage, request, waiting.attempts, last=False)
@@ -123,11 +233,11 @@ def _outcome(call: _Call, completion: Completion) -> Reading | _Call:
         reply = plain(completion.text)[:MAX_REPLY_CHARS]
         if call.last:
             return Reading(call.passage, READER, failure=Failure(str(problem), reply, call.attempt + 1))
-        return _again(call, reply, str(problem))
+        return _retry(call, reply, str(problem))
     return Reading(call.passage, READER, occurrences, dropped)
 
 
-def _again(call: _Call, reply: str, problem: str) -> _Call:
+def _retry(call: _Call, reply: str, problem: str) -> _Call:
     """The same question, followed by the unusable reply and what was wrong with it."""
     turns = (Message("assistant", reply or "(nothing)"), Message("user", fill("graph/again.txt", problem=problem)))
     request = replace(call.request, messages=call.request.messages + turns, seed=call.attempt + 1)

@@ -10,12 +10,18 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from graph.extract.aliases import may_be_person, people_by_surname
-from graph.extract.entities import distinct_entities, entity_key, find_entities, title_keys
-from graph.extract.types import Occurrence
-from graph.extract.units import Unit, split_units
-from graph.shared.types import Document, Passage
+from graph.extract.entities import (
+    distinct_entities,
+    entity_key,
+    find_entities,
+    may_be_person,
+    people_by_surname,
+    title_keys,
+)
+from graph.extract.extraction import Occurrence
 from graph.text.scripts import unspaced_runs
+from graph.text.sentences import Unit, split_units
+from graph.types import Document, Passage
 
 MAX_TITLED_PASSAGES = 8
 """A longer document is about many things: there the nearest heading, not the title, is the subject."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.shared.errors import UserError, nearest
+from graph.errors import UserError, nearest
 from graph.store.data import IndexData
 
 _CONDITION = re.compile(r"^\s*([\w.-]+)\s*(!=|<=|>=|=|<|>)\s*(.*?)\s*$", re.DOTALL)
@@ -67,14 +67,14 @@ def allowed_documents(data: IndexData, conditions: Sequence[Condition]) -> NDArr
                 f"did you mean {near!r}?" if near else "a key of some document",
                 f"known keys: {', '.join(known)}",
             )
-    allowed_U = meeting(data, conditions)
+    allowed_U = documents_meeting(data, conditions)
     if not allowed_U.any():
         told = " and ".join(f"{each.key}{each.operator}{each.value}" for each in conditions)
         raise UserError(f"filter {told}: no document of {len(rows):,} meets it", "one at least", "loosen the filter")
     return allowed_U
 
 
-def meeting(data: IndexData, conditions: Sequence[Condition]) -> NDArray[np.bool_]:
+def documents_meeting(data: IndexData, conditions: Sequence[Condition]) -> NDArray[np.bool_]:
     """bool[U]: which documents meet all conditions, whatever keys there are."""
     rows = (_values(data, row) for row in range(len(data.document_sources)))
     return np.array([all(each.holds(values.get(each.key)) for each in conditions) for values in rows], bool)

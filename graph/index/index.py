@@ -1,37 +1,118 @@
 """The reader's view of an index: arrays in memory, nouns on demand, and the encoder that its vectors came from.
 
-Nothing here is written to, so any number of threads may share one Index.
-"""
+Nothing here is written to, so any number of threads may share one Index. Before it: the row of a thing by its name, and BM25 of all
+passages, of which frequent terms are cached. After it: an index that is opened again when somebody has written it.
+Legend: P passages, W terms."""
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from threading import Lock
+from typing import Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from graph.encode.encoder import check_encoder, open_encoder, unit_rows
-from graph.index.filters import Condition, allowed_documents, meeting
-from graph.index.lookup import entity_rows, row_of
-from graph.index.restrict import arrays_of, own_arrays, restrict
-from graph.index.seal import seal
-from graph.layers.communities import find_communities
-from graph.shared.config import parse_settings
-from graph.shared.errors import UserError
-from graph.shared.types import Encoder, Floats, Ints, OpenEncoder, Passage, Proposition, Span, Summary
+from graph.config import parse_settings
+from graph.errors import UserError
+from graph.hierarchy.communities import find_communities
+from graph.index.filters import Condition, allowed_documents, documents_meeting
+from graph.index.restrict import arrays_of, conceal_rest, own_arrays, restrict
+from graph.models.encoder import check_encoder, open_encoder, unit_rows
+from graph.random_walk import Chain, bipartite_transition, make_chain, row_normalised
+from graph.shared.ids import content_id, is_id
 from graph.store.arrays import load_arrays
+from graph.store.columns.moved import Block, find_ids, taken
+from graph.store.columns.strings import rows_among, rows_in_order
 from graph.store.data import IndexData
+from graph.store.index_settings import IndexSettings
 from graph.store.manifest import MANIFEST, Manifest, read_manifest
-from graph.store.settings import IndexSettings
-from graph.text.term_scores import TermScores
-from graph.walks.random_walk import Chain, bipartite_transition, make_chain, row_normalised
+from graph.text.bm25 import bm25
+from graph.types import Encoder, Floats, Ints, OpenEncoder, Passage, Proposition, Span, Summary
+
+NodeKind: TypeAlias = Literal["document", "passage", "proposition", "entity", "summary"]
+
+
+def row_of(data: IndexData, kind: NodeKind, name: str) -> int | None:
+    """The row of a document by its source, of another thing by its id; None for what is not there."""
+    if kind == "document":
+        row = bisect_left(data.document_sources, name)
+        return row if row < len(data.document_sources) and data.document_sources[row] == name else None
+    if not is_id(name):
+        return None
+    column, find = {
+        "passage": (data.passage_ids, rows_among),
+        "summary": (data.summary_ids, rows_among),
+        "proposition": (data.proposition_ids, rows_in_order),
+        "entity": (data.entity_ids, rows_in_order),
+    }[kind]
+    (row,) = find_ids(column, [name], find).tolist()
+    return None if row < 0 else int(row)
+
+
+def entity_rows(data: IndexData, keys: Sequence[str]) -> Ints:
+    """The row of each entity by its key, whose hash its id is; −1 for one that is not there: int64[K].
+
+    >>> from graph.store.columns.strings import Strings
+    >>> from types import SimpleNamespace
+    >>> here = SimpleNamespace(entity_ids=Strings.of([content_id("entity", "tarn")]))
+    >>> entity_rows(here, ["isle", "tarn"]).tolist()
+    [-1, 0]
+    """
+    return find_ids(data.entity_ids, [content_id("entity", key) for key in keys])
+
+
+FREQUENT_SHARE = 8
+"""A term is frequent that stands in one passage of so many."""
+MOST_CACHED_BYTES = 128 << 20
+"""Of what frequent terms add; that of the one that was asked for longest ago goes first."""
+
+
+class TermScores:
+    """The scores of one index. Any number of threads may ask."""
+
+    def __init__(self, count_WP: Block, texts_W: Ints, idf_W: Floats, norm_P: NDArray[np.float64]) -> None:
+        self._count_WP, self._texts_W, self._idf_W, self._norm_P = count_WP, texts_W, idf_W, norm_P
+        self._kept: OrderedDict[int, Floats] = OrderedDict()
+        self._lock = Lock()
+
+    def sum(self, rows: Sequence[int]) -> Floats:
+        """BM25 of every passage for the terms in `rows`, a repeated one counted as often: float32[P]."""
+        scores_P = np.zeros(self._count_WP.shape[1], np.float32)
+        for row in rows:
+            if FREQUENT_SHARE * self._texts_W[row] >= len(scores_P):
+                scores_P += self._frequent(row)
+            else:
+                self._add(row, scores_P)
+        return scores_P
+
+    def _add(self, row: int, scores_P: Floats) -> None:
+        """Add what a term adds to each of the passages that it stands in."""
+        found = taken(self._count_WP, np.array([row]))
+        scores_P[found.indices] += bm25(found.data, self._idf_W[row], self._norm_P[found.indices])
+
+    def _frequent(self, row: int) -> Floats:
+        """What a frequent term adds to every passage: float32[P], kept."""
+        with self._lock:
+            if row in self._kept:
+                self._kept.move_to_end(row)
+                return self._kept[row]
+        worth_P = np.zeros(self._count_WP.shape[1], np.float32)
+        self._add(row, worth_P)
+        with self._lock:
+            self._kept[row] = worth_P
+            while len(self._kept) > max(1, MOST_CACHED_BYTES // max(1, worth_P.nbytes)):
+                self._kept.popitem(last=False)
+        return worth_P
+
 
 MAX_CLIQUE_ENTITIES = 8
 LEIDEN_ITERATIONS = 2
-SAMPLED = 1_000
+SAMPLED_PROPOSITIONS = 1_000
 """Of communities that a reader finds for itself: a tenth of the time, .004 less modularity than to the end (8k passages)."""
 MOST_RESTRICTED_BYTES = 256 << 20
 """Of filtered indexes that are kept, what they copied and computed; the one that was used longest ago goes first."""
@@ -84,10 +165,10 @@ class Index:
     def only(self, conditions: tuple[Condition, ...]) -> "Index":
         """The index for a reader who may know of nothing but the documents that meet all conditions; an empty one where none does.
 
-        Unlike `where`, it has no name, term or weight that only the other documents have (graph/index/seal.py), and is not kept.
+        Unlike `where`, it has no name, term or weight that only the other documents have (graph/index/restrict.py), and is not kept.
         """
-        part = restrict(self.data, meeting(self.data, conditions))
-        return self if part is self.data else replace(self, data=seal(self.data, part))
+        part = restrict(self.data, documents_meeting(self.data, conditions))
+        return self if part is self.data else replace(self, data=conceal_rest(self.data, part))
 
     def own_bytes(self, whole: IndexData) -> int:
         """What this index, a part of `whole`, takes in memory beside it: copies, and what was computed from them."""
@@ -159,7 +240,7 @@ class Index:
     def sample_SD(self) -> Floats:
         """The vectors of at most SAMPLED propositions, evenly spaced: what a question is like the bulk of them is told by these."""
         count = len(self.data.proposition_ids)
-        rows = np.arange(0, count, max(1, -(-count // SAMPLED)))
+        rows = np.arange(0, count, max(1, -(-count // SAMPLED_PROPOSITIONS)))
         return np.asarray(self.data.proposition_vectors_ND[rows], np.float32)
 
     @cached_property
@@ -274,3 +355,20 @@ def _load(folder: Path) -> tuple[Manifest, IndexData]:
         if read_manifest(folder).generation == manifest.generation:
             raise
         return _load(folder)
+
+
+class FreshIndex:
+    """The current generation of the index in `folder`; its encoder is opened once for all of them. Threads may share it."""
+
+    def __init__(self, folder: Path, open_by_spec: OpenEncoder) -> None:
+        self.folder = folder
+        self.open_encoder = cache(open_by_spec)
+        self._lock = Lock()
+        self._index = open_index(folder, self.open_encoder)
+
+    def get(self) -> Index:
+        """The index as it is now; UserError when it cannot be opened."""
+        with self._lock:
+            if read_manifest(self.folder).identity != self._index.manifest.identity:
+                self._index = open_index(self.folder, self.open_encoder)
+            return self._index

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graph.errors import UserError
 from graph.shared.cli_app import INDEXING, Command
 from graph.shared.cli_options import AsJson
 from graph.shared.console import print_json
-from graph.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from graph.shared.types import OpenModel
+    from graph.types import OpenModel
 
 SCHEMES = ("postgresql://", "postgres://")
 Source = Annotated[str, typer.Argument(metavar="SRC", help="Folder of an index, or postgresql://USER@HOST/DATABASE.")]
@@ -32,11 +32,11 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
         if from_database == to_database:
             found = "copy: two databases" if to_database else "copy: two folders"
             raise UserError(found, "a folder and postgresql://USER@HOST/DATABASE, in either order", "name one of each")
-        from graph.postgres.store.connect import database_of  # First: it says what to install where psycopg is missing.
+        from graph.postgres.connect import database_of  # First: it says what to install where psycopg is missing.
 
         shown_src, shown_dst = (database_of(place) if place.startswith(SCHEMES) else place for place in (src, dst))
-        from graph.encode.encoder import open_encoder
-        from graph.postgres.copy import copy_to_database, copy_to_folder
+        from graph.build.copy_index import copy_to_database, copy_to_folder
+        from graph.models.encoder import open_encoder
 
         if to_database:
             rows = copy_to_database(Path(src), dst)

@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graph.index.index import Index
-from graph.index.nearness import nearness_to
-from graph.retrieve.parts.broad import broad_sign
+from graph.index.normalised_similarity import normalised_similarity_to
+from graph.retrieve.parts.mentions import broad_sign
 from graph.retrieve.parts.query import Query
-from graph.shared.types import Absence, Evidence, Floats, Passage
 from graph.text.bm25 import idf, terms_of
-from graph.verify.vocabulary import FUNCTION_WORDS
-from graph.verify.words import form_of
+from graph.text.word_forms import FUNCTION_WORDS, form_of
+from graph.types import Absence, Evidence, Floats, Passage
 
 LOOKED_AT = 5
 """Passages, the best first: as many as an answer is written from unless more are asked for."""
@@ -86,4 +85,4 @@ def nearest(index: Index, query: Query, found: Sequence[Passage]) -> float:
     if not found:
         return 0.0
     cosines_R = index.data.passage_vectors_PD[index.rows_of(found)] @ query.vector_D
-    return float(nearness_to(index, query.vector_D, cosines_R).max())
+    return float(normalised_similarity_to(index, query.vector_D, cosines_R).max())

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from graph.shared.errors import UserError, nearest
+from graph.errors import UserError, nearest
 
 INDEXING, ASKING, DATA, TRAINING, EVALUATION = "Index", "Ask and serve", "Data", "Train", "Evaluate"
 SETTINGS = "Settings"
@@ -111,7 +111,7 @@ class Command(TyperCommand):
         """The page, with the settings at its end."""
         super().format_help(ctx, formatter)
         if self.settings:
-            from graph.shared.settings_page import print_settings
+            from graph.config import print_settings
 
             print_settings(self.settings)
 

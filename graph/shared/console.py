@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from graph.shared.redact import redact
+from graph.errors import redact
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 5.0

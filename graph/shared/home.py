@@ -1,11 +1,13 @@
-"""Where things lie: the packages and their versions, the user's cache, and whatever a path names."""
+"""Where things are: the packages, their versions and the hash of their code, the user's cache, and whatever a path names."""
 
 import os
 import re
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from graph.shared.errors import UserError
+from graph.errors import UserError
+from graph.shared.ids import checksum, content_id
 
 HOME = Path(__file__).resolve().parents[2]
 _URL = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
@@ -37,3 +39,17 @@ def local_path(given: str | Path) -> Path:
         remedy = "name a folder, and copy what is in it from or to the URL"
         raise UserError(f"{given}: a URL", "a folder on this machine, whose files can be mapped into memory", remedy)
     return Path(given)
+
+
+WORKER_FOLDERS = ("graph", "serve")
+"""What workers run."""
+
+
+@cache
+def code_hash() -> str:
+    """The hash of all modules and prompts of FOLDERS, as they lie beside this one."""
+    home = Path(__file__).resolve().parents[2]
+    files = sorted(
+        file for folder in WORKER_FOLDERS for file in (home / folder).rglob("*") if file.suffix in (".py", ".txt")
+    )
+    return content_id(*(part for file in files for part in (file.relative_to(home).as_posix(), checksum(file))))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from graph.shared.errors import UserError, unreadable
+from graph.errors import UserError, unreadable
 
 
 def read_jsonl(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -13,29 +13,37 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_type_hints
 
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from graph.shared.ids import content_id, has_sum, quick_sum
-from graph.store.columns.files import OLD_BLOCK, files_of, load_column, save_column
+from graph.store.ann import Ann, open_ann
+from graph.store.columns.column_files import (
+    MOVED,
+    OLD_BLOCK,
+    MovedColumn,
+    MovedFiles,
+    files_of,
+    load_column,
+    save_column,
+    save_moved,
+)
 from graph.store.columns.moved import Block, whole
-from graph.store.columns.patch import MOVED, Moved, MovedFiles, save_moved
 from graph.store.columns.strings import Strings
 from graph.store.manifest import FORMAT, MANIFEST, Base, Manifest, files_in, names_in, read_manifest, sizes
-from graph.store.vectors.ann import Ann, open_ann
-from graph.store.vectors.files import open_vectors, save_vectors, with_ann
-from graph.store.vectors.matrix import Vectors
-from graph.store.vectors.segment import FOLDER as SEGMENTS
+from graph.store.vector_files import open_vectors, save_vectors, with_ann
+from graph.store.vectors import SEGMENT_FOLDER as SEGMENTS
+from graph.store.vectors import Vectors
 
 ROWS = ".rows"
 """After the name of a field of vectors, whose rows of the segments are kept."""
 MAY_BE_MOVED: tuple[Any, ...] = (Strings, Block)
 """Kinds of fields that a reader takes with what has changed beside them."""
-_WORKED_OUT = "worked out of"
+_DERIVED_FROM = "worked out of"
 D = TypeVar("D")
 
 
-def worked_out_of(field: str, how: Callable[[Any], Any]) -> dict[str, Any]:
+def derived_from(field: str, how: Callable[[Any], Any]) -> dict[str, Any]:
     """The metadata of a field that older formats have not: it is worked out of another one."""
-    return {_WORKED_OUT: (field, how)}
+    return {_DERIVED_FROM: (field, how)}
 
 
 def save_arrays(
@@ -51,8 +59,8 @@ def save_arrays(
     """Write every field of the dataclass `data` under `folder`; returns the manifest, which `publish` makes the current generation.
 
     Fields are arrays (.npy), Strings (two .npy), CSR matrices (four .npy) or Vectors (the rows that they are of segments, .rows.npy). Of those
-    that have moved only what has changed is written if their `base` is given (.moved.npz, graph/store/columns/patch.py), else all.
-    `facts` go into the manifest. `merge_factor`, `ann_rows` and `compact` are those of graph/store/vectors/policy.py.
+    that have moved only what has changed is written if their `base` is given (.moved.npz, graph/store/columns/column_files.py), else all.
+    `facts` go into the manifest. `merge_factor`, `ann_rows` and `compact` are those of graph/store/vector_files.py.
     """
     scratch = folder / f"arrays-{generation:06d}.partial"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -70,7 +78,7 @@ def save_arrays(
             }
             ann |= {segment.name: _ann_facts(segment.ann) for segment in value.segments if segment.ann is not None}
         column = value.row_N if isinstance(value, Vectors) else value
-        if field.name in known and isinstance(column, Moved):
+        if field.name in known and isinstance(column, MovedColumn):
             save_moved(scratch / (field.name + MOVED), column)
         else:
             save_column(scratch, field.name + (ROWS if isinstance(value, Vectors) else ""), whole(column))
@@ -127,26 +135,28 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, m
     for name, named in manifest.segments.items():
         rows = values[name] if moved else whole(values[name])
         values[name] = open_vectors(folder, list(named), rows, ann)
-    return kind(**values) if moved else _put_together_when_asked(kind, values, hints)
+    return kind(**values) if moved else _assemble_when_read(kind, values, hints)
 
 
-def _put_together_when_asked(kind: type[D], values: Mapping[str, Any], hints: Mapping[str, Any]) -> D:
+def _assemble_when_read(kind: type[D], values: Mapping[str, Any], hints: Mapping[str, Any]) -> D:
     """The same columns: one that has moved is put together when it is first asked for, as nobody asks for all of them."""
-    moved = {name for name, value in values.items() if isinstance(value, Moved) and hints[name] not in MAY_BE_MOVED}
-    later = {name: cached_property(partial(_put_together, values[name])) for name in moved}
+    moved = {
+        name for name, value in values.items() if isinstance(value, MovedColumn) and hints[name] not in MAY_BE_MOVED
+    }
+    later = {name: cached_property(partial(_assemble, values[name])) for name in moved}
     data = cast(D, object.__new__(type(kind.__name__, (kind,), later)))
     vars(data).update({name: value for name, value in values.items() if name not in moved})
     return data
 
 
-def _put_together(column: Any, _: Any) -> Any:
+def _assemble(column: Any, _: Any) -> Any:
     return whole(column)
 
 
 def _written(kind: type[Any], manifest: Manifest) -> tuple[list[str], dict[str, Any]]:
     """The fields that a generation has, and those that it is too old for, each with what it is worked out of."""
     has = set(map(_field_of, manifest.files)) | set(map(_field_of, manifest.base.files if manifest.base else ()))
-    later = {field.name: field.metadata[_WORKED_OUT] for field in fields(kind) if _WORKED_OUT in field.metadata}
+    later = {field.name: field.metadata[_DERIVED_FROM] for field in fields(kind) if _DERIVED_FROM in field.metadata}
     later = {name: how for name, how in later.items() if name not in has}
     return [field.name for field in fields(kind) if field.name not in later], later
 
@@ -167,7 +177,7 @@ def load_field(folder: Path, name: str, kind: Any) -> Any:
 def check_files(folder: Path, kind: type[Any], manifest: Manifest) -> None:
     """UserError naming a file of a generation that is missing or cut short."""
     remedy = f"run: modegraph repair {folder}"
-    for name in never_written(kind, manifest):
+    for name in missing_files(kind, manifest):
         raise UserError(f"{folder / manifest.arrays / name}: never written", "arrays of this version", remedy)
     for file, expected in sizes(folder, manifest).items():
         size = file.stat().st_size if file.exists() else 0
@@ -183,7 +193,7 @@ def check_arrays(folder: Path, manifest: Manifest, but: str = "") -> None:
             raise UserError(found, "the file as it was written", f"run: modegraph repair {folder}")
 
 
-def never_written(kind: type[Any], manifest: Manifest) -> list[str]:
+def missing_files(kind: type[Any], manifest: Manifest) -> list[str]:
     """The files that the fields of the dataclass `kind` are kept in and a generation does not have."""
     hints, found = get_type_hints(kind), manifest.files
     written, _ = _written(kind, manifest)

@@ -13,13 +13,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.shared.types import Floats, Ints
-from graph.store.arrays import worked_out_of
+from graph.store.arrays import derived_from
 from graph.store.columns.blocks import entries_of_rows, sums_of_columns
 from graph.store.columns.moved import Block
 from graph.store.columns.strings import Strings
-from graph.store.vectors.matrix import Vectors
-from graph.store.vectors.quantiles import cosine_quantiles
+from graph.store.vectors import Vectors, cosine_quantiles
+from graph.types import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,9 @@ class TermColumns:
     """Every term of every passage (graph/text/bm25.py), sorted."""
     term_count_WP: Block
     """How often each term stands in each passage; `taken` gives the rows of some terms."""
-    term_passages_W: Ints = field(metadata=worked_out_of("term_count_WP", entries_of_rows))
+    term_passages_W: Ints = field(metadata=derived_from("term_count_WP", entries_of_rows))
     """In how many passages each term stands."""
-    passage_terms_P: Ints = field(metadata=worked_out_of("term_count_WP", sums_of_columns))
+    passage_terms_P: Ints = field(metadata=derived_from("term_count_WP", sums_of_columns))
     """How many terms each passage has."""
     term_idf_W: Floats
     """What each term weighs in BM25, over the whole index."""
@@ -83,7 +82,7 @@ class PropositionColumns:
     passage_proposition_PN: sp.csr_array
     """How many times each proposition stands in each passage."""
     cosine_quantiles_Z: Floats
-    """How near propositions are to each other: cosines of a sample of pairs, at the shares of graph/store/vectors/quantiles.py."""
+    """How near propositions are to each other: cosines of a sample of pairs, at the shares of graph/store/vectors.py."""
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,20 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from graph.shared.errors import UserError
+from graph.errors import UserError
 
-FILE = "database.json"
+DATABASE_FILE = "database.json"
 KEY = "postgresql"
 
 
 def has_database(folder: Path) -> bool:
     """Whether the rows of the index in a folder are in a database."""
-    return (folder / FILE).is_file()
+    return (folder / DATABASE_FILE).is_file()
 
 
 def read_database(folder: Path) -> dict[str, str]:
     """The parameters of the connection, as libpq names them; UserError where the file does not say them."""
-    file = folder / FILE
+    file = folder / DATABASE_FILE
     try:
         given = json.loads(file.read_text(encoding="utf-8"))[KEY]
         return {str(name): str(value) for name, value in given.items()}
@@ -31,6 +31,6 @@ def read_database(folder: Path) -> dict[str, str]:
 
 def write_database(folder: Path, parameters: Mapping[str, str]) -> None:
     """Name the database of the index in a folder."""
-    partial = folder / (FILE + ".partial")
+    partial = folder / (DATABASE_FILE + ".partial")
     partial.write_text(json.dumps({KEY: dict(parameters)}, indent=1) + "\n", encoding="utf-8")
-    partial.replace(folder / FILE)
+    partial.replace(folder / DATABASE_FILE)

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from graph.errors import UserError
 from graph.shared.console import say
-from graph.shared.errors import UserError
 
-FILE = "writer.lock"
+LOCK_FILE = "writer.lock"
 """Locked for a moment by whoever draws a ticket or looks at those of others."""
 TICKET = "writer-{:09}.ticket"
 POLL_S = 0.05
@@ -51,8 +51,8 @@ def writer_lock(folder: Path, give_up: GiveUp | None = None) -> Iterator[None]:
 @contextmanager
 def _ticket(folder: Path) -> Iterator[int]:
     """The number after all that are there, until the block ends."""
-    with _looking(folder):
-        number = 1 + max(_numbers(folder), default=0)
+    with _tickets_locked(folder):
+        number = 1 + max(_ticket_numbers(folder), default=0)
         ticket = (folder / TICKET.format(number)).open("x", encoding="utf-8")
         fcntl.flock(ticket, fcntl.LOCK_EX)
     with ticket:
@@ -66,8 +66,8 @@ def _ticket(folder: Path) -> Iterator[int]:
 
 def _writer_before(folder: Path, number: int) -> str:
     """The process of the lowest ticket below `number` that is held, "" when there is none; others are thrown away."""
-    with _looking(folder):
-        for each in sorted(_numbers(folder)):
+    with _tickets_locked(folder):
+        for each in sorted(_ticket_numbers(folder)):
             if each >= number:
                 break
             file = folder / TICKET.format(each)
@@ -89,13 +89,13 @@ def _is_held(ticket: TextIO) -> bool:
     return False
 
 
-def _numbers(folder: Path) -> list[int]:
+def _ticket_numbers(folder: Path) -> list[int]:
     return [int(file.stem.partition("-")[2]) for file in folder.glob("writer-*.ticket")]
 
 
 @contextmanager
-def _looking(folder: Path) -> Iterator[None]:
+def _tickets_locked(folder: Path) -> Iterator[None]:
     """Alone with the tickets."""
-    with (folder / FILE).open("a", encoding="utf-8") as lock:
+    with (folder / LOCK_FILE).open("a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from graph.shared.ids import content_id
-from graph.shared.types import Prompts
-from graph.store.vectors.segment import FOLDER as SEGMENTS
+from graph.store.vectors import SEGMENT_FOLDER as SEGMENTS
+from graph.types import Prompts
 
 MANIFEST = "manifest.json"
 OLDEST, FORMAT = 4, 9
@@ -55,7 +55,7 @@ class Manifest:
     files: dict[str, dict[str, Any]]
     segments: dict[str, dict[str, int]]
     ann: dict[str, dict[str, Any]]
-    """By segment: the `file` of its ANN index, its `bytes`, and `probes` and `recall` as graph/store/vectors/ann.py has them."""
+    """By segment: the `file` of its ANN index, its `bytes`, and `probes` and `recall` as graph/store/ann.py has them."""
     base: "Base | None" = None
     """Of which generation the arrays say what has changed since; None where they are whole."""
     prompts: Prompts | None = None
@@ -63,7 +63,7 @@ class Manifest:
     changed_passages: int = 0
     """That came or went since the communities were found."""
     grown: bool = False
-    """Whether nodes came to or went from a graph of more than graph/layers/similarity.py's FLAT_LIMIT since it was made at once."""
+    """Whether nodes came to or went from a graph of more than graph/hierarchy/similarity.py's FLAT_LIMIT since it was made at once."""
 
     @property
     def whole(self) -> Base:

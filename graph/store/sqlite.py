@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 import numpy as np
 
-from graph.disk.room import full_disk_told
-from graph.shared.config import parse_settings
-from graph.shared.errors import UserError
+from graph.config import parse_settings
+from graph.errors import UserError
+from graph.shared.disk import report_full_disk
+from graph.store.index_settings import IndexSettings
 from graph.store.manifest import FORMAT, check_format
-from graph.store.settings import IndexSettings
-from graph.store.store import Store
+from graph.store.rows import Store
 
-FILE = "index.sqlite"
+SQLITE_FILE = "index.sqlite"
 MOST_LOGGED_BYTES = 64 << 20
 """Of the write-ahead log, before what it holds is brought into the file."""
 WRITER_CACHE_BYTES = 128 << 20
@@ -71,14 +71,14 @@ def read_sqlite_settings(folder: Path) -> IndexSettings:
     """The settings of the index in a folder; UserError when its file cannot be read, DiskFull when there is no room for the one beside it."""
     try:
         with (
-            full_disk_told(folder),
-            closing(sqlite3.connect(f"file:{quote(str(folder / FILE))}?mode=ro", uri=True)) as connection,
+            report_full_disk(folder),
+            closing(sqlite3.connect(f"file:{quote(str(folder / SQLITE_FILE))}?mode=ro", uri=True)) as connection,
         ):
             (text,) = connection.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
     except (sqlite3.DatabaseError, TypeError) as problem:
-        found = f"{folder / FILE}: not readable ({problem})"
+        found = f"{folder / SQLITE_FILE}: not readable ({problem})"
         raise UserError(found, "an index", "index the documents into a new folder") from None
-    return parse_settings(IndexSettings, json.loads(text), str(folder / FILE))
+    return parse_settings(IndexSettings, json.loads(text), str(folder / SQLITE_FILE))
 
 
 class SqliteStore(Store):
@@ -86,7 +86,7 @@ class SqliteStore(Store):
 
     def __init__(self, folder: Path, read_only: bool = False, sealing: Sealing | None = None) -> None:
         super().__init__()
-        self._file, self._sealing = folder / FILE, sealing
+        self._file, self._sealing = folder / SQLITE_FILE, sealing
         mode = "ro" if read_only else "rwc"
         connection = sqlite3.connect(f"file:{quote(str(self._file))}?mode={mode}", uri=True, isolation_level=None)
         self._connection = connection
@@ -133,7 +133,7 @@ class SqliteStore(Store):
 
     @property
     def _log(self) -> Path:
-        return self._file.with_name(FILE + "-wal")
+        return self._file.with_name(SQLITE_FILE + "-wal")
 
     def _format(self) -> int:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])

@@ -17,8 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.shared.types import Floats, Ints
 from graph.text.scripts import MARKS, UNSPACED
+from graph.types import Floats, Ints
 
 K1, B = 1.5, 0.75
 _LETTERS = re.compile(r"[^\W_]+")

@@ -1,9 +1,16 @@
-"""Prompts of the whole suite: text files with $placeholders, and foreign text quoted in them as data."""
+"""Prompts of the whole suite: text files with $placeholders, foreign text quoted in them as data, and special tokens that a text spells out.
+
+A tokenizer's special tokens are broken before a text is tokenised, so that a document cannot end a turn or open one; serving and training
+both go through `escape_special_tokens`: what a model learns from is what it is served."""
+
+from __future__ import annotations
 
 import json
-from functools import cache
+import re
+from functools import cache, lru_cache
 from importlib.resources import files
 from string import Template
+from typing import Any
 
 _CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
 """All characters of Unicode's category Cc."""
@@ -34,3 +41,20 @@ def quote_passage(title: str, text: str) -> str:
     """A title and a passage as two JSON strings: lines stay lines, special tokens are broken, no quotation ends early."""
     lines = "\n".join(quote(line) for line in text.split("\n"))
     return f"Title: {json.dumps(quote(title), ensure_ascii=False)}\nPassage: {json.dumps(lines, ensure_ascii=False)}"
+
+
+def escape_special_tokens(text: str, tokenizer: Any) -> str:
+    """`text` with each spelling of a special token of a transformers tokenizer broken by a space after its first character."""
+    pattern = special_token_pattern(tokenizer)
+    while pattern is not None and pattern.search(text):
+        text = pattern.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
+    return text
+
+
+@lru_cache(maxsize=4)
+def special_token_pattern(tokenizer: Any) -> re.Pattern[str] | None:
+    """Matches the spelling of every added token that is special or bracketed (<think>, [INST]), longest first."""
+    added = (token for token in tokenizer.added_tokens_decoder.values())
+    spelt = {str(token) for token in added if token.special or re.fullmatch(r"[<\[]\S+[>\]]", str(token))}
+    words = sorted((word for word in spelt if len(word) > 1 and word == word.strip()), key=len, reverse=True)
+    return re.compile("|".join(re.escape(word) for word in words)) if words else None

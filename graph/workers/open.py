@@ -1,11 +1,25 @@
-"""An engine by its name: the workers that do the work of one command."""
+"""The workers of one command, by the name of an engine: this process, or a Ray cluster."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 
-from graph.shared.errors import UserError
-from graph.shared.types import Workers
-from graph.workers.here import THIS_PROCESS
+from graph.errors import UserError
+from graph.types import Needs, R, T, Workers
+
+
+class ThisProcess:
+    """The Workers of one process: one batch after the other, each when its result is asked for."""
+
+    models = 1
+
+    def map(self, function: Callable[[T], R], batches: Iterable[T], needs: Needs = "code") -> Iterator[R]:
+        """The builtin."""
+        del needs
+        return map(function, batches)
+
+
+THIS_PROCESS = ThisProcess()
+
 
 ENGINES = ("local", "ray")
 

@@ -21,7 +21,7 @@ class Worker:
 
     def greet(self) -> tuple[str, str]:
         """The name of this machine and the hash of our code on it."""
-        from graph.workers.code import code_hash
+        from graph.shared.home import code_hash
 
         return socket.gethostname(), code_hash()
 
@@ -29,10 +29,10 @@ class Worker:
         """The function of that hash, on a batch; `function` holds a reference to its bytes, which are fetched once. DiskFull where this machine has no room."""
         import ray
 
-        from graph.disk.room import full_disk_told
+        from graph.shared.disk import report_full_disk
 
         with self._fetching:
             if key not in self._functions:
                 self._functions[key] = pickle.loads(ray.get(function[0]))
-        with full_disk_told(f"worker on {socket.gethostname()}"):
+        with report_full_disk(f"worker on {socket.gethostname()}"):
             return self._functions[key](batch)

@@ -9,7 +9,7 @@ from typing import Any
 import dspy
 
 from modegraph.indexes import Index
-from modegraph.integrations.settings import opened, passages
+from modegraph.integrations.adapter import open_if_path, passages
 
 
 class ModegraphRM(dspy.Module):
@@ -17,7 +17,7 @@ class ModegraphRM(dspy.Module):
 
     def __init__(self, index: Index | str | Path, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__()
-        self._index, self._settings = opened(index), dict(settings or {})
+        self._index, self._settings = open_if_path(index), dict(settings or {})
 
     def forward(self, query: str, k: int | None = None) -> dspy.Prediction:
         """The passages for a query, their scores and sources beside them."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from haystack import Document, component, default_from_dict, default_to_dict
 
-from modegraph.integrations.settings import metadata_of, opened, passages
+from modegraph.integrations.adapter import metadata_of, open_if_path, passages
 
 
 @component
@@ -16,7 +16,7 @@ class ModegraphRetriever:
 
     def __init__(self, index: str, settings: Mapping[str, Any] | None = None) -> None:
         self._folder, self._settings = str(index), dict(settings or {})
-        self._index = opened(self._folder)
+        self._index = open_if_path(self._folder)
 
     @component.output_types(documents=list[Document])
     def run(self, query: str) -> dict[str, Any]:

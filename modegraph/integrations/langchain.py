@@ -10,7 +10,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import PrivateAttr
 
 from modegraph.indexes import Index
-from modegraph.integrations.settings import metadata_of, opened, passages
+from modegraph.integrations.adapter import metadata_of, open_if_path, passages
 
 
 class ModegraphRetriever(BaseRetriever):
@@ -23,7 +23,7 @@ class ModegraphRetriever(BaseRetriever):
     def model_post_init(self, context: Any, /) -> None:
         """Open the index; UserError when there is none."""
         super().model_post_init(context)
-        self._opened = opened(self.index)
+        self._opened = open_if_path(self.index)
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         found = passages(self._opened, query, self.settings)

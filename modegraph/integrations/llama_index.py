@@ -10,14 +10,14 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from modegraph.indexes import Index
-from modegraph.integrations.settings import metadata_of, opened, passages
+from modegraph.integrations.adapter import metadata_of, open_if_path, passages
 
 
 class ModegraphRetriever(BaseRetriever):
     """Passages of an index as nodes with scores: `index` is an `Index` or its folder, `settings` are those of `retrieve`."""
 
     def __init__(self, index: Index | str | Path, settings: Mapping[str, Any] | None = None) -> None:
-        self._index, self._settings = opened(index), dict(settings or {})
+        self._index, self._settings = open_if_path(index), dict(settings or {})
         super().__init__()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

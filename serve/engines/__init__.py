@@ -1,16 +1,73 @@
-"""Model SPECs to engines. A SPEC names a kind of engine and what it opens; the command line passes it on as it stands."""
+"""Model SPECs to engines. A SPEC names a kind of engine and what it opens; the command line passes it on as it stands.
 
-from collections.abc import Sequence
+`ModelOnWorkers` is one model that several workers hold, each its own. The ledger stays with the caller (serve/ledger.py), so a call whose
+worker was lost is made again, and a finished one never."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from operator import methodcaller
 from pathlib import Path
+from typing import Any
 
-from graph.pretrained import openvino_ir
-from graph.pretrained.catalogue import ADAPTERS, MODELS
-from graph.shared.errors import UserError
-from graph.shared.types import LanguageModel, Workers
-from graph.workers.here import THIS_PROCESS
+from graph.errors import UserError
+from graph.models import openvino_ir
+from graph.models.catalogue import ADAPTERS, MODELS
+from graph.types import AnswerForm, Completion, CompletionRequest, LanguageModel, Message, Workers
+from graph.workers.open import THIS_PROCESS
 from serve.engines import llama
 from serve.engines.vllm import on_cpu
 from serve.types import Engine
+
+OpenEngine = Callable[[str], Engine]
+
+
+class ModelOnWorkers:
+    """The Engine that `open_engine` makes of `spec`, on workers."""
+
+    def __init__(self, spec: str, open_engine: OpenEngine, workers: Workers) -> None:
+        """Asks one worker what the model is called and how it likes to be asked; UserError when it cannot be opened there."""
+        self._call, self._workers = _ModelCall(spec, open_engine), workers
+        self.name, self.form, self.batch_size, in_flight = self._ask(_model_facts)
+        self.in_flight = in_flight * workers.models
+
+    def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
+        made: list[Completion] = self._ask(methodcaller("complete", requests))
+        return made
+
+    def count_tokens(self, text: str) -> int:
+        return int(self._ask(methodcaller("count_tokens", text)))
+
+    def window(self) -> int | None:
+        window: int | None = self._ask(methodcaller("window"))
+        return window
+
+    def prompt_tokens(self, messages: Sequence[Message]) -> int:
+        return int(self._ask(methodcaller("prompt_tokens", messages)))
+
+    def _ask(self, question: Callable[[Engine], Any]) -> Any:
+        return next(iter(self._workers.map(self._call, [question], needs="model")))
+
+
+@dataclass(frozen=True)
+class _ModelCall:
+    """In a worker: what its model says to a question."""
+
+    spec: str
+    open_engine: OpenEngine
+
+    def __call__(self, question: Callable[[Engine], Any]) -> Any:
+        return question(_cached_engine(self.spec, self.open_engine))
+
+
+def _model_facts(model: Engine) -> tuple[str, AnswerForm, int, int]:
+    return model.name, model.form, model.batch_size, model.in_flight
+
+
+@cache
+def _cached_engine(spec: str, open_engine: OpenEngine) -> Engine:
+    return open_engine(spec)
+
 
 FORMS = f"hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join((*ADAPTERS, *MODELS))}"
 KINDS = ("hf", "gguf", "openvino", "vllm", "openai")
@@ -28,8 +85,6 @@ def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: W
     elif workers is None or workers is THIS_PROCESS or kind_of(spec)[0] != "hf":
         engine = open_engine(spec)
     else:
-        from serve.engines.on_workers import ModelOnWorkers
-
         engine = ModelOnWorkers(spec, open_engine, workers)
     if ledger is None:
         return engine
@@ -46,7 +101,7 @@ def open_servers(specs: Sequence[str]) -> Engine:
             raise UserError(
                 found, "several servers of one model, each openai:NAME@URL", "name one model, or servers alone"
             )
-    from serve.engines.pool import open_pool
+    from serve.engines.openai_api import open_pool
 
     return open_pool([kind_of(spec)[1] for spec in specs])
 
@@ -70,7 +125,7 @@ def open_engine(spec: str) -> Engine:
         from serve.engines.openai_api import open_openai
 
         return open_openai(target)
-    from serve.engines.vllm_model import open_vllm
+    from serve.engines.vllm import open_vllm
 
     return open_vllm(target)
 

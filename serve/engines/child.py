@@ -1,6 +1,6 @@
 """A model's server as a child process: supervised for `modegraph serve`, waited for by a command; vLLM and llama.cpp alike.
 
-The child runs on a leash (leash.py) in a process group of its own, so that nothing of it outlives this process.
+The child runs under a guard (process_group_guard.py) in a process group of its own, so that nothing of it outlives this process.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Protocol
 
 import httpx2
 
+from graph.errors import UserError
 from graph.shared.console import say
-from graph.shared.errors import UserError
 
 LOG = logging.getLogger("modegraph.serve")
 POLL_S, BLOCKING_POLL_S = 0.5, 0.05
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 STOP_S = 30.0
-LEASH = Path(__file__).with_name("leash.py")
+PROCESS_GROUP_GUARD = Path(__file__).with_name("process_group_guard.py")
 
 
 class ServerSpec(Protocol):
@@ -139,7 +139,7 @@ class SupervisedServer:
     async def _launch(self) -> asyncio.subprocess.Process:
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", str(LEASH), *self.spec.command(self._port)),
+                *(sys.executable, "-P", str(PROCESS_GROUP_GUARD), *self.spec.command(self._port)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -161,7 +161,7 @@ class SupervisedServer:
         return False
 
     async def _end_process(self) -> None:
-        """Let go of the leash, which ends the group; end what is left of the group where the leash cannot."""
+        """End the guard, which ends the group; end what is left of the group where the guard cannot."""
         process = self._process
         if process is None or process.stdin is None:
             return
@@ -177,7 +177,7 @@ class SupervisedServer:
 
 
 class OwnServer:
-    """A server of a command's own, until `close` or the end of this process, however that comes (leash.py).
+    """A server of a command's own, until `close` or the end of this process, however that comes (process_group_guard.py).
 
     It is begun at once; `wait` returns when it answers, so that what else a command loads is loaded meanwhile.
     """
@@ -190,7 +190,7 @@ class OwnServer:
         self._answered = False
         with self.log.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", str(LEASH), *spec.command(port)],
+                [sys.executable, "-P", str(PROCESS_GROUP_GUARD), *spec.command(port)],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
@@ -201,7 +201,7 @@ class OwnServer:
         say(f"starting {spec.engine} for {spec.name}")
 
     def close(self) -> None:
-        """Let go of the leash, and wait until the server has gone."""
+        """End the guard, and wait until the server has gone."""
         atexit.unregister(self.close)
         if self._process.stdin is not None:
             self._process.stdin.close()

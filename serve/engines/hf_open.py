@@ -5,19 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graph.checkpoints.adapter import (
+from graph.errors import UserError
+from graph.models.catalogue import resolve
+from graph.models.checkpoint import (
+    ADAPTER_CONFIG,
     adapter_base,
     answer_form,
     check_base,
+    computes_in_bfloat16,
     is_adapter,
+    model_name,
     tokenizer_place,
     trained_precision,
 )
-from graph.encode.processor import computes_in_bfloat16
-from graph.encode.weights import ADAPTER_CONFIG, model_name
-from graph.pretrained.cache import resolve
 from graph.shared.console import say
-from graph.shared.errors import UserError
 from graph.shared.hub import only_in_cache
 
 if TYPE_CHECKING:
@@ -46,9 +47,8 @@ def _open(target: str, where: str, whole: str, cached: bool) -> HfModel:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from graph.checkpoints.load import load_adapter, load_whole, read_tokenizer
-    from graph.checkpoints.vocabulary import check_vocabulary
-    from graph.shared.quiet import quiet_loading
+    from graph.models.load import check_vocabulary, load_adapter, load_whole, read_tokenizer
+    from graph.shared.hub import quiet_loading
     from serve.engines.hf import HfModel
 
     quiet_loading()

@@ -17,13 +17,11 @@ from typing import Any
 
 import openai
 
-from graph.checkpoints.adapter import answer_form
-from graph.encode.weights import model_name
-from graph.pretrained.cache import gguf_of
-from graph.pretrained.catalogue import MODELS
-from graph.prompt.template import WITHOUT_THINKING
-from graph.shared.errors import UserError
-from graph.shared.types import Completion, CompletionRequest, Message
+from graph.answer.template import WITHOUT_THINKING
+from graph.errors import UserError
+from graph.models.catalogue import MODELS, gguf_of
+from graph.models.checkpoint import answer_form, model_name
+from graph.types import Completion, CompletionRequest, Message
 from serve.engines.child import OwnServer, close_with
 from serve.engines.openai_api import OpenAIModel
 

@@ -13,10 +13,10 @@ from itertools import groupby
 from threading import Lock
 from typing import Any
 
-from graph.prompt import template
-from graph.shared.errors import UserError
-from graph.shared.types import AnswerForm, Completion, CompletionRequest, Message
-from graph.text.special_tokens import escape_special_tokens
+from graph.answer import template
+from graph.errors import UserError
+from graph.text.prompting import escape_special_tokens
+from graph.types import AnswerForm, Completion, CompletionRequest, Message
 
 Watcher = Callable[[list[int]], bool]
 """Sees the ids written so far after each token; True ends the generation."""
@@ -48,7 +48,7 @@ class TokenLogps:
 
 
 @dataclass(frozen=True)
-class Ready:
+class PreparedPrompt:
     """A request ready to run: its place in the caller's list, its token ids, and the tokens it may still write."""
 
     place: int
@@ -79,7 +79,7 @@ class LocalModel(ABC):
 
     @abstractmethod
     def run(
-        self, batch: Sequence[Ready], watcher: Watcher | None = None, sampling: Sampling = PLAIN
+        self, batch: Sequence[PreparedPrompt], watcher: Watcher | None = None, sampling: Sampling = PLAIN
     ) -> list[Completion]:
         """The replies to a batch of prompts with the same room, the tokens of the first shown to `watcher`."""
 
@@ -118,7 +118,7 @@ class LocalModel(ABC):
             text = "\n\n".join(escape_special_tokens(turn.content, self._tokenizer) for turn in messages) + "\n\n"
             return list(self._tokenizer(text)["input_ids"])
 
-    def _prepare(self, place: int, request: CompletionRequest) -> Ready:
+    def _prepare(self, place: int, request: CompletionRequest) -> PreparedPrompt:
         ids = self.prompt_ids(request.messages)
         room = self.context_tokens - len(ids)
         if room < 1:
@@ -127,7 +127,7 @@ class LocalModel(ABC):
                 f"fewer than its context window of {self.context_tokens:,}",
                 "a shorter prompt, or a model with a larger window",
             )
-        return Ready(place, ids, min(room, request.max_tokens), request)
+        return PreparedPrompt(place, ids, min(room, request.max_tokens), request)
 
     def stream(self, request: CompletionRequest, watcher: Watcher, sampling: Sampling = PLAIN) -> Completion:
         """As `complete` for one request, its tokens shown to `watcher` as they are written, until it has enough.
@@ -154,22 +154,22 @@ class LocalModel(ABC):
         """What the model says of each of the tokens that were written to a request, as it is: without temperature, penalties or cuts."""
         raise NotImplementedError
 
-    def kept(self, ids: list[int]) -> list[int]:
+    def up_to_stop(self, ids: list[int]) -> list[int]:
         """The written tokens up to the one that ends a text."""
         return ids[: next((place for place, token in enumerate(ids) if token in self._stop_ids), len(ids))]
 
-    def completion_of(self, prompt: Ready, ids: list[int]) -> Completion:
+    def completion_of(self, prompt: PreparedPrompt, ids: list[int]) -> Completion:
         """What was written to a prompt, up to where it ends."""
-        kept = self.kept(ids)
+        up_to_stop = self.up_to_stop(ids)
         return Completion(
-            text=self.text_of(kept).strip(),
-            finish_reason="length" if len(kept) == len(ids) else "stop",
+            text=self.text_of(up_to_stop).strip(),
+            finish_reason="length" if len(up_to_stop) == len(ids) else "stop",
             prompt_tokens=len(prompt.ids),
-            completion_tokens=len(kept),
+            completion_tokens=len(up_to_stop),
         )
 
 
-def _batches(prompts: Iterable[Ready], size: int) -> Iterator[list[Ready]]:
+def _batches(prompts: Iterable[PreparedPrompt], size: int) -> Iterator[list[PreparedPrompt]]:
     """Groups of at most `size` prompts with equal room, of similar length, longest first."""
     ordered = sorted(prompts, key=lambda prompt: (-prompt.room, -len(prompt.ids), prompt.place))
     for _, group in groupby(ordered, key=lambda prompt: prompt.room):

@@ -1,7 +1,7 @@
-"""The engine for any OpenAI-compatible server (vLLM, llama.cpp, a hosted one): chat completions over HTTP.
+"""The engine for any OpenAI-compatible server (vLLM, llama.cpp, a hosted one), and for several servers of one model: chat completions over HTTP.
 
-The key comes from OPENAI_API_KEY, or is "none". At most `in_flight` calls run at once, whatever the number of callers.
-"""
+The key comes from OPENAI_API_KEY, or is "none". At most `in_flight` calls run at once, whatever the number of callers. Of several servers
+a call goes to the one with the most room. The model's name alone stands in a ledger's keys, so a run can go on with other servers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from threading import Condition, Lock
 from typing import Any
 from urllib.parse import urlsplit
 
 import openai
 import stamina
 
-from graph.shared.errors import UserError
-from graph.shared.types import AnswerForm, Completion, CompletionRequest, Message
+from graph.errors import UserError
+from graph.shared.console import say
+from graph.types import AnswerForm, Completion, CompletionRequest, Message
 
 IN_FLIGHT = 8
 ATTEMPTS = 4
@@ -27,7 +28,7 @@ TIMEOUT_S = 300.0
 RETRIED = (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError)
 QUICK_S = 2.0
 """The longest wait for what the server knows of its models."""
-UNTOLD_AGAIN_S, GONE_AGAIN_S = 60.0, 5.0
+UNKNOWN_WINDOW_RETRY_S, UNREACHABLE_RETRY_S = 60.0, 5.0
 TURN_TOKENS = 8
 """What a chat template puts around a turn, at most, as estimated."""
 WINDOW_FIELDS = ("max_model_len", "context_window", "context_length", "max_context_length", "n_ctx")
@@ -146,7 +147,7 @@ class OpenAIModel:
         """The window that the server tells of in its list of models (vLLM does); asked for now and then until it is known."""
         with self._asking:
             if self._window is None and time.monotonic() >= self._ask_window_s:
-                self._window, again_s = self._told_window()
+                self._window, again_s = self._find_window()
                 self._ask_window_s = time.monotonic() + again_s
             return self._window
 
@@ -164,13 +165,15 @@ class OpenAIModel:
             self._counts = False
             return estimate
 
-    def _told_window(self) -> tuple[int | None, float]:
+    def _find_window(self) -> tuple[int | None, float]:
         """The window, if the server tells it, and after how many seconds to ask again if not."""
         try:
             listed = self._client.with_options(timeout=QUICK_S).models.list()
-            return window_of(self.served_as, [model.model_dump() for model in listed.data or ()]), UNTOLD_AGAIN_S
+            return window_of(
+                self.served_as, [model.model_dump() for model in listed.data or ()]
+            ), UNKNOWN_WINDOW_RETRY_S
         except (openai.APIError, ValueError, AttributeError):
-            return None, GONE_AGAIN_S
+            return None, UNREACHABLE_RETRY_S
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
         """The answer of a route beside the protocol's own, at the root of the server."""
@@ -238,3 +241,100 @@ class OpenAIModel:
     def _bad_answer(self, reason: str) -> UserError:
         found = f"openai:{self.name}@{self.url}: not a chat completion ({' '.join(reason.split())[:300]})"
         return UserError(found, "an OpenAI-compatible server", "fix the URL (it usually ends in /v1)")
+
+
+def open_pool(targets: Sequence[str]) -> ServerPool:
+    """`NAME@URL` of each server, one name for all; UserError for two names, or for a server that is given twice. Makes no call."""
+    servers = [open_openai(target) for target in targets]
+    names = list(dict.fromkeys(server.name for server in servers))
+    if len(names) > 1:
+        found = f"servers of {' and '.join(repr(name) for name in names)}"
+        raise UserError(found, "servers of one model, under one name", "serve it by the same name everywhere")
+    twice = next((server.url for number, server in enumerate(servers) if server.url in _urls(servers[:number])), None)
+    if twice is not None:
+        raise UserError(f"openai:{names[0]}@{twice}: given twice", "each server once", "leave one out")
+    return ServerPool(servers)
+
+
+class ServerPool:
+    """The Engine of one model behind several servers; safe to share between threads.
+
+    Each server has at most its own `in_flight` calls. One that gives no answer is asked no more, with a line that says so, and its
+    calls are made by the others; the error of the last one is that of every call from then on.
+    """
+
+    batch_size = 1
+    form: AnswerForm = "reasoned"
+
+    def __init__(self, servers: Sequence[OpenAIModel]) -> None:
+        self.name = servers[0].name
+        self._first = servers[0]
+        self._servers = list(servers)
+        self._none_left: NoAnswer | None = None
+        self._running = {server.url: 0 for server in servers}
+        self._room = Condition()
+        self._pool = ThreadPoolExecutor(self.in_flight, thread_name_prefix="servers")
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls all servers that are left take at once."""
+        return sum(server.in_flight for server in self._servers)
+
+    def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
+        """Answers in the order asked, whichever server gave them; UserError as OpenAIModel's when no server is left, or one refuses."""
+        return complete_all(self._pool, self._complete_one, requests)
+
+    def count_tokens(self, text: str) -> int:
+        return self._first.count_tokens(text)
+
+    def window(self) -> int | None:
+        """The smallest that a server tells of: any of them may get the call."""
+        return min((told for server in self._servers if (told := server.window()) is not None), default=None)
+
+    def prompt_tokens(self, messages: Sequence[Message]) -> int:
+        return self._first.prompt_tokens(messages)
+
+    def _complete_one(self, request: CompletionRequest) -> Completion:
+        while True:
+            server = self._take()
+            try:
+                return server.complete([request])[0]
+            except NoAnswer as problem:
+                self._leave_out(server, problem)
+            finally:
+                self._give_back(server)
+
+    def _take(self) -> OpenAIModel:
+        """The server with the most room, as soon as there is one with any; the error of the last one where all are gone."""
+        with self._room:
+            while not (free := [server for server in self._servers if self._left(server) > 0]):
+                if self._none_left is not None:
+                    raise self._none_left
+                self._room.wait()
+            server = max(free, key=self._left)
+            self._running[server.url] += 1
+            return server
+
+    def _give_back(self, server: OpenAIModel) -> None:
+        with self._room:
+            self._running[server.url] -= 1
+            self._room.notify()
+
+    def _leave_out(self, server: OpenAIModel, problem: NoAnswer) -> None:
+        """Ask `server` no more."""
+        with self._room:
+            if server not in self._servers:
+                return
+            self._servers.remove(server)
+            if self._servers:
+                say(f"{problem}: going on with {', '.join(_urls(self._servers))}")
+            else:
+                self._none_left = problem
+                self._room.notify_all()
+
+    def _left(self, server: OpenAIModel) -> int:
+        return server.in_flight - self._running[server.url]
+
+
+def _urls(servers: Sequence[OpenAIModel]) -> list[str]:
+    return [server.url for server in servers]

@@ -14,16 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from graph.checkpoints.adapter import adapter_base, answer_form, is_adapter
-from graph.checkpoints.openvino_adapter import adapted_folder
-from graph.encode.weights import model_name
-from graph.pretrained.cache import resolve
-from graph.pretrained.catalogue import MODELS
-from graph.pretrained.openvino_ir import MODEL, is_installed, openvino_folder
+from graph.errors import UserError
+from graph.models.catalogue import MODELS, resolve
+from graph.models.checkpoint import adapter_base, answer_form, is_adapter, model_name
+from graph.models.openvino_ir import OPENVINO_MODEL, adapted_folder, is_installed, openvino_folder
 from graph.shared.console import say
-from graph.shared.errors import UserError
-from graph.shared.types import Completion, CompletionRequest
-from serve.engines.local import PLAIN, LocalModel, Ready, Sampling, Watcher
+from graph.types import Completion, CompletionRequest
+from serve.engines.local import PLAIN, LocalModel, PreparedPrompt, Sampling, Watcher
 
 BATCH_TOKENS = 512
 """Tokens of prompts that are read in one step: more take more memory and no less time."""
@@ -44,7 +41,7 @@ class OpenVinoModel(LocalModel):
         self._numbers = 0
 
     def run(
-        self, batch: Sequence[Ready], watcher: Watcher | None = None, sampling: Sampling = PLAIN
+        self, batch: Sequence[PreparedPrompt], watcher: Watcher | None = None, sampling: Sampling = PLAIN
     ) -> list[Completion]:
         from openvino import Tensor
 
@@ -72,7 +69,7 @@ class OpenVinoModel(LocalModel):
                 handles[0].stop()
         return [self.completion_of(prompt, ids) for prompt, ids in zip(batch, written, strict=True)]
 
-    def _config(self, prompt: Ready, sampling: Sampling) -> Any:
+    def _config(self, prompt: PreparedPrompt, sampling: Sampling) -> Any:
         from openvino_genai import GenerationConfig, StructuredOutputConfig
 
         request = prompt.request
@@ -96,7 +93,7 @@ def open_openvino(target: str) -> OpenVinoModel:
         raise UserError(f"openvino:{target}: the package openvino-genai is not installed", "it", remedy)
     from openvino_genai import ContinuousBatchingPipeline, SchedulerConfig, Tokenizer
 
-    from graph.checkpoints.tokenizer import read_light_tokenizer
+    from graph.models.load import read_light_tokenizer
 
     called = f"openvino:{target}"
     own = Path(resolve(target)).expanduser() if target not in MODELS else Path(target)
@@ -106,9 +103,11 @@ def open_openvino(target: str) -> OpenVinoModel:
         whole, folder = Path(resolve(adapter_base(str(own)))), adapted_folder(own, say)
     else:
         whole = folder = own
-    if not (folder / MODEL).is_file():
-        expected = f"a folder with {MODEL}, or one of {', '.join(MODELS)}"
-        raise UserError(f"{called}: no {MODEL}", expected, "check the path, or use hf: for a model of transformers")
+    if not (folder / OPENVINO_MODEL).is_file():
+        expected = f"a folder with {OPENVINO_MODEL}, or one of {', '.join(MODELS)}"
+        raise UserError(
+            f"{called}: no {OPENVINO_MODEL}", expected, "check the path, or use hf: for a model of transformers"
+        )
     scheduler = SchedulerConfig()
     scheduler.enable_prefix_caching, scheduler.dynamic_split_fuse = True, True
     scheduler.max_num_batched_tokens, scheduler.cache_size = BATCH_TOKENS, 0
@@ -124,8 +123,8 @@ def open_openvino(target: str) -> OpenVinoModel:
             ) from None
         tokenizer = reading.result()
     config = _config_of(whole, called)
-    stops = frozenset(pipeline.get_config().stop_token_ids) | {tokenizer.eos_token_id} | _ends(whole)
-    name = f"{whole.resolve().name}.{model_name(str(folder / MODEL.replace('.xml', '.bin')))}"
+    stops = frozenset(pipeline.get_config().stop_token_ids) | {tokenizer.eos_token_id} | _stop_ids(whole)
+    name = f"{whole.resolve().name}.{model_name(str(folder / OPENVINO_MODEL.replace('.xml', '.bin')))}"
     model = OpenVinoModel(name, pipeline, tokenizer, config, stops)
     model.form = answer_form(own)
     return model
@@ -142,7 +141,7 @@ def _config_of(folder: Path, called: str) -> dict[str, Any]:
     return dict(values)
 
 
-def _ends(folder: Path) -> set[int]:
+def _stop_ids(folder: Path) -> set[int]:
     """The tokens that end a text, by the model's generation config."""
     file = folder / "generation_config.json"
     listed = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id", []) if file.is_file() else []

@@ -37,7 +37,7 @@ SECURITY_HEADERS = {
 }
 FOR_EVER = "public, max-age=31536000, immutable"
 PAGES = {"/": "index.html", "/docs": "docs.html"}
-ROOMS = ("shared", "ask", "talks", "text", "look", "docs", "vendor")
+FOLDERS = ("shared", "ask", "talks", "text", "look", "docs", "vendor")
 """The folders beside this file."""
 
 
@@ -118,7 +118,7 @@ def page_files() -> Mapping[str, bytes]:
 
 def _read_files() -> dict[str, bytes]:
     folder = files("serve") / "page"
-    rooms = {f"{name}/": folder / name for name in ROOMS}
+    rooms = {f"{name}/": folder / name for name in FOLDERS}
     return {name: data for prefix, room in {"": folder, **rooms}.items() for name, data in _held(room, prefix).items()}
 
 

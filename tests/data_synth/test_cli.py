@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 from data_synth.cli import register
 from data_synth.preferences import reasons
 from graph.documents.questions import read_questions
-from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest, LanguageModel
+from graph.errors import UserError
+from graph.types import CompletionRequest, LanguageModel
 from serve.ledger import Ledger
 from tests.fakes import ScriptedModel
 from tests.places import DATA

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 import serve.engines.openai_api as engine
 from data_synth.cli import register
 from data_synth.preferences.hard_negatives import INVENTED
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from serve.engines import open_model
 from tests.fakes import ChatServer, Reply, chat_server
 from tests.places import ROOT

@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 from data_synth.dataset.validate import validate_file
 from graph.build.build import build_index
-from graph.encode.encoder import open_encoder
-from graph.shared.errors import UserError
+from graph.errors import UserError
+from graph.models.encoder import open_encoder
 from graph.shared.jsonl import write_jsonl
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
 from modegraph.cli import build_app
 from tests.corpora import ISLES
 from tests.data_synth.test_server import QUESTIONS

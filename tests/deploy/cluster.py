@@ -17,8 +17,8 @@ import httpx2
 import pytest
 
 from graph.build.build import build_index
-from graph.postgres.store.place import place_in_database
-from graph.store.settings import IndexSettings
+from graph.postgres.schema import place_in_database
+from graph.store.index_settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import ChatServer, HashEncoder, chat_server
 from tests.places import ROOT

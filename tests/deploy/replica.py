@@ -6,11 +6,10 @@ Run: python -m tests.deploy.replica INDEX MODEL PORT
 import sys
 from pathlib import Path
 
-from graph.shared.config import parse_settings, read_yaml
-from serve.http.app import build_app, make_services
-from serve.http.backends.engines import VllmOptions, open_backend
-from serve.http.run import log_to_stderr, server_of
-from serve.http.shared.settings import ServerSettings
+from graph.config import parse_settings, read_yaml
+from serve.app import build_app, log_to_stderr, make_services, server_of
+from serve.engines.open_backend import VllmOptions, open_backend
+from serve.http.settings import ServerSettings
 from tests.fakes import HashEncoder
 from tests.places import ROOT
 

@@ -11,11 +11,11 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from graph.shared.config import load_settings
+from graph.config import load_settings
 from modegraph.cli import build_app
-from serve.http.guard.auth import OPEN_PATHS
-from serve.http.shared.settings import ServerSettings
-from serve.http.telemetry.metrics import Metrics
+from serve.http.auth import OPEN_PATHS
+from serve.http.settings import ServerSettings
+from serve.http.telemetry import Metrics
 from tests.places import ROOT
 
 KUBERNETES, REPLICAS = ROOT / "deploy" / "kubernetes", ROOT / "deploy" / "replicas"

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from graph.build.lifecycle import index_status, verify_index
-from graph.postgres.store.connect import dsn_of
-from graph.shared.types import Document
-from graph.store.database import FILE as DATABASE
+from graph.postgres.connect import dsn_of
+from graph.store.database import DATABASE_FILE as DATABASE
+from graph.types import Document
 from tests.corpora import guild_documents
 from tests.deploy.cluster import Cluster, Replica, running_cluster
 from tests.deploy.crowd import READING, Asked, crowd

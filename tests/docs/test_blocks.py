@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import graph.encode.encoder
+import graph.models.encoder
 from graph.documents.questions import read_questions
 from tests.fakes import HashEncoder
 from tests.places import EXAMPLES, ROOT
@@ -84,7 +84,7 @@ def test_a_block_that_is_not_run_says_why(page: Path) -> None:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_hashed: None) -> Path:
     """The folder of a reader, who stands in a clone and has documents and questions beside it: a few of the examples, to be quick."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(graph.encode.encoder, "open_encoder", lambda spec: HashEncoder())
+    monkeypatch.setattr(graph.models.encoder, "open_encoder", lambda spec: HashEncoder())
     for folder in ("examples/documents", "my-documents"):
         (tmp_path / folder).mkdir(parents=True)
         for name in OWN:

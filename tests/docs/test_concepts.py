@@ -8,10 +8,10 @@ from typing import get_args
 
 import pytest
 
-from graph.retrieve.parts.settings import RetrieveSettings
+from graph.config import setting_lines
+from graph.retrieve.parts.query import RetrieveSettings
 from graph.shared.modes import Mode
-from graph.shared.settings_page import setting_lines
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
 from tests.places import ROOT
 from train.run.settings import DpoSettings, MsSettings, RewardSettings, SftSettings
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.figures import modes, tables
+from benchmarks.figures import modes, style
 from benchmarks.figures.__main__ import FIGURES
 from benchmarks.figures.style import save
 from tests.places import ROOT
@@ -34,20 +34,20 @@ def test_every_figure_is_shown_somewhere_and_drawn_by_code() -> None:
 def test_a_table_is_read_by_its_columns(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("| a | b |\n|---|---|\n| `x` | **.5** |\n| y | −1,000 |\n\n| c |\n", encoding="utf-8")
-    assert tables.table("| a |", page) == [{"a": "x", "b": ".5"}, {"a": "y", "b": "−1,000"}]
-    assert [tables.number(row["b"]) for row in tables.table("| a |", page)] == [0.5, -1000]
+    assert style.table("| a |", page) == [{"a": "x", "b": ".5"}, {"a": "y", "b": "−1,000"}]
+    assert [style.number(row["b"]) for row in style.table("| a |", page)] == [0.5, -1000]
     with pytest.raises(ValueError, match="0 tables"):
-        tables.table("| d |", page)
+        style.table("| d |", page)
 
 
-@pytest.mark.parametrize("module", [tables, modes])
+@pytest.mark.parametrize("module", [style, modes])
 def test_examples_hold(module: object) -> None:
     failed, tried = doctest.testmod(module)
     assert tried > 0 and failed == 0
 
 
 def test_every_section_of_results_with_a_table_says_since_when_it_is_there() -> None:
-    sections = re.split(r"^## ", tables.RESULTS.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    sections = re.split(r"^## ", style.RESULTS.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     dated = re.compile(
         r"^\*(On this page since \d+ [A-Z]\w+ 20\d\d \(.*[0-9a-f]{7}.*\)|Nothing of it was run here)\.\*$"
     )

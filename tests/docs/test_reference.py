@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from tests.places import ROOT
 from tests.test_command_line import run
 from tools.reference import notebooks
 from tools.reference.all_pages import DOCS, all_pages
-from tools.reference.messages import GAP, messages, readings, said
+from tools.reference.messages import GAP, messages, plain_words, readings
 
 LINES = [
     line.split(" | ")
@@ -81,4 +81,4 @@ def test_a_notebooks_links_lead_on_from_its_page() -> None:
 def test_most_messages_say_more_than_gaps() -> None:
     found = [message for package in ("graph", "train", "serve") for message in messages(package)]
     assert len(found) > 250
-    assert sum(said(message.found) == "" for message in found) < 0.15 * len(found)
+    assert sum(plain_words(message.found) == "" for message in found) < 0.15 * len(found)

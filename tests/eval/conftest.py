@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from data_synth.types import PreferenceRow, preference_to_json
-from graph.prompt.answer import answer_messages, format_answer
+from data_synth.rows import PreferenceRow, preference_to_json
+from graph.answer.prompt import answer_messages, format_answer
 from graph.shared.jsonl import write_jsonl
-from graph.shared.types import Excerpt
+from graph.types import Excerpt
+from train.run.record import RunRecord, write_run
 from train.run.settings import TinySettings
-from train.shared.types import RunRecord, write_run
 from train.tiny import new_llama, train_tokenizer
 
 HOSTILE = "<script>alert('x')</script> | `tick` & ![](http://x)"

@@ -3,10 +3,10 @@
 import pytest
 
 from graph.build.build import build_index
-from graph.encode.encoder import open_encoder
 from graph.index.index import Index, open_index
-from graph.shared.types import Encoder
-from graph.store.settings import IndexSettings
+from graph.models.encoder import open_encoder
+from graph.store.index_settings import IndexSettings
+from graph.types import Encoder
 from tests.corpora import ISLES
 
 

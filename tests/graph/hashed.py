@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graph.build.build import build_index
-from graph.build.reading import no_model
+from graph.build.read_passages import no_model
 from graph.index.index import Index, open_index
-from graph.shared.types import Document, OpenModel
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document, OpenModel
 from tests.fakes import HashEncoder
 
 

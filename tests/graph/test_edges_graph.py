@@ -12,22 +12,23 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graph.encode.encoder import unit_rows
-from graph.layers.communities import find_communities
-from graph.layers.similarity import similarity_graph
-from graph.layers.summarise import choose_sentences
-from graph.prompt.context import build_context
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.modes import paths
-from graph.retrieve.parts.rank import top_rows
-from graph.shared.types import CompletionRequest, Document, Floats
-from graph.walks.random_walk import (
+from graph.answer.context import build_context
+from graph.hierarchy.communities import find_communities
+from graph.hierarchy.similarity import similarity_graph
+from graph.hierarchy.summaries import choose_sentences
+from graph.models.encoder import unit_rows
+from graph.random_walk import (
     personalised_pagerank,
     query_aware_transition,
     query_aware_walks,
     restart_at,
     row_normalised,
 )
+from graph.retrieve.modes import paths
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.parts.ranking import top_rows
+from graph.retrieve.retrieve import retrieve
+from graph.types import CompletionRequest, Document, Floats
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, ScriptedModel
 from tests.graph.hashed import build

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import graph.encode.encoder
+import graph.models.encoder
 import modegraph as mg
 from graph.shared.jsonl import write_jsonl
 from tests.corpora import ISLES
@@ -14,7 +14,7 @@ from tests.fakes import HashEncoder
 @pytest.fixture(autouse=True)
 def hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every encoder is the stand-in."""
-    monkeypatch.setattr(graph.encode.encoder, "open_encoder", lambda spec: HashEncoder())
+    monkeypatch.setattr(graph.models.encoder, "open_encoder", lambda spec: HashEncoder())
 
 
 @pytest.fixture

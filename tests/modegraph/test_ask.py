@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import modegraph as mg
-from serve.answering import answer_from
 from serve.engines import open_model
+from serve.pipeline import answer_from
 from tests.fakes import ScriptedModel, chat_server
 
 QUESTION = "Who founded the yard that built the Lantern?"

@@ -8,7 +8,8 @@ import pytest
 
 import modegraph as mg
 from graph.index.index import open_index
-from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
 from tests.corpora import ISLES, guild_documents
 from tests.fakes import HashEncoder
 

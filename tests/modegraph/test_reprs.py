@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 import modegraph as mg
-from modegraph.reprs.path import node_ways, paths_svg
+from modegraph.notebook import node_paths, paths_svg
 from tests.fakes import ScriptedModel
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror='alert(1)'>\"&</td></table></svg>"
@@ -77,7 +77,7 @@ def test_evidence_shows_rank_title_score_text_and_path(isles: mg.Index) -> None:
 
 def test_the_picture_of_the_paths_is_a_graph_from_the_question_to_the_passages(isles: mg.Index) -> None:
     evidence = isles.retrieve(QUESTION, top_k=3)
-    ways = node_ways(evidence)
+    ways = node_paths(evidence)
     assert [way[0] for way in ways] == [(0, QUESTION)] * 3
     assert len({way[-1][0] for way in ways}) == 1, "passages in one column"
     svg = ElementTree.fromstring(paths_svg(evidence))

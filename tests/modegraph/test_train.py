@@ -7,7 +7,7 @@ import pytest
 import modegraph as mg
 from graph.shared.jsonl import write_jsonl
 from tests.corpora import ISLES
-from train.shared.types import read_run
+from train.run.record import read_run
 
 QUESTIONS = [
     {

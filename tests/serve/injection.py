@@ -6,7 +6,7 @@ A case is a document about its subject (so that a question finds it) with an att
 from dataclasses import dataclass
 from itertools import product
 
-from graph.shared.types import Document
+from graph.types import Document
 
 SUBJECTS = (
     "Wren Light",

@@ -2,16 +2,16 @@
 
 from collections import Counter
 
-from data_synth.preferences.check import MAX_VERDICT_TOKENS, Verdict
+from data_synth.preferences.preferences import MAX_VERDICT_TOKENS, Verdict
+from graph.answer.prompt import answer_messages
 from graph.documents.read import read_documents
-from graph.prompt.answer import answer_messages
+from graph.retrieve.learned.selectors import MAX_TOKENS, Selection, list_statements
 from graph.retrieve.modes.global_mode import MAX_REPLY_TOKENS, Contribution, SubQuestions
-from graph.retrieve.plan.run import MAX_ANSWER_TOKENS, Resolution
-from graph.retrieve.selection.select import MAX_TOKENS, Selection, list_statements
+from graph.retrieve.modes.plan import MAX_ANSWER_TOKENS, Resolution
 from graph.shared.jsonl import read_jsonl
-from graph.shared.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message
 from graph.text.prompting import fill, quote, read_prompt
-from graph.text.structured import BadReply, ReplyModel, parse_reply, strict_schema
+from graph.text.replies import BadReply, ReplyModel, parse_reply, strict_schema
+from graph.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message
 from tests.places import EXAMPLES
 
 

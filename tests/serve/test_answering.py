@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from graph.prompt.answer import NOT_FOUND
-from graph.shared.errors import UserError
-from graph.shared.types import Absence, Completion, CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
-from graph.verify.verifier import open_verifier
-from serve.answering import answer_from, without_unsupported_parts
+from graph.answer.prompt import NOT_FOUND
+from graph.answer.verifier import open_verifier
+from graph.errors import UserError
+from graph.types import Absence, Completion, CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
 from serve.ledger import Ledger
+from serve.pipeline import answer_from, without_unsupported_parts
 from serve.types import Cost
 from tests.fakes import ScriptedModel
 
@@ -89,16 +89,16 @@ def test_of_an_answer_that_is_cut_the_reason_is_shown_and_its_citations_are_chec
 
 
 def test_the_prompt_is_the_one_of_training() -> None:
-    from graph.prompt.answer import answer_messages
-    from graph.prompt.context import build_context
+    from graph.answer.context import build_context
+    from graph.answer.prompt import answer_messages
 
     _, asked = answer("x")
     assert asked == [CompletionRequest(answer_messages(FOUND.query, build_context(FOUND, 5)), 64)]
 
 
 def test_a_model_is_given_the_form_that_it_was_trained_on() -> None:
-    from graph.prompt.answer import answer_messages
-    from graph.prompt.context import build_context
+    from graph.answer.context import build_context
+    from graph.answer.prompt import answer_messages
 
     model = ScriptedModel(lambda request: "May 1958 [1]", form="cited")
     made = answer_from(FOUND, 5, None, model, 64)

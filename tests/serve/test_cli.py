@@ -10,12 +10,12 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import graph.index.index
-import graph.retrieve
+import graph.retrieve.retrieve
+from graph.answer.prompt import NOT_FOUND
+from graph.errors import UserError
 from graph.index.index import Index
-from graph.prompt.answer import NOT_FOUND
-from graph.retrieve import RetrieveSettings
-from graph.shared.errors import UserError
-from graph.shared.types import Evidence, LanguageModel
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.types import Evidence, LanguageModel
 from modegraph.cli import build_app
 from serve.cli import register
 from tests.corpora import ISLES
@@ -129,7 +129,7 @@ def test_a_missing_index_is_one_line(tmp_path: Path) -> None:
 
 def test_the_help_names_every_mode() -> None:
     shown = CliRunner().invoke(build_app(), ["ask", "--help"]).output
-    assert all(re.search(rf"\b{mode}\b", shown) for mode in graph.retrieve.MODES)
+    assert all(re.search(rf"\b{mode}\b", shown) for mode in graph.retrieve.retrieve.MODES)
 
 
 def test_filters_reach_the_retrieval(index: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_retrieval_that_stopped_shows_what_it_had_and_fails(index: Path, monke
         found = whole(opened, question, settings)
         return replace(found, trace=replace(found.trace, stopped="the server went away"))
 
-    monkeypatch.setattr(graph.retrieve, "retrieve", half)
+    monkeypatch.setattr(graph.retrieve.retrieve, "retrieve", half)
     model = ScriptedModel(lambda request: "never")
     done = invoke(index, QUESTION, "--model", "m", model=model)
     assert done.exit_code == 1 and done.stdout.startswith("1. ")

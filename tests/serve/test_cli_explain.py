@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from modegraph.cli import build_app
 
 pytestmark = pytest.mark.usefixtures("open_hashed")

@@ -11,7 +11,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from modegraph.cli import FOLDERS, build_app
-from serve.http.shared.settings import ServerSettings
+from serve.http.settings import ServerSettings
 from tests.places import ROOT
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())

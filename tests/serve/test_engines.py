@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest, Message
+from graph.errors import UserError
+from graph.types import CompletionRequest, Message
 from serve.engines import kind_of, open_model
 from serve.ledger import Ledger
 from tests.fakes import chat_server

@@ -12,12 +12,13 @@ from mcp import Client
 from typer.testing import CliRunner
 
 from graph.index.index import open_index
-from graph.retrieve import MODES, RetrieveSettings, retrieve
-from serve.answering import answer_from
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import MODES, retrieve
 from serve.cli import register
+from serve.pipeline import answer_from
 from tests.fakes import HashEncoder, ScriptedModel, chat_server
-from tests.serve.http.mcp.clients import with_client
 from tests.serve.http.running import Running, serving
+from tests.serve.mcp.clients import with_client
 
 QUESTION = "When was the Lantern built by the Marlow Yard, and where was Ada Marlow born?"
 PASSAGES = 3

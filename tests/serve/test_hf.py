@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from graph.prompt.answer import answer_messages
-from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest, Excerpt, Message
-from serve.engines.hf import HfModel
+from graph.answer.prompt import answer_messages
+from graph.errors import UserError
+from graph.types import CompletionRequest, Excerpt, Message
+from serve.engines.hf import GumbelSampler, HfModel
 from serve.engines.hf_open import open_hf
-from serve.engines.sampling import GumbelSampler
 from tests.hub import go_online, hub, put_into_cache
 from tests.tiny_models import CONTEXT_TOKENS, CONTROL
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from graph.postgres.store.connect import dsn_of
-from graph.postgres.store.place import place_in_database
-from graph.shared.errors import DiskFull, UserError
-from graph.shared.types import CompletionRequest, Message
+from graph.errors import DiskFull, UserError
+from graph.postgres.connect import dsn_of
+from graph.postgres.schema import place_in_database
 from graph.store.database import has_database
 from graph.store.seal import LEDGER
+from graph.types import CompletionRequest, Message
 from serve.engines import open_model
 from serve.ledger import Counts, Ledger, call_key
 from tests.disks import AMPLE, mounted_disk
@@ -175,7 +175,7 @@ def test_another_file_is_refused_and_left_alone(tmp_path: Path) -> None:
 CHILD = """
 import sys
 from pathlib import Path
-from graph.shared.types import CompletionRequest, Message
+from graph.types import CompletionRequest, Message
 from serve.engines import open_model
 ledger = open_model(sys.argv[1], Path(sys.argv[2]))
 for number in range(6):

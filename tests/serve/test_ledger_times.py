@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph.shared.ids import content_id
-from graph.shared.types import Completion, CompletionRequest, Message, Replay
 from graph.store.seal import SET_ASIDE
-from serve.ledger import Ledger, side_by_side
+from graph.types import Completion, CompletionRequest, Message, Replay
+from serve.ledger import Ledger, parallel_seconds
 from tests.fakes import ScriptedModel
 
 FILE = "ledger.sqlite"
@@ -108,6 +108,6 @@ def test_a_changed_time_is_not_believed(tmp_path: Path) -> None:
 
 @given(st.lists(st.floats(0, 100)), st.integers(1, 9))
 def test_calls_side_by_side_take_at_least_their_share_and_at_most_their_sum(seconds: list[float], lanes: int) -> None:
-    whole = side_by_side(seconds, lanes)
+    whole = parallel_seconds(seconds, lanes)
     assert max([*seconds, sum(seconds) / lanes]) <= whole * (1 + 1e-9) + 1e-9 and whole <= sum(seconds) * (1 + 1e-9)
-    assert side_by_side(seconds[1:], lanes) <= whole * (1 + 1e-9)
+    assert parallel_seconds(seconds[1:], lanes) <= whole * (1 + 1e-9)

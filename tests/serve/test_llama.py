@@ -10,10 +10,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from graph.pretrained.cache import gguf_of, is_fetched
-from graph.pretrained.catalogue import SMOLLM2
-from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest, LanguageModel, Message
+from graph.errors import UserError
+from graph.models.catalogue import SMOLLM2, gguf_of, is_fetched
+from graph.types import CompletionRequest, LanguageModel, Message
 from serve.engines import llama, open_model
 from serve.engines.child import OwnServer
 from serve.engines.llama import CONTEXT_TOKENS, LlamaSpec, is_installed, open_llama, read_llama
@@ -96,7 +95,7 @@ def test_the_key_is_wanted_and_is_on_no_command_line(model: LanguageModel) -> No
 def test_the_server_goes_with_a_process_that_is_killed() -> None:
     script = (
         "import os\n"
-        "from graph.shared.types import CompletionRequest, Message\n"
+        "from graph.types import CompletionRequest, Message\n"
         "from serve.engines import open_model\n"
         "model = open_model('gguf:smollm2')\n"
         f"made = model.complete([CompletionRequest((Message('user', {SMOLLM2.question!r}),), 16)])\n"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import stamina
 
-from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest, Message
+from graph.errors import UserError
+from graph.types import CompletionRequest, Message
 from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, TIMEOUT_S, OpenAIModel, open_openai
-from serve.engines.vllm_model import PATIENCE_S, VllmModel
+from serve.engines.vllm import PATIENCE_S, VllmModel
 from tests.fakes import chat_server
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
-from graph.pretrained import openvino_ir
-from graph.pretrained.cache import folder_of, is_fetched
-from graph.pretrained.catalogue import SMOLLM2
-from graph.prompt import template
-from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest, Message
+from graph.answer import template
+from graph.errors import UserError
+from graph.models import openvino_ir
+from graph.models.catalogue import SMOLLM2, folder_of, is_fetched
+from graph.types import CompletionRequest, Message
 from serve.engines import open_model
 from serve.engines.local import Sampling
 from serve.engines.openvino import OpenVinoModel, open_openvino
@@ -62,7 +61,7 @@ def test_it_answers_without_torch() -> None:
     """In a process of its own: torch takes five seconds to import and .4 GB."""
     code = (
         "import sys; from serve.engines.openvino import open_openvino;"
-        "from graph.shared.types import CompletionRequest, Message;"
+        "from graph.types import CompletionRequest, Message;"
         "request = CompletionRequest((Message('user', 'Where?'),), 4);"
         "print(open_openvino('smollm2').complete([request])[0].completion_tokens, 'torch' in sys.modules)"
     )
@@ -105,6 +104,6 @@ def test_what_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "openvino_model.xml").write_text("<net>")
     with pytest.raises(UserError, match=r"openvino:.*(no tokenizer|cannot be opened)"):
         open_openvino(str(tmp_path))
-    monkeypatch.setattr(openvino_ir, "PACKAGE", "nothing_of_this_name")
+    monkeypatch.setattr(openvino_ir, "OPENVINO_PACKAGE", "nothing_of_this_name")
     with pytest.raises(UserError, match=r"is not installed.*pip install 'modegraph\[cpu\]'"):
         open_openvino("smollm2")

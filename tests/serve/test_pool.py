@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 import stamina
 
-from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest, Message
+from graph.errors import UserError
+from graph.types import CompletionRequest, Message
 from serve.engines import open_model
-from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, OpenAIModel
-from serve.engines.pool import ServerPool
+from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, OpenAIModel, ServerPool
 from tests.fakes import ChatServer, chat_server
 
 

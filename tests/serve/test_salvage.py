@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.shared.types import CompletionRequest, Message
 from graph.store.seal import LEDGER, SET_ASIDE, CallRow
+from graph.types import CompletionRequest, Message
 from serve.ledger import Ledger
 from serve.salvage import PAGE_BYTES, salvage_rows
 from tests.fakes import ScriptedModel

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
-from graph.shared.types import Evidence, Excerpt, Passage, Scored, Summary, Trace
-from graph.verify.support import Unsupported
-from serve.answering import Answer
+from graph.answer.support import Unsupported
+from graph.types import Evidence, Excerpt, Passage, Scored, Summary, Trace
+from serve.pipeline import Answer
 from serve.show import show_answer, show_evidence, show_paths
 from serve.types import Cost
 

@@ -11,7 +11,7 @@ from tests.places import ROOT
 
 LOGGED = """
 import logging
-from serve.http.run import log_to_stderr
+from serve.app import log_to_stderr
 log_to_stderr()
 logging.getLogger("sentence_transformers").info("Loading SentenceTransformer model from here")
 logging.getLogger("modegraph.serve").info("index: generation 2 is in use")
@@ -25,7 +25,7 @@ try:
     main()
 except SystemExit:
     pass
-from serve.http.run import log_to_stderr
+from serve.app import log_to_stderr
 log_to_stderr()
 import bitsandbytes.backends.cpu.ops as kernels
 kernels.logger.warning("Failed to load CPU gemm_4bit_forward from kernels-community: %s.", "none")
@@ -37,8 +37,8 @@ print("a fetch shows no progress" if are_progress_bars_disabled() else "a fetch 
 """
 WRONG = """
 import sys
-from graph.shared.errors import UserError
-from serve.http.backends.engines import VllmOptions, open_backend
+from graph.errors import UserError
+from serve.engines.open_backend import VllmOptions, open_backend
 from serve.engines import open_model
 for attempt in (open_model, lambda spec: open_backend(spec, (), VllmOptions())):
     try:

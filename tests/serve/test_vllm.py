@@ -12,7 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from graph.index.index import Index, open_index
-from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import Mode
 from modegraph.cli import build_app
 from serve.engines.openai_api import open_openai
@@ -54,8 +55,8 @@ def server(tiny: Path) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def guilds(tmp_path_factory: pytest.TempPathFactory) -> Index:
     from graph.build.build import build_index
-    from graph.encode.encoder import open_encoder
-    from graph.store.settings import IndexSettings
+    from graph.models.encoder import open_encoder
+    from graph.store.index_settings import IndexSettings
 
     folder = tmp_path_factory.mktemp("guilds") / "index"
     build_index(folder, guild_documents(), IndexSettings(), open_encoder)

@@ -1,4 +1,4 @@
-"""The supervisor of a server without vLLM: its command line, the leash, restarts. A small HTTP server stands in for the child."""
+"""The supervisor of a server without vLLM: its command line, the guard, restarts. A small HTTP server stands in for the child."""
 
 import asyncio
 import json
@@ -12,18 +12,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from serve.engines import child as children
 from serve.engines import vllm
-from serve.engines.child import LEASH, SupervisedServer
-from serve.engines.vllm import (
-    VllmSpec,
-    command_of,
-    environment_of,
-    lora_rank,
-    max_lora_rank,
-    read_spec,
-)
+from serve.engines.child import PROCESS_GROUP_GUARD, SupervisedServer
+from serve.engines.vllm import VllmSpec, command_of, environment_of, lora_rank, max_lora_rank, read_spec
 from tests.serve.http.running import until
 
 STAND_IN = """#!{python}
@@ -114,14 +107,14 @@ def test_the_command_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["closed", "killed"])
-def test_whoever_holds_the_leash_takes_all_along(how: str, tmp_path: Path) -> None:
+def test_whoever_holds_the_guard_takes_all_along(how: str, tmp_path: Path) -> None:
     """Also when it is killed outright."""
     holder = tmp_path / "holder.py"
     holder.write_text(
         "import subprocess, sys, time\n"
-        f"leash = subprocess.Popen([sys.executable, {str(LEASH)!r}, 'sh', '-c', 'sleep 1000 & sleep 1000'],"
+        f"guard = subprocess.Popen([sys.executable, {str(PROCESS_GROUP_GUARD)!r}, 'sh', '-c', 'sleep 1000 & sleep 1000'],"
         " stdin=subprocess.PIPE, start_new_session=True)\n"
-        "print(leash.pid, flush=True)\nsys.stdin.read()\n"
+        "print(guard.pid, flush=True)\nsys.stdin.read()\n"
     )
     process = subprocess.Popen([sys.executable, str(holder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
@@ -144,15 +137,15 @@ def stand_in(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("how", ["hangs", "killed"])
-def test_nothing_of_the_child_outlives_a_leash_that_cannot_end_it(
+def test_nothing_of_the_child_outlives_a_guard_that_cannot_end_it(
     how: str, stand_in: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A leash that hangs, or that was killed alone, as for want of memory."""
+    """A guard that hangs, or that was killed alone, as for want of memory."""
     monkeypatch.setattr(children, "STOP_S", 0.5)
     if how == "hangs":
-        hanging = stand_in.with_name("leash.py")
+        hanging = stand_in.with_name("process_group_guard.py")
         hanging.write_text("import subprocess, sys, time\nsubprocess.Popen(sys.argv[1:])\ntime.sleep(1000)\n")
-        monkeypatch.setattr(children, "LEASH", hanging)
+        monkeypatch.setattr(children, "PROCESS_GROUP_GUARD", hanging)
 
     async def live() -> None:
         child = SupervisedServer(read_spec("owner/model", {}, str(stand_in), ()))

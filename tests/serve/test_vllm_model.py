@@ -13,12 +13,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from eval.alignment.sample import Policy, Prompt, SamplingSettings, draw_here, logps_of_samples
 from eval.alignment.sample_by_vllm import draw_by_vllm
-from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest, Message
-from serve.engines.vllm_model import open_vllm
+from graph.errors import UserError
+from graph.types import CompletionRequest, Message
+from serve.engines.vllm import open_vllm
 from tests.places import ROOT
 from tests.vllm import with_vllm
-from train.model.models import load_policy
+from train.model.load import load_policy
 from train.run.settings import TinySettings
 from train.tiny import train_tiny
 
@@ -93,7 +93,7 @@ def test_seeded_requests_with_long_prompts_are_all_answered(base: Path) -> None:
 def test_a_server_goes_with_the_process_that_started_it(adapters: list[Path]) -> None:
     script = (
         "import os\n"
-        "from graph.shared.types import CompletionRequest, Message\n"
+        "from graph.types import CompletionRequest, Message\n"
         "from serve.engines import open_model\n"
         f"model = open_model('vllm:{adapters[0]}')\n"
         "made = model.complete([CompletionRequest((Message('user', 'Who lives there?'),), 8, 1.0, seed=7)] * 2)\n"

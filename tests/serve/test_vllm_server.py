@@ -16,19 +16,20 @@ import openai
 import pytest
 from transformers import AutoTokenizer
 
-from data_synth.types import preference_to_json
+from data_synth.rows import preference_to_json
+from graph.answer.context import build_context
+from graph.answer.prompt import answer_messages
 from graph.build.build import build_index
 from graph.index.index import open_index
-from graph.prompt.answer import answer_messages
-from graph.prompt.context import build_context
-from graph.retrieve import RetrieveSettings, retrieve
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
 from graph.shared.jsonl import write_jsonl
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
 from serve.engines.child import SupervisedServer
 from serve.engines.vllm import command_of, max_lora_rank, read_spec
-from serve.http.routes.chat import prepare
-from serve.http.routes.chat_request import ChatRequest
-from serve.http.shared.access import EVERYTHING
+from serve.http.keys import FULL_ACCESS
+from serve.server.chat_request import ChatRequest
+from serve.server.completion import prepare
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.serve.http.running import Running, serving, until
@@ -78,7 +79,7 @@ def vllm_serving(world: Path) -> Any:
     """The server, its application's services and the child, once the child answers."""
     from contextlib import contextmanager
 
-    from serve.http.backends.engines import VllmOptions
+    from serve.engines.open_backend import VllmOptions
 
     @contextmanager
     def begun() -> Iterator[tuple[Running, Any, SupervisedServer]]:
@@ -233,7 +234,7 @@ def test_the_engine_reads_the_very_tokens_of_training(
             question = f"Who built the Lantern {spelt[number % 4]} in {number}?"
             k = 1 + number % 5
             body = {"model": "sft", "messages": [{"role": "user", "content": question}], "retrieval": {"k": k}}
-            sent = asyncio.run(prepare(services, ChatRequest.model_validate(body), EVERYTHING)).body["messages"]
+            sent = asyncio.run(prepare(services, ChatRequest.model_validate(body), FULL_ACCESS)).body["messages"]
             reply = client.post(child.url.replace("/v1", "/tokenize"), json={"model": "sft", "messages": sent})
             excerpts = build_context(retrieve(index, question, RetrieveSettings(mode="hops", top_k=k)), k)
             row = tokenize_row(tokenizer, answer_messages(question, excerpts), "###Reason: r ###Answer: a")
@@ -257,7 +258,7 @@ def test_a_spec_is_checked_before_anything_starts(world: Path) -> None:
 
 
 def group_of(child: SupervisedServer) -> list[int]:
-    """The leash of a child and all processes in its group, the leash first."""
+    """The guard of a child and all processes in its group, the guard first."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from graph.pretrained.cache import is_fetched
-from graph.pretrained.catalogue import SMOLLM2
-from train.model.models import load_model, load_tokenizer
+from graph.models.catalogue import SMOLLM2, is_fetched
+from train.model.load import load_model, load_tokenizer
 from train.run.save import Outcome, run_record, save_run
 from train.run.settings import LoraSettings, SftSettings
 

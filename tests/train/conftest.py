@@ -10,7 +10,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import torch
 
-from data_synth.types import preference_to_json, response_to_json
+from data_synth.rows import preference_to_json, response_to_json
 from graph.shared.jsonl import write_jsonl
 from tests.train.world import TEXTS, preference, scored
 from train.run.settings import TinySettings

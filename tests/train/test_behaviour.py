@@ -16,21 +16,20 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import LlamaForCausalLM, TrainerControl
 
-from data_synth.types import ResponseRow, preference_to_json, response_to_json
-from graph.shared.errors import UserError
+from data_synth.rows import ResponseRow, preference_to_json, response_to_json
+from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl, write_jsonl
-from graph.shared.types import Message
+from graph.types import Message
 from serve.engines.hf import HfModel
 from tests.train.world import NAMES, preference, scored
-from train.model.logps import tokenize_row
-from train.model.models import load_model, load_policy, load_tokenizer
+from train.model.load import load_model, load_policy, load_tokenizer
+from train.model.logps import greedy_answers, tokenize_row
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
-from train.preference.generations import GenerationCallback, generation_figures, greedy_answers
+from train.preference.groups import pair_groups
 from train.preference.losses import pair_dpo_loss, pair_mode_seeking_loss
 from train.preference.objective import Method, Objective, mean_figures, prompt_losses
-from train.preference.response_groups import pair_groups
-from train.preference.train import read_preference_data, response_group_trainer, train_ms
-from train.preference.trainer import ResponseGroupTrainer
+from train.preference.preference import read_preference_data, response_group_trainer, train_ms
+from train.preference.trainer import GenerationCallback, ResponseGroupTrainer, generation_figures
 from train.run.settings import LoraSettings, MsSettings, SftSettings
 from train.sft import read_sft_data, train_sft
 

@@ -7,10 +7,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from serve.engines import open_model
 from train.cli import register
-from train.shared.types import read_run
+from train.run.record import read_run
 
 
 @pytest.fixture(scope="module")

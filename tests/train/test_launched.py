@@ -16,14 +16,14 @@ import pytest
 import torch
 import yaml
 
-from data_synth.types import response_to_json
+from data_synth.rows import response_to_json
 from graph.shared.jsonl import write_jsonl
 from tests.places import ROOT
 from tests.train.world import scored
-from train.model.models import load_model, load_policy
-from train.preference.train import train_ms
+from train.model.load import load_model, load_policy
+from train.preference.preference import train_ms
+from train.run.record import read_run
 from train.run.settings import LoraSettings, MsSettings
-from train.shared.types import read_run
 
 pytestmark = pytest.mark.machines
 STEPS, SAVED, KILLED = 6, 2, 3
@@ -60,7 +60,7 @@ if os.environ.get("ACCELERATE_TORCH_DEVICE"):
     if os.environ.get("ACCELERATE_USE_DEEPSPEED"):
         train.run.loop.device = lambda: "one of a launch on GPUs"
 from train.model import heads
-from train.preference.train import train_ms
+from train.preference.preference import train_ms
 from train.run.loop import ProgressCallback
 from train.run.settings import MsSettings
 from torch.distributed.tensor import DTensor

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from graph.checkpoints.adapter import adapter_base
-from graph.pretrained import cache
-from graph.pretrained.cache import folder_of, write_record
-from graph.pretrained.catalogue import ADAPTERS, SMOLLM2, PretrainedAdapter
-from graph.shared.errors import UserError
+from graph.errors import UserError
+from graph.models import catalogue
+from graph.models.catalogue import ADAPTERS, SMOLLM2, PretrainedAdapter, folder_of, write_record
+from graph.models.checkpoint import adapter_base
 from serve.engines import open_model
-from train.model.models import load_policy
-from train.preference.train import train_ms
+from train.model.load import load_policy
+from train.preference.preference import train_ms
 from train.run.settings import LoraSettings, MsSettings, SftSettings
 from train.sft import train_sft
 
@@ -21,7 +20,7 @@ from train.sft import train_sft
 def named_base(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's cache with a tiny model in the place of smollm2."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
-    cache._check_once.cache_clear()
+    catalogue._check_once.cache_clear()
     shutil.copytree(base, folder_of(SMOLLM2))
     (folder_of(SMOLLM2) / SMOLLM2.file).write_bytes(b"GGUF")
     write_record(folder_of(SMOLLM2), SMOLLM2)

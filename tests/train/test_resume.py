@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from data_synth.types import preference_to_json
-from graph.shared.errors import UserError
+from data_synth.rows import preference_to_json
+from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from tests.places import ROOT
 from tests.train.world import preference
-from train.preference.train import train_dpo
-from train.reward.reward import train_reward
+from train.preference.preference import train_dpo
+from train.reward import train_reward
 from train.run.loop import ProgressCallback
 from train.run.settings import DpoSettings, LoraSettings, RewardSettings, SftSettings, TrainSettings
 from train.sft import train_sft

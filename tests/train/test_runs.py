@@ -8,20 +8,19 @@ import pytest
 import torch
 import yaml
 
-from graph.checkpoints.adapter import is_adapter
-from graph.shared.errors import UserError
-from graph.shared.watch import PROGRESS, Watched, read_watched
+from graph.errors import UserError
+from graph.models.checkpoint import is_adapter
+from graph.shared.progress import PROGRESS, FolderProgress, read_progress
 from tests.train.world import preference
+from train.model.load import load_model, load_policy
 from train.model.logps import completion_logps, pad_rows, tokenize_row
-from train.model.models import load_model, load_policy
 from train.preference.losses import pair_dpo_loss, pair_mode_seeking_loss
-from train.preference.pairs import Loss, pair_trainer
-from train.preference.train import train_dpo, train_ms
+from train.preference.preference import Loss, pair_trainer, train_dpo, train_ms
 from train.run.data import both_sides, read_preferences
 from train.run.loop import ProgressCallback, prepare, run_trainer
+from train.run.record import read_run
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, SftSettings
 from train.sft import train_sft
-from train.shared.types import read_run
 
 STEPS = 5
 SFT_CURVE = [6.040, 5.864, 5.724, 5.624, 5.565]
@@ -247,12 +246,12 @@ def test_tensorboards_files_stay_with_the_run(base: Path, data: Path, tmp_path: 
 def test_a_run_under_way_is_watched_and_tells_the_time_left(
     base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    seen: list[Watched] = []
+    seen: list[FolderProgress] = []
     logged = ProgressCallback.on_log
 
     def on_log(self: ProgressCallback, args: Any, *rest: Any, **named: Any) -> None:
         logged(self, args, *rest, **named)
-        seen.append(read_watched(tmp_path / "run.partial"))
+        seen.append(read_progress(tmp_path / "run.partial"))
 
     monkeypatch.setattr(ProgressCallback, "on_log", on_log)
     train_dpo(DpoSettings(**common(base, data, tmp_path / "run")))

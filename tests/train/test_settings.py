@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from graph.shared.config import parse_settings
-from graph.shared.errors import UserError
+from graph.config import parse_settings
+from graph.errors import UserError
 from train.run.settings import DpoSettings, MsSettings, SftSettings
 
 PLACES = {"model": "m", "data": "d", "output": "o"}

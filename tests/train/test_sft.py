@@ -10,21 +10,30 @@ import torch
 from transformers import AutoModelForCausalLM
 from trl import SFTConfig, SFTTrainer
 
-from data_synth.reading.rows import ReadingSettings, reading_rows
-from data_synth.types import ReadingRow, preference_to_json, reading_to_json
-from graph.checkpoints.adapter import answer_form
-from graph.shared.errors import UserError
+from data_synth.reading.reading_rows import ReadingSettings, reading_rows
+from data_synth.rows import ReadingRow, preference_to_json, reading_to_json
+from graph.errors import UserError
+from graph.models.checkpoint import answer_form
 from graph.shared.jsonl import write_jsonl
-from graph.shared.types import Message
+from graph.types import Message
 from tests.data_synth.reading.world import TEXTS, isles
 from tests.train.world import TEXTS as WORDS
 from tests.train.world import preference
+from train.model.load import load_model, load_tokenizer
 from train.model.logps import TokenizedRow, tokenize_row
-from train.model.models import load_model, load_tokenizer
 from train.model.packing import TokenizedGroup, plain_logps
-from train.run.conversations import Conversation, conversation_of, read_conversations
 from train.run.settings import LoraSettings, SftSettings, TinySettings
-from train.sft import read_sft_data, reading_figures, sft_trainer, share_prefixes, train_sft, written
+from train.sft import (
+    Conversation,
+    answer_tokens,
+    conversation_of,
+    read_conversations,
+    read_sft_data,
+    reading_figures,
+    sft_trainer,
+    share_prefixes,
+    train_sft,
+)
 from train.tiny import new_llama, train_tokenizer
 
 
@@ -88,7 +97,7 @@ def test_the_loss_and_its_gradients_are_those_of_rows_alone(base: Path, reading:
         shares = twin(input_ids=torch.tensor([row.ids])).logits[0].log_softmax(-1)
         total = total - sum(shares[at - 1, row.ids[at]] for at in range(row.prompt_tokens, len(row.ids)))
     tokens = sum(len(row.ids) - row.prompt_tokens for row in rows)
-    assert tokens == written(data.train)
+    assert tokens == answer_tokens(data.train)
     (total / tokens).backward()
     assert float(loss) == pytest.approx(float(total.detach()) / tokens, rel=1e-5)
     for (name, ours), theirs in zip(trainer.model.named_parameters(), twin.parameters(), strict=True):
@@ -139,7 +148,7 @@ def test_the_dev_loss_does_not_depend_on_the_batches(base: Path, reading: Path, 
         trainer = sft_trainer(settings, data, tokenizer, tmp_path / f"work{size}")
         found.append(trainer.evaluate()["eval_loss"])
     with torch.no_grad():
-        slow = -plain_logps(load_model(str(base), "float32"), data.dev).sum() / written(data.dev)
+        slow = -plain_logps(load_model(str(base), "float32"), data.dev).sum() / answer_tokens(data.dev)
     assert found == pytest.approx([float(slow)] * 3, rel=1e-5)
 
 

@@ -9,22 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase
 
-from data_synth.types import preference_to_json
-from graph.prompt.answer import answer_messages, format_answer, parse_answer
-from graph.shared.errors import UserError
+from data_synth.rows import preference_to_json
+from graph.answer.prompt import answer_messages, format_answer, parse_answer
+from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
-from graph.shared.types import CompletionRequest, Excerpt, Message
+from graph.types import CompletionRequest, Excerpt, Message
 from serve.engines.hf import HfModel
 from serve.engines.hf_open import open_hf
-from serve.engines.vllm import VllmSpec, as_trained, command_of
-from serve.engines.vllm_model import spec_of
+from serve.engines.vllm import VllmSpec, as_trained, command_of, spec_of
 from tests.train.templates import NO_SYSTEM, STYLES, tokenizer_of
 from tests.train.world import preference
+from train.model.load import load_policy
 from train.model.logps import tokenize_row
-from train.model.models import load_policy
-from train.preference.pairs import pair_trainer
-from train.preference.response_groups import pair_groups
-from train.reward.reward import reward_trainer
+from train.preference.groups import pair_groups
+from train.preference.preference import pair_trainer
+from train.reward import reward_trainer
 from train.run.data import both_sides
 from train.run.loop import prepare
 from train.run.settings import DpoSettings, RewardSettings, SftSettings, TinySettings

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from graph.prompt.answer import answer_messages, format_answer
-from graph.shared.errors import UserError
-from graph.shared.types import Message
+from graph.answer.prompt import answer_messages, format_answer
+from graph.errors import UserError
+from graph.types import Message
 from tests.train.world import TEXTS
+from train.model.load import load_policy, load_tokenizer
 from train.model.logps import tokenize_row
-from train.model.models import load_policy, load_tokenizer
+from train.run.record import read_run
 from train.run.settings import TinySettings
-from train.shared.types import read_run
 from train.tiny import new_llama, random_blocks, read_texts, token_stream, train_tiny, train_tokenizer
 
 WILD = "Ærø's 5 °C – «naïve» 漢字\t<b>\n\n  end"

@@ -1,8 +1,8 @@
 """The rows that the tests of training learn from: who lives where, over contexts of 0 to 3 excerpts."""
 
-from data_synth.types import PreferenceRow, ResponseRow, Sampling
-from graph.prompt.answer import answer_messages, format_answer
-from graph.shared.types import Excerpt
+from data_synth.rows import PreferenceRow, ResponseRow, Sampling
+from graph.answer.prompt import answer_messages, format_answer
+from graph.types import Excerpt
 
 NAMES = ("Ida", "Tobias", "Hanne", "Gideon")
 PLACES = ("Corrow", "Saltmere", "Ostrey", "Sundrey")

@@ -49,7 +49,7 @@ def pages() -> dict[str, str]:
     """The page by its file."""
     parts = []
     for package, title in PACKAGES.items():
-        rows = sorted({message for message in messages(package) if any(map(said, message))}, key=by_words)
+        rows = sorted({message for message in messages(package) if any(map(plain_words, message))}, key=by_words)
         parts += [
             f"## {title}",
             table(["found", "expected", "what to do"], [[_cell(cell) for cell in row] for row in rows]),
@@ -57,15 +57,15 @@ def pages() -> dict[str, str]:
     return {"troubleshooting/messages.md": page("Messages", ABOUT, *parts)}
 
 
-def said(part: str) -> str:
+def plain_words(part: str) -> str:
     """What a part says without what is filled in, to search and sort by."""
     return part.strip(GAP + " :=").lower()
 
 
 def by_words(message: Message) -> tuple[bool, str, Message]:
     """Messages in the order of what they say first, those that begin with nothing but gaps last."""
-    first = said(message.found)
-    return not first, first or said(message.expected), message
+    first = plain_words(message.found)
+    return not first, first or plain_words(message.expected), message
 
 
 def messages(package: str) -> Iterator[Message]:

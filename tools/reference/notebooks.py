@@ -22,7 +22,7 @@ def as_page(file: Path) -> str:
     ]
     title, _, first = parts[0].partition("\n")
     about = f"The notebook `examples/notebooks/{file.name}`, cell by cell; every change of the code runs it (`make notebooks`)."
-    return page(title.removeprefix("# "), about, *(led_on(part) for part in (first.strip(), *parts[1:])))
+    return page(title.removeprefix("# "), about, *(relinked(part) for part in (first.strip(), *parts[1:])))
 
 
 def as_block(code: str) -> str:
@@ -34,7 +34,7 @@ def as_block(code: str) -> str:
     return f"```python\n{code.removesuffix(';')}\n```"
 
 
-def led_on(text: str) -> str:
+def relinked(text: str) -> str:
     """A cell's links as they lead from the page: to the pages of other notebooks, and to docs/ from within.
 
     >>> led_on("[a](pairs.ipynb), [b](../../docs/results.md)")

@@ -4,12 +4,11 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from serve.http.app import build_app
-from serve.http.routes.services import Services
-from serve.http.shared.settings import ServerSettings
-from serve.http.telemetry.audit import AuditLog
-from serve.http.telemetry.collector import open_tracing
-from serve.http.telemetry.metrics import Metrics
+from serve.app import build_app, open_tracing
+from serve.http.logs import AuditLog
+from serve.http.settings import ServerSettings
+from serve.http.telemetry import Metrics
+from serve.server.services import Services
 from tools.reference.markdown import code, page, table
 
 ABOUT = (
@@ -20,11 +19,11 @@ ABOUT = (
 
 def pages() -> dict[str, str]:
     """The page by its file."""
-    parts = [section(tag, rows) for tag, rows in by_tag(described()).items()]
+    parts = [section(tag, rows) for tag, rows in by_tag(openapi_description()).items()]
     return {"reference/http.md": page("HTTP", ABOUT, *parts)}
 
 
-def described() -> dict[str, Any]:
+def openapi_description() -> dict[str, Any]:
     """The OpenAPI description of a server that has no index and is never asked."""
     nothing: Any = None
     services = Services(

@@ -4,9 +4,8 @@ from typing import Any
 
 import typer
 
-from graph.retrieve.parts.settings import RetrieveSettings
-from graph.shared.config import Settings
-from graph.shared.settings_page import setting_lines, settings_class
+from graph.config import Settings, setting_lines, settings_class
+from graph.retrieve.parts.query import RetrieveSettings
 from modegraph.cli import build_app
 from modegraph.cli_config import commands_with_settings
 from tools.reference.markdown import code, page, table

@@ -1,7 +1,6 @@
-"""How far a model is from the one it was made of, over the completions it learned from: what merging is measured by.
+"""How far a model is from the one it was made of, over the completions it learned from: what merging, exports and servers are measured by.
 
-Legend: N completion tokens, V vocabulary.
-"""
+Legend: N completion tokens, V vocabulary."""
 
 from __future__ import annotations
 
@@ -12,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, tensor
+from transformers import PreTrainedTokenizerBase
 
-from graph.prompt.answer import answer_messages, format_answer
-from graph.shared.types import Message
+from graph.answer.prompt import answer_messages, format_answer
+from graph.text.prompting import escape_special_tokens
+from graph.types import Message
+from train.model.load import device, load_tokenizer
 from train.model.logps import TokenizedRow, tokenize_row
-from train.model.models import device, load_tokenizer
 from train.run.data import holds_responses, read_preferences, read_responses
-from train.shared.types import RunRecord
+from train.run.record import RunRecord
 
 TOKENS_COMPARED = 2048
 """Completion tokens whose distributions are held, those of both models: 2.5 GB in float32 for a vocabulary of 152,000."""
@@ -103,3 +104,61 @@ def merge_loss(
 def token_kl(logps_NV: Tensor, others_NV: Tensor) -> Tensor:
     """KL(p ‖ q) = Σ_v p_v (log p_v − log q_v) of each row, in nats: float32[N]."""
     return (logps_NV.exp() * (logps_NV - others_NV)).sum(-1)
+
+
+REPLY_TOKENS = 24
+"""Tokens of a greedy reply that are compared, at most."""
+
+
+@dataclass(frozen=True)
+class ProbeConversation:
+    """A prompt as it is sent, and its tokens with those of the answer that training used."""
+
+    messages: tuple[Message, ...]
+    row: TokenizedRow
+
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        """The tokens of the prompt."""
+        return self.row.ids[: self.row.prompt_tokens]
+
+    def answered_by(self, ids: Sequence[int]) -> TokenizedRow:
+        """The prompt with another answer."""
+        return TokenizedRow((*self.prompt, *ids), self.row.prompt_tokens)
+
+
+@dataclass(frozen=True)
+class CompletionScores:
+    """What the run says along the tokens of one row: their log-probabilities, and how much likelier its own first choice is, in nats."""
+
+    logps: tuple[float, ...]
+    behind: tuple[float, ...]
+
+
+def read_probe_conversations(
+    record: RunRecord, tokenizer: PreTrainedTokenizerBase, number: int
+) -> tuple[str, list[ProbeConversation]]:
+    """The first `number` distinct conversations of the run's dev rows, and where they stand (see `probe_turns`)."""
+    measured_on, turns = probe_turns(record)
+    distinct = list(dict.fromkeys((tuple(messages), text) for messages, text in turns))[:number]
+    return measured_on, [
+        ProbeConversation(
+            tuple(Message(turn.role, escape_special_tokens(turn.content, tokenizer)) for turn in messages),
+            tokenize_row(tokenizer, messages, text),
+        )
+        for messages, text in distinct
+    ]
+
+
+def score_completion(model: Any, row: TokenizedRow) -> CompletionScores:
+    """What a model in evaluation mode says of a row's completion."""
+    logps_NV = row_logps(model, row)
+    own_N = logps_NV.gather(1, tensor(row.ids[row.prompt_tokens :])[:, None])[:, 0]
+    return CompletionScores(tuple(own_N.tolist()), tuple((logps_NV.amax(-1) - own_N).tolist()))
+
+
+def first_difference(ours: Sequence[int], theirs: Sequence[int], tokenizer: Any) -> tuple[int, str, str]:
+    """Where two sequences of tokens part, counted from 1, and the next tokens of each as text."""
+    place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
+    here, there = (repr(tokenizer.decode(list(ids[place : place + 4]))) for ids in (ours, theirs))
+    return place + 1, here, there

@@ -15,15 +15,13 @@ from typing import Any
 
 import torch
 
-from graph.checkpoints.adapter import adapter_base, check_base, is_adapter
-from graph.encode.weights import ADAPTER_CONFIG
+from graph.errors import UserError
+from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, check_base, is_adapter
 from graph.shared.console import say
-from graph.shared.errors import UserError
 from train.export.divergence import MergeLoss, merge_loss, probe_rows, token_logps
-from train.model.models import Precision, load_model, load_tokenizer
-from train.run.card import model_card
+from train.model.load import Precision, load_model, load_tokenizer
+from train.run.record import RunRecord, model_card, read_run, write_run
 from train.run.save import check_output, fresh_folder
-from train.shared.types import RunRecord, read_run, write_run
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 WEIGHTS = "adapter_model.safetensors"

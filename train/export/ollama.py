@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from graph.prompt.answer import answer_messages
-from graph.prompt.template import prompt_text
-from graph.shared.errors import UserError
-from graph.shared.types import Message
+from graph.answer.prompt import answer_messages
+from graph.answer.template import prompt_text
+from graph.errors import UserError
+from graph.types import Message
 
 MODELFILE = "Modelfile"
 LONGEST_CONTEXT = 8192

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import openai
 
-from graph.shared.errors import UserError
-from graph.shared.types import Message
+from graph.errors import UserError
+from graph.types import Message
 from serve.engines.child import OwnServer
 from serve.engines.llama import LlamaSpec
 from serve.engines.openai_api import TIMEOUT_S, key_of_environment, without_password
@@ -74,7 +74,7 @@ class Server:
         if any(each.get("owned_by") == OURS for each in rows):
             # It would look for passages of its own, and put them into the prompt.
             self._extra = lambda asked: {"retrieval": {"enabled": False}}
-        adapters = self._beside("/lora-adapters")
+        adapters = self._root_route("/lora-adapters")
         if len(found) == 1 and isinstance(adapters, list) and adapters:
             (name,) = found
             bare = f"{name} at scale 0"
@@ -92,7 +92,7 @@ class Server:
         )  # llama.cpp finds no text in that, and answers with no tokens.
         if ids:
             return ids
-        written = self._beside("/apply-template", self._body(name, messages=turns))
+        written = self._root_route("/apply-template", self._body(name, messages=turns))
         if not isinstance(written, dict) or not isinstance(written.get("prompt"), str):
             return None
         return self._tokens({"content": written["prompt"], "add_special": True, "parse_special": True})
@@ -145,10 +145,10 @@ class Server:
         return {"model": name, **self._extra(name), **fields}
 
     def _tokens(self, body: Mapping[str, Any]) -> tuple[int, ...] | None:
-        answer = self._beside("/tokenize", body)
+        answer = self._root_route("/tokenize", body)
         return tuple(answer.get("tokens") or ()) or None if isinstance(answer, dict) else None
 
-    def _beside(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def _root_route(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The answer of a route beside the protocol's own, at the root of the server; None where it has none."""
         url = f"{str(self._client.base_url).rstrip('/').removesuffix('/v1')}{path}"
         try:

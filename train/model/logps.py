@@ -1,24 +1,139 @@
-"""From text to summed log-probabilities: Σ_t log π(y_t | x, y_<t) over a completion's tokens, its end token included.
+"""From text to summed log-probabilities: Σ_t log π(y_t | x, y_<t) over a completion's tokens, its end token included; and greedy answers.
 
-Used by the trainers' checks, by the tests that hold TRL to our formulas, and by eval's margins and box plots.
-Legend: B sequences (prompt then completion, padded on the right), T positions, N completion tokens.
-"""
+Logits are made in chunks, used and dropped, forward and backward: a vocabulary of 152k makes those of 1,000 tokens 600 MB in float32.
+Rows on both sides of a limit of rotary positions (longrope, dynamic) are refused, since transformers turns a whole batch by its longest row.
+Legend: B sequences (prompt then completion, padded on the right), T positions, C positions that predict, N completion tokens, D hidden
+size, V vocabulary."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.checkpoint import checkpoint
+from transformers import GenerationConfig, PreTrainedTokenizerBase
 
-from graph.prompt.template import answer_ids, prompt_ids
-from graph.shared.errors import UserError
-from graph.shared.types import Message
-from train.model.heads import logps_at, unwrapped
-from train.model.rotation import check_rotation, rotation_limit
+from graph.answer.template import answer_ids, prompt_ids
+from graph.errors import UserError
+from graph.types import Message
+
+
+@dataclass(frozen=True)
+class RotationLimit:
+    """Rows of up to `tokens` are turned alike; longer ones alike among themselves only if `beyond`."""
+
+    kind: str
+    tokens: int
+    beyond: bool
+
+
+def rotation_limit(config: Any) -> RotationLimit | None:
+    """The limit of a model's rotary positions; None where a row's length changes nothing."""
+    config = config.get_text_config()
+    given: Mapping[str, Any] = getattr(config, "rope_parameters", None) or {}
+    for rope in [given, *(each for each in given.values() if isinstance(each, Mapping))]:
+        kind = rope.get("rope_type", "default")
+        if kind == "longrope":
+            return RotationLimit(kind, int(rope["original_max_position_embeddings"]), beyond=True)
+        if "dynamic" in kind:
+            return RotationLimit(kind, int(config.max_position_embeddings), beyond=False)
+    return None
+
+
+def check_rotation(config: Any, lengths_tokens: Sequence[int]) -> None:
+    """UserError where rows of these lengths (prompt and response) would be turned otherwise beside each other than alone."""
+    limit = rotation_limit(config)
+    if limit is None or not lengths_tokens or max(lengths_tokens) <= limit.tokens:
+        return
+    if limit.beyond and min(lengths_tokens) > limit.tokens:
+        return
+    raise UserError(
+        f"rows of {min(lengths_tokens):,} to {max(lengths_tokens):,} tokens; the {limit.kind} positions of this model "
+        f"({config.model_type}) turn otherwise above {limit.tokens:,}",
+        "rows on one side of that" if limit.beyond else f"at most {limit.tokens:,} tokens",
+        f"leave out the rows above {limit.tokens:,} tokens, or shorten their contexts",
+    )
+
+
+HEAD_CHUNK_TOKENS = 512
+SOFT_CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
+"""Settings of models that bend their logits behind the head."""
+
+
+def logps_at(
+    model: Any, inputs: Mapping[str, Any], sequences_N: Tensor, positions_N: Tensor, token_ids_N: Tensor
+) -> Tensor:
+    """log π(token n | all that position n of its sequence sees) of `model(**inputs)`: float32[N].
+
+    The forward pass goes through `model` as it was handed in, so a wrapper around it (DDP) sees it. A model that bends
+    its logits behind the head (Gemma 2) makes those of all N at once.
+    """
+    columns_C, column_N = torch.unique(positions_N, return_inverse=True)
+    base = unwrapped(model)
+    if any(getattr(base.config.get_text_config(), name, None) for name in SOFT_CAPS):
+        logits_BCV = model(**inputs, logits_to_keep=columns_C, use_cache=False).logits
+        return _logps(nn.Identity(), logits_BCV[sequences_N, column_N], token_ids_N)
+    with without_head(base) as head:
+        states_BCD = model(**inputs, logits_to_keep=columns_C, use_cache=False).logits
+    return chunked_logps(head, states_BCD[sequences_N, column_N], token_ids_N)
+
+
+def unwrapped(model: Any) -> Any:
+    """The model itself where DDP holds it."""
+    return getattr(model, "module", model)
+
+
+def chunked_logps(head: nn.Module, states_ND: Tensor, token_ids_N: Tensor) -> Tensor:
+    """log softmax(head(state n)) at token n: float32[N].
+
+    The logits of several chunks are each computed again for the gradient; those of a single one are kept.
+    """
+    states_ND = states_ND.to(cast(Tensor, head.weight).dtype)
+    if len(states_ND) <= HEAD_CHUNK_TOKENS:
+        return _logps(head, states_ND, token_ids_N)
+    chunks = zip(torch.split(states_ND, HEAD_CHUNK_TOKENS), torch.split(token_ids_N, HEAD_CHUNK_TOKENS), strict=True)
+    return torch.cat([checkpoint(_logps, head, *chunk, use_reentrant=False) for chunk in chunks])
+
+
+class PassThroughHead(nn.Module):
+    """Stands in a head's place and gives the states as they come; models that ask (Mamba, BERT) find the head's weight and bias."""
+
+    def __init__(self, head: nn.Module) -> None:
+        super().__init__()
+        self._heads = (head,)
+
+    @property
+    def weight(self) -> Tensor:
+        """The head's."""
+        return cast(Tensor, self._heads[0].weight)
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The head's."""
+        return cast("Tensor | None", getattr(self._heads[0], "bias", None))
+
+    def forward(self, states: Tensor) -> Tensor:
+        return states
+
+
+@contextmanager
+def without_head(model: Any) -> Iterator[nn.Module]:
+    """Have `model` return the states that its head would read in place of logits; gives the head, and puts it back."""
+    head = model.get_output_embeddings()
+    model.set_output_embeddings(PassThroughHead(head))
+    try:
+        yield head
+    finally:
+        model.set_output_embeddings(head)
+
+
+def _logps(head: nn.Module, states_ND: Tensor, token_ids_N: Tensor) -> Tensor:
+    return -cross_entropy(head(states_ND[None])[0].float(), token_ids_N, reduction="none")
 
 
 @dataclass(frozen=True)
@@ -33,8 +148,8 @@ def completion_logps(model: Any, input_ids_BT: Tensor, completion_mask_BT: Tenso
     """Summed log-probability of each sequence's masked tokens: float32[B], never averaged over length.
 
     Padding must stand on the right, where causal attention keeps it from mattering; it and the prompt carry mask 0. UserError for
-    rows that must not stand together (train/model/rotation.py).
-    Logits are computed only where a completion's token is predicted, a chunk at a time (train/model/heads.py).
+    rows that must not stand together (train/model/logps.py).
+    Logits are computed only where a completion's token is predicted, a chunk at a time (train/model/logps.py).
     """
     targets_BT = completion_mask_BT[:, 1:].bool()
     config = unwrapped(model).config
@@ -47,7 +162,7 @@ def completion_logps(model: Any, input_ids_BT: Tensor, completion_mask_BT: Tenso
 
 
 def tokenize_row(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], completion: str) -> TokenizedRow:
-    """A chat prompt, the very tokens that the server reads (graph/prompt/template.py), and the completion up to its end token.
+    """A chat prompt, the very tokens that the server reads (graph/answer/template.py), and the completion up to its end token.
 
     UserError when the template does not close an assistant's turn with the end token (a model trained on such rows never learns to
     stop), or when the completion spells it.
@@ -70,3 +185,29 @@ def pad_rows(rows: Sequence[TokenizedRow], pad_id: int) -> tuple[Tensor, Tensor]
     ids = [[*row.ids, *[pad_id] * (longest - len(row.ids))] for row in rows]
     mask = [[int(row.prompt_tokens <= t < len(row.ids)) for t in range(longest)] for row in rows]
     return torch.tensor(ids), torch.tensor(mask)
+
+
+TokenIds = tuple[int, ...]
+
+
+def greedy_answers(
+    model: Any, tokenizer: PreTrainedTokenizerBase, prompts: Sequence[TokenIds], limit_tokens: int
+) -> list[TokenIds]:
+    """The likeliest token after token behind each prompt, with the end token if it came within `limit_tokens`."""
+    base, end = unwrapped(model), tokenizer.eos_token_id
+    batch = tokenizer.pad({"input_ids": [list(ids) for ids in prompts]}, padding_side="left", return_tensors="pt")
+    plainly = GenerationConfig(
+        max_new_tokens=limit_tokens,
+        do_sample=False,
+        repetition_penalty=1.0,
+        use_cache=True,
+        eos_token_id=end,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    training = base.training
+    base.eval()
+    with torch.no_grad():
+        ids_BT = base.generate(**batch.to(base.device), generation_config=plainly)
+    base.train(training)
+    written = ids_BT[:, batch["input_ids"].shape[1] :].tolist()
+    return [tuple(ids[: ids.index(end) + 1] if end in ids else ids) for ids in written]

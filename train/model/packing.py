@@ -1,15 +1,14 @@
-"""Shared prefixes: the K responses of a prompt in one sequence behind one copy of it, several prompts to a row.
+"""Shared prefixes: the K responses of a prompt in one sequence behind one copy of it, several prompts to a row; and the choice of layout.
 
-Sits between token ids and the losses: a prompt of a thousand tokens is read once, not K times, and the summed
-log-probabilities and their gradients are those of the plain layout, one sequence a response. A response attends to its
-prompt and to itself; its positions go on from the prompt's end as if it stood there alone.
-Legend: B rows, T tokens of a row, N response tokens row after row, R responses.
-"""
+A prompt of a thousand tokens is read once, not K times; log-probabilities and gradients are those of the plain layout, one sequence a
+response. A response attends to its prompt and to itself, its positions go on from the prompt's end. A layout is a function of a model and
+groups to the log-probability of each response. Legend: B rows, T tokens of a row, N response tokens row after row, R responses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -18,11 +17,18 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.utils.rnn import pad_sequence
 
-from graph.shared.errors import UserError
-from train.model.attention import SHARED_PREFIX, Place, on_device, place_group
-from train.model.heads import logps_at, unwrapped
-from train.model.logps import TokenizedRow, completion_logps, pad_rows
-from train.model.rotation import check_rotation, rotation_limit
+from graph.errors import UserError
+from graph.shared.console import say
+from train.model.attention import SHARED_PREFIX, Place, on_device, place_group, use_shared_prefix_attention
+from train.model.logps import (
+    TokenizedRow,
+    check_rotation,
+    completion_logps,
+    logps_at,
+    pad_rows,
+    rotation_limit,
+    unwrapped,
+)
 
 TRIAL_NATS, HALF_PRECISION_TRIAL_NATS = 1e-3, 0.3
 HALF_PRECISION_TRIAL_SHARE = 1 / 64
@@ -260,3 +266,41 @@ def _trial(model: Any) -> str:
         model.train(training)
     gap = gap_beyond_rounding(model, plain, packed)
     return f"a trial of it was {gap:.3g} nats away from the plain layout" if gap else ""
+
+
+LogpsOf = Callable[[Any, Sequence[TokenizedGroup]], Tensor]
+"""A model and groups to the log-probability of each of their responses, in order: packed or plain."""
+
+
+def choose_layout(model: Any, longest_tokens: int, row_tokens: int | None) -> LogpsOf:
+    """Packed if the model's attention can do it; otherwise plain, with a line that says why.
+
+    Where it can be done by a mask, the attention that computes no hidden pairs is tried, and kept if it is right.
+    """
+    if reason := can_pack(model, longest_tokens):
+        say(f"plain layout, one sequence a response: {reason}")
+        return plain_layout
+    if model.config.get_text_config()._attn_implementation == "sdpa":
+        use_shared_prefix_attention(model)
+        if can_pack(model, longest_tokens):
+            model.set_attn_implementation("sdpa")
+    return packed_layout(row_tokens)
+
+
+def packed_layout(row_tokens: int | None) -> LogpsOf:
+    """Responses behind one copy of their prompt, several prompts to a row of `row_tokens`.
+
+    None: all in one row where the attention computes no hidden pairs, else rows of the longest group's length.
+    """
+    return partial(_packed, row_tokens=row_tokens)
+
+
+def plain_layout(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
+    """One sequence a response (a LogpsOf)."""
+    return plain_logps(model, groups)
+
+
+def _packed(model: Any, groups: Sequence[TokenizedGroup], row_tokens: int | None) -> Tensor:
+    tokens = [group.tokens for group in groups]
+    in_one = unwrapped(model).config.get_text_config()._attn_implementation == SHARED_PREFIX
+    return packed_logps(model, pack_rows(groups, row_tokens or (sum(tokens) if in_one else max(tokens))))

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graph.shared.errors import UserError
-from train.model.heads import unwrapped
+from graph.errors import UserError
+from train.model.logps import unwrapped
 from train.model.packing import TRIAL_GROUPS, TokenizedGroup, gap_beyond_rounding, plain_logps
 
 ERRORS = (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)

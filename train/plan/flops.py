@@ -1,19 +1,138 @@
 """Floating-point operations of training, as formulas over a model's shape and the tokens that it is given.
 
-A product with a matrix of N weights takes 2N operations a token forward, 2N back to its input and 2N for its own gradient: the 6N of
-Kaplan et al. 2020 (arXiv:2001.08361, §2.1). Attention takes 4 w operations a layer for each pair of a query and a key forward and 8 w back,
-w being heads × their width: the 12 L H Q T of Chowdhery et al. 2022 (arXiv:2204.02311, appendix B), which counts pairs that a causal
-mask hides too, as we do. Norms, softmaxes, rotations and the optimiser are left out, as there.
-"""
+The shape is read from the model on torch's meta device, with the run's adapter and without weights. A product with N weights takes 2N
+operations a token forward, 4N backward: the 6N of Kaplan et al. 2020 (arXiv:2001.08361, §2.1). Attention takes 4 w a layer for each pair of
+query and key forward and 8 w back, w being heads × width: the 12 L H Q T of Chowdhery et al. 2022 (arXiv:2204.02311, appendix B). Norms,
+softmaxes, rotations and the optimiser are left out, as there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import torch
+from peft import LoraConfig, get_peft_model
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+
+from graph.errors import UserError
+from graph.models.catalogue import resolve
+from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, is_adapter
 from train.model.attention import place_group
+from train.model.load import Head, check_source
 from train.model.packing import TokenizedGroup
-from train.plan.shape import Shape
+from train.run.loop import lora_config
+from train.run.settings import TrainSettings
+
+FLOAT32_BYTES = 4
+NF4_BYTES = (4 + 8 / 64 + 32 / (64 * 256)) / 8
+"""Of a weight: 4 bits, a scale of 8 bits for 64 of them, and a float32 for 256 scales (Dettmers et al. 2023, §3)."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model in numbers. `frozen` and `learning` count the weights that each token is multiplied with, those of the head apart."""
+
+    layers: int
+    attention_width: int
+    frozen: int
+    learning: int
+    head: int
+    head_learns: bool
+    weights_bytes: float
+    learning_bytes: float
+
+
+def shape_of(settings: TrainSettings, head: Head = "tokens", copies: int = 1) -> Shape:
+    """The model that `settings` train, with `copies` of what would learn (TRL keeps a frozen one); UserError without a configuration."""
+    model = model_without_weights(settings, head)
+    config = model.config.get_text_config()
+    output = _output(model, head)
+    counts = {True: 0, False: 0}
+    for weight, numbers in multiplied(model, config):
+        if weight is not output:
+            counts[weight.requires_grad] += numbers
+    kept = [(weight, bytes_of(weight, quantised, settings)) for weight, quantised in _weights(model, output)]
+    learning = sum(size for weight, size in kept if weight.requires_grad)
+    heads = config.num_attention_heads
+    return Shape(
+        layers=config.num_hidden_layers,
+        attention_width=heads * (getattr(config, "head_dim", None) or config.hidden_size // heads),
+        frozen=counts[False],
+        learning=counts[True],
+        head=output.numel(),
+        head_learns=output.requires_grad,
+        weights_bytes=sum(size for _, size in kept) + (copies - 1) * learning,
+        learning_bytes=learning,
+    )
+
+
+def model_without_weights(settings: TrainSettings, head: Head) -> Any:
+    """The model on the meta device, its adapter on it, what would learn marked as in training."""
+    adapter = is_adapter(settings.model)
+    source = adapter_base(settings.model) if adapter else settings.model
+    cached = check_source(source)
+    try:
+        config = AutoConfig.from_pretrained(resolve(source), local_files_only=cached)
+    except (OSError, ValueError) as problem:
+        found = f"model {source!r}: no configuration ({' '.join(str(problem).split())[:200]})"
+        raise UserError(found, "the config.json of a model", "check the name") from None
+    kind = AutoModelForCausalLM
+    if head == "score":
+        kind, config.num_labels = AutoModelForSequenceClassification, 1
+    with torch.device("meta"):
+        model = kind.from_config(config)
+    if not adapter and settings.lora is None:
+        return model
+    with torch.device("meta"):
+        model = get_peft_model(model, _adapter_of(settings) if adapter else lora_config(settings.lora, head))
+    return model
+
+
+def multiplied(model: Any, config: Any) -> Iterator[tuple[nn.Parameter, int]]:
+    """Each weight that tokens are multiplied with, and with how many of its numbers one token is: of experts, those that it goes to."""
+    experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
+    share = (config.num_experts_per_tok or 1) / experts if experts else 1.0
+    for module in model.modules():
+        for name, weight in module.named_parameters(recurse=False):
+            if isinstance(module, nn.Linear) and name == "weight":
+                yield weight, weight.numel()
+            elif weight.dim() == 3:
+                yield weight, round(share * weight.numel())
+
+
+def bytes_of(weight: nn.Parameter, quantised: bool, settings: TrainSettings) -> float:
+    """What a weight takes: those that learn are float32, frozen ones in the run's precision, or in 4 bits below an adapter."""
+    if weight.requires_grad:
+        return weight.numel() * FLOAT32_BYTES
+    if settings.quantise == "nf4":
+        return weight.numel() * (NF4_BYTES if quantised else FLOAT32_BYTES)
+    itemsize: int = getattr(torch, settings.precision).itemsize
+    return weight.numel() * itemsize
+
+
+def _weights(model: Any, output: nn.Parameter) -> Iterator[tuple[nn.Parameter, bool]]:
+    """Every weight once, and whether `quantise` has it in 4 bits: that of a linear layer, but not the output's."""
+    linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
+    for weight in model.parameters():
+        yield weight, id(weight) in linear and weight is not output
+
+
+def _output(model: Any, head: Head) -> nn.Parameter:
+    """The weight of the head: over the vocabulary, or the one that scores, which learns beside an adapter."""
+    if head == "tokens":
+        weight: nn.Parameter = model.get_output_embeddings().weight
+        return weight
+    named: dict[str, nn.Parameter] = dict(model.named_parameters())
+    return next(each for name, each in reversed(named.items()) if ".score." in f".{name}" and each.requires_grad)
+
+
+def _adapter_of(settings: TrainSettings) -> LoraConfig:
+    values = json.loads((Path(settings.model) / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    return LoraConfig(**{key: values[key] for key in ("r", "lora_alpha", "target_modules", "task_type")})
 
 
 @dataclass(frozen=True)

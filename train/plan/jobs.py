@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from data_synth.types import PreferenceRow
-from train.model.heads import HEAD_CHUNK_TOKENS
-from train.model.logps import tokenize_row
-from train.model.models import Head, load_tokenizer
+from data_synth.rows import PreferenceRow
+from train.model.load import Head, load_tokenizer
+from train.model.logps import HEAD_CHUNK_TOKENS, tokenize_row
 from train.model.packing import TokenizedGroup
 from train.plan.flops import Work, packed_work, plain_work, text_work, total
-from train.preference.pairs import pair_trainer
+from train.preference.groups import ResponseGroup
+from train.preference.preference import PreferenceData, pair_trainer, read_preference_data, response_group_trainer
 from train.preference.reference import merge, shared_passes
-from train.preference.response_groups import ResponseGroup
-from train.preference.train import PreferenceData, read_preference_data, response_group_trainer
-from train.reward.reward import reward_trainer
+from train.reward import reward_trainer
 from train.run.data import Splits, both_sides, check_lengths, read_splits
 from train.run.loop import TrainingInputs, load_start
 from train.run.settings import DpoSettings, MsSettings, PreferenceSettings, RewardSettings, SftSettings, TrainSettings

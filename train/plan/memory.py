@@ -1,7 +1,7 @@
 """What a training process holds: weights, gradients, AdamW's states, and what a forward pass keeps for the backward one.
 
-The first three are formulas over a model's shape; the last is measured, with all else that lives at a time.
-"""
+The first three are formulas over a model's shape and the file of `accelerate launch`, which says what is sharded among processes; the last
+is measured, with everything else that lives at a time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,8 +17,42 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
-from train.plan.launch import Launch
-from train.plan.shape import Shape
+from graph.config import read_yaml
+from graph.errors import UserError
+from train.plan.flops import Shape
+
+PARTS = ("optimiser", "gradients", "weights")
+"""In the order in which ZeRO's stages deal them out (Rajbhandari et al. 2020, §5)."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """`processes` with a batch each, and the parts of memory of which each holds its share alone."""
+
+    processes: int = 1
+    dealt_out: tuple[str, ...] = ()
+
+
+def read_launch(file: Path) -> Launch:
+    """What a configuration of accelerate says; UserError for a kind whose memory is not known here."""
+    values = read_yaml(file)
+    kind, processes = str(values.get("distributed_type", "NO")).upper(), values.get("num_processes", 1)
+    if not isinstance(processes, int) or processes < 1:
+        raise UserError(f"{file}: num_processes is {processes!r}", "a number from 1 on", "fix the file")
+    if kind in ("NO", "MULTI_CPU", "MULTI_GPU"):
+        return Launch(processes)
+    if kind == "FSDP":
+        return Launch(processes, PARTS)
+    if kind == "DEEPSPEED":
+        return Launch(processes, PARTS[: _stage(values)])
+    raise UserError(
+        f"{file}: distributed_type is {kind}", "NO, MULTI_CPU, MULTI_GPU, FSDP or DEEPSPEED", "fix the file"
+    )
+
+
+def _stage(values: dict[str, Any]) -> int:
+    return int((values.get("deepspeed_config") or {}).get("zero_stage", 2))
+
 
 ADAMW_STATES = 2
 """Means of gradients and of their squares (Kingma and Ba 2015), each as large as what learns."""

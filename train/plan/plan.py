@@ -1,25 +1,144 @@
-"""A plan of one training run: its counts from the data, its FLOPs and memory by formula, its hours from a few steps. Nothing is written."""
+"""A plan of one training run: its counts from the data, its FLOPs and memory by formula, its hours from a few steps. Nothing is written.
+
+Batches are made by a shuffle of our own, so padding is an estimate; the steps are real ones of the trainer, on rows of its data."""
 
 from __future__ import annotations
 
+import math
 import random
 import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PrinterCallback, TrainerCallback
 
 from graph.shared.console import say
-from train.model.layout import plain_layout
-from train.model.packing import TokenizedGroup
-from train.plan.batches import positions, shuffled_batches, updates
-from train.plan.calibrate import Calibration, calibrate, chosen_rows
-from train.plan.flops import Work, forward_flops, total, training_flops
+from train.model.load import device
+from train.model.packing import TokenizedGroup, first_fit, plain_layout
+from train.plan.flops import Shape, Work, forward_flops, shape_of, total, training_flops
 from train.plan.jobs import Job, job_of
-from train.plan.launch import Launch
-from train.plan.memory import Memory, memory_of
-from train.plan.shape import Shape, shape_of
-from train.run.loop import check_tracker, quiet_libraries
+from train.plan.memory import Launch, Memory, memory_of, peak_bytes
+from train.run.loop import check_tracker, completion_logits_only, quiet_libraries
 from train.run.settings import PreferenceSettings, SftSettings, TrainSettings
+
+
+def shuffled_batches(rows: int, batch: int, seed: int) -> list[list[int]]:
+    """The numbers of the rows of one pass, batch by batch.
+
+    >>> [len(batch) for batch in shuffled_batches(5, 2, seed=0)]
+    [2, 2, 1]
+    """
+    order = random.Random(seed).sample(range(rows), rows)
+    return [order[start : start + batch] for start in range(0, rows, batch)]
+
+
+def positions(groups: Sequence[TokenizedGroup], packed: bool, row_tokens: int | None) -> int:
+    """Tokens of a batch with its padding: packed groups in rows of `row_tokens` (None: in one), or a sequence a response, all as long as the longest."""
+    if not packed:
+        lengths = [len(group.prompt) + len(response) for group in groups for response in group.responses]
+        return len(lengths) * max(lengths)
+    rows = first_fit(groups, row_tokens or sum(group.tokens for group in groups))
+    return len(rows) * max(sum(groups[number].tokens for number in row) for row in rows)
+
+
+def updates(
+    rows: int, batch: int, processes: int, accumulation: int, epochs: float, max_steps: int | None
+) -> tuple[int, float]:
+    """(steps of the optimiser, passes over the data), as transformers' Trainer counts them.
+
+    >>> updates(12, 4, processes=1, accumulation=2, epochs=2, max_steps=None)
+    (4, 2.0)
+    """
+    of_each = math.ceil(math.ceil(rows / batch) / processes)
+    a_pass = math.ceil(of_each / accumulation)
+    steps = max_steps or math.ceil(epochs * a_pass)
+    whole, rest = divmod(steps, a_pass)
+    return steps, whole + min(1.0, rest * accumulation / of_each)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was measured on `device`: seconds of `tokens` in `steps` steps, and bytes that a forward pass of the longest batch adds."""
+
+    device: str
+    steps: int
+    tokens: int
+    seconds: float
+    activations_bytes: int
+
+    @property
+    def seconds_a_token(self) -> float:
+        """Forward, backward and the optimiser, padding included in the time alone."""
+        return self.seconds / self.tokens
+
+
+def chosen_rows(tokens: Sequence[int], batch: int, steps: int, draw: Any) -> list[int]:
+    """Rows for a step on the longest, which memory is measured on, then for `steps` that are timed, drawn from all of them."""
+    longest = sorted(range(len(tokens)), key=lambda row: -tokens[row])[:batch]
+    drawn: list[int] = []
+    while len(drawn) < steps * batch:
+        drawn += draw.sample(range(len(tokens)), len(tokens))
+    return _filled(longest, batch) + drawn[: steps * batch]
+
+
+def calibrate(trainer: Any, tokens: Sequence[int], batch: int) -> Calibration:
+    """Train on the rows that `trainer` has, of so many `tokens`, in their order: the first batch is measured, the others are timed."""
+    trainer.args.train_sampling_strategy = "sequential"
+    trainer.remove_callback(PrinterCallback)
+    clock = _Clock(trainer.model)
+    trainer.add_callback(clock)
+    with completion_logits_only():
+        trainer.train()
+    timed = sum(tokens[batch:])
+    return Calibration(device(), len(clock.seconds) - 1, timed, sum(clock.seconds[1:]), clock.activations_bytes)
+
+
+class _Clock(TrainerCallback):  # type: ignore[misc]
+    """Times each step; in the first one, notes what a forward pass adds, before there is any gradient."""
+
+    def __init__(self, model: Any) -> None:
+        self.seconds: list[float] = []
+        self.activations_bytes = 0
+        self._begun = 0.0
+        self._measuring = ExitStack()
+        self._model = model
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if not self.seconds:
+            self._measure()
+        self._begun = _now()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.seconds.append(_now() - self._begun)
+        self._measuring.close()
+
+    def _measure(self) -> None:
+        """Until the first gradient: what a forward pass adds at most, with the loss behind it."""
+        peak = self._measuring.enter_context(peak_bytes(device()))
+
+        def first_gradient(weight: Any) -> None:
+            self.activations_bytes = self.activations_bytes or peak()
+
+        for weight in self._model.parameters():
+            if weight.requires_grad:
+                handle = weight.register_post_accumulate_grad_hook(first_gradient)
+                self._measuring.callback(handle.remove)
+
+
+def _filled(rows: Sequence[int], count: int) -> list[int]:
+    return [rows[place % len(rows)] for place in range(count)]
+
+
+def _now() -> float:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
 
 SECONDS_AN_HOUR = 3600.0
 

@@ -14,13 +14,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from graph.encode.weights import model_name
+from graph.errors import UserError
+from graph.models.checkpoint import model_name
 from graph.shared.console import track
-from graph.shared.errors import UserError
 from graph.shared.ids import content_id
-from train.model.layout import LogpsOf
-from train.model.packing import TokenizedGroup
-from train.preference.response_groups import ResponseGroup
+from train.model.packing import LogpsOf, TokenizedGroup
+from train.preference.groups import ResponseGroup
 
 
 def reference_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: LogpsOf, at_once: int) -> list[Tensor]:
@@ -65,7 +64,7 @@ def merge(groups: Sequence[TokenizedGroup]) -> TokenizedGroup:
     return TokenizedGroup(groups[0].prompt, tuple(response for group in groups for response in group.responses))
 
 
-def kept_reference(
+def cached_reference(
     file: Path, source: str, precision: str, groups: Sequence[ResponseGroup], compute: Callable[[], list[Tensor]]
 ) -> list[Tensor]:
     """The log-probabilities in `file`, made by `compute` if there is none; UserError when they are of other weights or data."""

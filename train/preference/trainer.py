@@ -1,25 +1,78 @@
-"""K responses to a prompt on transformers' Trainer: what is batched, how the loss is computed, what is logged.
+"""K responses to a prompt on transformers' Trainer: what is batched, how the loss is computed, what is logged, what the policy writes.
 
 The Trainer keeps what it is good at (schedules, accumulation, precision, several processes, checkpoints); a batch here is a list of
-response groups, and their layout (packed or plain) is a function that the trainer is given.
-"""
+response groups, laid out by a function that the trainer is given. Every `sample_steps` steps greedy answers to a few dev prompts are
+measured for length and repetition, which no loss shows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import torch
 from accelerate.utils import gather_object
 from torch import Tensor
-from transformers import Trainer
+from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 from transformers.trainer_utils import EvalLoopOutput
 
-from train.model.layout import LogpsOf
+from train.model.logps import TokenIds, greedy_answers
+from train.model.packing import LogpsOf
+from train.preference.groups import ResponseGroup
 from train.preference.objective import Objective, mean_figures, prompt_losses
-from train.preference.response_groups import ResponseGroup
-from train.run.mixed_precision import CastingOnce
+from train.run.loop import SingleCastMixin
+
+SAMPLED_PROMPTS = 8
+GRAM_TOKENS = 4
+
+
+class GenerationCallback(TrainerCallback):  # type: ignore[misc]
+    """Every `every_steps` steps, answers the first dev prompts and has `note` log how that went.
+
+    An answer may take twice the tokens of the longest response at hand, but never more than `max_length_tokens` leaves it.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        dev: Sequence[ResponseGroup],
+        every_steps: int,
+        max_length_tokens: int,
+        note: Callable[[Mapping[str, float]], None],
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.prompts = list(dict.fromkeys(group.tokenized.prompt for group in dev))[:SAMPLED_PROMPTS]
+        longest = max(len(response) for group in dev for response in group.tokenized.responses)
+        self.limit_tokens = min(2 * longest, max_length_tokens - max(map(len, self.prompts)))
+        self.every_steps = every_steps
+        self.note = note
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """After the steps that are due, a row is logged at once."""
+        if state.global_step % self.every_steps == 0:
+            answers = greedy_answers(model, self.tokenizer, self.prompts, self.limit_tokens)
+            self.note(generation_figures(answers, self.tokenizer.eos_token_id))
+            control.should_log = True
+
+
+def generation_figures(answers: Sequence[TokenIds], end_id: int) -> dict[str, float]:
+    """Mean tokens of an answer, its end token included; the share that did not end; the mean share of repeated 4-grams."""
+    return {
+        "generation/tokens": fmean(len(answer) for answer in answers),
+        "generation/cut_share": fmean(answer[-1] != end_id for answer in answers),
+        "generation/repeated_share": fmean(repeated_share(answer) for answer in answers),
+    }
+
+
+def repeated_share(ids: TokenIds) -> float:
+    """1 − distinct 4-grams / 4-grams of a text (seq-rep-4 of Welleck et al. 2020); 0 where there is none.
+
+    >>> repeated_share((1, 2, 1, 2, 1, 2, 1)), repeated_share((7, 7, 7))
+    (0.5, 0.0)
+    """
+    grams = [ids[start : start + GRAM_TOKENS] for start in range(len(ids) - GRAM_TOKENS + 1)]
+    return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
 @dataclass(frozen=True)
@@ -30,7 +83,7 @@ class Example:
     reference_K: Tensor
 
 
-class ResponseGroupTrainer(CastingOnce, Trainer):  # type: ignore[misc]
+class ResponseGroupTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
     """A Trainer whose examples are `Example`s and whose loss is an `Objective`."""
 
     def __init__(self, objective: Objective, logps_of: LogpsOf, **arguments: Any) -> None:

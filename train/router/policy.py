@@ -1,23 +1,22 @@
-"""Ways of routing, measured: every single mode, the oracle, the rule of thumb, a router's choice; and the prices that suit best.
+"""Ways of routing, measured: every single mode, the oracle, the rule of thumb, a router's choice; the best prices; and the model card.
 
-Legend: Q questions, M modes.
-"""
+Legend: Q questions, M modes."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 
-from graph.retrieve.auto import mode_by_rule
-from graph.retrieve.learned.query_features import QUERY_FEATURES
-from graph.retrieve.learned.router import Router, choose, costs, expected_recall, find_route
-from graph.shared.types import Ints
-from train.router.types import Doubles, Point, Questions
+from graph.retrieve.learned.router import QUERY_FEATURES, Router, choose, costs, expected_recall, find_route
+from graph.retrieve.retrieve import mode_by_rule
+from graph.types import Ints
+from train.router.route_data import Doubles, Point, Questions, RouterRecord
+from train.run.record import markdown_table
 
 PRICES = (0.0, *np.geomspace(1e-4, 1.0, 81).tolist())
 """Of a millisecond, in Recall@5: from nothing to so much that the cheapest mode always wins."""
@@ -124,3 +123,60 @@ def rule_choice(questions: Questions) -> Ints | None:
         return None
     broad_Q = questions.features_QF[:, BROAD] > 0
     return np.array([questions.modes.index(by_sign[bool(broad)]) for broad in broad_Q], np.int64)
+
+
+ABOUT = """Chooses the retrieval mode of a question: gradient-boosted trees expect each mode's Recall@5 from what is known of the \
+question before anything is retrieved, a price stands for milliseconds and tokens, and where no mode is surely worth more the \
+default stays. Made by `modegraph train router`; no language model is called. Test was used for nothing but its table."""
+USE = """## Use
+
+`modegraph ask INDEX "question" --mode auto --router FOLDER` (and `eval retrieval --modes auto --router FOLDER`), with an index \
+of the same encoder. The trace tells which mode was chosen and why. `router.safetensors` holds the trees as plain arrays, all \
+settings and figures stand in `router.json`."""
+COSTS = """Milliseconds are medians of each dataset, without the encoder; the router's include making the features. The oracle \
+knows every question's result and takes the cheapest best mode."""
+
+
+def router_card(record: RouterRecord) -> str:
+    """Markdown with the front matter that model hubs read."""
+    facts = [
+        ("encoder", record.encoder),
+        *((f"data, {name}", fingerprint) for name, fingerprint in record.data.items()),
+        *((f"questions of {split}", f"{count:,}") for split, count in record.questions.items()),
+        ("modes", ", ".join(record.modes)),
+        ("default", record.default),
+        ("price of a millisecond, in Recall@5", f"{record.price_per_ms:.3g}"),
+        ("price of a token", f"{record.price_per_token:.3g}"),
+        ("margin", f"{record.margin:g}"),
+        ("tolerance", f"{record.settings['tolerance']:g}"),
+        ("seconds of training", f"{record.train_seconds:.1f}"),
+    ]
+    sections = [
+        "---\nlibrary_name: modegraph\n---",
+        "# A router of questions to retrieval modes",
+        ABOUT,
+        markdown_table(("what", "value"), facts),
+        "## Test",
+        COSTS,
+        point_table(record.test),
+        "## Train and dev, each question by trees grown on others\n\nWhat prices and margin were chosen by.",
+        point_table(record.unseen),
+        "## Features\n\n" + ", ".join(f"`{name}`" for name in record.features) + ".",
+        USE,
+        "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def point_table(points: Sequence[Point]) -> str:
+    """Ways of routing, a line each."""
+    rows = [
+        (each.name, f"{each.recall:.3f}", f"{each.milliseconds:.2f}", f"{each.tokens:.0f}", describe_choices(each))
+        for each in points
+    ]
+    return markdown_table(("routing", "Recall@5", "milliseconds", "tokens", "questions by mode"), rows)
+
+
+def describe_choices(point: Point) -> str:
+    """How many questions went where."""
+    return ", ".join(f"{mode} {count:,}" for mode, count in point.chosen.items())

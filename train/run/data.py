@@ -11,17 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from data_synth.types import (
-    PreferenceRow,
-    ResponseRow,
-    preference_from_json,
-    response_from_json,
-)
-from graph.prompt.answer import form_of
-from graph.shared.errors import UserError
+from data_synth.rows import PreferenceRow, ResponseRow, preference_from_json, response_from_json
+from graph.answer.prompt import form_of
+from graph.errors import UserError
 from graph.shared.ids import checksum
 from graph.shared.jsonl import read_jsonl
-from graph.shared.types import AnswerForm
+from graph.types import AnswerForm
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -169,14 +164,14 @@ def pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBa
     return _dataset(
         {
             "prompt_ids": chosen.ids[: chosen.prompt_tokens],
-            "chosen_ids": _written(chosen),
-            "rejected_ids": _written(rejected),
+            "chosen_ids": _completion_ids(chosen),
+            "rejected_ids": _completion_ids(rejected),
         }
         for chosen, rejected in _tokenized_pairs(rows, tokenizer)
     )
 
 
-def judged_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+def reward_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
     """The columns that TRL's RewardTrainer learns from, as tokens: chosen_ids and rejected_ids, each with its prompt."""
     pairs = _tokenized_pairs(rows, tokenizer)
     return _dataset({"chosen_ids": chosen.ids, "rejected_ids": rejected.ids} for chosen, rejected in pairs)
@@ -191,7 +186,7 @@ def _tokenized_pairs(
         yield tokenize_row(tokenizer, row.prompt, row.chosen), tokenize_row(tokenizer, row.prompt, row.rejected)
 
 
-def _written(row: TokenizedRow) -> tuple[int, ...]:
+def _completion_ids(row: TokenizedRow) -> tuple[int, ...]:
     return row.ids[row.prompt_tokens :]
 
 

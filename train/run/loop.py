@@ -1,10 +1,11 @@
-"""What SFT and preference training share around TRL's trainers: the start, the arguments, progress, and the finish."""
+"""What SFT and preference training share around TRL's trainers: the start, the arguments, precision, progress, and the finish."""
 
 from __future__ import annotations
 
 import importlib.util
 import logging
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -15,21 +16,21 @@ from typing import Any
 
 import trl.trainer.utils
 from peft import LoraConfig
+from peft.helpers import disable_input_dtype_casting
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 
-from data_synth.types import PreferenceRow
-from graph.checkpoints.adapter import is_adapter
-from graph.checkpoints.vocabulary import check_vocabulary
-from graph.encode.weights import model_name
+from data_synth.rows import PreferenceRow
+from graph.errors import UserError
+from graph.models.checkpoint import is_adapter, model_name
+from graph.models.load import check_vocabulary
 from graph.shared.console import duration, say
-from graph.shared.errors import UserError
-from graph.shared.watch import note_progress
-from train.model.models import Head, device, load_model, load_tokenizer, quiet_transformers
-from train.model.rotation import check_rotation
+from graph.shared.progress import note_progress
+from train.model.load import Head, device, load_model, load_tokenizer, quiet_transformers
+from train.model.logps import check_rotation
 from train.model.trial import check_model
 from train.run.data import Splits, check_lengths, read_splits, rows_fingerprint
-from train.run.launched import check_launch
+from train.run.record import Alignment, RunRecord, Stage
 from train.run.save import (
     CHECKPOINTS,
     NOT_ALIGNED,
@@ -43,17 +44,51 @@ from train.run.save import (
     save_run,
 )
 from train.run.settings import LoraSettings, TrainSettings
-from train.shared.types import Alignment, RunRecord, Stage
 
-COUNTED_ANEW = "num_tokens"
+
+class SingleCastMixin:
+    """Mixed into a Trainer: its steps, backward passes included (checkpointing computes activations there), run without PEFT's own casts.
+
+    Only where autocast is on: outside of its steps a model is generated from without it.
+    """
+
+    model: Any
+    args: Any
+
+    def training_step(self, *arguments: Any, **named: Any) -> Any:
+        """As the trainer's."""
+        with disable_input_dtype_casting(self.model, self.args.bf16):
+            return super().training_step(*arguments, **named)  # type: ignore[misc]
+
+    def prediction_step(self, *arguments: Any, **named: Any) -> Any:
+        """As the trainer's."""
+        with disable_input_dtype_casting(self.model, self.args.bf16):
+            return super().prediction_step(*arguments, **named)  # type: ignore[misc]
+
+
+SHARDED_LAUNCHES = {"FSDP": "ACCELERATE_USE_FSDP", "DEEPSPEED": "ACCELERATE_USE_DEEPSPEED"}
+"""Kinds of launch that deal a model out among processes, and the variable by which each is asked for."""
+
+
+def check_sharding(runs_as: str) -> None:
+    """UserError where a model was to be dealt out, and every process keeps it whole: on CPUs accelerate does so, without a word."""
+    for kind, variable in SHARDED_LAUNCHES.items():
+        if os.environ.get(variable, "").lower() == "true" and runs_as != kind:
+            found = f"{kind} was asked for, and accelerate runs {runs_as}"
+            raise UserError(
+                found, "GPUs, which alone it deals a model out to", "launch with configs/accelerate/ddp.yaml"
+            )
+
+
+RECOUNTED_METRIC = "num_tokens"
 """TRL's count of tokens, which starts again from 0 where a run goes on: left out of the log and of the figures."""
-SHOWN = ("rewards/accuracies", "rewards/margins")
+SHOWN_METRICS = ("rewards/accuracies", "rewards/margins")
 """What the progress of preference training tells beside the loss."""
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX")}
 """The packages of a tracker, any of which will do, where they are not called as it is."""
 TENSORBOARD = "tensorboard"
 """The folder of a run that TensorBoard reads."""
-CLOCKWORK = ("runtime", "per_second", "epoch", COUNTED_ANEW)
+TIMING_METRICS = ("runtime", "per_second", "epoch", RECOUNTED_METRIC)
 
 
 @dataclass(frozen=True)
@@ -202,12 +237,12 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc]
             found = f"{self.what}: the loss is {loss} at step {state.global_step} of {state.max_steps}"
             raise UserError(found, "a finite loss", "lower learning_rate, or use precision=float32; nothing was saved")
         if "loss" in row:
-            shown = "".join(f", {name} {row[name]:.3f}" for name in SHOWN if name in row)
+            shown = "".join(f", {name} {row[name]:.3f}" for name in SHOWN_METRICS if name in row)
             say(
                 f"{self.what}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}{shown}{self.left(state)}"
             )
         if "loss" in row and state.is_world_process_zero:
-            figures = {name: value for name, value in (logs or {}).items() if name != COUNTED_ANEW}
+            figures = {name: value for name, value in (logs or {}).items() if name != RECOUNTED_METRIC}
             note_progress(Path(args.output_dir).parent, state.global_step, state.max_steps, figures)
 
     def left(self, state: Any) -> str:
@@ -227,7 +262,7 @@ def run_and_save(
     trainer: Any, stage: Stage, settings: TrainSettings, folder: Path, alignment: Alignment = NOT_ALIGNED
 ) -> RunRecord:
     """Train (or go on from an interrupted run's last checkpoint), measure, and write the whole run into `folder`."""
-    check_launch(trainer.accelerator.distributed_type.value)
+    check_sharding(trainer.accelerator.distributed_type.value)
     checkpoint = None
     if settings.save_steps is not None:
         made_from = {"data": rows_fingerprint(Path(settings.data)), "weights": model_name(settings.model)}
@@ -256,16 +291,16 @@ def run_trainer(trainer: Any, what: str, checkpoint: str | None = None) -> Outco
     if board is not None:
         board.close()
     metrics = {"train_loss": result.training_loss, "train_steps": result.global_step, **measured}
-    kept = {name: float(value) for name, value in metrics.items() if not name.endswith(CLOCKWORK)}
+    kept = {name: float(value) for name, value in metrics.items() if not name.endswith(TIMING_METRICS)}
     rows = [
-        {name: value for name, value in row.items() if name != COUNTED_ANEW}
+        {name: value for name, value in row.items() if name != RECOUNTED_METRIC}
         for row in trainer.state.log_history
         if "loss" in row
     ]
     return Outcome(rows, kept, seconds)
 
 
-class KeptTensorBoard(TensorBoardCallback):  # type: ignore[misc]
+class RunTensorBoard(TensorBoardCallback):  # type: ignore[misc]
     """TensorBoard's files in one folder, open until the measurement after training: opened anew in the same second, they would begin again."""
 
     def __init__(self, folder: Path) -> None:
@@ -280,11 +315,11 @@ class KeptTensorBoard(TensorBoardCallback):  # type: ignore[misc]
         super().on_train_end(None, None, None)
 
 
-def keep_tensorboard(trainer: Any) -> KeptTensorBoard | None:
+def keep_tensorboard(trainer: Any) -> RunTensorBoard | None:
     """Have TensorBoard's files, if any, written into the run's folder: beside checkpoints, where they are by default, they would go with these."""
     if trainer.pop_callback(TensorBoardCallback) is None:
         return None
-    board = KeptTensorBoard(Path(trainer.args.output_dir).parent / TENSORBOARD)
+    board = RunTensorBoard(Path(trainer.args.output_dir).parent / TENSORBOARD)
     trainer.add_callback(board)
     return board
 

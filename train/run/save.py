@@ -19,17 +19,15 @@ import yaml
 from transformers import PreTrainedTokenizerBase
 from transformers.trainer import TRAINER_STATE_NAME
 
-from graph.checkpoints.adapter import base_weights
-from graph.encode.weights import ADAPTER_CONFIG
-from graph.pretrained.cache import name_of
-from graph.shared.config import Settings
-from graph.shared.errors import UserError
+from graph.config import Settings
+from graph.errors import UserError
+from graph.models.catalogue import name_of
+from graph.models.checkpoint import ADAPTER_CONFIG, base_weights
 from graph.shared.jsonl import write_jsonl
-from graph.shared.watch import watched
-from train.model.models import device
-from train.run.card import model_card
+from graph.shared.progress import report_progress
+from train.model.load import device
 from train.run.data import form_of_rows, rows_fingerprint
-from train.shared.types import Alignment, RunRecord, Stage, write_run
+from train.run.record import Alignment, RunRecord, Stage, model_card, write_run
 
 CHECKPOINTS, SETTINGS = "checkpoints", "settings.yaml"
 NOT_ALIGNED = Alignment()
@@ -60,7 +58,7 @@ def about_run(stage: str, settings: Settings) -> dict[str, Any]:
 def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any] | None = None) -> Iterator[Path]:
     """A folder to fill, renamed to `output` on success and removed on failure. Raises as `check_output`.
 
-    Meanwhile it can be watched (graph/shared/watch.py) if it is said what it is `about`.
+    Meanwhile it can be watched (graph/shared/progress.py) if it is said what it is `about`.
 
     A resumable one is kept on failure, and what an interrupted run left in it is there again; one that is not resumable
     never removes such a run's checkpoints. Of several processes only the first touches the disk.
@@ -76,7 +74,7 @@ def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any]
         shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True, exist_ok=True)
     try:
-        with nullcontext() if about is None else watched(partial, about):
+        with nullcontext() if about is None else report_progress(partial, about):
             yield partial
         shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
         partial.replace(output)

@@ -1,22 +1,21 @@
-"""The cross-encoder of a selector, trained by sentence-transformers on what the light selector's logits leave unexplained.
+"""`train selector --size cross`, after the light selector has grown: pairs, the cross-encoder, the blend of both on dev.
 
-The loss is that of both logits together, the light one given: −ln σ(light + cross) of a relevant pair, −ln σ(−light − cross) of
-another. So nothing is learned twice.
-
-Legend: r pairs, b pairs of a batch.
-"""
+The loss is that of both logits together, the light one given: −ln σ(light + cross) of a relevant pair, −ln σ(−light − cross) of another, so
+that nothing is learned twice. Pairs are bounded for each question, hard ones first.
+Legend: n examples of a split, r of them read by the cross-encoder, b pairs of a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
-from numpy.typing import NDArray
+from scipy.optimize import minimize
 from sentence_transformers import CrossEncoder
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.sampler import DefaultBatchSampler
@@ -25,16 +24,89 @@ from sentence_transformers.util import batch_to_device
 from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, PrinterCallback, set_seed
 
-from graph.encode.weights import model_name
-from graph.retrieve.learned.maxsim import start_model
+from graph.models.checkpoint import model_name
+from graph.models.encoder import encoder_folder
+from graph.retrieve.learned.cross import CROSS_FOLDER, Blend, blended_log_odds, most_promising, save_blend
+from graph.retrieve.learned.light import Classifier
+from graph.retrieve.learned.maxsim import save_model, start_model
+from graph.shared.console import say
 from graph.shared.ids import content_id
-from graph.shared.types import Ints
-from train.model.models import device
+from graph.trees import forest_logits, probabilities
+from graph.types import Ints
+from train.model.load import device
 from train.run.loop import ProgressCallback, quiet_libraries
 from train.run.save import CHECKPOINTS, last_checkpoint
-from train.selector.settings import CrossSettings, SelectorSettings
+from train.run.settings import CrossSettings, SelectorSettings
+from train.selector.selector_data import (
+    HELD_OUT,
+    CrossRecord,
+    Doubles,
+    Examples,
+    RankingFigures,
+    RelevanceDataset,
+    Verdicts,
+    average_precisions,
+)
+from train.shared.calibrate import TEMPERATURES, log_loss, threshold_for
 
-Doubles = NDArray[np.float64]
+
+def texts_of(datasets: Sequence[RelevanceDataset], split: str) -> list[tuple[str, str]]:
+    """Question and proposition of each example, in the order of `examples_of`: n pairs."""
+    return [(row.question, row.proposition) for dataset in datasets for row in dataset.rows[split]]
+
+
+def training_rows(examples: Examples, light_n: Doubles, settings: CrossSettings, seed: int) -> Ints:
+    """Of each question its relevant propositions that the light selector likes least, and its hard negatives: [r].
+
+    Hard negatives are the irrelevant ones that it likes best; a few more are drawn at random from the others, so that the easy ones
+    are known too.
+    """
+    random = np.random.default_rng(seed)
+    chosen: list[Ints] = []
+    for rows in rows_by_question(examples.question_n):
+        order = rows[np.argsort(-light_n[rows], kind="stable")]
+        relevant_n = examples.label_n[order] == 1
+        others = order[~relevant_n]
+        easy = others[settings.hard_negatives :]
+        drawn = random.choice(easy, min(settings.random_negatives, len(easy)), replace=False)
+        chosen += [order[relevant_n][-settings.positives :], others[: settings.hard_negatives], drawn]
+    return np.concatenate(chosen)
+
+
+def read_rows_of(question_n: Ints, light_n: Doubles, depth: int) -> Ints:
+    """Of each question the `depth` examples that the cross-encoder reads when retrieval asks it: [r]."""
+    return np.concatenate([rows[most_promising(light_n[rows], depth)] for rows in rows_by_question(question_n)])
+
+
+def rows_by_question(question_n: Ints) -> list[Ints]:
+    """The examples of each question, ascending.
+
+    >>> [rows.tolist() for rows in rows_by_question(np.array([0, 1, 0, 1]))]
+    [[0, 2], [1, 3]]
+    """
+    order = np.argsort(question_n, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(question_n[order])) + 1)
+
+
+WEIGHTS, BASES = (0.0, 10.0), (-20.0, 20.0)
+
+
+def fit_blend(light_r: Doubles, cross_r: Doubles, label_r: Ints, depth: int) -> Blend:
+    """The blend of `depth` propositions, its threshold still 0; weight 0 where reading does not help.
+
+    In the two logits σ((light + weight · cross + base) / temperature) is a logistic regression, so the loss has one lowest point.
+    """
+
+    def loss(at: Doubles) -> float:
+        weight, base, log_temperature = at
+        return log_loss(light_r + weight * cross_r + base, label_r, float(np.exp(log_temperature)))
+
+    low, high = np.log(TEMPERATURES)
+    found = minimize(loss, np.array([1.0, 0.0, 0.0]), method="L-BFGS-B", bounds=(WEIGHTS, BASES, (low, high)))
+    weight, base, log_temperature = found.x.tolist()
+    return Blend(weight, base, float(np.exp(log_temperature)), threshold=0.0, depth=depth)
+
+
 Pairs = Sequence[tuple[str, str]]
 MAP = "MAP"
 HEAD_PACE, WEIGHT_DECAY = 10.0, 0.01
@@ -145,7 +217,7 @@ def train_cross(
     }
     trainer = CrossEncoderTrainer(
         model=model,
-        args=trainer_arguments(cross, settings.seed, folder),
+        args=cross_trainer_arguments(cross, settings.seed, folder),
         train_dataset=Dataset.from_dict(rows),
         loss=ResidualLoss(model),
         evaluator=DevRanking(dev_pairs, measure),
@@ -167,7 +239,7 @@ def optimizer_of(model: CrossEncoder, settings: CrossSettings) -> torch.optim.Op
     return torch.optim.AdamW(groups, weight_decay=WEIGHT_DECAY)
 
 
-def trainer_arguments(settings: CrossSettings, seed: int, folder: Path) -> CrossEncoderTrainingArguments:
+def cross_trainer_arguments(settings: CrossSettings, seed: int, folder: Path) -> CrossEncoderTrainingArguments:
     """A checkpoint at every measurement on dev; the best one is the run's."""
     return CrossEncoderTrainingArguments(
         output_dir=str(folder / CHECKPOINTS),
@@ -193,3 +265,76 @@ def trainer_arguments(settings: CrossSettings, seed: int, folder: Path) -> Cross
         use_cpu=device() == "cpu",
         dataloader_pin_memory=device() != "cpu",
     )
+
+
+def fit_cross(
+    light: Classifier,
+    datasets: Sequence[RelevanceDataset],
+    splits: Mapping[str, Examples],
+    settings: SelectorSettings,
+    folder: Path,
+    light_ranked: tuple[RankingFigures, ...],
+) -> tuple[Verdicts, CrossRecord]:
+    """Train, blend and save into `folder` what makes the light selector in it a cross one; how it ranks, and how it came to be."""
+    light_logits = {split: forest_logits(light.forest, examples.features_nF) for split, examples in splits.items()}
+    texts = {split: texts_of(datasets, split) for split in splits}
+    rows_r = training_rows(splits["train"], light_logits["train"], settings.cross, settings.seed)
+    train = PairSet(pick_rows(texts["train"], rows_r), splits["train"].label_n[rows_r], light_logits["train"][rows_r])
+    dev = DevRows(splits["dev"], light_logits["dev"], light, settings.cross.eval_depth)
+    say(f"the cross-encoder learns from {len(rows_r):,} pairs")
+    start = encoder_folder(settings.cross.start)
+    model, best_step = train_cross(
+        start, train, pick_rows(texts["dev"], dev.rows_r), dev.mean_precision, settings, folder
+    )
+
+    read = {
+        split: read_rows_of(splits[split].question_n, light_logits[split], settings.cross.depth) for split in HELD_OUT
+    }
+    cross = {split: read_pairs(model, pick_rows(texts[split], rows)) for split, rows in read.items()}
+    blend = fit_blend(
+        light_logits["dev"][read["dev"]], cross["dev"], splits["dev"].label_n[read["dev"]], settings.cross.depth
+    )
+    log_odds = {
+        split: blended_log_odds(light_logits[split], light.temperature, read[split], cross[split], blend)
+        for split in HELD_OUT
+    }
+    threshold = threshold_for(probabilities(log_odds["dev"], 1.0), splits["dev"].label_n, settings.target_recall)
+    save_cross(folder, model, replace(blend, threshold=threshold))
+    record = CrossRecord(
+        start=settings.cross.start,
+        pairs=min(len(rows_r), best_step * settings.cross.batch_size),
+        best_step=best_step,
+        weight=blend.weight,
+        base=blend.base,
+        depth=blend.depth,
+        light_ranked=light_ranked,
+    )
+    return Verdicts(blend.temperature, threshold, log_odds), record
+
+
+class DevRows:
+    """The dev examples that are read anew at every measurement during training, and the figure that comes of it."""
+
+    def __init__(self, dev: Examples, light_n: Doubles, light: Classifier, depth: int) -> None:
+        own = np.flatnonzero(dev.own_n)
+        self.rows_r = own[read_rows_of(dev.question_n[own], light_n[own], depth)]
+        self._dev, self._light_n, self._temperature = dev, light_n, light.temperature
+
+    def mean_precision(self, cross_r: Doubles) -> float:
+        """MAP with the best blend of the light logits and these."""
+        light_r, label_r = self._light_n[self.rows_r], self._dev.label_n[self.rows_r]
+        blend = fit_blend(light_r, cross_r, label_r, depth=len(cross_r))
+        odds_n = blended_log_odds(self._light_n, self._temperature, self.rows_r, cross_r, blend)
+        return float(average_precisions(self._dev, odds_n).mean())
+
+
+def pick_rows(texts: Pairs, rows_r: Ints) -> Pairs:
+    """The pairs in the given places."""
+    return [texts[row] for row in rows_r.tolist()]
+
+
+def save_cross(folder: Path, model: CrossEncoder, blend: Blend) -> None:
+    """The cross-encoder's own folder, and the blend."""
+    shutil.rmtree(folder / CROSS_FOLDER, ignore_errors=True)
+    save_model(model, folder / CROSS_FOLDER)
+    save_blend(folder, blend)

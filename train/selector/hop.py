@@ -1,7 +1,7 @@
 """`modegraph train selector --size hop`: indexes and their questions in, a folder out by which `hops` ranks its second hop.
 
-Train grows the trees, dev stops them, test is only measured on.
-"""
+Rows are what `hops` found for each question, labelled by its gold documents. Train grows the trees, dev stops them, test is only measured on.
+Legend: C candidates, X rows, n rows that are learned from, F features."""
 
 from __future__ import annotations
 
@@ -13,25 +13,149 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from graph.documents.questions import SPLITS
-from graph.index.index import Index
-from graph.retrieve.hop.judge import Hop, best_rows, save_hop, with_others
-from graph.retrieve.hop.rows import HOP_FEATURES
-from graph.retrieve.learned.forest import forest_logits
-from graph.retrieve.parts.rank import top_rows
-from graph.shared.console import say
+from graph.documents.questions import SPLITS, Question, read_questions
+from graph.errors import UserError
+from graph.index.index import Index, open_index
+from graph.retrieve.hops.hop_features import HOP_FEATURES, HopRows, hop_rows
+from graph.retrieve.hops.mode import search_hops
+from graph.retrieve.hops.trained_hop import Hop, best_rows, save_hop, with_others
+from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.ranking import top_rows
+from graph.shared.console import say, track
+from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import write_json
-from graph.shared.types import Floats
+from graph.trees import forest_logits
+from graph.types import Floats, Ints
+from train.run.record import markdown_table
 from train.run.save import about_run, fresh_folder
-from train.selector.hop_data import AskedIndex, Looked, examples_of, look_at_questions, read_indexes
-from train.selector.settings import SelectorSettings
-from train.shared.markdown import table
+from train.run.settings import SelectorSettings
 from train.shared.trees import best_count, fit_trees, to_forest
 
-FOUND = 5
+DEV_SHARE, TEST_SHARE = 0.1, 0.1
+
+
+@dataclass(frozen=True)
+class TrainingIndex:
+    """An index, the questions that are learned from, the split of each by id, and the fingerprint of their file."""
+
+    index: Index
+    name: str
+    questions: Sequence[Question]
+    split_of: dict[str, str]
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class HopExamples:
+    """Rows of one split: float32[n, F] and int64[n] of zeros and ones."""
+
+    features_nF: Floats
+    label_n: Ints
+
+
+def read_indexes(folders: Sequence[str], files: Sequence[str]) -> list[TrainingIndex]:
+    """The indexes with their questions; UserError for a file too few, several encoders, and questions without a gold document there."""
+    if len(folders) != len(files):
+        raise UserError(
+            f"{len(folders)} indexes and {len(files)} files of questions",
+            "a file of questions for each index of `data`, in the same order",
+            "set hop.questions",
+        )
+    asked = [read_index(Path(folder), Path(file)) for folder, file in zip(folders, files, strict=True)]
+    encoders = {each.index.encoder_source.fingerprint: each.name for each in asked}
+    if len(encoders) > 1:
+        told = ", ".join(f"{name} with {encoder[:12]}" for encoder, name in encoders.items())
+        raise UserError(f"indexes of several encoders ({told})", "one encoder", "make them with one encoder")
+    missing = set(SPLITS) - {split for each in asked for split in each.split_of.values()}
+    if missing:
+        found = f"no question in {', '.join(split for split in SPLITS if split in missing)}"
+        raise UserError(found, "questions in train, dev and test", "give more questions")
+    return asked
+
+
+def read_index(folder: Path, file: Path) -> TrainingIndex:
+    """One index with those of the questions whose gold documents it has."""
+    index = open_index(folder)
+    known = set(index.sources())
+    questions = [each for each in read_questions(file) if known.intersection(each.gold_sources)]
+    if not questions:
+        raise UserError(
+            f"{file}: no question with a gold document in {folder}",
+            "questions whose gold_ids are sources of the index",
+            "name the questions of this index",
+        )
+    return TrainingIndex(index, folder.resolve().name, questions, split_questions(questions), checksum(file))
+
+
+def split_questions(questions: Sequence[Question]) -> dict[str, str]:
+    """The split of each question by id: as the file states it, or else by a hash of its words, a tenth to dev and to test."""
+    if {each.split for each in questions} != {"test"}:
+        return {each.id: each.split for each in questions}
+    shares = {each.id: int(content_id(each.text.casefold())[:8], 16) / 2**32 for each in questions}
+    return {
+        key: "test" if share < TEST_SHARE else "dev" if share < TEST_SHARE + DEV_SHARE else "train"
+        for key, share in shares.items()
+    }
+
+
+@dataclass(frozen=True)
+class QuestionRows:
+    """A question's rows, its gold documents (rows of the index), and the scores of `hops` alone."""
+
+    rows: HopRows
+    gold: frozenset[int]
+    reached_P: Floats
+
+
+def find_rows_by_split(asked: TrainingIndex) -> dict[str, list[QuestionRows]]:
+    """The rows of all questions, by split."""
+    index, found = asked.index, {split: list[QuestionRows]() for split in SPLITS}
+    row_of = {source: row for row, source in enumerate(index.sources())}
+    queries_QD = index.encode_queries([each.text for each in asked.questions])
+    pairs = zip(asked.questions, queries_QD, strict=True)
+    for question, query_D in track(pairs, f"Looking at questions of {asked.name}", len(asked.questions)):
+        gold = frozenset(row_of[source] for source in question.gold_sources if source in row_of)
+        found[asked.split_of[question.id]].append(find_rows(index, Query(question.text, query_D), gold))
+    return found
+
+
+def find_rows(index: Index, query: Query, gold: frozenset[int]) -> QuestionRows:
+    """What `hops` has in hand when it asks a trained hop."""
+    found = search_hops(index, query)
+    return QuestionRows(hop_rows(index, query, found.alone, found.reached_P, found.look), gold, found.reached_P)
+
+
+def labels(rows: HopRows, document_C: Ints, gold: frozenset[int]) -> tuple[Ints, NDArray[np.bool_]]:
+    """1 for the first candidate of each gold document by itself and by ways from gold bridges: int64[X]; and which rows are learned from: [X].
+
+    A gold document's other passages, and ways to it from one that is not gold, are neither right nor wrong: nobody labelled them.
+    """
+    gold_C = np.isin(document_C, list(gold))
+    first_C = np.zeros(len(gold_C), np.bool_)
+    first_C[np.unique(document_C, return_index=True)[1]] = True
+    alone_X = rows.way_X < 0
+    bridge_X = np.zeros(len(alone_X), np.int64)
+    bridge_X[~alone_X] = rows.ways.bridge_K[rows.way_X[~alone_X]]
+    right_X = (gold_C & first_C)[rows.candidate_X] & (alone_X | gold_C[bridge_X])
+    return right_X.astype(np.int64), ~gold_C[rows.candidate_X] | right_X
+
+
+def hop_examples(looked: Sequence[tuple[Index, QuestionRows]]) -> HopExamples:
+    """The rows of some questions that are learned from."""
+    features, labelled = [], []
+    for index, each in looked:
+        document_C = index.data.passage_document_P[each.rows.candidates_C]
+        label_X, kept_X = labels(each.rows, document_C, each.gold)
+        features.append(each.rows.features_XF[kept_X])
+        labelled.append(label_X[kept_X])
+    return HopExamples(np.concatenate(features), np.concatenate(labelled))
+
+
+TOP_DOCUMENTS = 5
 """Documents of the figures: Recall@5 and all gold@5."""
-SEARCHED = 100
+TOP_PASSAGES = 100
 """Passages among which the first FOUND documents are looked for."""
 LIBRARIES = ("scikit-learn", "numpy")
 ABOUT = """Gradient-boosted trees by which the mode `hops` ranks what it found, and what this leads to, anew. They read what retrieval \
@@ -45,7 +169,7 @@ USE = """## Use
 
 
 @dataclass(frozen=True)
-class Ranked:
+class HopGain:
     """Questions of test of one index: mean Recall@5 and all gold@5, `hops` before and with the trees; ± one standard error of the gain."""
 
     index: str
@@ -69,7 +193,7 @@ class HopRecord:
     asked: Mapping[str, int]
     examples: Mapping[str, int]
     trees: int
-    ranked: tuple[Ranked, ...]
+    ranked: tuple[HopGain, ...]
     train_seconds: float
     versions: Mapping[str, str]
 
@@ -84,11 +208,11 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
     """Read, look, train, measure and save; UserError, before training, for questions that cannot be learned from or a place that is taken."""
     with fresh_folder(Path(settings.output), about=about_run("selector", settings)) as folder:
         indexes = read_indexes(settings.data, settings.hop.questions)
-        looked = {each.name: look_at_questions(each) for each in indexes}
+        looked = {each.name: find_rows_by_split(each) for each in indexes}
         by_split = {
             split: [(each.index, one) for each in indexes for one in looked[each.name][split]] for split in SPLITS
         }
-        examples = {split: examples_of(by_split[split]) for split in ("train", "dev")}
+        examples = {split: hop_examples(by_split[split]) for split in ("train", "dev")}
         for split, rows in examples.items():
             say(
                 f"{split}: {len(by_split[split]):,} questions, {len(rows.label_n):,} rows, {int(rows.label_n.sum()):,} right"
@@ -108,7 +232,9 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
             asked={split: len(of) for split, of in by_split.items()},
             examples={split: len(rows.label_n) for split, rows in examples.items()},
             trees=trees,
-            ranked=tuple(ranked(hop, each, looked[each.name]["test"]) for each in indexes if looked[each.name]["test"]),
+            ranked=tuple(
+                measure_gain(hop, each, looked[each.name]["test"]) for each in indexes if looked[each.name]["test"]
+            ),
             train_seconds=seconds,
             versions={name: version(name) for name in LIBRARIES},
         )
@@ -117,26 +243,26 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
     return record
 
 
-def ranked(hop: Hop, asked: AskedIndex, looked: Sequence[Looked]) -> Ranked:
+def measure_gain(hop: Hop, asked: TrainingIndex, looked: Sequence[QuestionRows]) -> HopGain:
     """The figures of an index's questions."""
     figures = []
     for each in looked:
         logits_X = forest_logits(hop.forest, each.rows.features_XF)
         best_C = best_rows(logits_X, each.rows.candidate_X, len(each.rows.candidates_C))
         scores_P = with_others(each.reached_P, each.rows.candidates_C, logits_X[best_C])
-        figures.append([found(asked.index, scores, each.gold) for scores in (each.reached_P, scores_P)])
+        figures.append([gold_recall(asked.index, scores, each.gold) for scores in (each.reached_P, scores_P)])
     share_Q2 = np.array(figures, np.float64)
     gain_Q = share_Q2[:, 1] - share_Q2[:, 0]
     error = float(gain_Q.std(ddof=1) / np.sqrt(len(gain_Q))) if len(gain_Q) > 1 else 0.0
     before, after = share_Q2.mean(axis=0).tolist()
     all_before, all_after = (share_Q2 == 1).mean(axis=0).tolist()
-    return Ranked(asked.name, len(looked), before, after, error, all_before, all_after)
+    return HopGain(asked.name, len(looked), before, after, error, all_before, all_after)
 
 
-def found(index: Index, scores_P: Floats, gold: frozenset[int]) -> float:
+def gold_recall(index: Index, scores_P: Floats, gold: frozenset[int]) -> float:
     """The share of the gold documents among the first FOUND."""
-    passages = top_rows(scores_P, SEARCHED)
-    first = list(dict.fromkeys(index.data.passage_document_P[passages].tolist()))[:FOUND]
+    passages = top_rows(scores_P, TOP_PASSAGES)
+    first = list(dict.fromkeys(index.data.passage_document_P[passages].tolist()))[:TOP_DOCUMENTS]
     return len(gold.intersection(first)) / len(gold)
 
 
@@ -175,9 +301,9 @@ def hop_card(record: HopRecord) -> str:
         "---\nlibrary_name: modegraph\npipeline_tag: text-ranking\n---",
         "# A second hop for `hops`",
         ABOUT,
-        table(("what", "value"), facts),
+        markdown_table(("what", "value"), facts),
         "## Test",
-        table(header, rows),
+        markdown_table(header, rows),
         "## Features\n\n" + ", ".join(f"`{name}`" for name in record.features) + ".",
         USE,
         "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),

@@ -1,17 +1,18 @@
-"""From logits to decisions: a temperature that makes dev's probabilities honest, and the threshold for a target recall.
+"""From logits to decisions: a temperature that makes dev's probabilities honest, the threshold for a target recall, the reliability plot.
 
-Legend: n examples, B bins.
-"""
+Legend: n examples, B bins."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from graph.shared.types import Ints
+from graph.types import Ints
 
 Doubles = NDArray[np.float64]
 TEMPERATURES = (0.05, 20.0)
@@ -73,7 +74,7 @@ def calibration_error(bins: tuple[Bin, ...]) -> float:
     return sum(each.examples * abs(each.share_relevant - each.mean_probability) for each in bins) / examples
 
 
-def kept_figures(probability_n: Doubles, label_n: Ints, threshold: float) -> dict[str, float]:
+def threshold_figures(probability_n: Doubles, label_n: Ints, threshold: float) -> dict[str, float]:
     """Recall and precision of what reaches the threshold, and the share of all examples that does."""
     kept_n = probability_n >= threshold
     right = float(label_n[kept_n].sum())
@@ -82,3 +83,28 @@ def kept_figures(probability_n: Doubles, label_n: Ints, threshold: float) -> dic
         "precision": right / max(float(kept_n.sum()), 1.0),
         "kept": float(kept_n.mean()),
     }
+
+
+COLOUR = "#2b7bba"
+
+
+def draw_reliability(bins: Sequence[Bin], file: Path, judged: str, as_what: str) -> None:
+    """Write a PNG: above, the share of the `judged` that are `as_what` in each bin against its mean probability; below, how many it holds."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.0, 6.4), layout="constrained")
+    above, below = figure.subplots(2, 1, height_ratios=(3, 1), sharex=True)
+    means = [each.mean_probability for each in bins]
+    above.plot([0, 1], [0, 1], "--", color="grey", linewidth=1, label="as probable as it says")
+    above.plot(means, [each.share_relevant for each in bins], "o-", color=COLOUR, label="test")
+    above.set_ylabel(f"share {as_what}")
+    above.legend(frameon=False)
+    widths = [each.high - each.low for each in bins]
+    below.bar([each.low for each in bins], [each.examples for each in bins], widths, align="edge", color=COLOUR)
+    below.set_yscale("log")
+    below.set_ylabel(judged)
+    below.set_xlabel(f"probability of being {as_what}")
+    for axes in (above, below):
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(file, dpi=150, facecolor="white")

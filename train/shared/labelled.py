@@ -14,16 +14,16 @@ from typing import Annotated, Any, Generic, Protocol, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from graph.documents.questions import SPLITS
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import read_jsonl
 
 SUMMARY = "summary.json"
-NAMED = 5
+MAX_NAMED = 5
 """Leaking ids that an error names."""
 
 
-def each_once(folders: tuple[str, ...]) -> tuple[str, ...]:
+def check_distinct(folders: tuple[str, ...]) -> tuple[str, ...]:
     """The folders; ValueError for one that is named twice."""
     if len(set(folders)) < len(folders):
         raise ValueError("each dataset once")
@@ -35,7 +35,9 @@ def one_or_several(named: object) -> object:
     return [named] if isinstance(named, str) else named
 
 
-Folders = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(one_or_several), AfterValidator(each_once)]
+Folders = Annotated[
+    tuple[str, ...], Field(min_length=1), BeforeValidator(one_or_several), AfterValidator(check_distinct)
+]
 """The setting that names the datasets to learn from: a list, or the name of the one."""
 
 
@@ -131,5 +133,5 @@ def check_apart(what: str, ids: Mapping[str, Mapping[str, str]], expected: str, 
     """UserError, naming the `what` by id, for keys that are in two splits; `ids` gives each split's keys their ids."""
     for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
         if shared := sorted(ids[second][key] for key in ids[first].keys() & ids[second].keys()):
-            named = ", ".join(shared[:NAMED]) + (", …" if len(shared) > NAMED else "")
+            named = ", ".join(shared[:MAX_NAMED]) + (", …" if len(shared) > MAX_NAMED else "")
             raise UserError(f"{len(shared):,} {what}s in both {first} and {second}: {named}", expected, remedy)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from graph.retrieve.learned.forest import Forest
-from graph.shared.types import Floats, Ints
+from graph.trees import Forest
+from graph.types import Floats, Ints
 
 
 class TreeSettings(Protocol):

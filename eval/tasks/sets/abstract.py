@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
-from eval.tasks.sets.rows import own_layout
-from eval.tasks.sets.types import Task
+from eval.tasks.sets.base import Task, own_layout
 from graph.documents.questions import Question
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from graph.shared.ids import content_id
-from graph.shared.types import CompletionRequest, LanguageModel, Message
 from graph.text.prompting import fill, quote
-from graph.text.structured import BadReply, ReplyModel, at_most, parse_reply, sound_items, strict_schema
+from graph.text.replies import BadReply, ReplyModel, at_most, parse_reply, sound_items, strict_schema
+from graph.types import CompletionRequest, LanguageModel, Message
 
 MAX_REPLY_TOKENS = 2048
 R = TypeVar("R", bound=ReplyModel)

@@ -1,7 +1,6 @@
 """The project's own questions over the invented documents of examples/."""
 
-from eval.tasks.sets.rows import own_layout
-from eval.tasks.sets.types import Task
+from eval.tasks.sets.base import Task, own_layout
 
 TASK = Task(
     name="examples",

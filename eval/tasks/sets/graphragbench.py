@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from eval.tasks.sets.rows import own_layout
-from eval.tasks.sets.types import HubSet, Item, Row, Task
+from eval.tasks.sets.base import HubSet, Item, Row, Task, own_layout
 from graph.documents.questions import Question
-from graph.shared.types import Document
+from graph.types import Document
 
 
 def read(row: Row) -> Item:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from eval.tasks.sets.rows import choice_question, lettered
-from eval.tasks.sets.types import HubSet, Item, Row, Task
+from eval.tasks.sets.base import HubSet, Item, Row, Task, choice_question, lettered
 
 OPTIONS = ("opa", "opb", "opc", "opd")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from eval.tasks.sets.rows import own_layout
-from eval.tasks.sets.types import HubSet, Item, Row, Task
+from eval.tasks.sets.base import HubSet, Item, Row, Task, own_layout
 from graph.documents.questions import Question, Quote
 from graph.shared.ids import content_id
-from graph.shared.types import Document
+from graph.types import Document
 
 
 def read(row: Row) -> Item:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from eval.tasks.sets.rows import own_layout, paragraph
-from eval.tasks.sets.types import HubSet, Item, Row, Task
+from eval.tasks.sets.base import HubSet, Item, Row, Task, own_layout, paragraph
 from graph.documents.questions import Question
 
 

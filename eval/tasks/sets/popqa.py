@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from eval.tasks.sets.rows import own_layout
-from eval.tasks.sets.types import HubSet, Item, Row, Task
+from eval.tasks.sets.base import HubSet, Item, Row, Task, own_layout
 from graph.documents.questions import Question
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eval.tasks.sets.types import HubSet, Item, Row, Task
+from eval.tasks.sets.base import HubSet, Item, Row, Task
 from graph.documents.questions import Question
-from graph.shared.types import Document
+from graph.types import Document
 
 LABELS = ("yes", "no", "maybe")
 

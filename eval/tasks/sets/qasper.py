@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from eval.tasks.sets.types import HubSet, Item, Row, Task
+from eval.tasks.sets.base import HubSet, Item, Row, Task
+from graph.answer.prompt import NOT_FOUND
 from graph.documents.questions import Question
-from graph.prompt.answer import NOT_FOUND
-from graph.shared.types import Document
+from graph.types import Document
 
 
 def read(row: Row) -> Item:

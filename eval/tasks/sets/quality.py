@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from eval.tasks.sets.rows import choice_question, lettered
-from eval.tasks.sets.types import HubSet, Item, Row, Task
+from eval.tasks.sets.base import HubSet, Item, Row, Task, choice_question, lettered
 from graph.shared.ids import content_id
-from graph.shared.types import Document
+from graph.types import Document
 
 
 def read(row: Row) -> Item:

@@ -1,7 +1,7 @@
 """2WikiMultihopQA (Ho et al. 2020): its files have HotpotQA's form."""
 
+from eval.tasks.sets.base import Task
 from eval.tasks.sets.hotpotqa import read
-from eval.tasks.sets.types import Task
 
 TASK = Task(
     name="2wiki",

@@ -6,8 +6,8 @@ Parts are read no further than the directory tells their sizes, so that what wou
 from io import BytesIO
 from zipfile import BadZipFile, ZipFile
 
-from graph.documents.parse.types import MAX_PARTS, MAX_UNPACKED_BYTES, MIB
-from graph.shared.errors import UserError
+from graph.documents.parse.formats import MAX_PARTS, MAX_UNPACKED_BYTES, MIB
+from graph.errors import UserError
 
 OLE = bytes.fromhex("d0cf11e0a1b11ae1")
 """How Office files begin that are encrypted or of the time before .docx."""

@@ -22,10 +22,9 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
-from graph.documents.ocr.tesseract import PageLimits, page_text
-from graph.documents.parse.formats import FRONT_MATTER, READERS
-from graph.documents.parse.types import MIB, Ended, Parsed
-from graph.shared.errors import UserError
+from graph.documents.parse.formats import FRONT_MATTER, MIB, READERS, ChildReport, ParsedFile
+from graph.documents.parse.ocr import PageLimits, page_text
+from graph.errors import UserError
 
 MAX_TEXT_CHARS, MAX_METADATA_CHARS, MAX_TITLE_CHARS, MAX_REASON_CHARS = 32 * MIB, MIB, 1000, 200
 LATE_PACKAGES = {"email", "fontTools.ttLib", "pypdf"}
@@ -34,7 +33,7 @@ PATIENCE = 6
 """How many times a file's seconds of work may pass on the clock: a busy machine is no fault of a file."""
 NO_MEMORY = 3
 """Exit code of a fork that was refused memory."""
-Read = Callable[[bytes, str], Parsed]
+Read = Callable[[bytes, str], ParsedFile]
 """The bytes of a file, and its name for errors, to what it holds."""
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -58,7 +57,7 @@ def main() -> None:
         replies.flush()
 
 
-def _read_in_a_fork(request: dict[str, Any], read: Read, data: bytes) -> tuple[Ended, bytes]:
+def _read_in_a_fork(request: dict[str, Any], read: Read, data: bytes) -> tuple[ChildReport, bytes]:
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -72,10 +71,10 @@ def _read_in_a_fork(request: dict[str, Any], read: Read, data: bytes) -> tuple[E
         ended_by, code = 0, ended_by
     body = body if ended_by == code == 0 else b""
     peak_mb = used.ru_maxrss * _MAXRSS_UNIT / MIB
-    return Ended(len(body), -ended_by, code, used.ru_utime + used.ru_stime, peak_mb), body
+    return ChildReport(len(body), -ended_by, code, used.ru_utime + used.ru_stime, peak_mb), body
 
 
-def _read_page(request: dict[str, Any], data: bytes) -> tuple[Ended, bytes]:
+def _read_page(request: dict[str, Any], data: bytes) -> tuple[ChildReport, bytes]:
     """The text on a page as an image, {"text"}, or why there is none."""
     limits = PageLimits(request["seconds"], PATIENCE * request["seconds"], request["memory"])
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -86,7 +85,7 @@ def _read_page(request: dict[str, Any], data: bytes) -> tuple[Ended, bytes]:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
     body = json.dumps(_clean(answer), ensure_ascii=False).encode()
-    return Ended(len(body), 0, 0, cpu_s, used.ru_maxrss * _MAXRSS_UNIT / MIB), body
+    return ChildReport(len(body), 0, 0, cpu_s, used.ru_maxrss * _MAXRSS_UNIT / MIB), body
 
 
 def _fork(request: dict[str, Any], read: Read, data: bytes, answer: int) -> int:
@@ -135,7 +134,7 @@ def _reader(suffix: str, whole: bool) -> Read:
     return getattr(found, "read_whole", found.read) if whole else found.read  # type: ignore[no-any-return]
 
 
-def _refuse(data: bytes, file: str, package: str) -> Parsed:
+def _refuse(data: bytes, file: str, package: str) -> ParsedFile:
     del data
     found = f"{file}: the package {package} is not installed"
     raise UserError(found, "the extra documents", "pip install 'modegraph[documents]'")
@@ -160,7 +159,7 @@ def _answer(request: dict[str, Any], read: Read, data: bytes) -> dict[str, Any]:
     return {"refused": _clean(str(problem))}
 
 
-def _checked(parsed: Parsed, file: str) -> Parsed:
+def _checked(parsed: ParsedFile, file: str) -> ParsedFile:
     """What was read, its title cut; UserError when it is more than an index takes."""
     told = len(json.dumps(dict(parsed.metadata)))
     for size, what, most in (

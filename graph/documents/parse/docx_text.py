@@ -13,8 +13,8 @@ from docx.opc.package import OpcPackage
 from docx.oxml import parse_xml
 
 from graph.documents.parse.archive import check_office
+from graph.documents.parse.formats import ParsedFile
 from graph.documents.parse.plain import joined, table_row
-from graph.documents.parse.types import Parsed
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
@@ -25,7 +25,7 @@ NUMBERING = f"{W}pPr/{W}numPr"
 NOTES = (RELATIONSHIP_TYPE.FOOTNOTES, RELATIONSHIP_TYPE.ENDNOTES)
 
 
-def read(data: bytes, file: str) -> Parsed:
+def read(data: bytes, file: str) -> ParsedFile:
     """Title (the first paragraph in style Title or Heading 1, else the file's own) and text; nothing linked is followed."""
     check_office(data, file)
     package = OpcPackage.open(BytesIO(data))
@@ -37,7 +37,7 @@ def read(data: bytes, file: str) -> Parsed:
             if note.get(W + "type") is None:
                 blocks += _blocks(note, marks)
     heading = next((block[2:] for block in blocks if block.startswith("# ")), "")
-    return Parsed(heading or package.core_properties.title.strip(), joined(blocks))
+    return ParsedFile(heading or package.core_properties.title.strip(), joined(blocks))
 
 
 def _blocks(parent: Any, marks: dict[str, str]) -> Iterator[str]:

@@ -7,14 +7,14 @@ from email.message import EmailMessage
 from email.policy import default
 from email.utils import parsedate_to_datetime
 
+from graph.documents.parse.formats import ParsedFile
 from graph.documents.parse.html_text import html_text
 from graph.documents.parse.plain import check_count, joined
-from graph.documents.parse.types import Parsed
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 
 
-def read(data: bytes, file: str) -> Parsed:
+def read(data: bytes, file: str) -> ParsedFile:
     """The subject as title, headers and body as text; `from`, `to` and `date` (ISO 8601) as metadata. Attachments are named, not read."""
     message = message_from_bytes(data, policy=default)
     check_count(sum(1 for _ in message.walk()), "parts", file)
@@ -22,7 +22,7 @@ def read(data: bytes, file: str) -> Parsed:
     metadata = {key.lower(): value for key, value in told.items() if value}
     with suppress(ValueError):
         metadata["date"] = parsedate_to_datetime(_header(message, "Date")).isoformat()
-    return Parsed(_header(message, "Subject"), joined(_blocks(message)), metadata)
+    return ParsedFile(_header(message, "Subject"), joined(_blocks(message)), metadata)
 
 
 def _blocks(message: EmailMessage) -> Iterator[str]:

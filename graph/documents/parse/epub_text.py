@@ -8,16 +8,16 @@ from zipfile import ZipFile
 from defusedxml.ElementTree import fromstring
 
 from graph.documents.parse.archive import open_archive, part_of
+from graph.documents.parse.formats import ParsedFile
 from graph.documents.parse.html_text import html_text
 from graph.documents.parse.plain import check_count, decode_text
-from graph.documents.parse.types import Parsed
-from graph.shared.errors import UserError
+from graph.errors import UserError
 
 CONTAINER, ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
 PAGES = ("application/xhtml+xml", "text/html")
 
 
-def read(data: bytes, file: str) -> Parsed:
+def read(data: bytes, file: str) -> ParsedFile:
     """Title and text; UserError naming `file` when a chapter is encrypted or is not there. Addresses are not followed."""
     with open_archive(data, file) as archive:
         names = set(archive.namelist())
@@ -42,7 +42,7 @@ def read(data: bytes, file: str) -> Parsed:
                 raise _missing(file, chapter)
         texts = [html_text(decode_text(part_of(archive, chapter), f"{file}: {chapter}")).text for chapter in chapters]
         title = next((each.text for each in root.iter() if _is(each, "title") and each.text), "")
-    return Parsed(" ".join(title.split()), "\n\n".join(text for text in texts if text))
+    return ParsedFile(" ".join(title.split()), "\n\n".join(text for text in texts if text))
 
 
 def _named(archive: ZipFile, file: str, names: set[str], part: str) -> Any:

@@ -8,15 +8,15 @@ from typing import Any
 
 import yaml
 
+from graph.documents.parse.formats import ParsedFile
 from graph.documents.parse.plain import decode_text, title_of
-from graph.documents.parse.types import Parsed
 
 _BLOCK = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(.{0,65536}?\n)\1[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 OWN = {"source": "origin"}
 """A document's `source` is its name, so that what front matter calls so is kept by another."""
 
 
-def read(data: bytes, file: str) -> Parsed:
+def read(data: bytes, file: str) -> ParsedFile:
     """Title and metadata of the block, and the text after it; where the block holds no keys, the text as it stands.
 
     >>> made = read(b"---\\ntitle: Tides\\nyear: 1990\\n---\\nHigh at noon.\\n", "a.md")
@@ -27,11 +27,11 @@ def read(data: bytes, file: str) -> Parsed:
     block = _BLOCK.match(text)
     found = _keys(block[1], block[2]) if block else {}
     if not found or not block:
-        return Parsed(title_of(text), text)
+        return ParsedFile(title_of(text), text)
     body = text[block.end() :]
     title = found.pop("title", "")
     values = {OWN.get(key, key): value for key, value in found.items()}
-    return Parsed(str(title) or title_of(body), body, values)
+    return ParsedFile(str(title) or title_of(body), body, values)
 
 
 def _keys(fence: str, block: str) -> dict[str, Any]:

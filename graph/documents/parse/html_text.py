@@ -1,15 +1,95 @@
-"""The visible text of an HTML page, in one pass over its tags: no tree is built, so cost is linear however deep they nest.
+"""HTML to text: tags and text in time linear in the page's length, then its main part without navigation.
 
-Of a page that is a document by itself, what stands around its main text is left out: navigation, the page's footer, notes on cookies.
-"""
+A search that failed once is not made again: the standard library's parser and libxml2 look for missing ends again and again (1 MB of `<!--`
+or of `<b></i>` takes them minutes). Attributes are not taken apart; what has no end is text."""
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from html import unescape
+from typing import Literal, NamedTuple
 
-from graph.documents.parse.markup import Token, tokens
+from graph.documents.parse.formats import ParsedFile
 from graph.documents.parse.plain import decode_text, table_row
-from graph.documents.parse.types import Parsed
+
+Kind = Literal["start", "end", "text"]
+
+_TAG = re.compile(r"""<(/?)([a-zA-Z][^\s/>]*+)(?:[^>=]++|=\s*+(?:"[^"]*"|'[^']*')?)*+>""")
+_OPENS = re.compile(r"<(?:(?P<comment>!--)|(?P<other>[!?]|/[^a-zA-Z])|/?[a-zA-Z])")
+_COMMENT_ENDS, _ENDS = re.compile("-->"), re.compile(">")
+_RAW = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "title", "textarea")}
+"""Elements without elements inside, and how they end. Without an end scripts and styles take the rest of the page along."""
+_SCRIPTS = ("script", "style")
+_LONG_NUMBER = re.compile(r"&#[0-9]{9,}+;?")
+
+
+class Token(NamedTuple):
+    """A tag by its name in lower case, or some text with its entities resolved; `tag` is the start tag as it stands."""
+
+    kind: Kind
+    value: str
+    tag: str = ""
+
+
+def tokens(markup: str) -> Iterator[Token]:
+    """What a page consists of.
+
+    >>> [token[:2] for token in tokens('<P class="a>b">1 &lt; 2<br/></p')]
+    [('start', 'p'), ('text', '1 < 2'), ('start', 'br'), ('text', '</p')]
+    """
+    search, place = _Search(markup), 0
+    while (found := markup.find("<", place)) >= 0:
+        if found > place:
+            yield Token("text", _resolved(markup[place:found]))
+        place = found
+        opens = _OPENS.match(markup, found)
+        if opens is None:
+            yield Token("text", "<")
+            place += 1
+        elif opens["comment"]:
+            ends = search.find(_COMMENT_ENDS, found + 2)
+            place = ends.end() if ends else opens.end()
+        elif opens["other"]:
+            ends = search.find(_ENDS, found)
+            if ends is None:
+                break
+            place = ends.end()
+        elif (tag := _TAG.match(markup, found)) is None:
+            break
+        else:
+            name, place = tag[2].lower(), tag.end()
+            if name not in _RAW or tag[1]:
+                yield Token("end", name) if tag[1] else Token("start", name, tag[0])
+            elif not tag[0].endswith("/>"):
+                ends = search.find(_RAW[name], place)
+                if ends is not None:
+                    yield Token("start", name, tag[0])
+                    yield Token("text", _resolved(markup[place : ends.start()]))
+                    place = ends.start()
+                elif name in _SCRIPTS:
+                    return
+    if place < len(markup):
+        yield Token("text", _resolved(markup[place:]))
+
+
+class _Search:
+    """Searches forward in one text, from places that only grow."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._in_vain = text, set[re.Pattern[str]]()
+
+    def find(self, pattern: re.Pattern[str], place: int) -> re.Match[str] | None:
+        """The first match from `place` on, or None."""
+        found = None if pattern in self._in_vain else pattern.search(self._text, place)
+        if found is None:
+            self._in_vain.add(pattern)
+        return found
+
+
+def _resolved(text: str) -> str:
+    """Text with its entities; a number that is no character's, however long, becomes U+FFFD."""
+    return unescape(_LONG_NUMBER.sub("\ufffd", text)) if "&" in text else text
+
 
 UNSEEN = ("script", "style", "noscript", "template")
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
@@ -34,17 +114,17 @@ GAPS = {**dict.fromkeys(BLOCKS, "\n\n"), "li": "\n", "br": "\n"}
 """What stands for the start and the end of an element; nothing for those that run on in a line."""
 
 
-def read(data: bytes, file: str) -> Parsed:
+def read(data: bytes, file: str) -> ParsedFile:
     """Title and main text of a file in UTF-8; UserError naming `file` for another encoding."""
     return main_text(decode_text(data, file))
 
 
-def read_whole(data: bytes, file: str) -> Parsed:
+def read_whole(data: bytes, file: str) -> ParsedFile:
     """Title and all visible text of a file in UTF-8; UserError naming `file` for another encoding."""
     return html_text(decode_text(data, file))
 
 
-def html_text(markup: str) -> Parsed:
+def html_text(markup: str) -> ParsedFile:
     """The title (<title>, else the first <h1>) and the visible text: blocks apart, a table's rows as `| cell | cell |`.
 
     Text stands once, in the innermost row that holds it: a table inside a cell divides the row around it.
@@ -53,7 +133,7 @@ def html_text(markup: str) -> Parsed:
     return page.parsed()
 
 
-def main_text(markup: str) -> Parsed:
+def main_text(markup: str) -> ParsedFile:
     """As `html_text`, without what stands around the main text, by elements, roles and names; where these leave less than half of the
     words, by elements alone; where those leave nothing, all of it. What has no end is not left out.
     """
@@ -112,11 +192,11 @@ class _Page:
         self._rows: list[list[list[str]]] = []
         """The row begun in each table that is open, outermost first: its cells, each of pieces."""
 
-    def parsed(self) -> Parsed:
+    def parsed(self) -> ParsedFile:
         """What was collected."""
         lines = [" ".join(line.split()) for line in "".join(self.pieces).splitlines()]
         text = "\n".join(line for line, before in zip(lines, ["", *lines], strict=False) if line or before).strip()
-        return Parsed(self.title.text or self.heading.text, text)
+        return ParsedFile(self.title.text or self.heading.text, text)
 
     def start(self, token: Token) -> None:
         tag = token.value

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from graph.documents.parse.formats import ParsedFile
 from graph.documents.parse.plain import check_count, decode_text, joined, title_of
-from graph.documents.parse.types import Parsed
-from graph.shared.errors import UserError
+from graph.errors import UserError
 
 
-def read(data: bytes, file: str) -> Parsed:
+def read(data: bytes, file: str) -> ParsedFile:
     """Title (that of the notebook's metadata, else its first heading) and text, of format 4 or 3; pictures are left out."""
     notebook = json.loads(decode_text(data, file))
     cells = _cells(notebook) if isinstance(notebook, dict) else None
@@ -21,7 +21,7 @@ def read(data: bytes, file: str) -> Parsed:
     blocks = [block for cell in cells for block in _blocks(cell, language)]
     heading = next((title_of(block) for block in blocks if block.startswith("#")), "")
     metadata = {"language": language} if language else {}
-    return Parsed(about.get("title") or heading, joined(blocks), metadata)
+    return ParsedFile(about.get("title") or heading, joined(blocks), metadata)
 
 
 def _cells(notebook: dict[str, Any]) -> list[Any] | None:

@@ -8,14 +8,14 @@ from typing import Any
 
 from pypdf import PdfReader
 
+from graph.documents.parse.formats import ParsedFile
 from graph.documents.parse.plain import check_count, title_of, with_headings, with_pages
-from graph.documents.parse.types import Parsed
 
 MAX_LEVEL = 6
 """Of a Markdown heading."""
 
 
-def read(data: bytes, file: str) -> Parsed:
+def read(data: bytes, file: str) -> ParsedFile:
     """Title, text and pages, and which of them have no text; UserError naming `file` when it has too many."""
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     reader = PdfReader(BytesIO(data))
@@ -24,7 +24,9 @@ def read(data: bytes, file: str) -> Parsed:
     headings = _headings(reader)
     text, starts = with_pages([with_headings(page, headings.get(number, ())) for number, page in enumerate(pages)])
     title = str(reader.metadata.title or "").strip() if reader.metadata else ""
-    return Parsed(title or title_of(text), text, starts, [number for number, page in enumerate(pages, 1) if not page])
+    return ParsedFile(
+        title or title_of(text), text, starts, [number for number, page in enumerate(pages, 1) if not page]
+    )
 
 
 def _headings(reader: PdfReader) -> Mapping[int, list[str]]:

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from io import StringIO
 
-from graph.documents.parse.types import MAX_FILE_BYTES, MAX_PAGES, Parsed
-from graph.shared.errors import UserError
+from graph.documents.parse.formats import MAX_FILE_BYTES, MAX_PAGES, ParsedFile
+from graph.errors import UserError
 from graph.shared.pages import PAGE_STARTS
 
 LONGEST_FIRST_LINE = 120
@@ -112,7 +112,7 @@ def with_pages(pages: Sequence[str]) -> tuple[str, dict[str, list[int]]]:
     return text, {PAGE_STARTS: [min(start, len(text)) for start in starts]}
 
 
-def pages_of(parsed: Parsed) -> list[str]:
+def pages_of(parsed: ParsedFile) -> list[str]:
     """The texts of the pages: what `with_pages` was made from.
 
     >>> pages_of(Parsed("", *with_pages(["Tides", "", "Salt"])))

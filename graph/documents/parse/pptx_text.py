@@ -7,11 +7,11 @@ from typing import Any
 from pptx import Presentation
 
 from graph.documents.parse.archive import check_office
+from graph.documents.parse.formats import ParsedFile
 from graph.documents.parse.plain import check_count, joined, table_row, with_pages
-from graph.documents.parse.types import Parsed
 
 
-def read(data: bytes, file: str) -> Parsed:
+def read(data: bytes, file: str) -> ParsedFile:
     """Title (the first slide's that has one, else the file's own) and text with pages. Pictures, charts and diagrams are left out."""
     check_office(data, file)
     presentation = Presentation(BytesIO(data))
@@ -19,7 +19,7 @@ def read(data: bytes, file: str) -> Parsed:
     slides = [_slide(slide) for slide in presentation.slides]
     text, pages = with_pages(slides)
     first = next((slide.split("\n")[0][2:] for slide in slides if slide.startswith("# ")), "")
-    return Parsed(first or (presentation.core_properties.title or "").strip(), text, pages)
+    return ParsedFile(first or (presentation.core_properties.title or "").strip(), text, pages)
 
 
 def _slide(slide: Any) -> str:

@@ -8,17 +8,19 @@ from typing import Any
 from openpyxl import load_workbook
 
 from graph.documents.parse.archive import check_office
+from graph.documents.parse.formats import ParsedFile
 from graph.documents.parse.plain import check_count, joined, table_row
-from graph.documents.parse.types import Parsed
 
 
-def read(data: bytes, file: str) -> Parsed:
+def read(data: bytes, file: str) -> ParsedFile:
     """The workbook's own title and its text: of each sheet, hidden or not, its name as a heading and the rows that hold anything."""
     check_office(data, file)
     book = load_workbook(BytesIO(data), read_only=True, data_only=True, keep_links=False)
     check_count(len(book.worksheets), "sheets", file)
     sheets = [(sheet.title, joined(_rows(sheet))) for sheet in book.worksheets]
-    return Parsed((book.properties.title or "").strip(), joined(f"# {name}\n\n{rows}" for name, rows in sheets if rows))
+    return ParsedFile(
+        (book.properties.title or "").strip(), joined(f"# {name}\n\n{rows}" for name, rows in sheets if rows)
+    )
 
 
 def _rows(sheet: Any) -> Iterator[str]:

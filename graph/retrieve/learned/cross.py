@@ -17,17 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graph.encode.encoder import find_model
+from graph.errors import UserError
 from graph.index.index import Index
-from graph.retrieve.learned.classifier import Classifier, check_same_encoder, open_selector
-from graph.retrieve.learned.features import View, measure
-from graph.retrieve.learned.forest import forest_logits, probabilities
+from graph.models.encoder import find_model
+from graph.retrieve.learned.light import Classifier, QuestionView, check_same_encoder, measure, open_selector
 from graph.retrieve.learned.rerank import BATCH_SIZE, ScoreTexts
 from graph.retrieve.parts.query import Query
-from graph.retrieve.parts.rank import top_rows
-from graph.shared.errors import UserError
+from graph.retrieve.parts.ranking import top_rows
 from graph.shared.jsonl import write_json
-from graph.shared.types import Floats, Ints
+from graph.trees import forest_logits, probabilities
+from graph.types import Floats, Ints
 
 CROSS_FILE, CROSS_FOLDER, WEIGHTS = "cross.json", "cross", "model.safetensors"
 FORMAT = "modegraph selector, cross, 1"
@@ -58,7 +57,7 @@ class Cross:
     blend: Blend
 
 
-Trained = Classifier | Cross
+TrainedSelector = Classifier | Cross
 """What `--selector FOLDER` opens."""
 
 
@@ -74,7 +73,7 @@ class _BlendFile(BaseModel):
     depth: int = Field(ge=1)
 
 
-def judge(selector: Trained, index: Index, query: Query, view: View, rows_n: Ints) -> Doubles:
+def judge(selector: TrainedSelector, index: Index, query: Query, view: QuestionView, rows_n: Ints) -> Doubles:
     """The probability of each proposition to be relevant: [n]. UserError for an index of another encoder."""
     light = selector if isinstance(selector, Classifier) else selector.light
     check_same_encoder(light, index)
@@ -88,7 +87,7 @@ def judge(selector: Trained, index: Index, query: Query, view: View, rows_n: Int
     return probabilities(odds_n, 1.0)
 
 
-def threshold_of(selector: Trained) -> float:
+def threshold_of(selector: TrainedSelector) -> float:
     """The probability from which on a proposition is relevant."""
     return selector.threshold if isinstance(selector, Classifier) else selector.blend.threshold
 
@@ -112,7 +111,7 @@ def blended_log_odds(
     return odds_n
 
 
-def open_trained(spec: str) -> Trained:
+def open_trained_selector(spec: str) -> TrainedSelector:
     """The selector in a folder or on the hub, of either size; UserError for anything else."""
     folder = find_model(spec, "selector")
     light = open_selector(str(folder))

@@ -19,7 +19,7 @@ from sentence_transformers import CrossEncoder
 from sentence_transformers.base.modules import Module, Transformer
 from torch import Tensor, nn
 
-from graph.shared.errors import UserError
+from graph.errors import UserError
 
 HEAD_FOLDER, WEIGHTS = "head", "model.safetensors"
 START_SCALE, START_BIAS = 10.0, -5.0

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from graph.encode.encoder import find_model
-from graph.prompt.answer import headed
-from graph.prompt.context import of_passage
-from graph.shared.errors import UserError
-from graph.shared.quiet import quiet_loading
-from graph.shared.types import Evidence, Floats, Scored
+from graph.answer.context import of_passage
+from graph.answer.prompt import with_title
+from graph.errors import UserError
+from graph.models.encoder import find_model
+from graph.shared.hub import quiet_loading
+from graph.types import Evidence, Floats, Scored
 
 ScoreTexts = Callable[[str, Sequence[str]], Floats]
 """(question, N texts) -> float32[N], higher for a better match."""
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 def rerank(evidence: Evidence, score: ScoreTexts, top_k: int) -> Evidence:
     """The evidence in the order of `score`, ties as they were: its best `top_k` passages and summaries together, and propositions."""
-    texts = [headed(of_passage(found.item)) for found in evidence.passages]
+    texts = [with_title(of_passage(found.item)) for found in evidence.passages]
     texts += [found.item.text for found in evidence.summaries] + [found.item.text for found in evidence.propositions]
     if not texts:
         return evidence

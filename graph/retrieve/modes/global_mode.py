@@ -1,33 +1,229 @@
 """`global` (ToPG §2.3.3): a broad question seen from many sides, answered community by community.
 
-Anchors (anchors.py) → communities that cover them (cover.py) → a model says what each contributes → the best contributions.
-Without a model the question is not broken up, and the communities' own passages are the evidence, taken in turn so that each
-side is heard.
+Anchors (B.3–B.4, Algorithm 2): every proposition that was kept explores the graph with a query of its own (Rocchio), pruned by the selector.
+→ communities that cover them under a budget of tokens (B.5, Algorithm 3) → a model says what each contributes → the best contributions.
+Without a model the communities' own passages are the evidence, taken in turn so that each side is heard.
 
-Legend: P passages, N propositions.
-"""
+Legend: P passages, N propositions, C communities, n of the pool or of a part of it, l of a subgraph, D dimensions."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Annotated
 
 import numpy as np
+import scipy.sparse as sp
 from pydantic import Field
 
+from graph.hierarchy.communities import NestedCommunities, nested_communities
 from graph.index.index import Index
-from graph.layers.communities import nested_communities
-from graph.retrieve.parts.caller import ModelGone
-from graph.retrieve.parts.gather import expand_rows
-from graph.retrieve.parts.near import nearest
-from graph.retrieve.parts.query import Query
-from graph.retrieve.parts.settings import RetrieveSettings
-from graph.retrieve.selection.anchors import Anchors, collect_anchors
-from graph.retrieve.selection.cover import MIN_NODES, candidates, greedy_cover
-from graph.retrieve.selection.select import find_selector, list_statements
-from graph.shared.types import Evidence, Finding, Floats, Ints, Scored, Trace
+from graph.index.normalised_similarity import normalised_similarity_to
+from graph.random_walk import attraction, query_aware_walks, structural_transition
+from graph.retrieve.learned.selectors import Select, find_selector, list_statements
+from graph.retrieve.parts.query import ModelUnavailable, Query, RetrieveSettings, SuggestSettings
+from graph.retrieve.parts.ranking import expand_rows, nearest, top_rows
+from graph.retrieve.parts.suggest import SUBGRAPH_PROPOSITIONS, TEMPERATURE, THRESHOLD, extract_subgraph, used_columns
 from graph.text.prompting import quote, read_prompt
-from graph.text.structured import ReplyModel, Sentence, at_most, plain, sound_items
+from graph.text.replies import ReplyModel, Sentence, at_most, plain, sound_items
+from graph.types import Evidence, Finding, Floats, Ints, Scored, Trace
+
+BREADTH, SUGGESTED = 10, 20
+MIN_ANCHORS, MAX_ROUNDS = 200, 5
+ORIGIN, POSITIVE, NEGATIVE = 1.0, 0.7, 0.15
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What one exploration kept: rows, the query [D] that led to each, and the mean vector [D] of what was pruned beside them."""
+
+    rows: Ints
+    led_nD: Floats
+    pruned_D: Floats
+
+
+@dataclass
+class Anchors:
+    """The anchors in the order in which they were found, and how many each round brought. Grows while they are collected."""
+
+    rows: list[int] = field(default_factory=list)
+    per_round: list[int] = field(default_factory=list)
+
+
+def collect_anchors(
+    index: Index,
+    start: Query,
+    questions: Sequence[Query],
+    select: Select,
+    anchors: Anchors,
+    settings: SuggestSettings,
+) -> None:
+    """Fill `anchors`: first from what is nearest to each of `questions`, then round by round, until MIN_ANCHORS are found.
+
+    What is found before the model goes away (ModelGone) stays in `anchors`.
+    """
+    with ThreadPoolExecutor(max_workers=BREADTH) as threads:
+        with queries_of_threads(questions) as asking:
+            visits = list(threads.map(lambda question: _visit_nearest(index, question, select), asking))
+        while pool := _add_visits(anchors, visits):
+            if len(anchors.rows) >= MIN_ANCHORS or len(anchors.per_round) > MAX_ROUNDS:
+                return
+            queries_nD = refine_queries(index, pool, visits)
+            rows_n = np.array(pool, np.int64)
+            parts = partition(index, rows_n, BREADTH)
+            explore = partial(_visit_by_walk, index, select, settings, np.array(anchors.rows, np.int64))
+            with queries_of_threads([start] * len(parts)) as asking:
+                seeds, queries = [rows_n[part] for part in parts], [queries_nD[part] for part in parts]
+                visits = list(threads.map(explore, asking, seeds, queries))
+
+
+@contextmanager
+def queries_of_threads(queries: Sequence[Query]) -> Iterator[Sequence[Query]]:
+    """The queries as threads side by side ask them, all of one question: the time of the slowest counts."""
+    model = queries[0].model
+    if model is None:
+        yield queries
+        return
+    with model.in_threads(len(queries)) as callers:
+        yield [replace(query, model=caller) for query, caller in zip(queries, callers, strict=True)]
+
+
+def refine_queries(index: Index, rows: Sequence[int], visits: Sequence[Visit]) -> Floats:
+    """q_i = α q_i° + β h(u_i) − γ q_i⁻ (Eq. 11) for each of `rows`, unit length: float32[n, D]."""
+    led: dict[int, list[Floats]] = defaultdict(list)
+    pruned: dict[int, list[Floats]] = defaultdict(list)
+    for visit in visits:
+        for row, led_D in zip(visit.rows.tolist(), visit.led_nD, strict=True):
+            led[row].append(led_D)
+            pruned[row].append(visit.pruned_D)
+    origin_nD = np.stack([np.mean(led[row], axis=0) for row in rows])
+    negative_nD = np.stack([np.mean(pruned[row], axis=0) for row in rows])
+    positive_nD = index.data.proposition_vectors_ND[list(rows)]
+    queries_nD = ORIGIN * origin_nD + POSITIVE * positive_nD - NEGATIVE * negative_nD
+    return np.asarray(queries_nD / np.linalg.norm(queries_nD, axis=1, keepdims=True), np.float32)
+
+
+def partition(index: Index, rows_n: Ints, count: int) -> list[Ints]:
+    """Positions of `rows_n` in at most `count` parts of about one size; propositions of one document keep together."""
+    first_n = index.data.occurrence_passage_M[np.searchsorted(index.data.occurrence_proposition_M, rows_n)]
+    order = np.lexsort((rows_n, first_n))
+    return [part for part in np.array_split(order, min(count, len(rows_n))) if len(part)]
+
+
+def _visit_nearest(index: Index, question: Query, select: Select) -> Visit:
+    """The propositions nearest to a question, as the selector keeps them."""
+    near, _ = nearest(index.data.proposition_vectors_ND, question.vector_D, SUGGESTED)
+    kept = select(index, question, near)
+    return Visit(kept, np.tile(question.vector_D, (len(kept), 1)), _mean_vector(index, np.setdiff1d(near, kept)))
+
+
+def _visit_by_walk(
+    index: Index,
+    select: Select,
+    settings: SuggestSettings,
+    known: Ints,
+    start: Query,
+    seeds_n: Ints,
+    queries_nD: Floats,
+) -> Visit:
+    """SuggestGlobal (Eq. 10): one walk from each seed with its own query; what they visit most together, as selected."""
+    rows_l = extract_subgraph(index, seeds_n, SUBGRAPH_PROPOSITIONS)
+    structure_ll = structural_transition(used_columns(index.incidence_NB[rows_l, :]))
+    near_ln = normalised_similarity_to(index, queries_nD, index.data.proposition_vectors_ND[rows_l] @ queries_nD.T)
+    attracted_ln = attraction(near_ln, TEMPERATURE, THRESHOLD)
+    restart_ln = np.zeros((len(rows_l), len(seeds_n)), np.float32)
+    restart_ln[np.searchsorted(rows_l, seeds_n), np.arange(len(seeds_n))] = 1
+    mass_ln = query_aware_walks(structure_ll, attracted_ln, restart_ln, settings.structure_weight, settings.damping)
+    mass_ln[np.isin(rows_l, known)] = 0
+    total_l = mass_ln.sum(axis=1)
+    places = top_rows(total_l, min(SUGGESTED, int((total_l > 0).sum())))
+    kept = select(index, start, rows_l[places])
+    walker = mass_ln[np.searchsorted(rows_l, kept)].argmax(axis=1) if len(kept) else np.zeros(0, np.int64)
+    return Visit(kept, queries_nD[walker], _mean_vector(index, np.setdiff1d(rows_l[places], kept)))
+
+
+def _mean_vector(index: Index, rows: Ints) -> Floats:
+    """The mean vector of some propositions; zeros for none."""
+    vectors_nD = index.data.proposition_vectors_ND
+    return vectors_nD[rows].mean(axis=0) if len(rows) else np.zeros(vectors_nD.shape[1], np.float32)
+
+
+def _add_visits(anchors: Anchors, visits: Sequence[Visit]) -> list[int]:
+    """Add what is new in `visits`; returns it."""
+    known = set(anchors.rows)
+    new = [row for row in dict.fromkeys(row for visit in visits for row in visit.rows.tolist()) if row not in known]
+    anchors.rows += new
+    anchors.per_round.append(len(new))
+    return new
+
+
+MIN_NODES, MAX_NODES = 10, 150
+
+
+def candidate_communities(nested: NestedCommunities, propositions: int) -> tuple[Ints, sp.csr_array]:
+    """Communities of 10 to 150 nodes (a smaller one only if it is in no other), and their propositions: CSR[C, N] of ones."""
+    sizes = np.array([len(members) for members in nested.members], np.int64)
+    fits = (sizes <= MAX_NODES) & ((sizes >= MIN_NODES) | (nested.parents < 0))
+    rows = np.flatnonzero(fits)
+    inside = [nested.members[row][nested.members[row] < propositions] for row in rows]
+    columns = np.concatenate([np.zeros(0, np.int64), *inside])
+    indptr = np.concatenate([[0], np.cumsum([len(members) for members in inside])])
+    return rows, sp.csr_array((np.ones(len(columns), np.float32), columns, indptr), (len(rows), propositions))
+
+
+def greedy_cover(
+    anchors: Ints,
+    nested: NestedCommunities,
+    rows_C: Ints,
+    proposition_CN: sp.csr_array,
+    cost: Callable[[int], int],
+    budget: int,
+) -> list[int]:
+    """Rows of `nested`, in the order chosen: always the most uncovered anchors for its size, ties by row.
+
+    A community that costs more than the room left is skipped, and does not end the choice; one that lies within a chosen
+    one, or around it, is never chosen. Ends when all anchors that can be covered are.
+    """
+    uncovered_N = np.zeros(proposition_CN.shape[1], np.float32)
+    uncovered_N[anchors] = 1
+    size_C = np.array([len(nested.members[row]) for row in rows_C], np.float32)
+    open_C = np.ones(len(rows_C), bool)
+    lines_C = [enclosing_communities(nested.parents, int(row)) for row in rows_C]
+    chosen: list[int] = []
+    while open_C.any():
+        worth_C: Floats = np.where(open_C, proposition_CN @ uncovered_N / size_C, 0)
+        best = int(worth_C.argmax())
+        if worth_C[best] <= 0:
+            break
+        open_C[best] = False
+        price = cost(int(rows_C[best]))
+        if price > budget:
+            continue
+        budget -= price
+        row = int(rows_C[best])
+        chosen.append(row)
+        uncovered_N[proposition_CN.indices[proposition_CN.indptr[best] : proposition_CN.indptr[best + 1]]] = 0
+        open_C &= np.array(
+            [row not in line and int(other) not in lines_C[best] for line, other in zip(lines_C, rows_C, strict=True)]
+        )
+    return chosen
+
+
+def enclosing_communities(parents: Ints, row: int) -> frozenset[int]:
+    """The communities around one, itself included.
+
+    >>> sorted(lineage(np.array([-1, 0, 1, 0]), 2))
+    [0, 1, 2]
+    """
+    above: list[int] = []
+    while row >= 0:
+        above.append(row)
+        row = int(parents[row])
+    return frozenset(above)
+
 
 MAX_QUESTIONS = 10
 MAX_COMMUNITY_TOKENS, MAX_TOKENS_IN_ALL = 2_000, 16_000
@@ -61,7 +257,7 @@ def retrieve_global(index: Index, query: Query, settings: RetrieveSettings) -> E
         collect_anchors(index, query, sub_questions(index, query), select, anchors, settings.suggestions)
         sides = choose_sides(index, query, anchors.rows)
         findings = contributions(index, query, sides)
-    except ModelGone as gone:
+    except ModelUnavailable as gone:
         stopped = str(gone)
         sides = sides or choose_sides(index, query, anchors.rows)
     heard = [side for _, side in findings] or sides
@@ -72,7 +268,7 @@ def retrieve_global(index: Index, query: Query, settings: RetrieveSettings) -> E
     return Evidence(
         query=query.text,
         passages=tuple(Scored(index.passage(row), 1 / place) for place, row in enumerate(rows, start=1)),
-        paths=tuple(_told(row, heard) for row in rows),
+        paths=tuple(_path_of(row, heard) for row in rows),
         findings=tuple(finding for finding, _ in findings),
         trace=Trace(
             "global",
@@ -103,7 +299,7 @@ def choose_sides(index: Index, query: Query, anchors: Sequence[int]) -> list[Sid
     """The communities that cover the anchors, in the order chosen, as far as the token budget goes."""
     around, propositions = np.array(anchors, np.int64), len(index.data.proposition_ids)
     nested = nested_communities(index.hub_graph_VV, index.communities_V, around, MIN_NODES, index.settings.seed)
-    rows_C, proposition_CN = candidates(nested, propositions)
+    rows_C, proposition_CN = candidate_communities(nested, propositions)
     count_tokens = query.model.count_tokens if query.model is not None else index.count_tokens
     cosines_N = index.data.proposition_vectors_ND @ query.vector_D
     read: dict[int, Side] = {}
@@ -138,7 +334,7 @@ def contributions(index: Index, query: Query, sides: Sequence[Side]) -> list[tup
     users = [list_statements(query.text, [texts[row] for row in side.propositions]) for side in sides]
     replies = query.model.ask(Contribution, read_prompt("graph/facet.txt"), users, MAX_REPLY_TOKENS)
     found = [
-        (Finding(query.text, plain(reply.answer), _ids(index, side), reply.score / 100), side)
+        (Finding(query.text, plain(reply.answer), _passage_ids(index, side), reply.score / 100), side)
         for reply, side in zip(replies, sides, strict=True)
         if reply is not None and reply.score > 0 and plain(reply.answer)
     ]
@@ -155,11 +351,11 @@ def take_turns(lists: Sequence[Sequence[int]]) -> list[int]:
     return list(dict.fromkeys(turns))
 
 
-def _ids(index: Index, side: Side) -> tuple[str, ...]:
+def _passage_ids(index: Index, side: Side) -> tuple[str, ...]:
     return tuple(index.data.passage_ids[row] for row in side.passages)
 
 
-def _told(row: int, sides: Sequence[Side]) -> tuple[str, ...]:
+def _path_of(row: int, sides: Sequence[Side]) -> tuple[str, ...]:
     for number, side in enumerate(sides, start=1):
         if row in side.passages:
             return (f"community {number} of {len(sides)} around the question's anchors",)

@@ -5,12 +5,11 @@ from collections.abc import Collection
 
 import numpy as np
 
+from graph.errors import UserError
 from graph.index.index import Index
-from graph.retrieve.parts.query import Query
-from graph.retrieve.parts.rank import top_rows
-from graph.retrieve.parts.settings import RetrieveSettings
-from graph.shared.errors import UserError
-from graph.shared.types import Evidence, Floats, Ints, Passage, Scored, Summary, Trace
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.parts.ranking import top_rows
+from graph.types import Evidence, Floats, Ints, Passage, Scored, Summary, Trace
 
 
 def retrieve_hierarchy(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

@@ -12,13 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
-from graph.index.nearness import nearness_to, square_of_sum, usual_cosine
-from graph.retrieve.parts.gather import expand_rows
-from graph.retrieve.parts.query import Query
-from graph.retrieve.parts.rank import top_rows
-from graph.retrieve.parts.settings import RetrieveSettings
-from graph.shared.types import Evidence, Floats, Ints, Scored, Trace
-from graph.walks.random_walk import personalised_pagerank, row_normalised
+from graph.index.normalised_similarity import normalised_similarity_to, square_of_sum, usual_cosine
+from graph.random_walk import personalised_pagerank, row_normalised
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.parts.ranking import expand_rows, top_rows
+from graph.types import Evidence, Floats, Ints, Scored, Trace
 
 EXPLORE_PROPOSITIONS, EXPLORE_ENTITIES, EXPLORE_PASSAGES = 20, 40, 50
 EXPLORE_DAMPING, EXPLOIT_DAMPING = 0.75, 0.45
@@ -40,7 +38,7 @@ class Path:
 def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, and the paths that they were ranked by."""
     data = index.data
-    scores_N = nearness_to(index, query.vector_D, data.proposition_vectors_ND @ query.vector_D)
+    scores_N = normalised_similarity_to(index, query.vector_D, data.proposition_vectors_ND @ query.vector_D)
     prior_P = min_max(data.passage_vectors_PD @ query.vector_D)
     passages_k = explore(index, scores_N, prior_P, max(EXPLORE_PASSAGES, settings.top_k))
     _, propositions_k = expand_rows(data.passage_proposition_PN, passages_k)
@@ -54,7 +52,7 @@ def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Ev
         passages=tuple(
             Scored(index.passage(row), float(mass_k[place])) for row, place in zip(rows, order, strict=True)
         ),
-        paths=tuple(tell_path(index, row, paths[:BEST_PATHS]) for row in rows),
+        paths=tuple(describe_path(index, row, paths[:BEST_PATHS]) for row in rows),
         trace=Trace("paths", (f"{len(passages_k)} passages explored", f"{len(paths)} paths kept")),
     )
 
@@ -102,7 +100,7 @@ def beam_search(index: Index, propositions_k: Ints, scores_N: Floats) -> list[Pa
     return [Path(tuple(int(propositions_k[place]) for place in path.propositions), path.score) for path in kept]
 
 
-def tell_path(index: Index, passage: int, paths: list[Path]) -> tuple[str, ...]:
+def describe_path(index: Index, passage: int, paths: list[Path]) -> tuple[str, ...]:
     """How a passage was reached, in words: the first of `paths` with a proposition that stands in it, up to there."""
     _, standing = expand_rows(index.data.passage_proposition_PN, np.array([passage]))
     for path in paths:

@@ -13,14 +13,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
-from graph.index.nearness import nearness_to
+from graph.index.normalised_similarity import normalised_similarity_to
 from graph.retrieve.modes.statements import INITIAL, rank_statements, worth_of_statements
-from graph.retrieve.parts.gather import expand_rows
-from graph.retrieve.parts.keywords import keyword_propositions, keywords_of
-from graph.retrieve.parts.query import Query
-from graph.retrieve.parts.rank import top_rows
-from graph.retrieve.parts.settings import RetrieveSettings
-from graph.shared.types import Evidence, Floats, Ints
+from graph.retrieve.parts.mentions import keyword_propositions, keywords_of
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.parts.ranking import expand_rows, top_rows
+from graph.types import Evidence, Floats, Ints
 
 TOPICS = 50
 PER_TOPIC = 8
@@ -29,7 +27,7 @@ PER_TOPIC = 8
 
 def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages (or propositions), as `statements` ranks them, from other starts."""
-    near_N = nearness_to(index, query.vector_D, index.data.proposition_vectors_ND @ query.vector_D)
+    near_N = normalised_similarity_to(index, query.vector_D, index.data.proposition_vectors_ND @ query.vector_D)
     proposition_KN = topic_blocks(index)
     sizes_K = np.maximum(np.diff(proposition_KN.indptr), 1)
     chosen = top_rows((proposition_KN @ near_N) / sizes_K, TOPICS)

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from graph.shared.types import Ints
+from graph.types import Ints
 
 THRESHOLD = 0.005
 """τ: how far two statements must be apart to be kept both."""

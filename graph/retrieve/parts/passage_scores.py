@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from graph.index.index import Index
-from graph.index.nearness import nearness_to
-from graph.retrieve.parts.gather import best_in_passage, expand_rows
+from graph.index.normalised_similarity import normalised_similarity_to
+from graph.retrieve.parts.mentions import named_documents
 from graph.retrieve.parts.query import Query
-from graph.retrieve.parts.rank import top_rows
-from graph.retrieve.parts.titles import named_documents
+from graph.retrieve.parts.ranking import best_in_passage, expand_rows, top_rows
 from graph.retrieve.parts.words import Scale, scale_of, unnamed_terms, with_words, word_scores
-from graph.shared.types import Floats, Ints
+from graph.types import Floats, Ints
 
 NAMED_BONUS = 0.5
 OTHER_PASSAGES_SHARE = 0.25
@@ -26,20 +25,20 @@ SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
 NEAREST_SEEN, WORDED_SEEN, SAMPLED = 2_000, 1_000, 1_000
 """Passages of an index with ANN indexes that are looked at: the nearest, those with most of the question's words, and a sample of all."""
 UNSEEN = np.float32(-1_000)
-"""The score of a proposition or a passage that was not looked at; no nearness is so low (graph/index/nearness.py)."""
+"""The score of a proposition or a passage that was not looked at; no nearness is so low (graph/index/normalised_similarity.py)."""
 
 
 LookAt = Callable[[Ints], None]
 """Fills in what is UNSEEN of the scores of passages."""
 
 
-def all_seen(rows: Ints) -> None:
+def all_scored(rows: Ints) -> None:
     """The LookAt where every passage has a score."""
     del rows
 
 
 @dataclass(frozen=True)
-class ByItself:
+class OwnScores:
     """What a question is to each proposition and passage before anything is followed.
 
     `lift_P` is how much of `own_P` is by the question's words, `terms` (rows) those that count: the others stand in a name. `named` are
@@ -55,7 +54,7 @@ class ByItself:
     scale: Scale
 
 
-def score_alone(index: Index, query: Query, of_all: bool = False) -> ByItself:
+def score_alone(index: Index, query: Query, of_all: bool = False) -> OwnScores:
     """The scores of propositions and passages by themselves.
 
     In an index with ANN indexes only some passages are looked at, unless the scores `of_all` are asked for: others are UNSEEN.
@@ -72,26 +71,26 @@ def score_alone(index: Index, query: Query, of_all: bool = False) -> ByItself:
     near_P = near_scores(index, passages_P, scores_N)
     scale = scale_of(near_P, words_P)
     raised_P = with_words(near_P, words_P, scale)
-    return ByItself(scores_N, add_names(index, raised_P, documents), raised_P - near_P, terms, named, words_P, scale)
+    return OwnScores(scores_N, add_names(index, raised_P, documents), raised_P - near_P, terms, named, words_P, scale)
 
 
 def _score_some(
     index: Index, query_D: Floats, near: Ints, words_P: Floats, terms: list[int], named: list[tuple[str, int]]
-) -> ByItself:
+) -> OwnScores:
     """The scores of the passages that are `near`, of those with most words, and of those in documents that are named."""
     data, passages = index.data, len(words_P)
     scores_N = np.full(len(data.proposition_ids), UNSEEN, np.float32)
     sample = np.arange(0, passages, max(1, passages // SAMPLED))
     scale = scale_of(near_of(index, sample, scores_N, query_D), words_P[sample])
     own_P = np.full(passages, UNSEEN, np.float32)
-    alone = ByItself(scores_N, own_P, np.zeros_like(own_P), terms, named, words_P, scale)
+    alone = OwnScores(scores_N, own_P, np.zeros_like(own_P), terms, named, words_P, scale)
     worded = top_rows(words_P, min(WORDED_SEEN, int((words_P > scale.usual_words).sum())))
     called = passages_in(data.passage_document_P, [document for _, document in named])
     look_at_passages(index, alone, query_D, np.concatenate([near, worded, called]))
     return alone
 
 
-def look_at_passages(index: Index, alone: ByItself, query_D: Floats, rows: Ints) -> None:
+def look_at_passages(index: Index, alone: OwnScores, query_D: Floats, rows: Ints) -> None:
     """Fill in the scores of those of the given passages that are UNSEEN, and of their propositions."""
     unseen = np.unique(rows[alone.own_P[rows] == UNSEEN])
     near = near_of(index, unseen, alone.scores_N, query_D)
@@ -101,7 +100,7 @@ def look_at_passages(index: Index, alone: ByItself, query_D: Floats, rows: Ints)
 
 def near_of(index: Index, rows_R: Ints, scores_N: Floats, query_D: Floats) -> Floats:
     """`near_scores` of some passages: float32[R]. Scores of their propositions are filled in."""
-    near_R = nearness_to(index, query_D, index.data.passage_vectors_PD[rows_R] @ query_D)
+    near_R = normalised_similarity_to(index, query_D, index.data.passage_vectors_PD[rows_R] @ query_D)
     place_X, proposition_X = expand_rows(index.data.passage_proposition_PN, rows_R)
     look_at(index, proposition_X, scores_N, query_D)
     best_R = np.full(len(rows_R), UNSEEN, np.float32)
@@ -111,7 +110,7 @@ def near_of(index: Index, rows_R: Ints, scores_N: Floats, query_D: Floats) -> Fl
 
 def score_passages(index: Index, query_D: Floats) -> Floats:
     """The question's nearness to every passage: float32[P]."""
-    return nearness_to(index, query_D, index.data.passage_vectors_PD @ query_D)
+    return normalised_similarity_to(index, query_D, index.data.passage_vectors_PD @ query_D)
 
 
 def score_propositions(index: Index, near_P: Floats, query_D: Floats) -> Floats:
@@ -121,7 +120,7 @@ def score_propositions(index: Index, near_P: Floats, query_D: Floats) -> Floats:
     """
     data = index.data
     if len(data.proposition_ids) <= SCAN_ALL:
-        return nearness_to(index, query_D, data.proposition_vectors_ND @ query_D)
+        return normalised_similarity_to(index, query_D, data.proposition_vectors_ND @ query_D)
     scores_N = np.full(len(data.proposition_ids), UNSEEN, np.float32)
     scanned = expand_rows(data.passage_proposition_PN, top_rows(near_P, SCANNED_PASSAGES))[1]
     look_at(index, scanned, scores_N, query_D)
@@ -131,7 +130,7 @@ def score_propositions(index: Index, near_P: Floats, query_D: Floats) -> Floats:
 def look_at(index: Index, rows: Ints, scores_N: Floats, query_D: Floats) -> None:
     """Fill in the scores of those of the given propositions that are UNSEEN."""
     unseen = np.unique(rows[scores_N[rows] == UNSEEN])
-    scores_N[unseen] = nearness_to(index, query_D, index.data.proposition_vectors_ND[unseen] @ query_D)
+    scores_N[unseen] = normalised_similarity_to(index, query_D, index.data.proposition_vectors_ND[unseen] @ query_D)
 
 
 def own_scores(index: Index, near_P: Floats, scores_N: Floats, named: list[int]) -> Floats:

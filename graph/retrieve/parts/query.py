@@ -1,9 +1,186 @@
-"""A question as the strategies get it."""
+"""What a mode is given: the question, the language model that it may ask (with an account of the cost), and the settings."""
 
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, Literal, TypeVar, get_args
 
-from graph.retrieve.parts.caller import Caller
-from graph.shared.types import Floats
+from pydantic import Field, field_validator
+from pydantic_core import PydanticKnownError
+
+from graph.config import Settings
+from graph.errors import UserError
+from graph.index.filters import Condition, parse_condition
+from graph.random_walk import MOST_DAMPING
+from graph.shared.modes import DEFAULT_MODE, Mode
+from graph.text.prompting import fill
+from graph.text.replies import BadReply, ReplyModel, parse_reply, plain, strict_schema
+from graph.types import Completion, CompletionRequest, Floats, LanguageModel, Message
+
+MAX_REPLY_CHARS = 2000
+"""Of an unusable reply, shown to the model when it is asked again."""
+
+R = TypeVar("R", bound=ReplyModel)
+
+
+class ModelUnavailable(UserError):
+    """The model cannot be asked any more; a strategy ends with what it has."""
+
+
+@dataclass(frozen=True)
+class ModelUsage:
+    """What was asked of a model: calls (`unusable` of them gave nothing), tokens and seconds.
+
+    `replayed` calls were answered from a ledger; `replayed_seconds` of the seconds are what they took when they were made, but for
+    the `untimed` among them, whose time is not known.
+    """
+
+    calls: int = 0
+    unusable: int = 0
+    replayed: int = 0
+    untimed: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    replayed_seconds: float = 0.0
+
+
+def usage_of(completions: Sequence[Completion], waited_seconds: float, unusable: int = 0) -> ModelUsage:
+    """What completions cost that were asked for together and waited for so long."""
+    replays = [one.replay for one in completions if one.replay is not None]
+    replayed_seconds = sum(replay.seconds or 0.0 for replay in replays)
+    return ModelUsage(
+        calls=len(completions),
+        unusable=unusable,
+        replayed=len(replays),
+        untimed=sum(replay.seconds is None for replay in replays),
+        prompt_tokens=sum(one.prompt_tokens for one in completions),
+        completion_tokens=sum(one.completion_tokens for one in completions),
+        seconds=waited_seconds + replayed_seconds,
+        replayed_seconds=replayed_seconds,
+    )
+
+
+def total_usage(parts: Sequence[ModelUsage]) -> ModelUsage:
+    """What was spent one after another."""
+    return ModelUsage(*(sum(values) for values in zip(*map(astuple, parts), strict=True)))
+
+
+def parallel_usage(parts: Sequence[ModelUsage]) -> ModelUsage:
+    """What was spent at the same time: all calls and tokens, and the seconds of those that took longest."""
+    return replace(
+        total_usage([ModelUsage(), *parts]),
+        seconds=max((part.seconds for part in parts), default=0.0),
+        replayed_seconds=max((part.replayed_seconds for part in parts), default=0.0),
+    )
+
+
+class Caller:
+    """One question's use of a model. Safe to share between threads."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+        self._spent = ModelUsage()
+        self._lock = Lock()
+        self.first_unusable: str | None = None
+        """The first reply that could not be used, or the server's reason to refuse; None where there was none."""
+
+    @property
+    def spent(self) -> ModelUsage:
+        """The account so far."""
+        with self._lock:
+            return self._spent
+
+    @contextmanager
+    def in_threads(self, count: int) -> Iterator[list["Caller"]]:
+        """A caller for each of `count` threads that work side by side; what they spent is added to this one at the end."""
+        callers = [Caller(self._model) for _ in range(count)]
+        try:
+            yield callers
+        finally:
+            self._add(parallel_usage([caller.spent for caller in callers]))
+
+    def _add(self, more: ModelUsage) -> None:
+        with self._lock:
+            self._spent = total_usage([self._spent, more])
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text, as the model counts them."""
+        return self._model.count_tokens(text)
+
+    def ask(self, kind: type[R], system: str, users: Sequence[str], max_tokens: int) -> list[R | None]:
+        """One structured reply to each of `users` (asked together), each after the same `system` message.
+
+        An unusable reply (not of `kind`, or cut at `max_tokens`) is asked for once more, with what was wrong; None where
+        that fails too, and where the server refuses the request. Raises ModelGone when the model does not answer; when it goes
+        away before a second asking, the replies that it gave stand.
+        """
+        first = [
+            CompletionRequest(
+                (Message("system", system), Message("user", user)), max_tokens, schema=strict_schema(kind)
+            )
+            for user in users
+        ]
+        replies = self._read(kind, first)
+        again = [(row, reply) for row, reply in enumerate(replies) if isinstance(reply, _UnusableReply)]
+        try:
+            second = self._read(kind, [_retry_request(first[row], reply) for row, reply in again])
+        except ModelUnavailable:
+            if not any(isinstance(reply, kind) for reply in replies):
+                raise
+            second = [None] * len(again)
+        for (row, _), reply in zip(again, second, strict=True):
+            replies[row] = reply
+        return [None if isinstance(reply, _UnusableReply) else reply for reply in replies]
+
+    def _read(self, kind: type[R], requests: Sequence[CompletionRequest]) -> "list[R | _UnusableReply | None]":
+        if not requests:
+            return []
+        started = time.perf_counter()
+        try:
+            completions = self._model.complete(requests)
+        except UserError as problem:
+            raise ModelUnavailable(str(problem), "", "") from None
+        seconds = time.perf_counter() - started
+        replies = [_read_one(kind, completion) for completion in completions]
+        unusable = [at for at, reply in enumerate(replies) if reply is None or isinstance(reply, _UnusableReply)]
+        if unusable and self.first_unusable is None:
+            self.first_unusable = completions[unusable[0]].text
+        self._add(usage_of(completions, seconds, len(unusable)))
+        return replies
+
+
+@dataclass(frozen=True)
+class _UnusableReply:
+    text: str
+    problem: str
+
+
+def _read_one(kind: type[R], completion: Completion) -> "R | _UnusableReply | None":
+    """What a completion says; None if the server would not take the request, which it will not take the next time either."""
+    if completion.finish_reason == "refused":
+        return None
+    if completion.finish_reason == "length":
+        return _UnusableReply(
+            completion.text, f"it was cut after {completion.completion_tokens:,} tokens, so write less"
+        )
+    try:
+        return parse_reply(kind, completion.text, [])
+    except BadReply as problem:
+        return _UnusableReply(completion.text, str(problem))
+
+
+def _retry_request(request: CompletionRequest, reply: _UnusableReply) -> CompletionRequest:
+    """The same question, followed by the unusable reply and what was wrong with it."""
+    turns = (
+        Message("assistant", plain(reply.text)[:MAX_REPLY_CHARS] or "(nothing)"),
+        Message("user", fill("graph/again.txt", problem=reply.problem)),
+    )
+    return replace(request, messages=request.messages + turns)
 
 
 @dataclass(frozen=True)
@@ -13,3 +190,78 @@ class Query:
     text: str
     vector_D: Floats
     model: Caller | None = None
+
+
+Selector = Literal["threshold", "llm"]
+"""The selectors that come with the program; any other is the folder or the hub name (with a slash) of a trained one."""
+
+
+class SuggestSettings(Settings):
+    """The walk by which `local` and `global` suggest propositions (ToPG Eq. 3–8). The mode `hops` is another one."""
+
+    damping: float = Field(
+        default=0.85,
+        ge=0,
+        le=MOST_DAMPING,
+        description="probability of walking on; else it starts from a seed again",
+    )
+    structure_weight: float = Field(
+        default=0.5, ge=0, le=1, description="λ: weight of the graph alone, 1 − λ of what is near to the question"
+    )
+
+
+class RetrieveSettings(Settings):
+    """How evidence is looked for."""
+
+    mode: Mode = Field(DEFAULT_MODE, description="strategy")
+    top_k: int = Field(
+        5, ge=1, le=10_000, description="items to return: passages, propositions or nodes, as the mode ranks them"
+    )
+    unit: Literal["passages", "propositions"] = Field(
+        "passages", description="what statements and topics return: passages, or the propositions themselves"
+    )
+    where: tuple[str, ...] = Field((), description="conditions on documents, such as year>=1990 or source=reports/*")
+    selector: str = Field(
+        "threshold",
+        description="what chooses among propositions in local and global: threshold, llm, or a trained one's folder; one of size hop ranks in hops",
+    )
+    reranker: str = Field("", description="cross-encoder that orders what the mode found: a folder or a hub name")
+    router: str = Field("", description='what chooses the mode of auto: a trained router\'s folder; "" for a rule')
+    layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (), description="layers that hierarchy returns nodes of: 0 passages and chunks' summaries, 1 …; none for all"
+    )
+    suggestions: SuggestSettings = Field(
+        SuggestSettings(), description="walk of local, unless a trained selector chooses there alone, and of global"
+    )
+    abstain: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="probability that the documents hold nothing on a question from which it is answered so, without a model; None for never",
+    )
+    max_context_tokens: int | None = Field(
+        None, ge=1, description="longest context of an answer, in tokens of the model in use; None for no limit"
+    )
+
+    @field_validator("where")
+    @classmethod
+    def _readable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            for condition in value:
+                parse_condition(condition)
+        except UserError as problem:
+            raise ValueError(str(problem)) from None
+        return value
+
+    @field_validator("selector")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value in get_args(Selector) or "/" in value or (value and Path(value).is_dir()):
+            return value
+        expected = "'threshold', 'llm' or the folder or hub name of a trained selector"
+        raise PydanticKnownError("literal_error", {"expected": expected})
+
+    @cached_property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions of `where`, read."""
+        return tuple(parse_condition(condition) for condition in self.where)

@@ -9,16 +9,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
-from graph.retrieve.parts.rank import top_rows
-from graph.retrieve.parts.settings import SuggestSettings
-from graph.shared.types import Floats, Ints
-from graph.walks.random_walk import (
+from graph.random_walk import (
     attraction,
     personalised_pagerank,
     query_aware_transition,
     restart_at,
     structural_transition,
 )
+from graph.retrieve.parts.query import SuggestSettings
+from graph.retrieve.parts.ranking import top_rows
+from graph.types import Floats, Ints
 
 SUBGRAPH_PROPOSITIONS = 500
 SUBGRAPH_RESTART = 0.15

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from graph.index.index import Index
-from graph.retrieve.parts.rank import top_rows
-from graph.shared.types import Floats, Ints
+from graph.retrieve.parts.ranking import top_rows
 from graph.store.columns.moved import cells
 from graph.text.bm25 import bm25, terms_of
+from graph.types import Floats, Ints
 
-TERMS_TOLD = 8
+TERMS_SHOWN = 8
 
 
 def known_terms(index: Index, text: str) -> list[int]:
@@ -83,11 +83,11 @@ def best_terms(index: Index, terms: list[int], passages: Ints) -> list[tuple[str
     worth_WP = bm25(count_WP, data.term_idf_W[distinct][:, None], data.term_norm_P[passages])
     found = []
     for worth_W in worth_WP.T:
-        best = top_rows(worth_W, min(TERMS_TOLD, int((worth_W > 0).sum())))
+        best = top_rows(worth_W, min(TERMS_SHOWN, int((worth_W > 0).sum())))
         found.append(tuple(data.term_texts[distinct[row]] for row in best))
     return found
 
 
-def tell_terms(terms: Iterable[str]) -> str:
+def describe_terms(terms: Iterable[str]) -> str:
     """The terms that a passage has, as a step of a path."""
     return "has the question's " + ", ".join(f"“{term}”" for term in terms)

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.shared.types import Floats, Ints
-from graph.store.columns.merge import put_between
+from graph.store.columns.row_map import put_between
+from graph.types import Floats, Ints
 
 MANY = 8
 """When new entries are more than one in so many, all are sorted at once."""

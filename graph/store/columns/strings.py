@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.shared.ids import ID_BYTES
-from graph.shared.types import IdBytes
+from graph.types import IdBytes
 
 FEW = 8
 """Ids that are each compared with all known ones, sooner than these are sorted."""

@@ -9,8 +9,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from serve.http.routes.services import Caller, Services
-from serve.http.shared.errors import ApiError
+from serve.http.errors import ApiError
+from serve.server.services import Caller, Services
 
 
 class Health(BaseModel):
@@ -55,7 +55,7 @@ def health_router(services: Services) -> APIRouter:
     @router.get("/ready", responses={503: {"description": "the model's server does not answer, or this one stops"}})
     async def ready(access: Caller) -> Ready:
         """Index and model answer; 503 while the model does not, and once the server is told to stop."""
-        if services.leaving.is_set():
+        if services.stopping.is_set():
             raise ApiError(503, "stopping", "this server is about to stop: send new requests to another")
         await services.backend.check()
         names = services.collections.names(access)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from data_synth.claims.claims import NO_SENTENCE, ClaimPassage, ClaimRow, claim_from_json, claim_problems, claim_rows
 from data_synth.claims.falsify import BREAKS, Surroundings, falsify
 from data_synth.claims.restate import (
     WAYS,
@@ -20,10 +21,8 @@ from data_synth.claims.restate import (
     turned,
     verbatim,
 )
-from data_synth.claims.rows import NO_SENTENCE, Told, claim_rows
-from data_synth.claims.types import ClaimRow, claim_from_json, claim_problems
-from data_synth.types import Dropped
-from graph.verify.words import Words
+from data_synth.rows import Dropped
+from graph.text.word_forms import Words
 from modegraph.cli import build_app
 
 SENTENCES = (
@@ -119,8 +118,8 @@ def test_what_cannot_be_broken_is_not() -> None:
 
 
 def test_rows_come_in_pairs_of_one_split_and_the_same_each_time() -> None:
-    passages = [Told(f"{number}.md", "Lantern", f"{PASSAGE} It was day {number}.") for number in range(40)]
-    passages.append(Told("short.md", "Short", "No."))
+    passages = [ClaimPassage(f"{number}.md", "Lantern", f"{PASSAGE} It was day {number}.") for number in range(40)]
+    passages.append(ClaimPassage("short.md", "Short", "No."))
     rows = list(claim_rows(passages, rounds=3, seed=0))
     assert rows == list(claim_rows(passages, rounds=3, seed=0)) != list(claim_rows(passages, rounds=3, seed=1))
     assert rows[-1] == Dropped(NO_SENTENCE)

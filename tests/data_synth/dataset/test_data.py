@@ -13,10 +13,10 @@ from data_synth.cli import register
 from data_synth.dataset.validate import validate_file
 from data_synth.dataset.write import write_dataset
 from data_synth.preferences.preference_form import PREFERENCES
-from data_synth.types import PreferenceRow, preference_to_json
+from data_synth.rows import PreferenceRow, preference_to_json
 from graph.documents.questions import read_questions, split_by_hash
-from graph.shared.errors import UserError
-from graph.shared.types import Message
+from graph.errors import UserError
+from graph.types import Message
 from tests.places import DATA, ROOT
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from data_synth.dataset.join import join_rows
-from data_synth.dataset.splits import split_questions
-from data_synth.types import response_to_json
-from graph.shared.errors import UserError
+from data_synth.dataset.split_join import join_rows, split_questions
+from data_synth.rows import response_to_json
+from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from modegraph.cli import build_app
 from tests.train.world import scored

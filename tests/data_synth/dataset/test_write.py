@@ -10,15 +10,9 @@ from data_synth.dataset import write
 from data_synth.dataset.summary import Lengths
 from data_synth.dataset.write import check_folder, write_dataset
 from data_synth.preferences.preference_form import PLAIN_PREFERENCES, PREFERENCES, plain_schema, preference_schema
-from data_synth.types import (
-    Dropped,
-    PreferenceRow,
-    plain_preference_to_json,
-    preference_from_json,
-    preference_to_json,
-)
-from graph.shared.errors import UserError
-from graph.shared.types import Message
+from data_synth.rows import Dropped, PreferenceRow, plain_preference_to_json, preference_from_json, preference_to_json
+from graph.errors import UserError
+from graph.types import Message
 
 ORIGIN = {"Index": "idx", "Questions": "q.jsonl"}
 

@@ -19,11 +19,11 @@ from data_synth.preferences.hard_negatives import (
     wrong_answer,
     wrong_answer_negative,
 )
-from data_synth.types import Draft
+from data_synth.rows import Draft
+from graph.answer.citations import check_citations
+from graph.answer.prompt import parse_answer
 from graph.documents.questions import Question
-from graph.prompt.answer import parse_answer
-from graph.prompt.citations import check_citations
-from graph.shared.types import Excerpt
+from graph.types import Excerpt
 
 A = Excerpt("a", "Yard", "Ada founded the yard in 1890. The yard built nine ferries. It burned in 1911.", "yard", 0, 80)
 B = Excerpt("b", "Bread", "Kelp bread keeps for nine days. The yard built nine ferries.", "bread", 0, 60)

@@ -16,10 +16,10 @@ from data_synth.preferences.reasons import (
     reasoner_message,
     tfidf_cosines,
 )
-from data_synth.types import Draft, Dropped
+from data_synth.rows import Draft, Dropped
+from graph.answer.prompt import answer_messages
 from graph.documents.questions import Question, Quote
-from graph.prompt.answer import answer_messages
-from graph.shared.types import Completion, Excerpt, Passage
+from graph.types import Completion, Excerpt, Passage
 from tests.fakes import ScriptedModel
 
 YARD = Excerpt("1", "Yard", "# Yard\nThe yard was founded by\nAda Marlow in 1880. It closed.", "yard.md", 0, 60)

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from data_synth.preferences.separation import by_overlap, length_alone, measure_separation, told_apart
-from data_synth.types import PreferenceRow
-from graph.shared.types import Message
+from data_synth.preferences.preference_form import by_overlap, length_alone, measure_separation, separating_measures
+from data_synth.rows import PreferenceRow
+from graph.types import Message
 
 
 def pair(number: int, chosen: str, rejected: str) -> PreferenceRow:
@@ -66,10 +66,10 @@ def test_words_of_the_prompt_tell_sides_apart_and_a_warning_says_so() -> None:
         replace(pair(n, words(20, draw), words(20, draw)), prompt=(Message("user", "a b c d e f g h i j"),))
         for n in range(100)
     ]
-    assert by_overlap(rows) < 0.65 and told_apart(measure_separation(rows)) == []
+    assert by_overlap(rows) < 0.65 and separating_measures(measure_separation(rows)) == []
     lazy = [replace(row, chosen="a b c d e f " * 3, rejected="q r s t k l " * 3) for row in rows]
     assert by_overlap(lazy) == 1.0
-    (warning,) = [one for one in told_apart(measure_separation(lazy)) if "prompt" in one]
+    (warning,) = [one for one in separating_measures(measure_separation(lazy)) if "prompt" in one]
     assert warning == "accuracy of the share of words that the prompt has 1.00"
 
 

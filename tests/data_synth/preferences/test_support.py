@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from data_synth.preferences.support import MIN_NAMED, MIN_NEARNESS, Support, SupportScorer, sentences_of, share_named
+from graph.answer.context import of_passage
 from graph.build.build import build_index
 from graph.index.index import Index, open_index
-from graph.index.nearness import nearness
-from graph.prompt.context import of_passage
-from graph.shared.types import Excerpt
-from graph.store.settings import IndexSettings
+from graph.index.normalised_similarity import normalised_similarity
+from graph.store.index_settings import IndexSettings
+from graph.types import Excerpt
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 
@@ -35,8 +35,8 @@ def test_nearness_is_the_mean_over_sentences_of_that_to_the_best_proposition(ind
     told = ["She was born in Tarn and died on 4 May 1931.", "The moon is green."]
     assert sentences_of(reason) == told
     best = np.array([(encode([sentence]) @ encode(texts).T).max() for sentence in told])
-    expected = nearness(index, best).mean()
-    assert found.nearness == pytest.approx(float(expected), abs=1e-5)
+    expected = normalised_similarity(index, best).mean()
+    assert found.normalised_similarity == pytest.approx(float(expected), abs=1e-5)
 
 
 def test_another_documents_context_supports_less(index: Index) -> None:
@@ -44,7 +44,7 @@ def test_another_documents_context_supports_less(index: Index) -> None:
     own, other, none = meter.measure(
         [reason] * 3, [excerpts_of(index, "ada"), excerpts_of(index, "bread"), ()], ["Where was Ada Marlow born?"] * 3
     )
-    assert own.nearness > other.nearness > none.nearness == 0.0
+    assert own.normalised_similarity > other.normalised_similarity > none.normalised_similarity == 0.0
     assert own.named == 1.0 and other.named == pytest.approx(2 / 3), (
         "question and bread name Ada and Tarn, not the date"
     )
@@ -57,8 +57,12 @@ def test_a_summary_stands_for_its_passages_and_a_proposition_for_itself(index: I
     row = next(n for n, text in enumerate(index.data.proposition_texts) if "born in Tarn" in text)
     stated = Excerpt(index.data.proposition_ids[row], "Ada", index.data.proposition_texts[row])
     by_passage, by_summary, by_proposition = meter.measure([reason] * 3, [quoted, (summed,), (stated,)], [""] * 3)
-    assert by_passage.nearness > 0.5
-    assert by_passage.nearness == by_summary.nearness == pytest.approx(by_proposition.nearness, abs=1e-5)
+    assert by_passage.normalised_similarity > 0.5
+    assert (
+        by_passage.normalised_similarity
+        == by_summary.normalised_similarity
+        == pytest.approx(by_proposition.normalised_similarity, abs=1e-5)
+    )
 
 
 def test_names_may_stand_in_any_one_text_but_not_spread_over_two() -> None:
@@ -67,8 +71,8 @@ def test_names_may_stand_in_any_one_text_but_not_spread_over_two() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nearness", "named", "holds"),
+    ("normalised_similarity", "named", "holds"),
     [(MIN_NEARNESS, MIN_NAMED, True), (MIN_NEARNESS - 0.01, 1.0, False), (1.0, MIN_NAMED - 0.01, False)],
 )
-def test_both_must_hold(nearness: float, named: float, holds: bool) -> None:
-    assert Support(nearness, named).holds is holds
+def test_both_must_hold(normalised_similarity: float, named: float, holds: bool) -> None:
+    assert Support(normalised_similarity, named).holds is holds

@@ -1,6 +1,6 @@
 """A small corpus whose documents name one another in ways that can be worked out by hand."""
 
-from graph.shared.types import Document
+from graph.types import Document
 
 FILMS = [
     Document("hawk", "The Saddle Hawk", "The Saddle Hawk is a lost 1925 western film directed by Edward Lorne."),

@@ -16,14 +16,14 @@ from data_synth.questions.by_model import (
     model_questions,
 )
 from data_synth.questions.make import QuestionSpec, question_rows, shortage
-from data_synth.questions.types import QuestionRow, question_problems
-from data_synth.types import Dropped
+from data_synth.questions.question_form import QuestionRow, question_problems
+from data_synth.rows import Dropped
 from graph.documents.questions import SPLITS
 from graph.documents.read import read_documents
 from graph.index.index import Index
-from graph.retrieve import RetrieveSettings
-from graph.shared.types import CompletionRequest, Document, Passage
-from graph.text.structured import strict_schema
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.text.replies import strict_schema
+from graph.types import CompletionRequest, Document, Passage
 from serve.ledger import Ledger
 from tests.fakes import ScriptedModel
 from tests.graph.hashed import build

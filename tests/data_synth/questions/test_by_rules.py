@@ -10,16 +10,14 @@ from data_synth.questions.by_rules import TEMPLATES, template_questions, to_row
 from data_synth.questions.check import (
     MAX_USES_OF_DOCUMENT,
     DuplicateFilter,
+    is_stated_once,
     needs_all,
     path_breaks_without,
     path_holds,
-    told_once,
 )
-from data_synth.questions.mentions import Mentions
-from data_synth.questions.reading import read_index
-from data_synth.questions.templates import Candidate
-from data_synth.questions.types import (
-    FORM,
+from data_synth.questions.index_statements import Mentions, read_index
+from data_synth.questions.question_form import (
+    QUESTIONS,
     QuestionRow,
     Step,
     named_in,
@@ -27,10 +25,11 @@ from data_synth.questions.types import (
     question_problems,
     question_to_json,
 )
+from data_synth.questions.templates import Candidate
 from graph.documents.questions import read_questions
 from graph.documents.read import read_documents
 from graph.index.index import Index
-from graph.shared.types import Document
+from graph.types import Document
 from tests.data_synth.questions.films import FILMS, TOGETHER
 from tests.graph.hashed import build
 from tests.places import EXAMPLES
@@ -199,8 +198,8 @@ def test_a_step_is_told_once_only_if_no_other_passage_has_both_ends(films: Index
     mentions = Mentions(films)
     passage = films.passages_of("hawk")[0]
     step = Step("The Saddle Hawk", "Edward Lorne", "hawk", passage.id, passage.text)
-    assert told_once(step, mentions)
-    assert not told_once(replace(step, passage_id=films.passages_of("yard")[0].id), mentions)
+    assert is_stated_once(step, mentions)
+    assert not is_stated_once(replace(step, passage_id=films.passages_of("yard")[0].id), mentions)
 
 
 def test_documents_are_not_used_often_and_questions_not_asked_twice(examples: Index) -> None:
@@ -231,7 +230,7 @@ def test_rows_are_questions_that_evaluation_reads(films: Index, tmp_path: Path) 
         assert [quoted.text for quoted in question.evidence] == [step.quote for step in row.steps]
     lines = file.read_text().splitlines()
     assert [question_from_json(json.loads(line)) for line in lines] == rows
-    assert FORM.schema().names == list(question_to_json(rows[0]))
+    assert QUESTIONS.schema().names == list(question_to_json(rows[0]))
 
 
 def test_documents_not_questions_are_split(examples: Index) -> None:

@@ -8,12 +8,12 @@ import typer
 from typer.testing import CliRunner, Result
 
 import graph.index.index
-from data_synth.questions.cli import register
+from data_synth.cli_generate import register_questions
 from graph.build.build import build_index
 from graph.documents.questions import read_questions
-from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest, Document, LanguageModel
-from graph.store.settings import IndexSettings
+from graph.errors import UserError
+from graph.store.index_settings import IndexSettings
+from graph.types import CompletionRequest, Document, LanguageModel
 from serve.ledger import Ledger
 from tests.data_synth.questions.films import FILMS, TOGETHER
 from tests.fakes import HashEncoder, ScriptedModel
@@ -39,7 +39,7 @@ def run(index: Path, *arguments: object, model: ScriptedModel | None = None) -> 
 
     synth = typer.Typer()
     synth.callback()(lambda: None)
-    register(synth, open_model)
+    register_questions(synth, open_model)
     done = CliRunner().invoke(synth, ["questions", str(index), "--seed", str(TOGETHER), *map(str, arguments)])
     if isinstance(done.exception, Exception):
         raise done.exception

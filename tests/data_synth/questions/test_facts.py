@@ -6,10 +6,16 @@ import pytest
 
 from data_synth.questions.by_rules import template_questions
 from data_synth.questions.facts import Sentences
-from data_synth.questions.types import QuestionRow, named_in, question_from_json, question_problems, question_to_json
+from data_synth.questions.question_form import (
+    QuestionRow,
+    named_in,
+    question_from_json,
+    question_problems,
+    question_to_json,
+)
 from graph.documents.read import read_documents
 from graph.index.index import Index
-from graph.shared.types import Document
+from graph.types import Document
 from tests.data_synth.questions.films import FILMS
 from tests.graph.hashed import build
 from tests.places import EXAMPLES

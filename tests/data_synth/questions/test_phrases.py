@@ -1,7 +1,6 @@
 import pytest
 
-from data_synth.questions.phrases import Kind, kind_by_name, kind_of, predicate_of, relate
-from data_synth.questions.values import day_number, values_of
+from data_synth.questions.phrases import Kind, day_number, kind_by_name, kind_of, predicate_of, relate, values_of
 
 FILM, PERSON, PLACE = Kind("film"), Kind("person", True), Kind("river")
 

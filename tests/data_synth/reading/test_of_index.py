@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from data_synth.dataset.validate import validate_file
-from data_synth.reading.of_index import set_of_index
+from data_synth.reading.reading_rows import set_of_index
 from graph.documents.questions import Question, Quote
+from graph.errors import UserError
 from graph.index.index import open_index
-from graph.shared.errors import UserError
 from modegraph.cli import build_app
 
 

@@ -12,24 +12,24 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from data_synth.dataset.validate import validate_file
-from data_synth.reading.changed import changed_question
-from data_synth.reading.form import FORM, reading_problems
-from data_synth.reading.rows import (
+from data_synth.reading.changed_questions import changed_question
+from data_synth.reading.reading_form import READING, reading_problems
+from data_synth.reading.reading_rows import (
     NO_SPAN,
     SURPLUS,
     Distractors,
     ReadingSettings,
     Share,
+    contains_answer,
     reading_rows,
     rows_of_sets,
-    stands_in,
     words_of,
 )
 from data_synth.reading.score import score_reading
 from data_synth.reading.sets import ReadingSet, read_set
-from data_synth.types import Dropped, ReadingRow, reading_from_json, reading_to_json
-from graph.prompt.answer import NOT_FOUND
-from graph.shared.errors import UserError
+from data_synth.rows import Dropped, ReadingRow, reading_from_json, reading_to_json
+from graph.answer.prompt import NOT_FOUND
+from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from modegraph.cli import build_app
 from tests.data_synth.reading.world import QUESTIONS, TEXTS, isles
@@ -85,13 +85,13 @@ def test_what_is_answered_stands_there_and_what_is_refused_does_not(
         if row.completion == NOT_FOUND:
             assert row.gold_ids == () and not (set(question.gold_ids) <= set(row.context_ids) and question.answers)
             if not question.is_yes_no:
-                assert not any(stands_in(answer, words) for answer in question.answers for words in held)
+                assert not any(contains_answer(answer, words) for answer in question.answers for words in held)
             continue
         assert set(row.gold_ids) == set(question.gold_ids) <= set(row.context_ids)
         others = [words for one, words in zip(row.context_ids, held, strict=True) if one not in question.gold_ids]
         if not question.is_yes_no:
             assert (
-                not any(stands_in(answer, words) for answer in question.answers for words in others)
+                not any(contains_answer(answer, words) for answer in question.answers for words in others)
                 or len(question.gold_ids) > 1
             )
 
@@ -206,7 +206,7 @@ def test_the_command_writes_rows_that_validate(tmp_path: Path) -> None:
     words = ["data", "import", "reading", str(folder), "--out", str(tmp_path / "rows"), "--set", "distractors=2"]
     assert CliRunner().invoke(build_app(), words).exit_code == 0
     found = validate_file(tmp_path / "rows/train.jsonl")
-    assert found.form == FORM.name and found.rows > 8 and not found.bad
+    assert found.form == READING.name and found.rows > 8 and not found.bad
     lines = (tmp_path / "rows/train.jsonl").read_text(encoding="utf-8").splitlines()
     assert all(reading_to_json(reading_from_json(json.loads(line))) == json.loads(line) for line in lines)
 

@@ -1,7 +1,7 @@
 """A reading set small enough to check by hand: an island a passage, questions over one or two of them, some that nothing answers."""
 
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
-from graph.shared.types import Excerpt
+from graph.types import Excerpt
 
 TEXTS = {
     "tarn": "Tarn has a ferry. The ferry was built in 1911 by Ida Corrow.",

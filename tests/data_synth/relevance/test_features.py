@@ -9,31 +9,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.index.index import Index
-from graph.index.nearness import nearness
-from graph.retrieve.learned.features import (
+from graph.index.normalised_similarity import normalised_similarity
+from graph.retrieve.learned.light import (
+    FARTHEST_HOPS,
     FEATURES,
     SEEDS,
     WALK,
-    features,
-    first_span,
-    lead_in_passage,
-    log_ranks,
-    look,
-    measure,
-)
-from graph.retrieve.learned.seed_ties import (
-    FARTHEST_HOPS,
     called_by_seeds,
     entity_counts,
+    first_span,
     hops_from,
+    lead_in_passage,
+    log_ranks,
+    measure,
     pair_scores,
+    selector_features,
     shared_entities,
     tied,
+    view_of,
 )
 from graph.retrieve.modes.paths import path_score
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.suggest import suggest
-from graph.shared.types import Document, Floats
+from graph.types import Document, Floats
 from tests.corpora import ISLES
 from tests.graph.hashed import build
 from tests.graph.retrieve.wordless import leave_words_out
@@ -72,29 +70,31 @@ def everything(index: Index) -> np.ndarray:
 
 
 def test_every_feature_is_a_finite_number_for_every_proposition(index: Index) -> None:
-    values = features(index, asked(index), everything(index))
+    values = selector_features(index, asked(index), everything(index))
     assert values.shape == (len(index.data.proposition_ids), len(FEATURES)) and values.dtype == np.float32
     assert np.isfinite(values).all()
 
 
 def test_no_candidates_give_no_rows(index: Index) -> None:
-    assert features(index, asked(index), np.zeros(0, np.int64)).shape == (0, len(FEATURES))
+    assert selector_features(index, asked(index), np.zeros(0, np.int64)).shape == (0, len(FEATURES))
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_a_candidate_has_the_same_features_in_any_company(index: Index, data: st.DataObject) -> None:
     query = asked(index)
-    whole = features(index, query, everything(index))
+    whole = selector_features(index, query, everything(index))
     rows = np.array(data.draw(st.lists(st.sampled_from(range(len(whole))), min_size=1, unique=True)), np.int64)
-    assert np.allclose(features(index, query, rows), whole[rows], atol=1e-6)
+    assert np.allclose(selector_features(index, query, rows), whole[rows], atol=1e-6)
 
 
 def test_nearness_and_rank_by_hand(index: Index) -> None:
     query = asked(index)
     cosines = [float(vector @ query.vector_D) for vector in index.data.proposition_vectors_ND]
-    values = features(index, query, everything(index))
-    assert column(values, "nearness") == pytest.approx(nearness(index, np.array(cosines)).tolist(), abs=1e-6)
+    values = selector_features(index, query, everything(index))
+    assert column(values, "nearness") == pytest.approx(
+        normalised_similarity(index, np.array(cosines)).tolist(), abs=1e-6
+    )
     nearer = [sum(other > each for other in cosines) for each in cosines]
     assert column(values, "log_rank") == pytest.approx([math.log(1 + count) for count in nearer], abs=1e-6)
     assert min(nearer) == 0
@@ -190,13 +190,13 @@ def test_the_first_occurrence_tells_place_and_length(index: Index) -> None:
 
 def test_a_document_that_the_question_names_is_told(index: Index) -> None:
     rows = rows_of(index, "ferry of Port Ellery", "Nobody minds")
-    assert column(features(index, asked(index), rows), "document_named") == [1, 0]
-    assert column(features(index, asked(index, "Who minds?"), rows), "document_named") == [0, 0]
+    assert column(selector_features(index, asked(index), rows), "document_named") == [1, 0]
+    assert column(selector_features(index, asked(index, "Who minds?"), rows), "document_named") == [0, 0]
 
 
 def test_seeds_have_all_the_mass_no_hops_and_are_not_compared_with_themselves(index: Index) -> None:
     query = asked(index)
-    view = look(index, query)
+    view = view_of(index, query)
     assert len(view.seeds_S) == SEEDS
     values = measure(index, query, view, view.seeds_S)
     assert column(values, "walk_mass") == [1] * SEEDS and column(values, "hops") == [0] * SEEDS
@@ -205,7 +205,7 @@ def test_seeds_have_all_the_mass_no_hops_and_are_not_compared_with_themselves(in
 
 
 def test_walk_mass_is_the_root_of_the_share_of_the_largest(index: Index) -> None:
-    view = look(index, asked(index))
+    view = view_of(index, asked(index))
     found = suggest(index, view.near_N, view.seeds_S, len(view.mass_N), WALK)
     assert len(found.rows) > 1
     expected = {int(row): math.sqrt(mass / found.mass[0]) for row, mass in zip(found.rows, found.mass, strict=True)}
@@ -215,13 +215,14 @@ def test_walk_mass_is_the_root_of_the_share_of_the_largest(index: Index) -> None
 
 def test_the_hops_score_is_what_the_mode_ranks_by_without_words(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """So a selector that was trained before `hops` read the question's words is as good as ever."""
-    from graph.retrieve import RetrieveSettings, retrieve
+    from graph.retrieve.parts.query import RetrieveSettings
+    from graph.retrieve.retrieve import retrieve
 
-    with_words = features(index, asked(index), everything(index))
+    with_words = selector_features(index, asked(index), everything(index))
     leave_words_out(monkeypatch)
     found = retrieve(index, QUESTION, RetrieveSettings.model_validate({"mode": "hops", "top_k": 100}))
     score_of = {scored.item.id: scored.score for scored in found.passages}
-    values = features(index, asked(index), everything(index))
+    values = selector_features(index, asked(index), everything(index))
     assert np.array_equal(values, with_words)
     for row, value in zip(everything(index), column(values, "hops_score"), strict=True):
         expected = max(score_of[span.passage_id] for span in index.proposition(int(row)).spans)
@@ -231,6 +232,6 @@ def test_the_hops_score_is_what_the_mode_ranks_by_without_words(index: Index, mo
 def test_the_time_is_linear_in_the_candidates(index: Index) -> None:
     def prepare(candidates: int) -> Callable[[], object]:
         query, rows = asked(index), np.resize(everything(index), candidates)
-        return lambda: features(index, query, rows)
+        return lambda: selector_features(index, query, rows)
 
     assert_linear(prepare, 100)

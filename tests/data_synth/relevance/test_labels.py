@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from data_synth.relevance.gold import check_sources, read_gold_questions, with_sentences
-from data_synth.relevance.labels import (
+from data_synth.relevance.relevance_rows import (
     NO_GOLD,
     NO_PROPOSITION,
     NOT_THERE,
@@ -20,13 +20,12 @@ from data_synth.relevance.labels import (
     quoted_rows,
     rows_of_sources,
 )
-from data_synth.types import Dropped
+from data_synth.rows import Dropped
 from graph.documents.questions import Question, Quote
+from graph.errors import UserError
 from graph.index.index import Index
-from graph.retrieve.parts.caller import Caller
-from graph.retrieve.parts.query import Query
-from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest, Document, Passage
+from graph.retrieve.parts.query import Caller, Query
+from graph.types import CompletionRequest, Document, Passage
 from tests.corpora import ISLES
 from tests.fakes import ScriptedModel
 from tests.graph.hashed import build

@@ -8,10 +8,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from data_synth.relevance import cli as cli_relevance
-from data_synth.route import cli as cli_route
-from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest, LanguageModel
+from data_synth import cli_label as cli_relevance
+from data_synth import cli_label as cli_route
+from graph.errors import UserError
+from graph.types import CompletionRequest, LanguageModel
 from serve.ledger import Ledger
 from tests.fakes import ScriptedModel
 
@@ -52,8 +52,8 @@ def run(command: str, index: Path, questions: Path, *arguments: object, model: S
         return model if ledger is None else Ledger(model, ledger)
 
     synth = typer.Typer()
-    cli_relevance.register(synth, open_model)
-    cli_route.register(synth, open_model)
+    cli_relevance.register_relevance(synth, open_model)
+    cli_route.register_route(synth, open_model)
     asked = [command, str(index), "--questions", str(questions), *map(str, arguments)]
     return CliRunner().invoke(synth, asked)
 

@@ -8,17 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_synth.relevance.candidates import best_allowed, find_candidates
-from data_synth.relevance.rows import LOST_GOLD, OTHER_SPLIT, relevance_rows
+from data_synth.relevance.relevance_form import (
+    RELEVANCE,
+    GoldQuestion,
+    RelevanceRow,
+    relevance_from_json,
+    relevance_to_json,
+)
+from data_synth.relevance.relevance_rows import LOST_GOLD, OTHER_SPLIT, best_allowed, find_candidates, relevance_rows
 from data_synth.relevance.split import Split, make_split
-from data_synth.relevance.types import FORM, GoldQuestion, RelevanceRow, relevance_from_json, relevance_to_json
-from data_synth.types import Dropped
+from data_synth.rows import Dropped
 from graph.documents.questions import SPLITS, Question, Quote
+from graph.errors import UserError
 from graph.index.index import Index
-from graph.retrieve.learned.features import FEATURES, View, features
+from graph.retrieve.learned.light import FEATURES, QuestionView, selector_features
 from graph.retrieve.parts.query import Query
-from graph.shared.errors import UserError
-from graph.shared.types import Completion, CompletionRequest
+from graph.types import Completion, CompletionRequest
 from tests.corpora import ISLES
 from tests.fakes import ScriptedModel
 from tests.graph.hashed import build
@@ -68,7 +73,7 @@ def test_features_of_the_rows_are_those_of_query_time(index: Index) -> None:
     rows, _ = split_rows(relevance_rows(index, [BORN], all_in(index, "train", BORN), 3))
     place = {proposition: row for row, proposition in enumerate(index.data.proposition_ids)}
     query = Query(BORN.question.text, index.encode_queries([BORN.question.text])[0])
-    expected = features(index, query, np.array([place[row.proposition_id] for row in rows]))
+    expected = selector_features(index, query, np.array([place[row.proposition_id] for row in rows]))
     assert np.allclose([row.features for row in rows], expected, atol=1e-5)
 
 
@@ -98,9 +103,9 @@ def stands_in(index: Index, row: int, source: str) -> bool:
     return source in {span.source for span in index.proposition(row).spans}
 
 
-def view_of(mass: list[float], cosines: list[float]) -> View:
+def view_of(mass: list[float], cosines: list[float]) -> QuestionView:
     none, empty = np.zeros(0, np.float32), np.zeros(0, np.int64)
-    return View(np.array(cosines, np.float32), none, none, np.array(mass, np.float32), empty, empty, empty)
+    return QuestionView(np.array(cosines, np.float32), none, none, np.array(mass, np.float32), empty, empty, empty)
 
 
 def test_hard_negatives_are_half_the_walks_and_half_the_nearest_by_hand() -> None:
@@ -167,12 +172,12 @@ def test_a_row_survives_json_and_parquet(row: RelevanceRow, tmp_path: Path) -> N
 
     values = json.loads(json.dumps(relevance_to_json(row)))
     assert relevance_from_json(values) == row
-    table = pa.Table.from_pylist([values], FORM.schema())
+    table = pa.Table.from_pylist([values], RELEVANCE.schema())
     assert table.column_names == list(values)
     back = relevance_from_json(table.to_pylist()[0])
     assert back.features == pytest.approx(row.features, rel=1e-6)
     assert replace(back, features=row.features) == row
-    assert FORM.problems(row) == []
+    assert RELEVANCE.problems(row) == []
 
 
 @pytest.mark.parametrize(
@@ -189,7 +194,7 @@ def test_a_row_survives_json_and_parquet(row: RelevanceRow, tmp_path: Path) -> N
     ],
 )
 def test_what_is_wrong_with_a_row_is_told(row: RelevanceRow, change: dict[str, Any], told: str) -> None:
-    assert told in FORM.problems(replace(row, **change))[0]
+    assert told in RELEVANCE.problems(replace(row, **change))[0]
 
 
 def test_a_missing_feature_is_no_row(row: RelevanceRow) -> None:

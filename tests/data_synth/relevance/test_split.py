@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_synth.relevance.rows import relevance_rows
+from data_synth.relevance.relevance_form import GoldQuestion, RelevanceRow
+from data_synth.relevance.relevance_rows import relevance_rows
 from data_synth.relevance.split import (
     Split,
     group_questions,
@@ -18,10 +19,9 @@ from data_synth.relevance.split import (
     split_propositions,
     split_questions,
 )
-from data_synth.relevance.types import GoldQuestion, RelevanceRow
 from graph.documents.questions import SPLITS, Question
 from graph.index.index import Index
-from graph.shared.types import Document
+from graph.types import Document
 from tests.graph.hashed import build
 
 HARBOURS = 24

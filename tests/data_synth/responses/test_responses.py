@@ -10,7 +10,6 @@ import pytest
 from data_synth.contexts import make_drafts
 from data_synth.dataset.write import write_dataset
 from data_synth.preferences.support import Support
-from data_synth.responses.response_form import RESPONSES, measure_rewards, response_problems, response_schema
 from data_synth.responses.responses import (
     TOO_FEW,
     SampledResponses,
@@ -20,19 +19,23 @@ from data_synth.responses.responses import (
     rewards_of,
 )
 from data_synth.responses.rewards import (
+    RESPONSES,
     answer_reward,
     citation_reward,
     format_reward,
     length_reward,
+    measure_rewards,
+    response_problems,
+    response_schema,
     supported_reward,
     variety_reward,
 )
-from data_synth.types import Draft, Dropped, ResponseRow, Sampling, response_from_json, response_to_json
+from data_synth.rows import Draft, Dropped, ResponseRow, Sampling, response_from_json, response_to_json
+from graph.answer.prompt import form_of_prompt
+from graph.answer.support import SupportChecker
+from graph.answer.verifier import open_verifier
 from graph.documents.questions import Question
-from graph.prompt.answer import form_of_prompt
-from graph.shared.types import CompletionRequest, Excerpt
-from graph.verify.support import Reading
-from graph.verify.verifier import open_verifier
+from graph.types import CompletionRequest, Excerpt
 from serve.ledger import Ledger
 from tests.fakes import ScriptedModel
 
@@ -184,8 +187,8 @@ def test_the_other_components_by_hand() -> None:
 )
 def test_support_is_the_share_of_sentences_that_their_passages_say(response: str, worth: float) -> None:
     """A sentence that cites is read against that passage alone; a citation of none is no citation; few words are no sentence."""
-    assert supported_reward(response, Reading((A, B), VERIFIER)) == worth
-    assert supported_reward(response, Reading((), VERIFIER)) == 0.0
+    assert supported_reward(response, SupportChecker((A, B), VERIFIER)) == worth
+    assert supported_reward(response, SupportChecker((), VERIFIER)) == 0.0
 
 
 def test_a_policy_is_asked_and_rewarded_in_its_own_form() -> None:

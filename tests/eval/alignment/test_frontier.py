@@ -5,11 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from eval.alignment.frontier import equal_kl, frontier_at, grid, rewards_by_seed
-from eval.alignment.report import align, equal_table, runs_table, to_json, verdict, write_alignment
+from eval.alignment.frontier import (
+    align,
+    alignment_json,
+    equal_kl,
+    equal_table,
+    frontier_at,
+    kl_grid,
+    rewards_by_seed,
+    runs_table,
+    verdict,
+    write_alignment,
+)
+from eval.alignment.measure import MeasuredRun, PromptFigures
 from eval.alignment.sample import SamplingSettings
-from eval.alignment.types import MeasuredRun, PromptFigures
-from train.shared.types import RunRecord
+from train.run.record import RunRecord
 
 DRAWING = SamplingSettings(4, 20, 0)
 
@@ -65,8 +75,8 @@ def test_a_frontier_is_linear_between_its_runs_and_starts_at_the_reference() -> 
 
 
 def test_systems_are_read_off_where_all_of_them_reach() -> None:
-    assert grid([*MS, *DPO]) == pytest.approx([0.5, 1.0, 1.5, 2.0])
-    assert grid([*MS, run("dpo", 2, 0, -0.01, 0.2, 0.4)]) == []
+    assert kl_grid([*MS, *DPO]) == pytest.approx([0.5, 1.0, 1.5, 2.0])
+    assert kl_grid([*MS, run("dpo", 2, 0, -0.01, 0.2, 0.4)]) == []
     found = equal_kl([*MS, *DPO], REFERENCE)
     assert [at.system for at in found[:2]] == ["MS K = 64", "DPO K = 2"]
     assert found[-2].by_seed == pytest.approx((0.8, 1.0)) and found[-2].reward == pytest.approx(0.9)
@@ -100,4 +110,4 @@ def test_the_report_is_written_with_all_that_a_claim_must_name(tmp_path: Path) -
     for word in ("MS K = 64", "DPO K = 2", "β\\_π", "2 held-out prompts, 4 samples", "difference"):
         assert word in text, word
     assert len(runs_table(found).rows) == 6 and len(equal_table(found).rows) == 8
-    assert to_json(found)["equal_kl"][0]["system"] == "MS K = 64"
+    assert alignment_json(found)["equal_kl"][0]["system"] == "MS K = 64"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from data_synth.types import ResponseRow, response_to_json
+from data_synth.rows import ResponseRow, response_to_json
 from eval.alignment.measure import (
     REWARDS,
     common_reference,
@@ -19,24 +19,18 @@ from eval.alignment.measure import (
     reward_of,
     self_bleu,
 )
-from eval.alignment.sample import (
-    Samples,
-    SamplingSettings,
-    draw_here,
-    draw_samples,
-    logps_of_samples,
-)
-from graph.prompt.answer import answer_messages
-from graph.shared.errors import UserError
+from eval.alignment.sample import Samples, SamplingSettings, draw_here, draw_samples, logps_of_samples
+from graph.answer.prompt import answer_messages
+from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
-from graph.shared.types import Excerpt
+from graph.types import Excerpt
 from modegraph.cli import build_app
 from tests.train.world import TEXTS, scored
-from train.model.models import load_policy
+from train.model.load import load_policy
 from train.model.packing import TokenizedGroup
-from train.preference.train import train_dpo, train_ms
+from train.preference.preference import train_dpo, train_ms
+from train.run.record import read_run
 from train.run.settings import DpoSettings, MsSettings, TinySettings
-from train.shared.types import read_run
 from train.tiny import new_llama, train_tokenizer
 
 WEIGHTS = {"correct": 1.0, "format": 0.5}

@@ -9,11 +9,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from data_synth.types import response_to_json
+from data_synth.rows import response_to_json
 from eval.cli import register
-from eval.compare.figures import draw_logps
-from eval.shared.types import PairScore
-from graph.shared.errors import UserError
+from eval.comparison import PairScore
+from eval.plots import draw_logps
+from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from modegraph.cli import build_app
 from serve.engines import open_model

@@ -2,8 +2,8 @@
 
 import pytest
 
-from eval.compare.margins import reward_margin, reward_margin_per_token
-from eval.shared.types import PairScore
+from eval.compare.measures import reward_margin, reward_margin_per_token
+from eval.comparison import PairScore
 
 POLICY, REFERENCE = PairScore(-10.0, -6.0, 20, 2), PairScore(-20.0, -8.0, 20, 2)
 

@@ -6,10 +6,9 @@ import pytest
 
 from eval.compare.compare import score_answer
 from eval.compare.measures import choice_scores, differences_of, measures_of
-from eval.shared.rows import HeldOutRow
-from eval.shared.types import Measure, PairScore, Policy, PolicyResult
-from graph.prompt.answer import answer_messages
-from graph.shared.types import Completion, Excerpt, Message
+from eval.comparison import HeldOutRow, Measure, PairScore, Policy, PolicyResult
+from graph.answer.prompt import answer_messages
+from graph.types import Completion, Excerpt, Message
 from tests.eval.conftest import run_record
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from eval.compare.policies import policies_of, short_names, untuned_model
-from graph.shared.errors import UserError
+from eval.compare.compare import policies_of, short_names, untuned_model
+from graph.errors import UserError
 from tests.eval.conftest import run_record
-from train.shared.types import write_run
+from train.run.record import write_run
 
 
 def test_runs_then_the_root_of_the_first(world):

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from eval.compare.score import score_pairs
-from eval.shared.rows import read_rows
-from train.model.models import load_policy
+from eval.compare.compare import score_pairs
+from eval.comparison import read_rows
+from train.model.load import load_policy
 
 
 def slow_logp(model, tokenizer, row, completion: str) -> tuple[float, int]:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from eval.demo import keep, road, run
-from eval.demo.road import BASES, CONFIGS
+from eval.demo import demo, demo_steps
+from eval.demo.demo_steps import BASES, CONFIGS
 
 STAGES = ("sft", "ms", "dpo")
 ASKED = ("q1", "q2", "q3")
@@ -71,9 +71,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / "examples/questions.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     (home / "eval").mkdir()
     (home / "eval/code.py").write_text("VERSION = 1")
-    for module in (keep, road, run):
+    for module in (demo_steps, demo_steps, demo):
         monkeypatch.setattr(module, "HOME", home)
-    monkeypatch.setattr(road, "is_fetched", lambda model: False)
+    monkeypatch.setattr(demo_steps, "is_fetched", lambda model: False)
     return home
 
 
@@ -82,12 +82,12 @@ def fetched(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path
     """Puts a model in the place of the first of BASES, and replaces it when called again; gives its record."""
     folder = home.parent / "cache"
     folder.mkdir()
-    monkeypatch.setattr(road, "is_fetched", lambda model: True)
-    monkeypatch.setattr(road, "folder_of", lambda model: folder)
+    monkeypatch.setattr(demo_steps, "is_fetched", lambda model: True)
+    monkeypatch.setattr(demo_steps, "folder_of", lambda model: folder)
 
     def put(content: str) -> Path:
-        (folder / road.RECORD).write_text(content)
-        return folder / road.RECORD
+        (folder / demo_steps.RECORD).write_text(content)
+        return folder / demo_steps.RECORD
 
     put("{}")
     return put

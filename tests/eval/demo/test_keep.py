@@ -4,21 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from eval.demo.keep import (
+from eval.demo.demo_steps import (
     MARKER,
     STEPS,
-    Done,
+    FinishedStep,
+    PlannedStep,
+    checksum_of_results,
+    checksums_of_inputs,
     code_checksum,
-    made_by,
-    needed_by,
+    is_up_to_date,
     prepare_folder,
-    read_done,
-    stands,
+    read_finished,
     tree_checksum,
-    write_done,
+    write_finished,
 )
-from eval.demo.road import Planned
-from graph.shared.errors import UserError
+from graph.errors import UserError
 
 
 @pytest.fixture
@@ -27,25 +27,27 @@ def planned(tmp_path):
     (tmp_path / "data/rows.jsonl").write_text("{}")
     (tmp_path / "made").mkdir()
     (tmp_path / "made/model").write_text("weights")
-    return Planned(("train", "sft"), (tmp_path / "data",), tmp_path / "made")
+    return PlannedStep(("train", "sft"), (tmp_path / "data",), tmp_path / "made")
 
 
 def done_of(planned):
-    return Done(planned.line, 1.0, "printed", "code", needed_by(planned), made_by(planned))
+    return FinishedStep(
+        planned.line, 1.0, "printed", "code", checksums_of_inputs(planned), checksum_of_results(planned)
+    )
 
 
 def test_a_step_stands_while_nothing_has_changed(planned):
-    assert stands(planned, done_of(planned), "code")
-    assert not stands(planned, None, "code")
-    assert not stands(planned, done_of(planned), "other code")
-    assert not stands(replace(planned, live=True), done_of(planned), "code")
+    assert is_up_to_date(planned, done_of(planned), "code")
+    assert not is_up_to_date(planned, None, "code")
+    assert not is_up_to_date(planned, done_of(planned), "other code")
+    assert not is_up_to_date(replace(planned, live=True), done_of(planned), "code")
 
 
 @pytest.mark.parametrize("change", ["data/rows.jsonl", "made/model"])
 def test_a_changed_input_or_output_does_not_stand(planned, tmp_path, change):
     done = done_of(planned)
     (tmp_path / change).write_text("changed")
-    assert not stands(planned, done, "code")
+    assert not is_up_to_date(planned, done, "code")
 
 
 def test_a_folder_is_its_names_and_contents(tmp_path):
@@ -60,11 +62,11 @@ def test_a_folder_is_its_names_and_contents(tmp_path):
 
 
 def test_what_was_done_is_read_again_and_a_damaged_file_is_nothing(tmp_path, planned):
-    write_done(tmp_path, [done_of(planned)])
-    assert read_done(tmp_path) == {planned.line: done_of(planned)}
+    write_finished(tmp_path, [done_of(planned)])
+    assert read_finished(tmp_path) == {planned.line: done_of(planned)}
     for text in ("[", "[3]", '[{"line": "x"}]'):
         (tmp_path / STEPS).write_text(text)
-        assert read_done(tmp_path) == {}
+        assert read_finished(tmp_path) == {}
 
 
 def test_code_is_source_and_prompts(home):

@@ -3,9 +3,8 @@
 import re
 from itertools import groupby
 
-from eval.demo.road import PASSAGES, SHOWN
-from eval.demo.run import shown_questions
-from eval.demo.show import ModelAnswer, Shown
+from eval.demo.demo import AnswersToQuestion, ModelAnswer, questions_to_show
+from eval.demo.demo_steps import PASSAGES, SHOWN_QUESTIONS
 from graph.documents.questions import read_questions
 from tests.places import EXAMPLES, ROOT
 
@@ -38,14 +37,14 @@ def read_answer(name: str, lines: list[str]) -> ModelAnswer:
 
 
 def test_readme_has_the_three_questions_as_the_demo_prints_them():
-    asked = shown_questions(read_questions(EXAMPLES / "questions.jsonl"))
+    asked = questions_to_show(read_questions(EXAMPLES / "questions.jsonl"))
     blocks = blocks_shown()
-    assert len(blocks) == len(asked) == SHOWN
+    assert len(blocks) == len(asked) == SHOWN_QUESTIONS
     for question, lines in zip(asked, blocks, strict=True):
         first = next(place for place, line in enumerate(lines) if line.startswith("  before"))
         answers = read_answers(lines[first:])
         assert tuple(answer.model for answer in answers) == MODELS
-        assert Shown(question.text, question.answers[0], answers).as_text().splitlines() == lines
+        assert AnswersToQuestion(question.text, question.answers[0], answers).as_text().splitlines() == lines
 
 
 def test_what_it_cites_was_shown():

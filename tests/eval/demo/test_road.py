@@ -4,15 +4,15 @@ from pathlib import Path
 
 import typer
 
-from eval.demo import road as steps
-from eval.demo.road import BASES, Base, base_of, road
+from eval.demo import demo_steps as steps
+from eval.demo.demo_steps import BASES, Base, base_of, demo_steps
 from modegraph.cli import build_app
 from tests.places import ROOT
 
 
 def test_every_command_names_and_needs_only_what_an_earlier_one_made(home, fetched, tmp_path):
     out, made = tmp_path / "run", {fetched("{}")}
-    for planned in road(out, base_of(out), ["Why?"]):
+    for planned in demo_steps(out, base_of(out), ["Why?"]):
         words = [word.removeprefix("hf:").rpartition("=")[2] for word in planned.words]
         named = {Path(word) for word in words if word.startswith(str(out))}
         assert named - {planned.makes} <= made, planned.line
@@ -26,7 +26,7 @@ def test_every_command_is_one_that_there_is(tmp_path):
     """Parsed by the real command line on the real examples: unknown commands and options would be refused."""
     app = typer.main.get_command(build_app())
     for base in (base_of(tmp_path), Base("tiny", "hf:tiny", "", tmp_path / "tiny")):
-        for planned in road(tmp_path, base, ["Why?"]):
+        for planned in demo_steps(tmp_path, base, ["Why?"]):
             command, words = app, list(planned.words)
             while hasattr(command, "commands"):
                 command = command.commands[words.pop(0)]
@@ -36,7 +36,7 @@ def test_every_command_is_one_that_there_is(tmp_path):
 
 def test_without_a_fetched_model_a_tiny_one_is_trained_and_takes_its_place(home, tmp_path):
     out = tmp_path / "run"
-    lines = [planned.line for planned in road(out, base_of(out), ["Why?"])]
+    lines = [planned.line for planned in demo_steps(out, base_of(out), ["Why?"])]
     tiny = next(n for n, line in enumerate(lines) if line.startswith("modegraph train tiny"))
     assert f"model={out}/tiny" in lines[tiny + 1] and "sft.yaml" in lines[tiny + 1]
     assert any(f"ask {out}/index 'Why?' --model hf:{out}/tiny" in line for line in lines)

@@ -6,12 +6,10 @@ import pytest
 import typer
 
 from eval.cli import register
-from eval.demo.keep import MARKER
-from eval.demo.road import BASES, Planned
-from eval.demo.run import demo_json, run_demo, run_step, shown_questions
-from eval.demo.show import counted
+from eval.demo.demo import counts_text, demo_json, questions_to_show, run_demo, run_step
+from eval.demo.demo_steps import BASES, MARKER, PlannedStep
 from graph.documents.questions import Question
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from tests.eval.demo.conftest import ASKED, REPORT
 
 
@@ -120,9 +118,9 @@ def test_missing_examples_are_named(home, tmp_path, commands):
 
 def test_the_first_questions_of_the_test_split_are_shown_whatever_becomes_of_them():
     questions = [Question(f"q{n}", f"{n}?", (), split="train" if n % 2 else "test") for n in range(9)]
-    assert [each.id for each in shown_questions(questions)] == ["q0", "q2", "q4"]
+    assert [each.id for each in questions_to_show(questions)] == ["q0", "q2", "q4"]
     with pytest.raises(UserError, match="2 questions of the test split"):
-        shown_questions(questions[:4])
+        questions_to_show(questions[:4])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +128,7 @@ def test_the_first_questions_of_the_test_split_are_shown_whatever_becomes_of_the
 )
 def test_what_tuning_did_is_counted_and_said_plainly(after, said):
     measures = {name: {"untuned": 0.5, "ms": after} for name in REPORT["measures"]}
-    lines = counted(REPORT | {"measures": measures}).splitlines()
+    lines = counts_text(REPORT | {"measures": measures}).splitlines()
     assert lines[3].split()[-2:] == ["4", str(round(8 * after))] and f"A gold answer is in {said} after MS" in lines[-1]
     assert "decide nothing" in lines[-1]
 
@@ -160,9 +158,9 @@ def test_the_runner_gives_exit_statuses_and_lets_user_errors_through():
         return app(list(command), prog_name="modegraph", standalone_mode=False) or 0
 
     with pytest.raises(UserError, match="ended with status 1"):
-        run_step(Planned(("lost",), ()), run, "code")
+        run_step(PlannedStep(("lost",), ()), run, "code")
     with pytest.raises(UserError, match=r"found\. Expected expected\. Remedy"):
-        run_step(Planned(("bad",), ()), run, "code")
+        run_step(PlannedStep(("bad",), ()), run, "code")
 
 
 def test_the_result_is_plain_json(home, fetched, tmp_path, commands):

@@ -8,23 +8,32 @@ import torch
 import typer
 from typer.testing import CliRunner, Result
 
-from eval.lab.cli import register
-from eval.lab.line import Line, kl, log_gaussian, log_target, two_modes
+from eval.cli import add_lab
 from eval.lab.modes import (
+    DPO_PAIRS,
+    FORWARD,
+    OBJECTIVES,
+    REVERSE,
     STARTS,
-    choose,
+    Line,
+    Method,
+    Objective,
+    best_starts,
     draw_groups,
     exact_losses,
-    fit,
+    fit_objective,
     group_losses,
+    kl,
+    log_gaussian,
+    log_target,
     one_thread,
     run_modes,
     sampled_losses,
+    two_modes,
 )
-from eval.lab.report import headline, make_folder, modes_json, modes_table, write_modes
-from eval.lab.types import DPO_PAIRS, FORWARD, OBJECTIVES, REVERSE, Method, Objective
-from eval.shared.tables import as_text
-from graph.shared.errors import UserError
+from eval.lab.modes_report import make_folder, modes_headline, modes_json, modes_table, write_modes
+from eval.tables import as_text
+from graph.errors import UserError
 
 
 def thirds() -> Line:
@@ -133,7 +142,7 @@ def test_the_sampled_loss_of_pairs_tends_to_the_sum_over_all_pairs():
 def test_the_forward_optimum_has_the_moments_of_the_target_and_dpo_stands_still_there():
     """Discretised Gaussians are an exponential family in (x, x²): KL(π*‖π) is least where both moments agree."""
     line = two_modes()
-    policy = fit(line, FORWARD, 1, 1).policies[0]
+    policy = fit_objective(line, FORWARD, 1, 1).policies[0]
     parameters_P = torch.tensor([policy.mean, math.log(policy.width)], dtype=torch.float64, requires_grad=True)
     log_policy_X = log_gaussian(line.points_X, parameters_P)
     for power in (1, 2):
@@ -141,7 +150,7 @@ def test_the_forward_optimum_has_the_moments_of_the_target_and_dpo_stands_still_
         assert own == pytest.approx(wanted, abs=1e-4)
     # Flattened reference: one group of all outcomes is in proportion to it, so DPO's gradient is the forward one.
     flat = Line(line.points_X, torch.full((41,), -math.log(41), dtype=torch.float64), line.rewards_X, line.beta_reward)
-    optimum = fit(flat, FORWARD, 1, 1).policies[0]
+    optimum = fit_objective(flat, FORWARD, 1, 1).policies[0]
     parameters_P = torch.tensor([optimum.mean, math.log(optimum.width)], dtype=torch.float64, requires_grad=True)
     sizes = {}
     for method in ("DPO", "MS"):
@@ -156,7 +165,7 @@ def test_every_objective_finds_a_target_that_the_policy_can_match(objective):
     """r = −½ β_r (x − 1)² gives precisions 1/2.5² + 1 = 1.16: μ = 1/1.16, σ = 1/√1.16."""
     line = two_modes(0.2)
     quadratic = Line(line.points_X, line.log_reference_X, -0.5 * 0.2 * (line.points_X - 1) ** 2, 0.2)
-    policy = fit(quadratic, objective, 1, 150).policies[0]
+    policy = fit_objective(quadratic, objective, 1, 150).policies[0]
     assert policy.mean == pytest.approx(1 / 1.16, abs=0.01)
     assert policy.width == pytest.approx(1 / math.sqrt(1.16), abs=0.01)
     assert policy.reverse_kl == pytest.approx(0, abs=1e-3)
@@ -166,7 +175,7 @@ def test_the_start_with_the_lowest_loss_counts_and_the_reference_is_told():
     line = two_modes()
     parameters_STP = torch.tensor([[[0.0, math.log(2.5)], [2.0, -2.0], [-1.6, -1.0], [0, 0], [1, 0], [3, 0]]]).double()
     assert parameters_STP.shape[1] == len(STARTS)
-    found = choose(line, REVERSE, parameters_STP, torch.tensor([[3.0, 1.0, 0.5, 0.5, 2.0, 2.0]])).policies[0]
+    found = best_starts(line, REVERSE, parameters_STP, torch.tensor([[3.0, 1.0, 0.5, 0.5, 2.0, 2.0]])).policies[0]
     assert (found.mean, found.width) == pytest.approx((-1.6, math.exp(-1)))
     reference_gap = kl(line.log_reference_X, log_target(line)).item()
     assert found.reverse_kl_from_reference == pytest.approx(reference_gap)
@@ -174,7 +183,7 @@ def test_the_start_with_the_lowest_loss_counts_and_the_reference_is_told():
 
 def test_a_seed_draws_the_same_whatever_the_number_of_seeds():
     line, objective = two_modes(), Objective("MS", 4)
-    alone, among = (fit(line, objective, seeds, 20).policies for seeds in (1, 3))
+    alone, among = (fit_objective(line, objective, seeds, 20).policies for seeds in (1, 3))
     assert alone[0] == among[0]
     assert len(among) == 3 and among[0] != among[1]
 
@@ -256,7 +265,7 @@ def test_what_is_written(short_run, tmp_path):
 
 
 def test_what_is_told(short_run):
-    assert headline(short_run) == (
+    assert modes_headline(short_run) == (
         "Soft labels, β_r = 0.12, β_π = 1, best of 6 starts: KL(π‖π*) within 0.02 of the reverse-KL optimum, 0.479, "
         f"for every seed: MS for K = 64; DPO for no K (lowest: {min(reverse_kls(short_run, 'DPO', 2)):.2f}). "
         "Started at π_ref alone, the exact reverse KL ends at 0.989."
@@ -277,7 +286,7 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
 
 def test_the_same_seed_gives_the_same_figures():
     for objective in (Objective("MS", 8), Objective("MS", 2, 0.01)):
-        assert fit(two_modes(), objective, 2, 5) == fit(two_modes(), objective, 2, 5)
+        assert fit_objective(two_modes(), objective, 2, 5) == fit_objective(two_modes(), objective, 2, 5)
 
 
 def test_torch_has_its_threads_back_after_a_failure():
@@ -292,7 +301,7 @@ def test_torch_has_its_threads_back_after_a_failure():
 
 def run(*words: str) -> Result:
     app = typer.Typer()
-    register(app, lambda spec, ledger: pytest.fail("no language model is needed"))
+    add_lab(app, lambda spec, ledger: pytest.fail("no language model is needed"))
     return CliRunner().invoke(app, ["lab", "modes", *words])
 
 

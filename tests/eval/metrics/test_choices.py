@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from eval.metrics.choices import find_letter, gold_letter, mirage_letter, read_option
+from eval.metrics.answers import find_letter, gold_letter, mirage_letter, read_option
 
 OPTIONS = {"A": "Glycogen synthesis", "B": "Glycogen breakdown", "C": "Gluconeogenesis", "D": "Ketogenesis"}
 TEXTS = [

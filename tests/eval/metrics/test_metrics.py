@@ -12,7 +12,7 @@ from eval.metrics import (
     accuracy,
     accuracy_per_class,
     all_gold_at,
-    choices,
+    answers,
     exact_match,
     majority_class,
     ndcg_at,
@@ -20,15 +20,14 @@ from eval.metrics import (
     read_choice,
     recall_at,
     reciprocal_rank,
-    texts,
     token_f1,
     well_formed,
 )
-from graph.prompt import match
+from graph.answer import match
 
 
 def test_doctests():
-    assert not any(doctest.testmod(module).failed for module in (match, choices, texts))
+    assert not any(doctest.testmod(module).failed for module in (match, answers, answers))
 
 
 @pytest.mark.parametrize(
@@ -95,8 +94,8 @@ def test_accuracy_and_accuracy_per_class():
 
 
 def test_well_formed():
-    texts = ["###Reason: because [1] ###Answer: yes", "###Answer: yes", "yes", "###Reason: r ###Answer: no", ""]
-    assert [well_formed(text) for text in texts] == [1.0, 0.0, 0.0, 1.0, 0.0]
+    answers = ["###Reason: because [1] ###Answer: yes", "###Answer: yes", "yes", "###Reason: r ###Answer: no", ""]
+    assert [well_formed(text) for text in answers] == [1.0, 0.0, 0.0, 1.0, 0.0]
 
 
 RANKED, GOLD = ["b", "x", "a", "y", "c"], ["a", "c"]

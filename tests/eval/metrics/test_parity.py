@@ -11,8 +11,8 @@ from nltk.stem.porter import PorterStemmer
 from nltk.tokenize import NLTKWordTokenizer
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-from eval.metrics.texts import bleu, meteor, rouge_f
-from graph.prompt.match import contains_answer, exact_match, hotpot_f1, token_f1
+from eval.metrics.answers import bleu, meteor, rouge_f
+from graph.answer.match import contains_answer, exact_match, hotpot_f1, token_f1
 from tests.eval.pairs import own_pairs, real_pairs
 
 PORTER = PorterStemmer()

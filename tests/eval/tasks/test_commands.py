@@ -11,7 +11,7 @@ from eval.metrics import registry
 from eval.metrics.registry import METRICS, Metric, Output, find_metric, score_output
 from eval.tasks.sets.abstract import generate_questions
 from graph.documents.questions import Question, read_questions
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from tests.fakes import ScriptedModel
 

@@ -6,11 +6,9 @@ from dataclasses import replace
 import pytest
 
 from eval.metrics.registry import METRICS
-from eval.tasks.catalogue import TASKS, find_task
-from eval.tasks.files import task_lines, write_task
-from eval.tasks.load import load_from_hub, load_task
+from eval.tasks.catalogue import TASKS, find_task, load_from_hub, load_task, task_lines, write_task
 from graph.documents.questions import read_questions
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from tests.places import DATA, ROOT
 

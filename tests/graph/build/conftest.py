@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import graph.build.build
-from graph.postgres.store.place import place_in_database
+from graph.postgres.schema import place_in_database
 from tests.postgres_server import fresh_database
 
 Place = Callable[[Path], None]

@@ -18,10 +18,10 @@ from typing import Any
 import graph.build.derive  # loaded before the fork
 import graph.extract.llm
 from graph.build.build import build_index
-from graph.shared.types import Document
-from graph.store.settings import IndexSettings
-from graph.store.store import Store
-from graph.store.vectors.pending import PendingVectors
+from graph.store.embedding_cache import PendingVectors
+from graph.store.index_settings import IndexSettings
+from graph.store.rows import Store
+from graph.types import Document
 from modegraph.cli import open_model
 from serve.engines import openai_api  # noqa: F401
 from serve.ledger import Ledger

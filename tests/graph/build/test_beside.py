@@ -8,14 +8,14 @@ import pytest
 
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents, repair_index, verify_index
+from graph.errors import UserError
 from graph.index.index import open_index
-from graph.shared.errors import UserError
-from graph.shared.types import Document
 from graph.store.arrays import load_arrays
 from graph.store.columns.moved import MovedBlock
 from graph.store.data import IndexData
+from graph.store.index_settings import IndexSettings
 from graph.store.manifest import read_manifest
-from graph.store.settings import IndexSettings
+from graph.types import Document
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
 from tests.graph.build.beside import edits_written_beside

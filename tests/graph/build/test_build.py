@@ -15,22 +15,20 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph.build.build import build_index
-from graph.build.edit import Edit, edit_index
+from graph.build.build import Edit, build_index, edit_index
 from graph.build.lifecycle import delete_documents, repair_index, verify_index
-from graph.build.own_settings import settings_for
-from graph.build.stores import open_for_writing
+from graph.build.stores import open_for_writing, settings_for
 from graph.documents.read import read_documents
+from graph.errors import UserError
 from graph.index.index import open_index
-from graph.shared.errors import UserError
 from graph.shared.ids import checksum, content_id, quick_sum
-from graph.shared.types import Document, Encoder
 from graph.store.arrays import load_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
+from graph.store.index_settings import IndexSettings
 from graph.store.manifest import FORMAT, MANIFEST, read_manifest
 from graph.store.seal import unsealed
-from graph.store.settings import IndexSettings
-from graph.store.sqlite import FILE
+from graph.store.sqlite import SQLITE_FILE
+from graph.types import Document, Encoder
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.build.conftest import in_either_store
@@ -380,7 +378,7 @@ def test_an_index_of_an_earlier_version_is_to_be_made_again(tmp_path: Path) -> N
     build(tmp_path / "i", ISLES)
     told = f"format 3. Expected format 4 to {FORMAT}. Index the documents again, into a new folder"
     with_manifest(tmp_path / "i", f'"format": {FORMAT}', '"format": 3')
-    with unsealed(tmp_path / "i"), closing(sqlite3.connect(tmp_path / "i" / FILE)) as store:
+    with unsealed(tmp_path / "i"), closing(sqlite3.connect(tmp_path / "i" / SQLITE_FILE)) as store:
         store.execute("PRAGMA user_version = 3")
     with pytest.raises(UserError, match=told):
         open_index(tmp_path / "i")

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import graph.layers.hierarchy
+import graph.hierarchy.layers
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents, index_status, verify_index
+from graph.hierarchy import similarity
+from graph.hierarchy.layers import LastHierarchy
 from graph.index.index import Index, open_index
-from graph.layers import similarity
-from graph.layers.last_hierarchy import LastHierarchy
 from graph.shared.ids import content_id
-from graph.shared.types import Document, Floats
 from graph.store.arrays import load_arrays
 from graph.store.columns.strings import Strings
 from graph.store.data import IndexData, block
+from graph.store.index_settings import IndexSettings
 from graph.store.manifest import read_manifest
-from graph.store.settings import IndexSettings
-from graph.store.vectors.matrix import Vectors
+from graph.store.vectors import Vectors
+from graph.types import Document, Floats
 from modegraph.cli import build_app
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
@@ -65,7 +65,7 @@ def test_what_comes_joins_what_goes_leaves_and_compact_finds_communities_again(
     folder = tmp_path / "i"
     before = put(folder, GUILDS)
     with monkeypatch.context() as patched:
-        patched.setattr(graph.layers.hierarchy, "find_communities", None)
+        patched.setattr(graph.hierarchy.layers, "find_communities", None)
         grown = put(folder, [NEW])
         assert communities_of(grown, "new"), "a member of a guild is in the community of one"
         kept = [source for source in before.sources() if communities_of(before, source)]
@@ -229,13 +229,13 @@ def test_only_summaries_whose_members_changed_are_made_again(
     edits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    choose = graph.layers.hierarchy.choose_sentences
+    choose = graph.hierarchy.summaries.choose_sentences
 
     def counted(vectors_SD: Floats, count_tokens: Callable[[int], int], most: int) -> list[int]:
         made.append(len(vectors_SD))
         return choose(vectors_SD, count_tokens, most)
 
-    monkeypatch.setattr(graph.layers.hierarchy, "choose_sentences", counted)
+    monkeypatch.setattr(graph.hierarchy.layers, "choose_sentences", counted)
     folder, settings = tmp_path / "i", SETTINGS.model_copy(update={"layers_on_edit": edits, "layers": 2})
     build_index(folder, GUILDS, settings, encoder)
     summaries = len(open_index(folder, encoder).data.summary_ids)

@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from graph.build.lifecycle import index_status, verify_index
-from graph.postgres.store.connect import dsn_of
+from graph.postgres.connect import dsn_of
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from graph.store.database import has_database

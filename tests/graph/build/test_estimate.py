@@ -7,9 +7,9 @@ import pytest
 from graph.build.build import build_index
 from graph.build.estimate import Prices, plan_build
 from graph.build.lifecycle import delete_documents
-from graph.shared.errors import UserError
-from graph.shared.types import Document
-from graph.store.settings import IndexSettings
+from graph.errors import UserError
+from graph.store.index_settings import IndexSettings
+from graph.types import Document
 from modegraph.cli import open_model
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server, extraction_reply

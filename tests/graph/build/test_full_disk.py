@@ -15,11 +15,11 @@ import pytest
 
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents, index_status, resume_build, verify_index
+from graph.errors import DiskFull
 from graph.index.index import open_index
-from graph.shared.errors import DiskFull
-from graph.shared.types import OpenEncoder
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
+from graph.types import OpenEncoder
 from tests.corpora import ISLES
 from tests.disks import AMPLE, SmallDisk, mounted_disk
 from tests.graph.build.test_lifecycle import EXTRA, SETTINGS, encoder
@@ -30,7 +30,7 @@ EDIT = """
 import resource, sys
 from pathlib import Path
 from graph.build.build import build_index
-from graph.shared.errors import DiskFull
+from graph.errors import DiskFull
 from tests.graph.build.test_lifecycle import EXTRA, SETTINGS, encoder
 most = int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))

@@ -8,18 +8,18 @@ import pytest
 
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents, index_status, repair_index, verify_index
+from graph.errors import UserError
 from graph.index.index import Index, open_index
-from graph.retrieve import RetrieveSettings, retrieve
 from graph.retrieve.parts import passage_scores
 from graph.retrieve.parts.passage_scores import UNSEEN, score_alone
-from graph.retrieve.parts.query import Query
-from graph.shared.errors import UserError
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import Mode
-from graph.shared.types import Document, Evidence
 from graph.store.arrays import load_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
+from graph.store.index_settings import IndexSettings, VectorType
 from graph.store.manifest import read_manifest
-from graph.store.settings import IndexSettings, VectorType
+from graph.types import Document, Evidence
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
@@ -169,7 +169,7 @@ def test_passages_that_are_looked_at_score_as_among_all(
 ) -> None:
     query = Query(QUESTION, indexed.encode_queries([QUESTION])[0])
     monkeypatch.setattr(passage_scores, "WORDED_SEEN", 3)
-    monkeypatch.setattr("graph.store.vectors.matrix.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
+    monkeypatch.setattr("graph.store.vectors.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
     some, every = score_alone(indexed, query), score_alone(exact, query, of_all=True)
     looked = some.own_P != UNSEEN
     assert 4 < looked.sum() < len(looked), "those near, those with the words, those that are named; not the rest"

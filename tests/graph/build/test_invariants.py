@@ -18,12 +18,12 @@ import graph.build.build
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents
 from graph.build.stores import open_store
-from graph.shared.types import Document
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
+from graph.store.embedding_cache import PendingVectors
+from graph.store.index_settings import IndexSettings
 from graph.store.manifest import read_manifest
-from graph.store.settings import IndexSettings
-from graph.store.vectors.pending import PendingVectors
+from graph.types import Document
 from tests.fakes import HashEncoder
 from tests.graph.build.beside import edits_written_beside
 from tests.graph.build.conftest import in_either_store

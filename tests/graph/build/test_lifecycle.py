@@ -19,11 +19,11 @@ from graph.build.lifecycle import (
     resume_build,
     verify_index,
 )
-from graph.shared.errors import UserError
-from graph.shared.types import Document
+from graph.errors import UserError
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.build.conftest import Place

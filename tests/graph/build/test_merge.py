@@ -9,21 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph.build.build import build_index
+from graph.build.changes import ChangedRows, RowsByKey, merge_by_id
 from graph.build.lifecycle import compact_index, delete_documents, repair_index
-from graph.build.merge import Keyed, merge_by_id
-from graph.build.rows import Rows
 from graph.build.stores import open_for_writing
 from graph.shared.ids import content_id
-from graph.shared.types import Document
 from graph.store.arrays import load_arrays
 from graph.store.columns.blocks import Entries
-from graph.store.columns.merge import Merge
 from graph.store.columns.moved import moved_block, whole
+from graph.store.columns.row_map import RowMap
 from graph.store.columns.strings import Strings, id_bytes
 from graph.store.data import IndexData
+from graph.store.index_settings import IndexSettings
 from graph.store.manifest import MANIFEST
-from graph.store.settings import IndexSettings
-from graph.store.store import Store
+from graph.store.rows import Store
+from graph.types import Document
 from tests.fakes import HashEncoder
 from tests.graph.build.conftest import Place
 from tests.graph.same import assert_same_index
@@ -39,7 +38,7 @@ def place_in(sorted_words: list[str], word: str) -> int:
 def test_sorted_words_merge_as_sets_do(last: set[str], gone: set[str], new: set[str]) -> None:
     old, now = sorted(last), sorted((last - gone) | (new - last))
     added = sorted(new - last)
-    merge = Merge.of(
+    merge = RowMap.of(
         len(old),
         np.array([row for row, word in enumerate(old) if word in gone], np.int64),
         np.array([place_in(old, word) for word in added], np.int64),
@@ -72,7 +71,7 @@ def test_what_is_found_stays_or_is_new(last: set[str], gone: set[str], found: se
     looked_for = sorted(found, key=id_of.__getitem__)
     places = np.array([sum(id_of[word] < id_of[each] for word in old) for each in looked_for], np.int64)
     known = np.array([word in last for word in looked_for], bool)
-    merge, place_F = Merge.of_found(len(old), gone_G, places, known)
+    merge, place_F = RowMap.of_found(len(old), gone_G, places, known)
     assert [now[row] for row in place_F.tolist()] == looked_for and len(merge.last_N) == len(now)
 
 
@@ -83,10 +82,10 @@ def test_entries_move_with_their_rows_and_columns(data: st.DataObject) -> None:
     cells = data.draw(st.lists(st.integers(0, 3), min_size=rows * columns, max_size=rows * columns))
     before = np.array(cells, np.float32).reshape(rows, columns)
 
-    def merge(count: int) -> Merge:
+    def merge(count: int) -> RowMap:
         kept = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
         before = np.array(sorted(data.draw(st.lists(st.integers(0, count), max_size=3))), np.int64)
-        return Merge.of(count, np.flatnonzero(~kept), before)
+        return RowMap.of(count, np.flatnonzero(~kept), before)
 
     by_row, by_column = merge(rows), merge(columns)
     expected = np.zeros((len(by_row.last_N), len(by_column.last_N)), np.float32)
@@ -107,7 +106,7 @@ def test_entries_move_with_their_rows_and_columns(data: st.DataObject) -> None:
 
 def test_keys_are_looked_up_in_any_order() -> None:
     ids = sorted(content_id(word) for word in "abc")
-    keyed = Keyed.of(np.array([30, 10, 20]), id_bytes([ids[2], ids[0], ids[1]]), Strings.of(ids))
+    keyed = RowsByKey.of(np.array([30, 10, 20]), id_bytes([ids[2], ids[0], ids[1]]), Strings.of(ids))
     assert keyed.rows(np.array([10, 30, 20, 10])).tolist() == [0, 2, 1, 0]
 
 
@@ -136,19 +135,19 @@ class Watched:
     def __init__(self, patched: pytest.MonkeyPatch) -> None:
         self.passages: list[int] = []
         self.linked: list[int] = []
-        passages, links = Rows.passages, Rows.links
+        passages, links = ChangedRows.passages, ChangedRows.links
 
-        def count_passages(rows: Rows) -> object:
+        def count_passages(rows: ChangedRows) -> object:
             read = passages(rows)
             self.passages.append(len(read.ids))
             return read
 
-        def count_links(rows: Rows, table: str, column: str, keys: np.ndarray) -> object:  # type: ignore[type-arg]
+        def count_links(rows: ChangedRows, table: str, column: str, keys: np.ndarray) -> object:  # type: ignore[type-arg]
             self.linked.append(len(keys))
             return links(rows, table, column, keys)
 
-        patched.setattr(Rows, "passages", count_passages)
-        patched.setattr(Rows, "links", count_links)
+        patched.setattr(ChangedRows, "passages", count_passages)
+        patched.setattr(ChangedRows, "links", count_links)
 
 
 def from_scratch(tmp_path: Path, documents: list[Document]) -> IndexData:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import graph.index.index
-import graph.store.encoded
+import graph.store.embedding_cache
 from graph.build.build import build_index
 from graph.build.lifecycle import (
     compact_index,
@@ -22,13 +22,13 @@ from graph.build.lifecycle import (
     resume_build,
     verify_index,
 )
+from graph.errors import UserError
 from graph.index.index import open_index
-from graph.shared.errors import UserError
-from graph.shared.types import Document
 from graph.store.arrays import load_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
+from graph.store.index_settings import IndexSettings
 from graph.store.manifest import read_manifest
-from graph.store.settings import IndexSettings
+from graph.types import Document
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
 from tests.graph.build.conftest import Place
@@ -236,16 +236,16 @@ def test_vectors_that_are_too_many_to_be_held_are_written_as_they_come_to_the_sa
         compact_index(folder, encoder)
         return [*named, read_manifest(folder).segments]
 
-    streamed, write = list[str](), graph.store.encoded.write_segment
+    streamed, write = list[str](), graph.store.vectors.write_segment
 
     def counted(folder: Path, field: str, *rest: Any) -> Any:
         streamed.append(field)
         return write(folder, field, *rest)
 
-    monkeypatch.setattr(graph.store.encoded, "write_segment", counted)
+    monkeypatch.setattr(graph.store.embedding_cache, "write_segment", counted)
     held = life(tmp_path / "held")
     assert not streamed
-    monkeypatch.setattr(graph.store.encoded, "MOST_HELD", 2)
+    monkeypatch.setattr(graph.store.embedding_cache, "MOST_HELD", 2)
     written = life(tmp_path / "written")
     assert set(streamed) == set(FIELDS)
     assert written == held and verify_index(tmp_path / "written") == []

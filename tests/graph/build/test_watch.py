@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 import modegraph as mg
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index
-from graph.build.watch import Changes, Followed, Watched, follow, watched_for
-from graph.documents.parse.types import Limits
+from graph.build.watch import Changes, FolderEdit, WatchedFolder, follow, watch_folder
+from graph.documents.parse.formats import Limits
 from graph.documents.read import read_documents
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from modegraph.cli import build_app
@@ -43,7 +43,7 @@ def rewrite(file: Path, text: str) -> None:
 
 
 def test_changes_are_told_once_and_only_when_two_looks_agree(docs: Path) -> None:
-    watched = Watched(docs)
+    watched = WatchedFolder(docs)
     assert watched.changes() == Changes()
     (docs / "c.md").write_text("half a file")
     assert watched.changes() == Changes(), "it may still be written"
@@ -60,7 +60,7 @@ def test_changes_are_told_once_and_only_when_two_looks_agree(docs: Path) -> None
 
 
 def test_a_disk_that_is_away_and_a_folder_that_is_locked_are_no_deletions(docs: Path, tmp_path: Path) -> None:
-    watched = Watched(docs)
+    watched = WatchedFolder(docs)
     docs.rename(tmp_path / "away")
     assert [watched.changes() for _ in range(3)] == [Changes()] * 3
     docs.mkdir()
@@ -73,7 +73,7 @@ def test_a_disk_that_is_away_and_a_folder_that_is_locked_are_no_deletions(docs: 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can read every folder")
 def test_what_lies_in_a_folder_that_cannot_be_read_stays(docs: Path) -> None:
-    watched = Watched(docs)
+    watched = WatchedFolder(docs)
     (docs / "sub").chmod(0)
     try:
         assert [watched.changes() for _ in range(3)] == [Changes()] * 3
@@ -84,7 +84,7 @@ def test_what_lies_in_a_folder_that_cannot_be_read_stays(docs: Path) -> None:
 @pytest.mark.usefixtures("place")
 def test_an_index_that_followed_its_folder_is_that_of_the_folder(docs: Path, tmp_path: Path) -> None:
     index, notes = tmp_path / "index", list[str]()
-    watched = Watched(docs)
+    watched = WatchedFolder(docs)
     build_index(index, read_documents(docs, print), SETTINGS, encoder)
 
     waiting: list[Callable[[], object]] = [
@@ -101,7 +101,7 @@ def test_an_index_that_followed_its_folder_is_that_of_the_folder(docs: Path, tmp
             waiting.pop(0)()
         return bool(waiting)
 
-    done: list[Followed] = list(follow(index, watched, Limits(), notes.append, wait, encoder))
+    done: list[FolderEdit] = list(follow(index, watched, Limits(), notes.append, wait, encoder))
     assert [(each.read, each.deleted) for each in done] == [(("c.md",), ()), (("a.md",), ("sub/b.md",))]
     assert done[-1].report.documents == 2
     build_index(tmp_path / "anew", read_documents(docs, print), SETTINGS, encoder)
@@ -112,7 +112,7 @@ def test_an_index_that_followed_its_folder_is_that_of_the_folder(docs: Path, tmp
 
 def test_what_is_skipped_is_told_and_stays_as_it_was(docs: Path, tmp_path: Path) -> None:
     index, notes = tmp_path / "index", list[str]()
-    watched = Watched(docs)
+    watched = WatchedFolder(docs)
     build_index(index, read_documents(docs, print), SETTINGS, encoder)
     rewrite(docs / "a.md", " ")
     (docs / "bad.pdf").write_bytes(b"no pdf")
@@ -124,9 +124,9 @@ def test_what_is_skipped_is_told_and_stays_as_it_was(docs: Path, tmp_path: Path)
 
 def test_no_folder_and_an_index_inside_it_are_refused(docs: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a folder to watch"):
-        watched_for(docs / "a.md", tmp_path / "index")
+        watch_folder(docs / "a.md", tmp_path / "index")
     with pytest.raises(UserError, match="beside the folder"):
-        watched_for(docs, docs / "sub/index")
+        watch_folder(docs, docs / "sub/index")
     told = CliRunner().invoke(build_app(), ["index", str(docs / "a.md"), "--out", str(tmp_path / "i"), "--watch"])
     assert told.exit_code != 0 and not (tmp_path / "i").exists()
 

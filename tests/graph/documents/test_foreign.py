@@ -17,12 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.hostile_files import HTML, PDF, bomb, forms, hostile_file, pages, stream
-from graph.documents.parse.html_text import html_text, main_text
-from graph.documents.parse.markup import tokens
-from graph.documents.parse.types import Limits
-from graph.documents.parse.worker import ParseWorker
+from graph.documents.parse.formats import Limits
+from graph.documents.parse.html_text import html_text, main_text, tokens
 from graph.documents.read import read_bytes, read_documents
-from graph.shared.errors import UserError
+from graph.documents.sandbox import ParseWorker
+from graph.errors import UserError
 from tests.growth import assert_linear
 from tests.processes import processes_below, runs
 

@@ -12,12 +12,12 @@ from threading import Thread
 
 import pytest
 
-from graph.documents.parse.types import MAX_PAGES, MAX_PARTS, Limits
-from graph.documents.parse.worker import ParseWorker
+from graph.documents.parse.formats import MAX_PAGES, MAX_PARTS, Limits
 from graph.documents.read import read_bytes, read_documents
-from graph.shared.errors import UserError
+from graph.documents.sandbox import ParseWorker
+from graph.errors import UserError
 from graph.shared.pages import page_at
-from graph.shared.types import Document
+from graph.types import Document
 from tests.graph.documents import made
 from tests.graph.documents.remote import REMOTE, SAID
 

@@ -7,9 +7,8 @@ from random import Random
 
 import pytest
 
-from graph.documents.ignore import IGNORE_FILE, files_in
-from graph.documents.read import read_documents
-from graph.shared.errors import UserError
+from graph.documents.read import IGNORE_FILE, files_in, read_documents
+from graph.errors import UserError
 
 FILES = (
     "a.md",

@@ -7,15 +7,14 @@ from threading import Thread
 import pytest
 
 import modegraph as mg
-from graph.documents.ocr import tesseract
-from graph.documents.ocr.tesseract import PageLimits, check_programs
-from graph.documents.ocr.types import Ocr, ocr_by
-from graph.documents.parse.types import MIB, Limits
-from graph.documents.parse.worker import ParseWorker
+from graph.documents.parse import ocr as tesseract
+from graph.documents.parse.formats import MIB, Limits
+from graph.documents.parse.ocr import Ocr, PageLimits, check_programs, ocr_by
 from graph.documents.read import read_bytes
-from graph.shared.errors import UserError
+from graph.documents.sandbox import ParseWorker
+from graph.errors import UserError
 from graph.shared.pages import page_at
-from graph.shared.types import Document
+from graph.types import Document
 from tests.graph.documents.made import pdf_pages
 from tests.graph.documents.scans import mixed, needs_tesseract, scan
 from tests.processes import programs_below, runs

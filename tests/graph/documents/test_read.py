@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from graph.documents.read import read_documents
-from graph.shared.errors import UserError
+from graph.errors import UserError
 
 
 def read(source: Path) -> tuple[dict[str, tuple[str, str]], list[str]]:

@@ -18,16 +18,16 @@ from datasets import Dataset
 from typer.testing import CliRunner
 
 from graph.build.build import build_index
+from graph.errors import UserError
+from graph.export.elements import NODE_KINDS, edges, nodes, occurrences
 from graph.export.graphml import write_graphml
 from graph.export.page import page_data, take_turns, write_page
 from graph.export.parquet import TABLES, index_tables, write_parquet
-from graph.export.parts import NODE_KINDS, edges, nodes, occurrences
 from graph.index.index import Index, open_index
-from graph.shared.errors import UserError
-from graph.shared.types import Document
 from graph.store.columns.strings import Strings
+from graph.store.index_settings import IndexSettings
 from graph.store.lock import writer_lock
-from graph.store.settings import IndexSettings
+from graph.types import Document
 from modegraph.cli import build_app
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder

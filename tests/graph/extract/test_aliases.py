@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents
-from graph.extract.aliases import full_names, people_by_surname
+from graph.extract.entities import full_names, people_by_surname
 from graph.extract.rules import extract_by_rules
 from graph.index.index import Index, open_index
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.shared.types import Document, Passage
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document, Passage
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
 from tests.growth import assert_linear

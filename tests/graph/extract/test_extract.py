@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from graph.documents.split import split_passages
 from graph.extract.entities import entity_key, find_entities, title_keys
 from graph.extract.rules import extract_by_rules
-from graph.extract.units import split_units
-from graph.shared.types import Document, Passage
+from graph.text.sentences import split_units
+from graph.types import Document, Passage
 
 TABLE = "Fares rose.\n\n| Stop | Fare |\n|---|---:|\n| Quill | 3 |\n| Tarn | |\n\n- Kelp bread\n- Salt. And tea."
 

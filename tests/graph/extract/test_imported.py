@@ -7,14 +7,14 @@ import pytest
 
 from graph.build.build import BuildReport, build_index
 from graph.build.lifecycle import index_status
+from graph.errors import UserError
+from graph.extract.extraction import Fact
 from graph.extract.imported import Row, load_extraction, place_triples
-from graph.extract.types import Fact
 from graph.index.index import open_index
-from graph.shared.errors import UserError
-from graph.shared.types import Document, Passage
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document, Passage
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index

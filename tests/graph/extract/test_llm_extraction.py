@@ -12,17 +12,16 @@ import stamina
 from typer.testing import CliRunner
 
 from graph.build.build import BuildReport, build_index
-from graph.build.lifecycle import delete_documents, index_status, lost_passages, resume_build, retry_failed
+from graph.build.lifecycle import delete_documents, index_status, quarantine_warning, resume_build, retry_failed
 from graph.build.stores import open_store
-from graph.extract.domain import Domain
-from graph.extract.llm import WAVE_CALLS, WAVES_IN_FLIGHT, Prompt, read_by_model
-from graph.extract.types import Waiting
+from graph.errors import UserError
+from graph.extract.extraction import PendingDocument
+from graph.extract.llm import WAVE_CALLS, WAVES_IN_FLIGHT, Domain, Prompt, read_by_model
 from graph.index.index import open_index
-from graph.shared.errors import UserError
-from graph.shared.types import Document, Passage
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document, Passage
 from modegraph.cli import build_app, open_model
 from tests.corpora import ISLES
 from tests.fakes import ChatServer, HashEncoder, asked_passage, chat_server, extraction_reply, is_extraction
@@ -119,7 +118,7 @@ def test_retry_asks_for_failed_passages_alone_and_really_asks(tmp_path: Path) ->
 
     with chat_server(say) as server:
         build(tmp_path / "i", MANY[:9], server)
-        assert index_status(tmp_path / "i").quarantined == 2 and "2 of 9 passages" in lost_passages(tmp_path / "i")
+        assert index_status(tmp_path / "i").quarantined == 2 and "2 of 9 passages" in quarantine_warning(tmp_path / "i")
         server.asked.clear()
         broken.discard("Ship 3")
         assert retry_failed(tmp_path / "i", encoder, open_model) == 2
@@ -129,7 +128,7 @@ def test_retry_asks_for_failed_passages_alone_and_really_asks(tmp_path: Path) ->
         broken.clear()
         assert retry_failed(tmp_path / "i", encoder, open_model) == 1
         assert len(server.asked[0]["messages"]) == 2, "the ledger must not answer with the old reply"
-        assert asked_titles(server) == ["Ship 7"] and lost_passages(tmp_path / "i") == ""
+        assert asked_titles(server) == ["Ship 7"] and quarantine_warning(tmp_path / "i") == ""
         assert retry_failed(tmp_path / "i", encoder, open_model) == 0 and len(server.asked) == 1
         whole = tmp_path / "whole"
         build(whole, MANY[:9], server)
@@ -178,10 +177,10 @@ def test_calls_run_together_and_no_more_is_read_than_two_waves() -> None:
     read: list[str] = []
     answered = 0
 
-    def documents() -> Iterator[Waiting]:
+    def documents() -> Iterator[PendingDocument]:
         for document in MANY * 3:
             read.append(document.source)
-            yield Waiting(document, (Passage(document.source, document.source, "", 0, 0, 9, document.text),))
+            yield PendingDocument(document, (Passage(document.source, document.source, "", 0, 0, 9, document.text),))
 
     def say(body: dict[str, Any], number: int) -> str:
         time.sleep(0.01)
@@ -248,7 +247,7 @@ def test_examples_can_be_replaced_and_another_model_or_prompt_is_refused(tmp_pat
 
 
 def test_exit_status_and_messages_of_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graph.encode.encoder.open_encoder", encoder)
+    monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
     corpus = tmp_path / "c.jsonl"
     corpus.write_text("\n".join(json.dumps({"id": d.source, "title": d.title, "text": d.text}) for d in MANY[:10]))
     broken = {"Ship 1"}

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph.extract.reply import Reply, read_reply
-from graph.extract.support import best_span, entities_within, share_supported
-from graph.shared.types import Passage
-from graph.text.structured import BadReply, plain, strict_schema
+from graph.extract.grounding import best_span, entities_within, share_supported
+from graph.extract.llm import Reply, read_reply
+from graph.text.replies import BadReply, plain, strict_schema
+from graph.types import Passage
 
 TEXT = (
     "The Lantern left at 10:30 for https://example.org/a_b?c=1. It uses snake_case and (nested (round) brackets). "

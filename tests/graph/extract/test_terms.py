@@ -10,14 +10,15 @@ from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents
 from graph.extract.entities import title_keys
 from graph.extract.terms import RARE, candidates, caseless_terms
-from graph.extract.units import split_units
 from graph.index.index import Index, open_index
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.parts.titles import named_documents
-from graph.shared.types import Document
+from graph.retrieve.parts.mentions import named_documents
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
+from graph.text.sentences import split_units
+from graph.types import Document
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
 

@@ -12,18 +12,19 @@ from graph.build.lifecycle import (
     compact_index,
     delete_documents,
     index_status,
-    lost_passages,
+    quarantine_warning,
     repair_index,
     resume_build,
     retry_failed,
     verify_index,
 )
 from graph.build.stores import read_settings
+from graph.errors import UserError
 from graph.index.filters import parse_condition
 from graph.index.index import Index, open_index
-from graph.retrieve import MODES, RetrieveSettings, retrieve
-from graph.shared.errors import UserError
-from graph.store.settings import IndexSettings
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import MODES, retrieve
+from graph.store.index_settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 
@@ -154,7 +155,7 @@ def test_a_folder_may_be_given_as_text(tmp_path: Path) -> None:
     assert open_index(folder, lambda spec: encoder).folder == tmp_path / "index"
     assert index_status(folder).rows["documents"] == len(ISLES) and verify_index(folder) == []
     assert plan_build(folder, ISLES, IndexSettings(), lambda spec: encoder).unchanged == len(ISLES)
-    assert read_settings(folder) == IndexSettings() and lost_passages(folder) == ""
+    assert read_settings(folder) == IndexSettings() and quarantine_warning(folder) == ""
     assert repair_index(folder, lambda spec: encoder) == [] and compact_index(folder, lambda spec: encoder) >= 0
     resume_build(folder, lambda spec: encoder)
     assert retry_failed(folder, lambda spec: encoder) == 0

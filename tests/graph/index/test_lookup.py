@@ -7,11 +7,10 @@ import pytest
 
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents
-from graph.index.index import open_index
-from graph.index.lookup import NodeKind, row_of
-from graph.shared.types import Document
+from graph.index.index import NodeKind, open_index, row_of
 from graph.store.columns.moved import MovedStrings
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
 from tests.graph.build.beside import edits_written_beside

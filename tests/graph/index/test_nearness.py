@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from graph.index.index import Index
-from graph.index.nearness import nearness, nearness_to, usual_cosine
-from graph.retrieve import RetrieveSettings, retrieve
+from graph.index.normalised_similarity import normalised_similarity, normalised_similarity_to, usual_cosine
 from graph.retrieve.parts.passage_scores import UNSEEN
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import Mode
-from graph.shared.types import Floats
-from graph.store.vectors.quantiles import LEVELS_Z
+from graph.store.vectors import QUANTILE_LEVELS_Z
+from graph.types import Floats
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.hashed import build
@@ -53,16 +54,18 @@ def indexes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
 def test_what_is_usual_is_0_and_the_same_text_1(indexes: tuple[Index, Index]) -> None:
     for index in indexes:
         usual = usual_cosine(index)
-        found = nearness(index, np.array([usual, 1, (1 + usual) / 2, -1], np.float32))
+        found = normalised_similarity(index, np.array([usual, 1, (1 + usual) / 2, -1], np.float32))
         assert found.tolist() == pytest.approx([0, 1, 0.5, (-1 - usual) / (1 - usual)], abs=1e-5)
     assert usual_cosine(indexes[1]) == pytest.approx(SHARED + (1 - SHARED) * usual_cosine(indexes[0]), abs=1e-4)
 
 
 def test_order_is_kept_and_nothing_is_as_low_as_what_was_not_looked_at(indexes: tuple[Index, Index]) -> None:
     """Questions may lie farther from all propositions than these do from each other, as in chats."""
-    alike = replace(indexes[1], data=replace(indexes[1].data, cosine_quantiles_Z=np.ones(len(LEVELS_Z), np.float32)))
+    alike = replace(
+        indexes[1], data=replace(indexes[1].data, cosine_quantiles_Z=np.ones(len(QUANTILE_LEVELS_Z), np.float32))
+    )
     for index in (*indexes, alike):
-        found = nearness(index, np.array([[-1.0], [0.1], [0.2]], np.float32))
+        found = normalised_similarity(index, np.array([[-1.0], [0.1], [0.2]], np.float32))
         assert UNSEEN < found[0, 0] < found[1, 0] < found[2, 0]
 
 
@@ -71,13 +74,21 @@ def test_to_a_question_no_more_is_usual_than_it_has_with_half_of_the_proposition
     for index in indexes:
         questions_QD = index.encode_queries(list(QUESTIONS))
         cosines_NQ = np.asarray(index.data.proposition_vectors_ND @ questions_QD.T)
-        alike = replace(index, data=replace(index.data, cosine_quantiles_Z=np.full(len(LEVELS_Z), 0.99, np.float32)))
-        found_NQ = nearness_to(alike, questions_QD, cosines_NQ)
+        alike = replace(
+            index, data=replace(index.data, cosine_quantiles_Z=np.full(len(QUANTILE_LEVELS_Z), 0.99, np.float32))
+        )
+        found_NQ = normalised_similarity_to(alike, questions_QD, cosines_NQ)
         np.testing.assert_allclose(np.median(found_NQ, axis=0), 0, atol=1e-5)
         for at, question_D in enumerate(questions_QD):
-            np.testing.assert_allclose(nearness_to(alike, question_D, cosines_NQ[:, at]), found_NQ[:, at], atol=1e-6)
-        apart = replace(index, data=replace(index.data, cosine_quantiles_Z=np.full(len(LEVELS_Z), -0.9, np.float32)))
-        np.testing.assert_array_equal(nearness_to(apart, questions_QD, cosines_NQ), nearness(apart, cosines_NQ))
+            np.testing.assert_allclose(
+                normalised_similarity_to(alike, question_D, cosines_NQ[:, at]), found_NQ[:, at], atol=1e-6
+            )
+        apart = replace(
+            index, data=replace(index.data, cosine_quantiles_Z=np.full(len(QUANTILE_LEVELS_Z), -0.9, np.float32))
+        )
+        np.testing.assert_array_equal(
+            normalised_similarity_to(apart, questions_QD, cosines_NQ), normalised_similarity(apart, cosines_NQ)
+        )
 
 
 @pytest.mark.parametrize("mode", ["hops", "local", "statements", "topics", "paths", "global"])
@@ -103,7 +114,7 @@ def constants(file: Path) -> Iterator[str]:
 @pytest.mark.parametrize("file", SETTINGS, ids=lambda file: file.name)
 def test_no_constant_of_retrieval_is_named_in_cosines(file: Path) -> None:
     named = [name for name in constants(file) if "COSINE" in name or "SIMILARITY" in name]
-    assert not named, "measure nearness (graph/index/nearness.py)"
+    assert not named, "measure nearness (graph/index/normalised_similarity.py)"
 
 
 def test_no_setting_of_a_query_is_in_cosines() -> None:

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from graph.build.build import build_index
+from graph.config import parse_settings
 from graph.index.filters import parse_condition
 from graph.index.index import Index, open_index
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.shared.config import parse_settings
-from graph.shared.types import Document
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
 from graph.store.columns.strings import Strings
 from graph.store.data import IndexData
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document
 from tests.fakes import HashEncoder
 
 OWN = [

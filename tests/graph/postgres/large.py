@@ -7,11 +7,10 @@ import scipy.sparse as sp
 
 from graph.index.index import Index
 from graph.shared.ids import content_id
-from graph.shared.types import Floats
 from graph.store.columns.strings import Strings
 from graph.store.data import IndexData, block
-from graph.store.vectors.matrix import Vectors
-from graph.store.vectors.quantiles import LEVELS_Z
+from graph.store.vectors import QUANTILE_LEVELS_Z, Vectors
+from graph.types import Floats
 
 DIMENSIONS, COLOURS, MENTIONS = 16, 20, 3
 
@@ -59,7 +58,7 @@ def large_index(index: Index, documents: int, passages: int, entities: int) -> I
         proposition_ids=strings_of("proposition", passages),
         proposition_texts=texts_of("proposition", passages),
         proposition_vectors_ND=Vectors.of(random_units(random, passages)),
-        cosine_quantiles_Z=np.zeros(len(LEVELS_Z), np.float32),
+        cosine_quantiles_Z=np.zeros(len(QUANTILE_LEVELS_Z), np.float32),
         occurrence_proposition_M=own,
         occurrence_passage_M=own,
         occurrence_start_M=own * 100,

@@ -10,17 +10,16 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-import graph.postgres.copy
-from graph.build.build import build_index
-from graph.build.edit import Edit, edit_index
+import graph.build.copy_index
+from graph.build.build import Edit, build_index, edit_index
+from graph.build.copy_index import TABLES, copy_to_database, copy_to_folder
 from graph.build.lifecycle import compact_index, delete_documents, index_status, verify_index
-from graph.postgres.copy import TABLES, copy_to_database, copy_to_folder
-from graph.postgres.store.migrate import known_migrations
-from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest, Document, Message
+from graph.errors import UserError
+from graph.postgres.schema import known_migrations
+from graph.store.index_settings import IndexSettings
 from graph.store.seal import LEDGER
-from graph.store.settings import IndexSettings
-from graph.store.sqlite import FILE
+from graph.store.sqlite import SQLITE_FILE
+from graph.types import CompletionRequest, Document, Message
 from modegraph.cli import build_app
 from serve.ledger import Ledger
 from tests.corpora import ISLES, guild_documents
@@ -53,7 +52,7 @@ def tables_of(file: Path, tables: tuple[str, ...]) -> dict[str, list[Any]]:
 
 
 def test_every_table_of_an_index_is_copied_but_what_changed_since_its_arrays(folder: Path) -> None:
-    with closing(sqlite3.connect(folder / FILE)) as connection:
+    with closing(sqlite3.connect(folder / SQLITE_FILE)) as connection:
         there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert there == {*TABLES, "changed"}
 
@@ -80,14 +79,14 @@ def refused(call: Any) -> str:
 
 def test_a_copy_of_a_copy_is_the_index_to_the_byte(folder: Path, database: str, tmp_path: Path) -> None:
     call(folder / LEDGER, 3)
-    before = tables_of(folder / FILE, TABLES)
+    before = tables_of(folder / SQLITE_FILE, TABLES)
     sent = copy_to_database(folder, database)
-    assert tables_of(folder / FILE, TABLES) == before and sent == {
+    assert tables_of(folder / SQLITE_FILE, TABLES) == before and sent == {
         **{name: len(rows) for name, rows in before.items()},
         "calls": 3,
     }
     assert copy_to_folder(database, tmp_path / "back", encoder) == sent
-    assert tables_of(tmp_path / "back" / FILE, TABLES) == before
+    assert tables_of(tmp_path / "back" / SQLITE_FILE, TABLES) == before
     assert tables_of(tmp_path / "back" / LEDGER, ("calls",)) == tables_of(folder / LEDGER, ("calls",))
     assert verify_index(tmp_path / "back") == [] and index_status(tmp_path / "back").unfinished == ""
     generation = index_status(folder).generation
@@ -146,9 +145,9 @@ def test_a_name_with_a_null_is_named_and_nothing_is_copied(tmp_path: Path, datab
 
 
 def test_a_damaged_index_is_not_copied(folder: Path, database: str) -> None:
-    data = bytearray((folder / FILE).read_bytes())
+    data = bytearray((folder / SQLITE_FILE).read_bytes())
     data[-100] ^= 1
-    (folder / FILE).write_bytes(bytes(data))
+    (folder / SQLITE_FILE).write_bytes(bytes(data))
     assert "its bytes are not those of the last run" in refused(lambda: copy_to_database(folder, database))
 
 
@@ -176,14 +175,14 @@ def test_a_copy_whose_arrays_cannot_be_made_keeps_its_rows(folder: Path, databas
     copy_to_database(folder, database)
     other = refused(lambda: copy_to_folder(database, tmp_path / "back", lambda spec: HashEncoder("another")))
     assert "another" in other
-    assert tables_of(tmp_path / "back" / FILE, TABLES[1:]) == tables_of(folder / FILE, TABLES[1:])
+    assert tables_of(tmp_path / "back" / SQLITE_FILE, TABLES[1:]) == tables_of(folder / SQLITE_FILE, TABLES[1:])
 
 
 def test_a_copy_out_that_is_cut_off_leaves_nothing(
     folder: Path, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy_to_database(folder, database)
-    receive = graph.postgres.copy._receive
+    receive = graph.build.copy_index._receive
 
     def cut(connection: Any, file: sqlite3.Connection, table: str) -> int:
         if table == "mentions":
@@ -192,7 +191,7 @@ def test_a_copy_out_that_is_cut_off_leaves_nothing(
         return receive(connection, file, table)
 
     with monkeypatch.context() as patch:
-        patch.setattr("graph.postgres.copy._receive", cut)
+        patch.setattr("graph.build.copy_index._receive", cut)
         assert "Nothing was changed" in refused(lambda: copy_to_folder(database, tmp_path / "back", encoder))
     assert list((tmp_path / "back").iterdir()) == []
     copy_to_folder(database, tmp_path / "back", encoder)
@@ -202,10 +201,10 @@ def test_a_copy_out_that_is_cut_off_leaves_nothing(
 def test_the_command_goes_either_way(
     folder: Path, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graph.encode.encoder.open_encoder", encoder)
+    monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
     done = RUNNER.invoke(build_app(), ["copy", str(folder), database, "--json"])
     assert done.exit_code == 0, done.exception
-    documents = len(tables_of(folder / FILE, ("documents",))["documents"])
+    documents = len(tables_of(folder / SQLITE_FILE, ("documents",))["documents"])
     assert json.loads(done.stdout)["rows"]["documents"] == documents
     done = RUNNER.invoke(build_app(), ["copy", database, str(tmp_path / "back")])
     assert done.exit_code == 0 and f"{database} to {tmp_path / 'back'}: " in done.stdout

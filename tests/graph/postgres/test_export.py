@@ -16,14 +16,13 @@ import pytest
 from typer.testing import CliRunner
 
 from graph.build.build import build_index
+from graph.errors import UserError
 from graph.export.parquet import index_tables
+from graph.export.postgres import TABLES, export_index
 from graph.index.index import Index, open_index
-from graph.postgres.export import export_index
-from graph.postgres.tables import TABLES
-from graph.shared.errors import UserError
-from graph.shared.types import Document
 from graph.store.data import VECTOR_FIELDS
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document
 from modegraph.cli import build_app
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
@@ -122,9 +121,9 @@ def test_an_empty_index_is_exported(database: str, tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-import graph.postgres.tables as tables
+import graph.export.postgres as tables
 from graph.index.index import open_index
-from graph.postgres.export import export_index
+from graph.export.postgres import export_index
 from tests.fakes import HashEncoder
 
 def killed(index):
@@ -156,7 +155,7 @@ def test_a_connection_that_ends_half_way_leaves_the_former(
         rows(database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'modegraph'")
         yield from ()
 
-    monkeypatch.setattr("graph.postgres.tables.occurrences", cut)
+    monkeypatch.setattr("graph.export.elements.occurrences", cut)
     assert "terminating connection" in refused(index, database) or "closed" in refused(index, database)
 
 
@@ -169,7 +168,7 @@ def test_two_exports_to_one_schema_take_turns(index: Index, database: str, monke
         yield from ()
 
     with monkeypatch.context() as patch:
-        patch.setattr("graph.postgres.tables.occurrences", wait)
+        patch.setattr("graph.export.elements.occurrences", wait)
         first = threading.Thread(target=export_index, args=(index, database))
         first.start()
         assert begun.wait(60)

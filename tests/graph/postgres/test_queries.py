@@ -9,10 +9,10 @@ import numpy as np
 import psycopg
 import pytest
 
+from graph.export.postgres import export_index
 from graph.index.index import Index, open_index
-from graph.postgres.export import export_index
-from graph.retrieve.parts.rank import top_rows
-from graph.shared.types import Floats
+from graph.retrieve.parts.ranking import top_rows
+from graph.types import Floats
 from tests.fakes import HashEncoder
 from tests.graph.postgres.large import COLOURS, large_index, random_units
 from tests.places import ROOT

@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graph.answer.context import rank_excerpts
 from graph.index.filters import parse_condition
 from graph.index.index import Index
-from graph.index.nearness import usual_cosine
-from graph.prompt.context import rank_excerpts
-from graph.retrieve import RetrieveSettings, retrieve, retrieve_many
+from graph.index.normalised_similarity import usual_cosine
 from graph.retrieve.absence import COEFFICIENTS_F, absence, share_of, signs, word_weights
-from graph.retrieve.parts.query import Query
-from graph.shared.types import Document, Evidence
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.retrieve import retrieve, retrieve_many
 from graph.text.bm25 import terms_of
-from graph.verify.vocabulary import FUNCTION_WORDS
-from graph.verify.words import stem
+from graph.text.word_forms import FUNCTION_WORDS, stem
+from graph.types import Document, Evidence
 from tests.corpora import ISLES
 from tests.graph.hashed import build
 from tests.graph.index.test_nearness import CrowdedEncoder

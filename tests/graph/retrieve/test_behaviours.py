@@ -11,10 +11,11 @@ import pytest
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index
 from graph.index.index import Index, open_index
-from graph.retrieve import MODES, RetrieveSettings, retrieve
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import MODES, retrieve
 from graph.shared.modes import Mode
-from graph.shared.types import Document, Evidence, Floats
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document, Evidence, Floats
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from graph.build.lifecycle import delete_documents
+from graph.errors import UserError
 from graph.index.index import Index, open_index
-from graph.retrieve import MODES, RetrieveSettings, retrieve
-from graph.retrieve.parts.caller import Caller, ModelGone
-from graph.retrieve.selection.rounds import Verdict
-from graph.shared.errors import UserError
+from graph.retrieve.modes.local import Verdict
+from graph.retrieve.parts.query import Caller, ModelUnavailable, RetrieveSettings
+from graph.retrieve.retrieve import MODES, retrieve
 from graph.shared.modes import Mode
-from graph.shared.types import Completion, CompletionRequest, Document, Evidence, Floats
+from graph.types import Completion, CompletionRequest, Document, Evidence, Floats
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, ScriptedModel
 from tests.graph.hashed import build
@@ -167,7 +167,7 @@ def test_replies_that_came_stand_when_the_model_goes_before_another_is_asked_for
     caller = Caller(Going(lambda request: good if request.messages[1].content == "one" else "hm"))
     one, two = caller.ask(Verdict, "system", ["one", "two"], 9)
     assert one == Verdict(answer="Ada") and two is None and caller.spent.calls == 2
-    with pytest.raises(ModelGone, match="Start it"):
+    with pytest.raises(ModelUnavailable, match="Start it"):
         Caller(Going(lambda request: "hm")).ask(Verdict, "system", ["one", "two"], 9)
 
 

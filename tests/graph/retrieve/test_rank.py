@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.retrieve.parts import rank
-from graph.retrieve.parts.rank import rank_of, top_rows
+from graph.retrieve.parts import ranking
+from graph.retrieve.parts.ranking import rank_of, top_rows
 
 
 @given(st.data(), st.integers(1, 400), st.integers(1, 40), st.sampled_from([1, 3, 1000]))
@@ -15,8 +15,8 @@ def test_the_top_rows_are_those_of_sorting_all(data: st.DataObject, count: int, 
     draws = np.random.default_rng(data.draw(st.integers(0, 10_000)))
     scores_N = draws.integers(0, kinds, count).astype(np.float32)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rank, "SAMPLED", 8)
-        patched.setattr(rank, "SPARE", 1)
+        patched.setattr(ranking, "SAMPLED", 8)
+        patched.setattr(ranking, "SPARE", 1)
         found = top_rows(scores_N, asked)
     assert found.tolist() == sorted(range(count), key=lambda row: (-scores_N[row], row))[:asked]
     assert [rank_of(scores_N, int(row)) for row in found] == list(range(1, len(found) + 1))
@@ -24,9 +24,9 @@ def test_the_top_rows_are_those_of_sorting_all(data: st.DataObject, count: int, 
 
 def test_a_sample_that_tells_too_much_is_not_trusted() -> None:
     """Every place that the sample looks at has a high score, no other has."""
-    scores_N = np.zeros(4 * rank.SAMPLED, np.float32)
-    scores_N[::4] = 1 + np.arange(rank.SAMPLED)
+    scores_N = np.zeros(4 * ranking.SAMPLED, np.float32)
+    scores_N[::4] = 1 + np.arange(ranking.SAMPLED)
     scores_N[1] = 0.5
-    assert top_rows(scores_N, 3).tolist() == [4 * (rank.SAMPLED - 1 - place) for place in range(3)]
-    many = top_rows(scores_N, rank.SAMPLED + 2)
+    assert top_rows(scores_N, 3).tolist() == [4 * (ranking.SAMPLED - 1 - place) for place in range(3)]
+    many = top_rows(scores_N, ranking.SAMPLED + 2)
     assert many[-2:].tolist() == [1, 2]

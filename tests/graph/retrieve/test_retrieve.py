@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graph.answer.context import build_context
+from graph.errors import UserError
 from graph.index.index import Index
-from graph.prompt.context import build_context
-from graph.retrieve import MODES, RetrieveSettings, retrieve
-from graph.retrieve.parts.rank import top_rows
-from graph.shared.errors import UserError
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.parts.ranking import top_rows
+from graph.retrieve.retrieve import MODES, retrieve
 
 
 @given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.3, 0.9]), max_size=30), st.integers(0, 40))

@@ -5,9 +5,9 @@ import doctest
 import pytest
 import typer
 
+from graph.errors import UserError
 from graph.shared import cli_app
 from graph.shared.cli_app import Group, command, spread
-from graph.shared.errors import UserError
 
 
 def test_doctest():

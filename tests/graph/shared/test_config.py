@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import Field, SecretStr, model_validator
 
-from graph.shared.config import Settings, known_keys, load_settings
-from graph.shared.errors import UserError
+from graph.config import Settings, known_keys, load_settings
+from graph.errors import UserError
 
 
 class Inner(Settings):

@@ -5,7 +5,7 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from graph.shared.hub import only_in_cache
 from tests.hub import go_online, hub, put_into_cache
 

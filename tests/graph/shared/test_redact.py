@@ -7,11 +7,10 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
-from graph.shared import redact as module
-from graph.shared.config import Settings, load_settings
+from graph import errors as module
+from graph.config import Settings, load_settings
+from graph.errors import MARK, UserError, redact, redacted
 from graph.shared.console import say
-from graph.shared.errors import UserError
-from graph.shared.redact import MARK, redact, redacted
 
 WORD = "correct-horse-battery"
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from graph.shared.watch import PROGRESS, note_progress, read_watched, watched
+from graph.shared.progress import PROGRESS, note_progress, read_progress, report_progress
 from tests.places import ROOT
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from graph.shared.watch import note_progress, watched
+from graph.shared.progress import note_progress, watched
 folder = Path(sys.argv[1])
 with watched(folder, {"stage": "ms"}):
     note_progress(folder, 3, 9, {"loss": 0.5})
@@ -25,15 +25,15 @@ with watched(folder, {"stage": "ms"}):
 
 
 def test_what_is_under_way_is_told_and_goes_when_it_is_done(tmp_path: Path) -> None:
-    assert read_watched(tmp_path) is None
+    assert read_progress(tmp_path) is None
     note_progress(tmp_path, 1, 2)
     assert not (tmp_path / PROGRESS).exists()
-    with watched(tmp_path, {"stage": "ms", "settings": {"beta": 0.1}}):
-        begun = read_watched(tmp_path)
+    with report_progress(tmp_path, {"stage": "ms", "settings": {"beta": 0.1}}):
+        begun = read_progress(tmp_path)
         assert begun is not None and (begun.alive, begun.last, begun.seconds_left) == (True, {}, None)
         note_progress(tmp_path, 1, 4, {"loss": 2.0})
         note_progress(tmp_path, 2, 4, {"loss": 1.0})
-        found = read_watched(tmp_path)
+        found = read_progress(tmp_path)
         assert found is not None and found.about == {"stage": "ms", "settings": {"beta": 0.1}}
         assert (found.last["step"], found.last["of"], found.last["loss"]) == (2, 4, 1.0)
         assert found.alive and found.seconds_left is not None and found.seconds_left >= 0
@@ -41,15 +41,15 @@ def test_what_is_under_way_is_told_and_goes_when_it_is_done(tmp_path: Path) -> N
 
 
 def test_what_failed_is_stopped_and_goes_on_with_a_time_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="broken"), watched(tmp_path, {"stage": "sft"}):
+    with pytest.raises(ValueError, match="broken"), report_progress(tmp_path, {"stage": "sft"}):
         note_progress(tmp_path, 1, 9)
         note_progress(tmp_path, 2, 9)
         raise ValueError("broken")
-    stopped = read_watched(tmp_path)
+    stopped = read_progress(tmp_path)
     assert stopped is not None and not stopped.alive and stopped.last["step"] == 2
-    with watched(tmp_path, {"stage": "sft", "again": True}):
+    with report_progress(tmp_path, {"stage": "sft", "again": True}):
         note_progress(tmp_path, 3, 9)
-        again = read_watched(tmp_path)
+        again = read_progress(tmp_path)
         assert again is not None and again.alive and again.about["again"] and again.last["step"] == 3
         assert again.seconds_left is None
 
@@ -64,11 +64,11 @@ def test_a_killed_process_leaves_a_stopped_run_whatever_it_was_writing(tmp_path:
     )
     try:
         assert child.stdout is not None and child.stdout.readline() == "noted\n"
-        running = read_watched(tmp_path)
+        running = read_progress(tmp_path)
         assert running is not None and running.alive and running.last["step"] == 3
-        assert read_watched(tmp_path) == running, "to look does not take the lock"
+        assert read_progress(tmp_path) == running, "to look does not take the lock"
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()
-    stopped = read_watched(tmp_path)
+    stopped = read_progress(tmp_path)
     assert stopped is not None and not stopped.alive and stopped.last == running.last

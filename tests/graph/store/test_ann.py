@@ -10,19 +10,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from graph.encode.encoder import unit_rows
-from graph.layers import similarity
-from graph.retrieve.parts.near import nearest
-from graph.retrieve.parts.rank import top_rows
-from graph.shared.errors import UserError
+from graph.errors import UserError
+from graph.hierarchy import similarity
+from graph.models.encoder import unit_rows
+from graph.retrieve.parts.ranking import nearest, top_rows
 from graph.shared.ids import content_id
-from graph.store.columns.merge import Merge
-from graph.store.settings import VectorType
-from graph.store.vectors.ann import LEAST_RECALL, build_ann, inverted_file, open_ann, write_ann
-from graph.store.vectors.files import save_vectors, with_ann
-from graph.store.vectors.halves import as_float32, product
-from graph.store.vectors.matrix import Vectors
-from graph.store.vectors.policy import segments_to_index, segments_to_merge
+from graph.store.ann import LEAST_RECALL, build_ann, inverted_file, open_ann, write_ann
+from graph.store.columns.row_map import RowMap
+from graph.store.float16 import as_float32, product
+from graph.store.index_settings import VectorType
+from graph.store.vector_files import save_vectors, segments_to_index, segments_to_merge, with_ann
+from graph.store.vectors import Vectors
 
 DIMENSIONS = 24
 DTYPES: tuple[VectorType, ...] = ("float32", "float16")
@@ -212,7 +210,7 @@ def test_new_nodes_of_a_large_graph_are_tied_to_what_ann_indexes_find(
     new = Vectors.of(clustered(7, 4), ids_of(range(900, 907)))
     joined, count = Vectors.join([vectors, new]), len(keep) + 7
     first = similarity.similarity_graph(np.asarray(vectors), 6, 0.3)
-    merge = Merge.of(len(keep), np.zeros(0, np.int64), np.full(7, len(keep)))
+    merge = RowMap.of(len(keep), np.zeros(0, np.int64), np.full(7, len(keep)))
     known = similarity.KnownGraph(first, merge)
     found = similarity.edit_graph(joined, 6, 0.3, known)
     with monkeypatch.context() as patched:

@@ -12,11 +12,11 @@ import pytest
 
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents, repair_index, resume_build, verify_index
-from graph.shared.errors import UserError
-from graph.shared.types import Document
+from graph.errors import UserError
+from graph.store.index_settings import IndexSettings
 from graph.store.seal import LEDGER, SET_ASIDE
-from graph.store.settings import IndexSettings
-from graph.store.sqlite import FILE
+from graph.store.sqlite import SQLITE_FILE
+from graph.types import Document
 from modegraph.cli import open_model
 from tests.fakes import ChatServer, HashEncoder, chat_server, extraction_reply
 
@@ -194,12 +194,12 @@ def test_no_run_seals_a_damaged_index(tmp_path: Path) -> None:
     folder = tmp_path / "i"
     with chat_server(lambda body, number: extraction_reply(body)) as server:
         build(folder, server, MANY[:3])
-        data = (folder / FILE).read_bytes()
+        data = (folder / SQLITE_FILE).read_bytes()
         place = data.rindex(b"by the yard")
-        (folder / FILE).write_bytes(data[:place] + b"B" + data[place + 1 :])
-        with pytest.raises(UserError, match=f"{FILE}: its bytes are not.*into a new folder"):
+        (folder / SQLITE_FILE).write_bytes(data[:place] + b"B" + data[place + 1 :])
+        with pytest.raises(UserError, match=f"{SQLITE_FILE}: its bytes are not.*into a new folder"):
             build(folder, server, MANY[:4])
-    assert [found.file for found in verify_index(folder)] == [FILE]
+    assert [found.file for found in verify_index(folder)] == [SQLITE_FILE]
 
 
 def test_a_run_cut_short_leaves_no_seal_and_resume_sets_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from graph.store.lock import IndexBusy, writer_lock
 
 WRITER = """

@@ -8,26 +8,17 @@ from hypothesis import strategies as st
 
 from graph.shared.ids import content_id
 from graph.store.columns.blocks import Entries
-from graph.store.columns.merge import Merge
-from graph.store.columns.moved import (
-    MovedBlock,
-    cells,
-    find_ids,
-    ids_below,
-    moved_block,
-    moved_strings,
-    taken,
-    whole,
-)
+from graph.store.columns.moved import MovedBlock, cells, find_ids, ids_below, moved_block, moved_strings, taken, whole
+from graph.store.columns.row_map import RowMap
 from graph.store.columns.strings import Strings, id_bytes
 
 EDITS = st.integers(1, 4)
 
 
-def drawn_merge(data: st.DataObject, count: int) -> Merge:
+def drawn_merge(data: st.DataObject, count: int) -> RowMap:
     kept = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
     before = sorted(data.draw(st.lists(st.integers(0, count), max_size=3)))
-    return Merge.of(count, np.flatnonzero(~kept), np.array(before, np.int64))
+    return RowMap.of(count, np.flatnonzero(~kept), np.array(before, np.int64))
 
 
 @pytest.mark.parametrize("runs", [0, 200])
@@ -38,7 +29,7 @@ def test_what_is_put_in_is_that_of_a_list_run_by_run_and_at_once(runs: int, data
     left = iter(new)
     expected = [old[last] if last >= 0 else next(left) for last in merge.lasts(np.arange(len(merge))).tolist()]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("graph.store.columns.merge.RUNS", runs)
+        patched.setattr("graph.store.columns.row_map.RUNS", runs)
         assert merge.put_in(np.array(old, "U3"), np.array(new, "U3")).tolist() == expected
 
 
@@ -47,7 +38,7 @@ def test_merges_one_after_another_are_one_and_can_be_told_by_what_is_gone_and_ne
     data: st.DataObject, edits: int
 ) -> None:
     first = data.draw(st.integers(0, 6))
-    named, total = [f"0.{row}" for row in range(first)], Merge.of_last(np.arange(first), first)
+    named, total = [f"0.{row}" for row in range(first)], RowMap.of_last(np.arange(first), first)
     original = list(named)
     for edit in range(edits):
         merge = drawn_merge(data, len(named))
@@ -63,7 +54,7 @@ def test_merges_one_after_another_are_one_and_can_be_told_by_what_is_gone_and_ne
             next((last for last in total.last_N[row:].tolist() if last >= 0), first) for row in range(len(named) + 1)
         ]
         assert total.befores(np.arange(len(named) + 1)).tolist() == stands_before
-    again = Merge.of(first, total.gone_G, total.before_K)
+    again = RowMap.of(first, total.gone_G, total.before_K)
     assert again.last_N.tolist() == total.last_N.tolist() and again.place_L.tolist() == total.place_L.tolist()
 
 
@@ -143,7 +134,7 @@ def test_ids_are_found_in_a_column_that_has_moved(data: st.DataObject, edits: in
         kept = np.array([each in now for each in ids], bool)
         new = [each for each in now if each not in ids]
         before = np.array([sum(known < each for known in ids) for each in new], np.int64)
-        merge = Merge.of(len(ids), np.flatnonzero(~kept), before)
+        merge = RowMap.of(len(ids), np.flatnonzero(~kept), before)
         column, ids = moved_strings(column, merge, Strings.of(new)), now
         assert list(column) == ids
         asked = id_bytes(pool)

@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph.store.columns.merge import Merge, in_order
-from graph.store.columns.numbers import (
+from graph.store.columns.moved import (
     Numbers,
     appended,
     changed_numbers,
@@ -16,6 +15,7 @@ from graph.store.columns.numbers import (
     rows_with_numbers,
     whole_numbers,
 )
+from graph.store.columns.row_map import RowMap, in_order
 from tests.graph.store.test_moved import drawn_merge
 
 EDITS = st.integers(1, 4)
@@ -35,7 +35,7 @@ def test_numbers_of_rows_that_move_are_those_of_a_list(data: st.DataObject, edit
         stay = [int(of.place_L[number]) for number in numbers if of.place_L[number] >= 0]
         before = numbers_below(column, of.befores(np.array(new, np.int64)))
         column = moved_numbers(
-            column, Merge.of(len(numbers), np.array(gone, np.int64), before), np.array(new, np.int64), of
+            column, RowMap.of(len(numbers), np.array(gone, np.int64), before), np.array(new, np.int64), of
         )
         numbers, things = sorted([*stay, *new]), len(of)
         assert_same(data, column, numbers, things)

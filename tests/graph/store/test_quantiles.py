@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from graph.encode.encoder import unit_rows
-from graph.store.vectors.matrix import Vectors
-from graph.store.vectors.quantiles import LEVELS_Z, PAIRS, cosine_quantiles
+from graph.models.encoder import unit_rows
+from graph.store.vectors import QUANTILE_LEVELS_Z, SAMPLED_PAIRS, Vectors, cosine_quantiles
 
 
 def rows(count: int, shift: float = 0.0) -> np.ndarray:
@@ -30,19 +29,19 @@ def test_it_is_the_spread_of_all_pairs(shift: float) -> None:
     vectors = rows(300, shift)
     cosines = (vectors @ vectors.T)[~np.eye(300, dtype=bool)]
     found = cosine_quantiles(vectors)
-    assert (np.diff(found) >= 0).all() and len(found) == len(LEVELS_Z) == 111
-    middle = (LEVELS_Z >= 0.01) & (LEVELS_Z <= 0.99)
-    assert found[middle] == pytest.approx(np.quantile(cosines, LEVELS_Z[middle]), abs=0.03)
+    assert (np.diff(found) >= 0).all() and len(found) == len(QUANTILE_LEVELS_Z) == 111
+    middle = (QUANTILE_LEVELS_Z >= 0.01) & (QUANTILE_LEVELS_Z <= 0.99)
+    assert found[middle] == pytest.approx(np.quantile(cosines, QUANTILE_LEVELS_Z[middle]), abs=0.03)
 
 
 def test_no_row_is_paired_with_itself_and_every_row_has_its_turn() -> None:
-    assert cosine_quantiles(np.eye(5, dtype=np.float32)).tolist() == [0] * len(LEVELS_Z)
-    vectors = np.tile(np.array([[1, 0]], np.float32), (PAIRS, 1))
+    assert cosine_quantiles(np.eye(5, dtype=np.float32)).tolist() == [0] * len(QUANTILE_LEVELS_Z)
+    vectors = np.tile(np.array([[1, 0]], np.float32), (SAMPLED_PAIRS, 1))
     vectors[-1] = [0, 1]
     assert cosine_quantiles(vectors)[0] == 0, "the one that is unlike was not drawn"
 
 
-@pytest.mark.parametrize("count", [2, 3, 40, PAIRS + 7])
+@pytest.mark.parametrize("count", [2, 3, 40, SAMPLED_PAIRS + 7])
 def test_segments_do_not_show(count: int) -> None:
     vectors = rows(count)
     whole = cosine_quantiles(Vectors.of(vectors))
@@ -52,4 +51,4 @@ def test_segments_do_not_show(count: int) -> None:
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_without_a_pair_there_is_no_spread(count: int) -> None:
-    assert cosine_quantiles(rows(count)).tolist() == [0] * len(LEVELS_Z)
+    assert cosine_quantiles(rows(count)).tolist() == [0] * len(QUANTILE_LEVELS_Z)

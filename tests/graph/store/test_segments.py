@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph.disk.npy import write_array
-from graph.encode.encoder import unit_rows
-from graph.shared.errors import UserError
+from graph.errors import UserError
+from graph.models.encoder import unit_rows
 from graph.shared.ids import ID_BYTES, content_id
-from graph.store.vectors.files import open_vectors, save_vectors
-from graph.store.vectors.matrix import Vectors
-from graph.store.vectors.policy import segments_to_merge
+from graph.store.columns.column_files import write_array
+from graph.store.vector_files import open_vectors, save_vectors, segments_to_merge
+from graph.store.vectors import Vectors
 
 DIMENSIONS = 24
 

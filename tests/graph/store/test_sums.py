@@ -9,11 +9,12 @@ import pytest
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents, verify_index
 from graph.build.stores import open_for_writing
-from graph.shared.errors import UserError
-from graph.shared.types import Document
-from graph.store import sqlite, sums
-from graph.store.settings import IndexSettings
-from graph.store.sums import BlockSums
+from graph.errors import UserError
+from graph.store import seal as sums
+from graph.store import sqlite
+from graph.store.index_settings import IndexSettings
+from graph.store.seal import BlockSums
+from graph.types import Document
 from tests.fakes import HashEncoder
 
 DOCUMENTS = [
@@ -70,8 +71,8 @@ def test_after_edits_the_seal_is_that_of_the_whole_file(
     """However often the write-ahead log was brought into the file on the way."""
     monkeypatch.setattr(sqlite, "MOST_LOGGED_BYTES", most_logged)
     read: list[int] = []
-    sum_of = sums._sum_of
-    monkeypatch.setattr(sums, "_sum_of", lambda file, block, most: read.append(block) or sum_of(file, block, most))
+    sum_of = sums._block_sum
+    monkeypatch.setattr(sums, "_block_sum", lambda file, block, most: read.append(block) or sum_of(file, block, most))
     put(index, [NEW])
     delete_documents(index, [DOCUMENTS[7].source], encoder)
     blocks = len(BlockSums.of(index / "index.sqlite").blocks)

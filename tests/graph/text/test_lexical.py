@@ -8,13 +8,13 @@ from bm25s import BM25
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.index.index import Index
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.modes.hybrid import fuse_ranks
-from graph.retrieve.parts.rank import top_rows
+from graph.index.index import Index, TermScores
+from graph.retrieve.modes.baselines import fuse_ranks
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.parts.ranking import top_rows
+from graph.retrieve.retrieve import retrieve
 from graph.store.columns.blocks import entries_of_rows, sums_of_columns
 from graph.text.bm25 import K1, B, bm25, count_terms, term_weights, terms_of
-from graph.text.term_scores import TermScores
 from tests.corpora import ISLES
 
 WORDS = ["ferry", "ferry,", "the", "Quill", "1911", "10:30", "東京都", "สวัสดี", "kelp", "…"]
@@ -86,7 +86,7 @@ def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], asked: l
 def test_what_frequent_terms_add_is_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight texts; "a" and "b" stand in most, "c" in one: two of their columns of 32 bytes are not kept together."""
     counts = count_terms(["a b c", "b", "a b", "a", "a b", "b a", "a", "b"])
-    monkeypatch.setattr("graph.text.term_scores.MOST_KEPT_BYTES", 40)
+    monkeypatch.setattr("graph.index.index.MOST_CACHED_BYTES", 40)
     of_terms = scores_of(counts.count_WP)
     apart = [of_terms.sum([row]) for row in range(3)]
     assert list(of_terms._kept) == [2]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from data_synth.preferences.check import MAX_VERDICT_TOKENS, Verdict
-from eval.judge.ask import SCHEMA
+from data_synth.preferences.preferences import MAX_VERDICT_TOKENS, Verdict
+from eval.judge import VERDICTS_SCHEMA
 from graph.retrieve.modes.global_mode import MAX_REPLY_TOKENS, Contribution
-from graph.retrieve.plan.run import MAX_ANSWER_TOKENS, READ, Resolution
-from graph.text.structured import ReplyModel, parse_reply, strict_schema
+from graph.retrieve.modes.plan import EXCERPTS_READ, MAX_ANSWER_TOKENS, Resolution
+from graph.text.replies import ReplyModel, parse_reply, strict_schema
 from tests.places import ROOT
 
 ASKING = tuple(
@@ -71,12 +71,14 @@ def test_no_list_and_no_number_of_any_reply_goes_on_without_end() -> None:
         import_module(module)
     kinds = [kind for kind in kinds_of(ReplyModel) if kind.__module__ in ASKING]
     assert {kind.__module__ for kind in kinds} == set(ASKING)
-    schemas = {f"{kind.__module__}.{kind.__name__}": strict_schema(kind) for kind in kinds} | {"judge": SCHEMA}
+    schemas = {f"{kind.__module__}.{kind.__name__}": strict_schema(kind) for kind in kinds} | {"judge": VERDICTS_SCHEMA}
     assert [place for name, schema in schemas.items() for place in unbounded(schema, name)] == []
 
 
 def test_a_reply_beyond_its_bounds_is_still_read() -> None:
     dropped: list[object] = []
-    passages = [1, READ + 7, "two", *range(1, READ + 1)]
+    passages = [1, EXCERPTS_READ + 7, "two", *range(1, EXCERPTS_READ + 1)]
     reply = parse_reply(Resolution, f'{{"answer": "{"x" * 999}", "passages": {passages}}}'.replace("'", '"'), dropped)
-    assert reply == Resolution(answer="x" * 999, passages=[1, READ + 7, *range(1, READ + 1)]) and dropped == ["two"]
+    assert reply == Resolution(
+        answer="x" * 999, passages=[1, EXCERPTS_READ + 7, *range(1, EXCERPTS_READ + 1)]
+    ) and dropped == ["two"]

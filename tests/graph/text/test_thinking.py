@@ -3,17 +3,16 @@
 import pytest
 from hypothesis import example, given
 
-from graph.layers.model_summaries import write_summaries
-from graph.prompt.form import split_form
-from graph.text.structured import BadReply, parse_object
-from graph.text.thinking import THINK, THOUGHT, without_thinking
+from graph.answer.prompt import split_form
+from graph.hierarchy.summaries import write_summaries
+from graph.text.replies import END_OF_THINKING, THINK, BadReply, parse_object, without_thinking
 from tests.fakes import ScriptedModel
-from tests.graph.prompt.test_form import TEXTS
+from tests.graph.answer.test_form import TEXTS
 
 
 @given(TEXTS)
-@example(f" {THINK}a{THOUGHT}\n{THINK}b{THOUGHT}c")
-@example(f"{THOUGHT}{THINK}a")
+@example(f" {THINK}a{END_OF_THINKING}\n{THINK}b{END_OF_THINKING}c")
+@example(f"{END_OF_THINKING}{THINK}a")
 def test_the_same_is_left_as_by_the_splitter(text: str) -> None:
     spoken = [part.text for part in split_form(text) if part.kind != "thinking" and part.text]
     assert [part.text.strip() for part in split_form(without_thinking(text)) if part.text] == [

@@ -17,17 +17,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import graph.build.reading
-import graph.store.encoded
+import graph.build.read_passages
+import graph.store.embedding_cache
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, index_status, resume_build
-from graph.encode.encoder import encoder_folder, open_encoder
-from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest, Floats, Message, OpenModel, Workers
-from graph.store.settings import IndexSettings
-from graph.workers.here import THIS_PROCESS
-from graph.workers.on_ray import RayWorkers, encoder_places
-from graph.workers.pool import Place, Pool, result
+from graph.errors import UserError
+from graph.models.encoder import encoder_folder, open_encoder
+from graph.store.index_settings import IndexSettings
+from graph.types import CompletionRequest, Floats, Message, OpenModel, Workers
+from graph.workers.on_ray import Place, Pool, RayWorkers, encoder_places, fetch_result
+from graph.workers.open import THIS_PROCESS
 from modegraph.cli import open_model
 from tests.corpora import ISLES, guild_documents
 from tests.fakes import HashEncoder, chat_server, extraction_reply
@@ -124,10 +123,10 @@ def test_a_batch_whose_worker_was_killed_is_done_again(workers: RayWorkers, tmp_
 def test_a_batch_that_kills_its_worker_each_time_ends_the_run(
     workers: RayWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graph.workers.pool.LOSSES", 0)
+    monkeypatch.setattr("graph.workers.on_ray.MAX_LOSSES", 0)
     pool = Pool(workers._cluster, [Place({"num_cpus": 0})])
     with pytest.raises(UserError, match="lost its own 1 times"):
-        result(workers._cluster, pool.send(pool.hold(partial(killed, tmp_path, 9)), 2))
+        fetch_result(workers._cluster, pool.send(pool.hold(partial(killed, tmp_path, 9)), 2))
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -186,7 +185,7 @@ def test_the_cluster_is_heard_on_this_machine_alone_and_sends_no_statistics(work
 
 
 def test_workers_with_other_code_are_refused(workers: RayWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graph.workers.pool.code_hash", lambda: "0" * 32)
+    monkeypatch.setattr("graph.shared.home.code_hash", lambda: "0" * 32)
     with pytest.raises(UserError, match=r"worker on .*: another modegraph \(.*, this one is 0{12}\)"):
         Pool(workers._cluster, [Place({"num_cpus": 0})]).wait_for_one()
 
@@ -237,9 +236,9 @@ def test_a_full_disk_on_a_worker_is_told_in_one_line_and_the_run_goes_on(workers
 
 
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph.build.reading, "GROUP_PASSAGES", 3)
-    monkeypatch.setattr(graph.build.reading, "BATCH_CHARACTERS", 300)
-    monkeypatch.setattr(graph.store.encoded, "BATCH_TEXTS", 16)
+    monkeypatch.setattr(graph.build.read_passages, "GROUP_PASSAGES", 3)
+    monkeypatch.setattr(graph.build.read_passages, "BATCH_CHARACTERS", 300)
+    monkeypatch.setattr(graph.store.embedding_cache, "BATCH_TEXTS", 16)
 
 
 def built(folder: Path, workers: Workers, settings: IndexSettings, opening: OpenModel = open_model) -> Path:
@@ -288,7 +287,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from graph.build.build import build_index
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
 from graph.workers.open import open_workers
 from modegraph.cli import open_model
 from tests.fakes import HashEncoder

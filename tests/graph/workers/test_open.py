@@ -6,9 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from graph.shared.errors import UserError
-from graph.workers.here import THIS_PROCESS
-from graph.workers.open import open_workers
+from graph.errors import UserError
+from graph.workers.open import THIS_PROCESS, open_workers
 
 
 def test_local_is_this_process_and_takes_a_batch_when_its_result_is_wanted() -> None:

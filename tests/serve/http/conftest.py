@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from graph.build.build import build_index
-from graph.shared.config import parse_settings
-from graph.store.settings import IndexSettings
+from graph.config import parse_settings
+from graph.store.index_settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import ChatServer, HashEncoder, Reply, chat_server
 from tests.serve.http.running import Running, serving

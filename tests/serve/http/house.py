@@ -9,12 +9,12 @@ from typing import Any
 import httpx2
 
 from graph.build.build import build_index
-from graph.shared.types import Document
-from serve.http.guard.key_file import change_keys, make_key
+from graph.types import Document
+from serve.http.keys import change_keys, make_key
 from tests.fakes import ChatServer, HashEncoder, chat_server
+from tests.serve.http.collector import Collector, collecting
 from tests.serve.http.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
-from tests.serve.http.telemetry.collector import Collector, collecting
 
 SEA, HILL, MOOR = "zanzibar", "quaxley", "vurmond"
 QUESTIONS = ("Who built the Lantern of Tarn?", f"What of {SEA.title()}, {HILL.title()} and {MOOR.title()}?")

@@ -12,13 +12,12 @@ import httpx2
 import openai
 import uvicorn
 
-from graph.shared.config import parse_settings
-from graph.shared.types import OpenEncoder
-from serve.http.app import build_app, make_services
-from serve.http.backends.engines import VllmOptions, open_backend
-from serve.http.routes.services import Services
-from serve.http.run import server_of
-from serve.http.shared.settings import ServerSettings
+from graph.config import parse_settings
+from graph.types import OpenEncoder
+from serve.app import build_app, make_services, server_of
+from serve.engines.open_backend import VllmOptions, open_backend
+from serve.http.settings import ServerSettings
+from serve.server.services import Services
 from tests.fakes import HashEncoder
 
 ENCODER = HashEncoder()

@@ -7,9 +7,9 @@ import openai
 import pytest
 
 from graph.build.build import build_index
-from graph.shared.errors import UserError
-from graph.shared.types import Document
-from serve.http.app import check_names
+from graph.errors import UserError
+from graph.types import Document
+from serve.app import check_names
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.conftest import SETTINGS

@@ -15,10 +15,10 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from graph.build.build import build_index
-from graph.retrieve import MODES
+from graph.retrieve.retrieve import MODES
 from tests.corpora import ISLES
 from tests.fakes import ChatServer, HashEncoder, chat_server
-from tests.graph.prompt.test_citations import ANY_CITATION
+from tests.graph.answer.test_citations import ANY_CITATION
 from tests.places import ROOT
 from tests.serve.http.conftest import SETTINGS
 from tests.serve.http.running import Running, serving

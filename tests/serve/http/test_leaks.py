@@ -13,11 +13,11 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from graph.feedback.kept import read_feedback
-from graph.retrieve import MODES
+from graph.feedback import read_feedback
+from graph.retrieve.retrieve import MODES
 from tests.serve.http.house import HILL, HOUSE, MOOR, QUESTIONS, SEA, Holder, House, living_in, refusals
-from tests.serve.http.mcp.clients import VERSIONS, called, with_client
 from tests.serve.http.running import until
+from tests.serve.mcp.clients import VERSIONS, called, with_client
 
 
 @pytest.fixture(scope="module")

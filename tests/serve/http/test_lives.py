@@ -18,7 +18,7 @@ import pytest
 
 from graph.build.build import build_index
 from graph.build.stores import read_settings
-from graph.shared.types import Document
+from graph.types import Document
 from tests.fakes import HashEncoder, chat_server
 from tests.places import ROOT
 from tests.serve.http.conftest import Stack
@@ -245,11 +245,11 @@ def test_an_index_that_cannot_be_read_leaves_the_old_one_in_use(isles: Path) -> 
 COMMAND = """
 import sys
 from pathlib import Path
-from graph.shared.config import parse_settings
-from serve.http.app import build_app, make_services
-from serve.http.backends.engines import VllmOptions, open_backend
-from serve.http.run import server_of
-from serve.http.shared.settings import ServerSettings
+from graph.config import parse_settings
+from serve.app import build_app, make_services
+from serve.engines.open_backend import VllmOptions, open_backend
+from serve.app import server_of
+from serve.http.settings import ServerSettings
 from tests.fakes import HashEncoder
 settings = parse_settings(ServerSettings, {"port": int(sys.argv[3]), "drain_s": float(sys.argv[4])}, "test")
 backend = open_backend(sys.argv[2], (), VllmOptions())

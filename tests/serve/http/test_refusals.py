@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from serve import live_index
+from serve.server import collections
 from tests.places import ROOT
 from tests.serve.http.house import Holder, House, living_in, refusals
 
@@ -64,7 +64,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, C
     """The house, none of whose threads looks for a changed index while calls are counted."""
     calls = Calls()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(live_index, "POLL_S", 3600.0)
+        patch.setattr(collections, "POLL_S", 3600.0)
         threading.setprofile(calls)
         try:
             with living_in(tmp_path_factory.mktemp("watched")) as house:
@@ -182,7 +182,7 @@ def test_a_check_that_only_what_is_there_meets_is_seen(
     watched: tuple[House, Calls], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test of the test: a server that opens what is there before it refuses it."""
-    from serve.http.routes.collections import Collections
+    from serve.server.collections import Collections
 
     house, calls = watched
     holder = house.holders["collection"]

@@ -10,10 +10,10 @@ from pathlib import Path
 import openai
 import pytest
 
-from graph.shared.config import parse_settings
-from graph.shared.errors import UserError
-from serve.http.guard import parting
-from serve.http.shared.settings import ServerSettings
+from graph.config import parse_settings
+from graph.errors import UserError
+from serve.http import connections
+from serve.http.settings import ServerSettings
 from tests.fakes import chat_server
 from tests.serve.http.conftest import Stack
 from tests.serve.http.running import Running, serving, until
@@ -280,8 +280,8 @@ def alone_inside(running: Running) -> socket.socket:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> float:
     """Seconds after which a refused connection ends, so many that a busy machine has sent all by then."""
-    monkeypatch.setattr(parting, "LINGER_S", 4.0)
-    return parting.LINGER_S
+    monkeypatch.setattr(connections, "LINGER_S", 4.0)
+    return connections.LINGER_S
 
 
 def test_what_is_too_much_is_refused_before_its_body_is_read(stack: Stack) -> None:

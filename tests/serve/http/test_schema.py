@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from graph.build.build import build_index
-from serve.http.guard.key_file import change_keys, make_key
+from serve.http.keys import change_keys, make_key
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.conftest import SETTINGS, Stack

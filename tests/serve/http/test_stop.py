@@ -11,7 +11,7 @@ from threading import Thread
 import httpx2
 import pytest
 
-from serve.http.stop import emptied
+from serve.http.connections import accept_pending
 from tests.serve.http.running import Running, listening, serving, until
 
 BODY = json.dumps({"query": "Lantern", "mode": "lexical"}).encode()
@@ -81,7 +81,7 @@ def test_those_in_the_queue_of_a_listener_are_had_when_it_closes() -> None:
         duplicate = listener.dup()
     for each in waiting:
         each.sendall(b"hello")
-    taken = emptied(duplicate)
+    taken = accept_pending(duplicate)
     assert [each.recv(9) for each in taken] == [b"hello"] * 3
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address)

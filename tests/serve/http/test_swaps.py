@@ -11,12 +11,11 @@ import pytest
 
 import graph.index.index
 from graph.build.build import build_index
-from graph.index.fresh import FreshIndex
-from graph.index.index import open_index
-from graph.retrieve import RetrieveSettings
-from graph.shared.types import Document
-from serve.http.telemetry.metrics import Metrics
-from serve.live_index import LiveIndex
+from graph.index.index import FreshIndex, open_index
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.types import Document
+from serve.http.telemetry import Metrics
+from serve.server.collections import LiveIndex
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.conftest import SETTINGS

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from graph.build.build import build_index
-from graph.shared.config import parse_settings
-from graph.shared.types import Document
-from graph.store.settings import IndexSettings
+from graph.config import parse_settings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.running import Running, serving

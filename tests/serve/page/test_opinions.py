@@ -8,9 +8,8 @@ import httpx2
 import pytest
 
 from data_synth.dataset.validate import validate_file
-from data_synth.feedback.run import import_feedback
-from graph.feedback.kept import read_feedback
-from graph.feedback.types import Correction, Preference, RightPassage, Vote
+from data_synth.feedback import import_feedback
+from graph.feedback import Correction, Preference, RightPassage, Vote, read_feedback
 from graph.index.index import open_index
 from tests.fakes import HashEncoder
 from tests.serve.http.running import Running

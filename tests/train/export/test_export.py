@@ -13,21 +13,20 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
-from data_synth.types import response_to_json
-from graph.shared.errors import UserError
+from data_synth.rows import response_to_json
+from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from tests.train.world import scored
-from train.export.cli import register
+from train.cli import register_export
 from train.export.divergence import fixed_turns, merge_loss, probe_rows, token_kl, token_logps
 from train.export.export import export_adapter, export_merged
+from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import completion_logps, pad_rows, tokenize_row
-from train.model.models import load_model, load_policy, load_tokenizer
-from train.preference.train import train_ms
-from train.run.card import model_card
+from train.preference.preference import train_ms
 from train.run.data import read_preferences
+from train.run.record import model_card, read_run
 from train.run.settings import LoraSettings, MsSettings, SftSettings
 from train.sft import train_sft
-from train.shared.types import read_run
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +258,7 @@ def test_weights_that_are_no_numbers_are_not_merged(own_run: tuple[Path, Path], 
 def app() -> typer.Typer:
     app = typer.Typer(pretty_exceptions_enable=False)
     app.callback()(lambda: None)
-    register(app)
+    register_export(app)
     return app
 
 

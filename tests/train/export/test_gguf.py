@@ -11,18 +11,17 @@ from tokenizers import Regex, pre_tokenizers
 from torch import Tensor
 from transformers import GPT2Config, LlamaConfig, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from graph.pretrained.convert import read_gguf
-from graph.prompt.answer import answer_messages
-from graph.prompt.template import prompt_ids
-from graph.shared.errors import UserError
-from graph.shared.types import Excerpt
+from graph.answer.prompt import answer_messages
+from graph.answer.template import prompt_ids
+from graph.errors import UserError
+from graph.models.convert import read_gguf
+from graph.types import Excerpt
 from tests.train.adapters import random_adapter, with_smollm2
 from tests.train.world import TEXTS
-from train.export import gguf_file
+from train.export import gguf
 from train.export.export import merged
-from train.export.gguf_file import GgufType, check_architecture, write_gguf
-from train.export.gguf_tokenizer import CUTS, cut_name, vocabulary_of
-from train.model.models import load_policy, load_tokenizer
+from train.export.gguf import CUTS, GgufType, check_architecture, cut_name, vocabulary_of, write_gguf
+from train.model.load import load_policy, load_tokenizer
 
 STRINGS = (
     "In 1913 the ferry  cost £2.50.",
@@ -81,7 +80,7 @@ def test_rotary_pairs_left_as_they_are_would_show(run: Path, tmp_path: Path, mon
     for name in ("right", "wrong"):
         write_gguf(model, tokenizer, tmp_path / f"{name}.gguf", "f16", "base")
         gaps[name], _ = apart(model, read_gguf(tmp_path / f"{name}.gguf", torch.float32)[0], tokenizer)
-        monkeypatch.setattr(gguf_file, "paired", lambda weights, heads: weights)
+        monkeypatch.setattr(gguf, "paired", lambda weights, heads: weights)
     assert gaps["wrong"] > 100 * gaps["right"]
 
 

@@ -11,25 +11,23 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from typer.testing import CliRunner
 
-from graph.prompt.answer import answer_messages
-from graph.prompt.template import prompt_text
-from graph.shared.errors import UserError
-from graph.shared.types import Message
+from graph.answer.prompt import answer_messages
+from graph.answer.template import prompt_text
+from graph.errors import UserError
+from graph.types import Message
 from modegraph.cli import build_app
 from serve.engines.llama import read_llama
 from tests.llama import with_llama
 from tests.train.adapters import random_adapter, with_smollm2
 from tests.train.templates import STYLES
-from train.export import gguf_adapter, gguf_run
-from train.export.conversations import Conversation, read_conversations
+from train.export import gguf, gguf_export
+from train.export.divergence import ProbeConversation, read_probe_conversations
 from train.export.export import merged
-from train.export.gguf_adapter import lora_weights, write_adapter
-from train.export.gguf_file import GgufType, TensorNames, write_gguf
-from train.export.gguf_run import GgufExport, export_gguf
-from train.export.llama_cpp import FileGaps, compare, fitting, llama_replies
+from train.export.gguf import GgufType, TensorNames, lora_weights, write_adapter, write_gguf
+from train.export.gguf_export import FileGaps, GgufExport, compare, export_gguf, fitting, llama_replies
+from train.model.load import load_model, load_tokenizer
 from train.model.logps import tokenize_row
-from train.model.models import load_model, load_tokenizer
-from train.shared.types import read_run
+from train.run.record import read_run
 
 F16_NATS = 0.01
 
@@ -90,7 +88,7 @@ def test_a_template_that_knows_thinking(style: str, base: Path, data: Path, tmp_
 def adapter_gaps(run: Path, place: Path) -> FileGaps:
     """How far the run's adapter, written as it is now, is from the run in llama.cpp."""
     tokenizer = load_tokenizer(str(run))
-    _, asked = read_conversations(read_run(run), tokenizer, 4)
+    _, asked = read_probe_conversations(read_run(run), tokenizer, 4)
     model = load_model(str(run), "float32")
     write_adapter(model, place / "adapter-f16.gguf", "f16", "run", "base")
     base = load_model(read_run(run).base_model, "float32")
@@ -111,7 +109,7 @@ def adapter_gaps(run: Path, place: Path) -> FileGaps:
 def test_an_adapter_written_wrongly_would_show(
     fault: Callable[..., Any], run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gguf_adapter, "lora_weights", fault(lora_weights))
+    monkeypatch.setattr(gguf, "lora_weights", fault(lora_weights))
     assert adapter_gaps(run, tmp_path).largest_gap_nats > 5 * F16_NATS
 
 
@@ -165,7 +163,7 @@ def test_families(kind: Any, config: Any, tied: bool, width: int, base: Path, tm
     tokenizer = load_tokenizer(str(base))
     questions = ("Who built the Lantern?", "Where does Hanne live?")
     chats = [tuple(answer_messages(question, ())) for question in questions]
-    asked = [Conversation(chat, tokenize_row(tokenizer, chat, "Ida.")) for chat in chats]
+    asked = [ProbeConversation(chat, tokenize_row(tokenizer, chat, "Ida.")) for chat in chats]
     write_gguf(model, tokenizer, tmp_path / "model.gguf", "f16", "model")
     gaps = compare(model, "float32", asked, llama_replies(tmp_path / "model.gguf", {}, asked, tokenizer))
     assert gaps.largest_gap_nats < 0.05 and gaps.same_replies + gaps.near_ties == 2
@@ -198,9 +196,9 @@ def test_a_file_that_reads_prompts_in_other_tokens_is_refused(
         tokenizer.chat_template = tokenizer.chat_template.replace("assistant", "helper")
         write_gguf(model, tokenizer, *more)
 
-    monkeypatch.setattr(gguf_run, "write_gguf", other)
+    monkeypatch.setattr(gguf_export, "write_gguf", other)
     tokenizer = load_tokenizer(str(run))
-    monkeypatch.setattr(gguf_run, "load_tokenizer", lambda source: tokenizer)
+    monkeypatch.setattr(gguf_export, "load_tokenizer", lambda source: tokenizer)
     with pytest.raises(UserError, match=r"model-f16\.gguf: llama\.cpp reads a prompt in other tokens.*helper.*--merge"):
         export_gguf(run, tmp_path / "out", "f16")
     assert not (tmp_path / "out").exists()
@@ -209,7 +207,7 @@ def test_a_file_that_reads_prompts_in_other_tokens_is_refused(
 def test_without_llama_cpp_the_file_is_written_and_not_opened(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gguf_run, "is_installed", lambda: False)
+    monkeypatch.setattr(gguf_export, "is_installed", lambda: False)
     command = ["train", "export", str(run), "--out", str(tmp_path / "out"), "--gguf", "f16"]
     made = CliRunner().invoke(build_app(), command)
     assert made.exit_code == 0, made.stderr
@@ -219,7 +217,7 @@ def test_without_llama_cpp_the_file_is_written_and_not_opened(
 
 
 def test_only_what_fits_into_the_window_is_sent(run: Path) -> None:
-    _, asked = read_conversations(read_run(run), load_tokenizer(str(run)), 4)
+    _, asked = read_probe_conversations(read_run(run), load_tokenizer(str(run)), 4)
     lengths = sorted(len(each.prompt) for each in asked)
     assert len(fitting(asked, lengths[2] + 24)) == 3 and fitting(asked, 24) == []
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from graph.prompt.answer import answer_messages
-from graph.prompt.template import prompt_text
-from graph.shared.types import Excerpt, Message
+from graph.answer.prompt import answer_messages
+from graph.answer.template import prompt_text
+from graph.types import Excerpt, Message
 from tests.train.adapters import with_smollm2
 from tests.train.templates import NO_SYSTEM, STYLES, Style, tokenizer_of
 from train.export.ollama import go_template, modelfile, turns_of
-from train.model.models import load_tokenizer
+from train.model.load import load_tokenizer
 
 CHAT = (
     *answer_messages("Who built the Lantern?", [Excerpt("p", "Yard", "The yard built {it}.\nIn 1913.")]),

@@ -15,17 +15,16 @@ import torch
 from torch import Tensor
 from transformers.utils import logging
 
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
 from tests.places import ROOT
 from tests.train.model.architectures import MODEL_TYPES, NOT_TINY, REFUSED, VOCABULARY, tiny_model
 from train.model.attention import use_shared_prefix_attention
-from train.model.dropout import without_dropout
-from train.model.models import load_tokenizer
+from train.model.load import load_tokenizer, without_dropout
+from train.model.logps import RotationLimit, check_rotation, rotation_limit
 from train.model.packing import TokenizedGroup, can_pack, pack_rows, packed_logps, plain_logps
-from train.model.rotation import RotationLimit, check_rotation, rotation_limit
 from train.model.trial import check_model, check_still
-from train.preference.train import train_dpo
+from train.preference.preference import train_dpo
 from train.run.settings import DpoSettings, SftSettings
 from train.sft import train_sft
 

@@ -8,15 +8,15 @@ import torch
 from datasets import Dataset
 from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 
-from data_synth.types import PreferenceRow, preference_to_json
-from graph.shared.errors import UserError
+from data_synth.rows import PreferenceRow, preference_to_json
+from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
-from graph.shared.types import Message
+from graph.types import Message
 from tests.train.world import preference
+from train.model.load import load_policy, load_tokenizer
 from train.model.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row
-from train.model.models import load_policy, load_tokenizer
-from train.run.conversations import read_conversations
 from train.run.data import pair_dataset
+from train.sft import read_conversations
 
 ROWS = (
     TokenizedRow((5, 6, 7, 300, 301, 2), 3),

@@ -8,10 +8,10 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from graph.checkpoints.adapter import adapter_base, is_adapter
-from graph.shared.errors import UserError
+from graph.errors import UserError
+from graph.models.checkpoint import adapter_base, is_adapter
 from tests.hub import go_online, hub, put_into_cache
-from train.model.models import check_source, load_model, load_policy, load_tokenizer
+from train.model.load import check_source, load_model, load_policy, load_tokenizer
 
 
 @pytest.fixture

@@ -24,10 +24,11 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from graph.shared.errors import UserError
-from train.model import attention, heads
+from graph.errors import UserError
+from train.model import attention
+from train.model import logps as heads
 from train.model.attention import SHARED_PREFIX, place_group, use_shared_prefix_attention
-from train.model.heads import chunked_logps, without_head
+from train.model.logps import chunked_logps, without_head
 from train.model.packing import (
     TokenizedGroup,
     attention_mask,

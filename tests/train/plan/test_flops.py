@@ -10,25 +10,16 @@ from peft import get_peft_model
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from graph.shared.errors import UserError
+from graph.errors import UserError
 from tests.train.world import scored
-from train.model import heads
+from train.model import logps
 from train.model.attention import use_shared_prefix_attention
-from train.model.models import load_tokenizer
+from train.model.load import load_tokenizer
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
-from train.plan.flops import (
-    Work,
-    forward_flops,
-    packed_work,
-    plain_work,
-    total,
-    training_flops,
-)
-from train.plan.launch import Launch, read_launch
-from train.plan.memory import memory_of, peak_bytes
-from train.plan.shape import Shape, shape_of
-from train.preference.response_groups import tokenize_group
-from train.preference.train import read_preference_data, response_group_trainer
+from train.plan.flops import Shape, Work, forward_flops, packed_work, plain_work, shape_of, total, training_flops
+from train.plan.memory import Launch, memory_of, peak_bytes, read_launch
+from train.preference.groups import tokenize_group
+from train.preference.preference import read_preference_data, response_group_trainer
 from train.run.loop import load_start, lora_config
 from train.run.settings import LoraSettings, MsSettings
 
@@ -78,7 +69,7 @@ def test_training_is_what_torch_counts(base: Path, group: TokenizedGroup, packed
     if checkpointing:
         model.gradient_checkpointing_enable()
     work = packed_work(group) if packed else plain_work(group)
-    told = training_flops(shape_of(settings), [work], checkpointing, heads.HEAD_CHUNK_TOKENS)
+    told = training_flops(shape_of(settings), [work], checkpointing, logps.HEAD_CHUNK_TOKENS)
     told -= checkpointing * 2 * 2 * (96 * 32) * work.tokens
     assert counted(model, group, packed) == pytest.approx(told, rel=ROTATION)
 
@@ -92,7 +83,7 @@ def test_a_forward_pass_is_what_torch_counts(base: Path, group: TokenizedGroup) 
 def test_logits_in_chunks_are_computed_twice(
     base: Path, group: TokenizedGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heads, "HEAD_CHUNK_TOKENS", 16)
+    monkeypatch.setattr(logps, "HEAD_CHUNK_TOKENS", 16)
     work = packed_work(group)
     assert work.predicted > 16
     model = model_of(settings_of(base))
@@ -106,7 +97,7 @@ def test_frozen_weights_have_no_gradients_of_their_own(base: Path, group: Tokeni
     """The formula says that much more as the queries, keys and values of the lowest layer would take back to the embeddings."""
     settings = settings_of(base, lora=LORA)
     shape, work = shape_of(settings), packed_work(group)
-    told = training_flops(shape, [work], False, heads.HEAD_CHUNK_TOKENS)
+    told = training_flops(shape, [work], False, logps.HEAD_CHUNK_TOKENS)
     not_needed = 2 * 3 * (32 * 32 + 32 * LORA.rank) * work.tokens
     assert counted(model_of(settings), group, True) == pytest.approx(told - not_needed, rel=ROTATION)
     assert not shape.head_learns and shape.learning < shape.frozen / 2

@@ -15,17 +15,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import Trainer
 from typer.testing import CliRunner
 
-import train.preference.train as preference_training
-from graph.shared.errors import UserError
+import train.preference.preference as preference_training
+from graph.errors import UserError
 from modegraph.cli import build_app
 from tests.places import ROOT
-from train.plan.batches import updates
-from train.plan.calibrate import Calibration, chosen_rows
 from train.plan.jobs import job_of
-from train.plan.launch import Launch
-from train.plan.plan import TrainingPlan, hours_of, plan_training
-from train.preference.train import train_dpo, train_ms
-from train.reward.reward import train_reward
+from train.plan.memory import Launch
+from train.plan.plan import Calibration, TrainingPlan, chosen_rows, hours_of, plan_training, updates
+from train.preference.preference import train_dpo, train_ms
+from train.reward import train_reward
 from train.run.loop import completion_logits_only
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, RewardSettings, SftSettings, TrainSettings
 from train.sft import train_sft

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tests.train.world import scored
-from train.model.models import load_policy
+from train.model.load import load_policy
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
+from train.preference.groups import Grouping, ResponseGroup, scored_groups
 from train.preference.reference import reference_logps
-from train.preference.response_groups import Grouping, ResponseGroup, scored_groups
 
 WEIGHTS = {"correct": 1.0}
 

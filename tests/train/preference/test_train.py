@@ -15,17 +15,14 @@ from typing import Any
 import pytest
 import torch
 
-from data_synth.types import preference_to_json, response_to_json
-from graph.shared.errors import UserError
+from data_synth.rows import preference_to_json, response_to_json
+from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from tests.places import ROOT
 from tests.train.world import preference, scored
+from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import tokenize_row
-from train.model.models import load_model, load_policy, load_tokenizer
-from train.preference.losses import dpo_loss, mode_seeking_loss
-from train.preference.objective import Objective, mean_figures, prompt_losses, ranked_right
-from train.preference.pairs import Loss, pair_trainer
-from train.preference.response_groups import (
+from train.preference.groups import (
     Grouping,
     best_worst_groups,
     combine_rewards,
@@ -35,13 +32,22 @@ from train.preference.response_groups import (
     standardise,
     tokenize_group,
 )
-from train.preference.train import read_preference_data, response_group_trainer, train_dpo, train_ms
+from train.preference.losses import dpo_loss, mode_seeking_loss
+from train.preference.objective import Objective, mean_figures, prompt_losses, ranked_right
+from train.preference.preference import (
+    Loss,
+    pair_trainer,
+    read_preference_data,
+    response_group_trainer,
+    train_dpo,
+    train_ms,
+)
 from train.run.data import both_sides, read_responses
 from train.run.loop import prepare, run_trainer
+from train.run.record import read_run
 from train.run.save import last_checkpoint
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, PreferenceSettings, SftSettings
 from train.sft import train_sft
-from train.shared.types import read_run
 
 STEPS = 20
 
@@ -219,7 +225,7 @@ import sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from train.preference.train import train_ms
+from train.preference.preference import train_ms
 from train.run.settings import MsSettings
 train_ms(MsSettings.model_validate_json(Path(sys.argv[1]).read_text()))
 """

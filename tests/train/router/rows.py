@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from data_synth.route.types import RouteRow, Run, route_to_json
+from data_synth.route import ModeRun, RouteRow, route_to_json
 from graph.documents.questions import SPLITS
-from graph.retrieve.learned.query_features import QUERY_FEATURES
+from graph.retrieve.learned.router import QUERY_FEATURES
 
 LINKS, BROAD = QUERY_FEATURES.index("links"), QUERY_FEATURES.index("broad")
 SIZES = {"train": 160, "dev": 40, "test": 60}
@@ -19,9 +19,9 @@ def make_row(split: str, number: int, name: str) -> RouteRow:
     features_F = random.uniform(0, 1, len(QUERY_FEATURES))
     features_F[LINKS], features_F[BROAD] = 3 if hard else 1, 0
     runs = {
-        "dense": Run(0.5 if hard else 1.0, round(0.8 + 0.4 * random.random(), 3), 0),
-        "hops": Run(1.0, round(9 + 2 * random.random(), 3), 0),
-        "hierarchy": Run(0.4, round(1.5 + random.random(), 3), 0),
+        "dense": ModeRun(0.5 if hard else 1.0, round(0.8 + 0.4 * random.random(), 3), 0),
+        "hops": ModeRun(1.0, round(9 + 2 * random.random(), 3), 0),
+        "hierarchy": ModeRun(0.4, round(1.5 + random.random(), 3), 0),
     }
     return RouteRow(
         id=f"{name}-{split}-{number}",

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as of_numpy
 
-from graph.retrieve.learned.query_features import QUERY_FEATURES
+from graph.retrieve.learned.router import QUERY_FEATURES
 from train.router.policy import (
     BROAD,
     Policy,
@@ -20,7 +20,7 @@ from train.router.policy import (
     routed,
     rule_choice,
 )
-from train.router.types import Questions
+from train.router.route_data import Questions
 
 RECALL_QM = np.array([[1.0, 1.0, 0.0], [0.5, 1.0, 1.0], [1.0, 1.0, 1.0], [0.0, 0.5, 0.0]])
 

@@ -7,13 +7,12 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from graph.retrieve.learned.router import find_route
-from graph.retrieve.learned.router_file import ROUTER_FILE, open_router
-from graph.shared.errors import UserError
+from graph.errors import UserError
+from graph.retrieve.learned.router import ROUTER_FILE, find_route, open_router
 from tests.train.labelled import ENCODER, write_rows
 from tests.train.router.rows import small_world
-from train.router import cli as cli_router
-from train.router.data import fingerprint, questions_of, read_datasets, shared_modes
+from train import cli as cli_router
+from train.router.route_data import fingerprint, questions_of, read_datasets, shared_modes
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +23,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(*arguments: object) -> Result:
     app = typer.Typer()
     app.callback()(lambda: None)
-    cli_router.register(app)
+    cli_router.register_router(app)
     return CliRunner().invoke(app, ["router", *map(str, arguments)])
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph.retrieve.learned.query_features import QUERY_FEATURES
-from graph.shared.errors import UserError
+from graph.errors import UserError
+from graph.retrieve.learned.router import QUERY_FEATURES
 from tests.train.labelled import write_rows
 from tests.train.router.rows import small_world
-from train.router.data import check_learnable, questions_of, read_datasets, shared_modes
+from train.router.route_data import check_learnable, questions_of, read_datasets, shared_modes
 
 Row = dict[str, Any]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from data_synth.types import preference_to_json
-from graph.shared.errors import UserError
+from data_synth.rows import preference_to_json
+from graph.errors import UserError
 from tests.train.world import preference
+from train.model.load import load_tokenizer
 from train.model.logps import tokenize_row
-from train.model.models import load_tokenizer
 from train.run.data import both_sides, check_lengths, read_preferences, read_splits
 
 

@@ -8,12 +8,10 @@ import pytest
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 
-from train.model.models import load_tokenizer
-from train.preference.pairs import pair_trainer
-from train.preference.train import read_preference_data, response_group_trainer
+from train.model.load import load_tokenizer
+from train.preference.preference import pair_trainer, read_preference_data, response_group_trainer
 from train.run.data import both_sides
-from train.run.loop import prepare
-from train.run.mixed_precision import CastingOnce
+from train.run.loop import SingleCastMixin, prepare
 from train.run.settings import DpoSettings, LoraSettings, SftSettings
 from train.sft import read_sft_data, sft_trainer
 
@@ -64,6 +62,6 @@ def test_inputs_are_cast_once_and_nothing_else_changes(
     told, seen = train(make, values, tmp_path / "once")
     assert seen == {torch.bfloat16} and len(told) == 3 and told[0] != told[2]
     for step in ("training_step", "prediction_step"):
-        monkeypatch.delattr(CastingOnce, step)
+        monkeypatch.delattr(SingleCastMixin, step)
     detour, seen = train(make, values, tmp_path / "twice")
     assert torch.float32 in seen and told == detour

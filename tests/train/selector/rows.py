@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from data_synth.relevance.types import RelevanceRow, relevance_to_json
+from data_synth.relevance.relevance_form import RelevanceRow, relevance_to_json
 from graph.documents.questions import SPLITS
-from graph.retrieve.learned.features import FEATURES
+from graph.retrieve.learned.light import FEATURES
 
 COSINE, TITLE = FEATURES.index("nearness"), FEATURES.index("title_in_seeds")
 

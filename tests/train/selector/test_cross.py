@@ -11,20 +11,25 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.retrieve.learned.classifier import open_selector, probabilities
-from graph.retrieve.learned.cross import Cross, blended_log_odds, open_trained
-from graph.retrieve.learned.forest import forest_logits
-from graph.shared.errors import UserError
+from graph.errors import UserError
+from graph.retrieve.learned.cross import Cross, blended_log_odds, open_trained_selector
+from graph.retrieve.learned.light import open_selector
+from graph.trees import forest_logits, probabilities
 from tests.train.labelled import write_rows
 from tests.train.selector.encoders import tiny_encoder
 from tests.train.selector.rows import small_world
-from train.selector.blend import fit_blend
-from train.selector.cross import LengthGroupedBatchSampler, residual_loss
-from train.selector.data import examples_of, read_datasets
-from train.selector.pairs import read_rows_of, rows_by_question, texts_of, training_rows
-from train.selector.settings import CrossSettings, SelectorSettings
-from train.selector.train import train_selector
-from train.selector.types import Examples, SelectorRecord
+from train.run.settings import CrossSettings, SelectorSettings
+from train.selector.cross import (
+    LengthGroupedBatchSampler,
+    fit_blend,
+    read_rows_of,
+    residual_loss,
+    rows_by_question,
+    texts_of,
+    training_rows,
+)
+from train.selector.selector import train_selector
+from train.selector.selector_data import Examples, SelectorRecord, examples_of, read_datasets
 from train.shared.calibrate import log_loss
 
 
@@ -156,7 +161,7 @@ def test_a_run_is_a_folder_that_retrieval_reads(trained: tuple[SelectorRecord, P
 
 def test_what_is_saved_says_what_the_record_says(trained: tuple[SelectorRecord, Path], world: Path) -> None:
     record, folder = trained
-    opened = open_trained(str(folder))
+    opened = open_trained_selector(str(folder))
     assert isinstance(opened, Cross) and opened.blend.threshold == record.threshold
     datasets = read_datasets([world / "data"])
     test, texts = examples_of(datasets, "test"), texts_of(datasets, "test")

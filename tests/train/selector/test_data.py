@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_synth.relevance.types import SPLIT_BY
-from graph.retrieve.learned.features import FEATURES
-from graph.shared.errors import UserError
+from data_synth.relevance.relevance_form import SPLIT_BY
+from graph.errors import UserError
+from graph.retrieve.learned.light import FEATURES
 from tests.train.labelled import write_rows
 from tests.train.selector.rows import small_world
-from train.selector.data import examples_of, read_datasets, shares_passages
+from train.selector.selector_data import examples_of, read_datasets, shares_passages
 
 Row = dict[str, Any]
 

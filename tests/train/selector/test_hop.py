@@ -10,15 +10,15 @@ from typer.testing import CliRunner, Result
 
 import modegraph as mg
 from graph.build.build import build_index
-from graph.encode.encoder import open_encoder
 from graph.index.index import open_index
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.hop.rows import HopRows
-from graph.retrieve.hop.ways import Ways
-from graph.shared.types import Document
-from graph.store.settings import IndexSettings
-from train.selector import cli as cli_selector
-from train.selector.hop_data import labels
+from graph.models.encoder import open_encoder
+from graph.retrieve.hops.hop_features import HopRows, Ways
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
+from graph.store.index_settings import IndexSettings
+from graph.types import Document
+from train import cli as cli_selector
+from train.selector.hop import labels
 
 SONGS = [f"{first} {second}" for first in ("Amber", "Birch", "Cedar", "Dusty") for second in ("Rain", "Lamp", "Road")]
 SINGERS = [f"{first} {second}" for first in ("Ona", "Piet", "Rolf", "Suna") for second in ("Vell", "Marsh", "Tarn")]
@@ -50,7 +50,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(folder: Path, out: Path, *more: str) -> Result:
     app = typer.Typer()
     app.callback()(lambda: None)
-    cli_selector.register(app)
+    cli_selector.register_selector(app)
     questions = f"hop.questions=[{folder / 'questions.jsonl'}]"
     arguments = ["--data", folder / "index", "--size", "hop", "--out", out, "--set", questions]
     return CliRunner().invoke(app, ["selector", *map(str, arguments), "--set", "min_examples_per_leaf=5", *more])

@@ -8,13 +8,12 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from graph.retrieve.learned.classifier import open_selector, relevance
-from graph.retrieve.learned.features import FEATURES
-from graph.shared.errors import UserError
+from graph.errors import UserError
+from graph.retrieve.learned.light import FEATURES, open_selector, relevance
 from tests.train.labelled import ENCODER, write_rows
 from tests.train.selector.rows import small_world
-from train.selector import cli as cli_selector
-from train.selector.data import examples_of, read_datasets
+from train import cli as cli_selector
+from train.selector.selector_data import examples_of, read_datasets
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def data(tmp_path: Path) -> Path:
 def run(*arguments: object) -> Result:
     app = typer.Typer()
     app.callback()(lambda: None)
-    cli_selector.register(app)
+    cli_selector.register_selector(app)
     return CliRunner().invoke(app, ["selector", *map(str, arguments)])
 
 

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from graph.documents.questions import SPLITS
-from graph.retrieve.learned.forest import forest_logits
+from graph.trees import forest_logits
 from tests.train.labelled import write_rows
 from tests.train.selector.rows import small_world
-from train.selector.data import examples_of, read_datasets
-from train.selector.settings import SelectorSettings
-from train.selector.types import Examples
+from train.run.settings import SelectorSettings
+from train.selector.selector_data import Examples, examples_of, read_datasets
 from train.shared.calibrate import log_loss
 from train.shared.trees import best_count, fit_trees, to_forest
 

@@ -5,16 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph.retrieve.learned.classifier import probabilities
-from graph.retrieve.learned.features import FEATURES
-from train.selector.ranking import average_precisions, rank_datasets
-from train.selector.types import Examples
+from graph.retrieve.learned.light import FEATURES
+from graph.trees import probabilities
+from train.selector.selector_data import Examples, average_precisions, rank_datasets
 from train.shared.calibrate import (
     calibration_error,
     fit_temperature,
-    kept_figures,
     log_loss,
     reliability,
+    threshold_figures,
     threshold_for,
 )
 
@@ -48,16 +47,16 @@ def test_the_threshold_is_the_highest_that_keeps_enough(pairs: list[tuple[int, b
     found = threshold_for(probability_n, label_n, target)
 
     def recall(threshold: float) -> float:
-        return kept_figures(probability_n, label_n, threshold)["recall"]
+        return threshold_figures(probability_n, label_n, threshold)["recall"]
 
     assert recall(found) >= target - 1e-9
     assert all(recall(value) < target - 1e-9 for value in probability_n if value > found)
 
 
 def test_what_the_threshold_keeps_by_hand() -> None:
-    found = kept_figures(np.array([0.9, 0.6, 0.4, 0.2]), np.array([1, 0, 1, 1]), 0.4)
+    found = threshold_figures(np.array([0.9, 0.6, 0.4, 0.2]), np.array([1, 0, 1, 1]), 0.4)
     assert found == pytest.approx({"recall": 2 / 3, "precision": 2 / 3, "kept": 0.75})
-    assert kept_figures(np.array([0.1]), np.array([1]), 0.5) == {"recall": 0.0, "precision": 0.0, "kept": 0.0}
+    assert threshold_figures(np.array([0.1]), np.array([1]), 0.5) == {"recall": 0.0, "precision": 0.0, "kept": 0.0}
 
 
 def test_the_reliability_table_by_hand() -> None:

@@ -11,15 +11,23 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from graph.errors import UserError
 from graph.index.index import Index
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.learned.classifier import HEADER, SELECTOR_FILE, Classifier, open_selector, relevance, save_selector
-from graph.retrieve.learned.features import FEATURES, features
-from graph.retrieve.learned.forest import Forest, forest_logits
-from graph.retrieve.learned.judged import GAIN, STEER
-from graph.retrieve.parts.query import Query
-from graph.retrieve.selection.select import find_selector
-from graph.shared.errors import UserError
+from graph.retrieve.learned.light import (
+    FEATURES,
+    HEADER,
+    SELECTOR_FILE,
+    Classifier,
+    open_selector,
+    relevance,
+    save_selector,
+    selector_features,
+)
+from graph.retrieve.learned.selectors import find_selector
+from graph.retrieve.modes.local import JUDGED_GAIN, STEER
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.retrieve import retrieve
+from graph.trees import Forest, forest_logits
 from tests.fakes import ScriptedModel
 from tests.graph.retrieve.wordless import leave_words_out
 
@@ -174,7 +182,7 @@ def saved_for(index: Index, folder: Path, cut: float = 0.25, threshold: float = 
 
 def test_it_keeps_what_reaches_the_threshold_most_probable_first_each_once(isles: Index, tmp_path: Path) -> None:
     query, rows = encoded(isles), np.arange(len(isles.data.proposition_ids))
-    cosines = features(isles, query, rows)[:, NEARNESS]
+    cosines = selector_features(isles, query, rows)[:, NEARNESS]
     cut = float(np.median(cosines))
     select = find_selector(saved_for(isles, tmp_path, cut), query)
     assert select(isles, query, np.concatenate([rows[::-1], rows])).tolist() == np.flatnonzero(cosines > cut).tolist()
@@ -211,7 +219,7 @@ def test_local_ranks_by_what_the_selector_says(isles: Index, tmp_path: Path, mon
     assert found.trace.model_calls == 0 and "propositions judged" in found.trace.steps[0]
     assert found.paths[0][-1] == "judged relevant with 0.90"
     gains = found.passages[0].score - same.passages[0].score
-    assert gains == pytest.approx((0.9 - 0.1) * (STEER + GAIN), abs=0.02)
+    assert gains == pytest.approx((0.9 - 0.1) * (STEER + JUDGED_GAIN), abs=0.02)
     assert retrieve(isles, QUESTION, RetrieveSettings(mode="local", top_k=5, selector=some)).passages == found.passages
 
 
@@ -229,7 +237,7 @@ def test_a_filter_holds_with_a_trained_selector(isles: Index, tmp_path: Path) ->
 
 
 def test_a_word_that_is_no_selector_names_the_nearest() -> None:
-    from graph.shared.config import parse_settings
+    from graph.config import parse_settings
 
     with pytest.raises(UserError, match=r"selector = 'treshold'\. Did you mean 'threshold'\?.*trained selector"):
         parse_settings(RetrieveSettings, {"selector": "treshold"}, "ask")

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graph.errors import UserError
 from graph.index.index import Index
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.learned.classifier import SELECTOR_FILE, Classifier, relevance, save_selector
 from graph.retrieve.learned.cross import (
     CROSS_FILE,
     CROSS_FOLDER,
@@ -17,14 +16,15 @@ from graph.retrieve.learned.cross import (
     Cross,
     judge,
     most_promising,
-    open_trained,
+    open_trained_selector,
     read_blend,
     save_blend,
 )
-from graph.retrieve.learned.features import look, measure
-from graph.retrieve.selection.select import trained
-from graph.shared.errors import UserError
-from graph.shared.types import Floats
+from graph.retrieve.learned.light import SELECTOR_FILE, Classifier, measure, relevance, save_selector, view_of
+from graph.retrieve.learned.selectors import select_by_trained
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
+from graph.types import Floats
 from tests.graph.retrieve.learned.test_classifier import QUESTION, encoded, one_stump
 from tests.train.selector.encoders import tiny_encoder
 
@@ -56,8 +56,8 @@ def test_what_is_read_counts_with_both_logits_the_rest_with_the_light_ones(isles
     reader = Reader("Ada")
     selector, query = cross_for(isles, reader), encoded(isles)
     rows = np.arange(len(isles.data.proposition_ids))
-    found = judge(selector, isles, query, look(isles, query), rows)
-    light = relevance(selector.light, measure(isles, query, look(isles, query), rows))
+    found = judge(selector, isles, query, view_of(isles, query), rows)
+    light = relevance(selector.light, measure(isles, query, view_of(isles, query), rows))
     [(question, texts)] = reader.asked
     read = np.argsort(-light, kind="stable")[:3]
     assert question == QUESTION and texts == [isles.data.proposition_texts[row] for row in read]
@@ -70,15 +70,15 @@ def test_what_is_read_counts_with_both_logits_the_rest_with_the_light_ones(isles
 
 def test_nothing_is_read_of_nothing(isles: Index) -> None:
     reader, query = Reader("x"), encoded(isles)
-    assert len(judge(cross_for(isles, reader), isles, query, look(isles, query), np.zeros(0, np.int64))) == 0
+    assert len(judge(cross_for(isles, reader), isles, query, view_of(isles, query), np.zeros(0, np.int64))) == 0
     assert reader.asked == []
 
 
 def test_its_selection_is_what_reaches_the_blends_threshold(isles: Index) -> None:
     query, rows = encoded(isles), np.arange(len(isles.data.proposition_ids))
     selector = cross_for(isles, Reader("no such word"))
-    found = judge(selector, isles, query, look(isles, query), rows)
-    kept = trained(selector)(isles, query, rows)
+    found = judge(selector, isles, query, view_of(isles, query), rows)
+    kept = select_by_trained(selector)(isles, query, rows)
     assert set(kept.tolist()) == set(np.flatnonzero(found >= BLEND.threshold).tolist())
     assert len(set(kept.tolist()) & set(most_promising(found, 1).tolist())) == min(len(kept), 1)
 
@@ -86,7 +86,7 @@ def test_its_selection_is_what_reaches_the_blends_threshold(isles: Index) -> Non
 def test_an_index_of_another_encoder_is_refused(isles: Index) -> None:
     query = encoded(isles)
     with pytest.raises(UserError, match="trained with encoder another enco"):
-        judge(cross_for(isles, Reader("x"), "another encoder"), isles, query, look(isles, query), np.arange(2))
+        judge(cross_for(isles, Reader("x"), "another encoder"), isles, query, view_of(isles, query), np.arange(2))
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_saved_model_gives_the_logits_it_gave_and_batches_do_not_matter(folder
 
     texts = ["it is a train 5", "no", "a test of what it is - yes ."]
     fresh = start_model(folder / "start", 48, "cpu").predict([("what is it 5 ?", text) for text in texts])
-    opened = open_trained(str(folder))
+    opened = open_trained_selector(str(folder))
     assert isinstance(opened, Cross) and opened.blend == BLEND
     np.testing.assert_allclose(opened.score("what is it 5 ?", texts), fresh, atol=1e-5)
     alone = [opened.score("what is it 5 ?", [text])[0] for text in texts]
@@ -138,9 +138,9 @@ def test_match_by_hand() -> None:
 
 
 def test_a_folder_is_of_the_size_that_its_files_say(folder: Path) -> None:
-    assert isinstance(open_trained(str(folder)), Cross)
+    assert isinstance(open_trained_selector(str(folder)), Cross)
     (folder / CROSS_FILE).unlink()
-    assert isinstance(open_trained(str(folder)), Classifier)
+    assert isinstance(open_trained_selector(str(folder)), Classifier)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_blend_that_is_none_is_refused(tmp_path: Path, change: dict[str, Any],
 def test_a_folder_with_a_file_missing_is_refused(folder: Path, lost: str) -> None:
     (folder / lost).unlink()
     with pytest.raises(UserError, match=r"as it was saved|modegraph train selector"):
-        open_trained(str(folder))
+        open_trained_selector(str(folder))
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_folder_with_a_file_missing_is_refused(folder: Path, lost: str) -> Non
 def test_a_broken_file_is_refused(folder: Path, broken: str) -> None:
     (folder / broken).write_bytes(b"\x80\x04rubbish, or a pickle")
     with pytest.raises(UserError, match=r"no cross-encoder .*the folder as it was saved"):
-        open_trained(str(folder))
+        open_trained_selector(str(folder))
 
 
 def test_weights_of_another_shape_are_refused(folder: Path) -> None:
@@ -194,11 +194,11 @@ def test_weights_of_another_shape_are_refused(folder: Path) -> None:
     arrays["weight.weight"] = arrays["weight.weight"][:, :4].clone()
     save_file(arrays, file)
     with pytest.raises(UserError, match="no cross-encoder"):
-        open_trained(str(folder))
+        open_trained_selector(str(folder))
 
 
 def test_code_in_the_folder_is_not_run(folder: Path, tmp_path: Path) -> None:
     (folder / CROSS_FOLDER / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
     modules = [{"idx": 0, "name": "0", "path": "", "type": "evil.Evil"}]
     (folder / CROSS_FOLDER / "modules.json").write_text(json.dumps(modules))
-    assert isinstance(open_trained(str(folder)), Cross) and not (tmp_path / "ran").exists()
+    assert isinstance(open_trained_selector(str(folder)), Cross) and not (tmp_path / "ran").exists()

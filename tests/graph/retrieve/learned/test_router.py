@@ -12,14 +12,24 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as of_numpy
 from safetensors.numpy import load_file, save_file
 
+from graph.errors import UserError
 from graph.index.index import Index
-from graph.retrieve import RetrieveSettings, retrieve, retrieve_many
-from graph.retrieve.learned.forest import Forest
-from graph.retrieve.learned.query_features import QUERY_FEATURES
-from graph.retrieve.learned.router import ModeModel, Router, choose, expected_recall, find_route
-from graph.retrieve.learned.router_file import HEADER, ROUTER_FILE, open_router, save_router
-from graph.shared.errors import UserError
-from graph.shared.types import CompletionRequest
+from graph.retrieve.learned.router import (
+    HEADER,
+    QUERY_FEATURES,
+    ROUTER_FILE,
+    ModeModel,
+    Router,
+    choose,
+    expected_recall,
+    find_route,
+    open_router,
+    save_router,
+)
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve, retrieve_many
+from graph.trees import Forest
+from graph.types import CompletionRequest
 from tests.corpora import ISLES
 from tests.fakes import ScriptedModel
 from tests.graph.hashed import build

@@ -12,19 +12,27 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graph.answer.context import both_ends, build_context
 from graph.build.build import build_index
+from graph.hierarchy.communities import NestedCommunities, find_communities, nested_communities
 from graph.index.index import Index, open_index
-from graph.layers.communities import NestedCommunities, find_communities, nested_communities
-from graph.prompt.context import both_ends, build_context
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.modes.global_mode import MAX_COMMUNITY_TOKENS, choose_sides, read_side
-from graph.retrieve.parts.query import Query
-from graph.retrieve.parts.settings import SuggestSettings
-from graph.retrieve.selection.anchors import Anchors, Visit, collect_anchors, partition, refine_queries
-from graph.retrieve.selection.cover import candidates, greedy_cover
-from graph.shared.types import Document, Ints
-from graph.store.settings import IndexSettings
-from graph.walks.random_walk import personalised_pagerank, query_aware_transition, query_aware_walks, row_normalised
+from graph.random_walk import personalised_pagerank, query_aware_transition, query_aware_walks, row_normalised
+from graph.retrieve.modes.global_mode import (
+    MAX_COMMUNITY_TOKENS,
+    Anchors,
+    Visit,
+    candidate_communities,
+    choose_sides,
+    collect_anchors,
+    greedy_cover,
+    partition,
+    read_side,
+    refine_queries,
+)
+from graph.retrieve.parts.query import Query, RetrieveSettings, SuggestSettings
+from graph.retrieve.retrieve import retrieve
+from graph.store.index_settings import IndexSettings
+from graph.types import Document, Ints
 from serve.engines.openai_api import open_openai
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder, ScriptedModel, chat_server
@@ -83,10 +91,10 @@ def test_parts_hold_every_row_once_and_are_of_one_size(guilds: Index, rows: int,
     assert len(parts) == min(rows, count) and max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-def nearer_half(index: Index, query: Query, candidates: Ints) -> Ints:
+def nearer_half(index: Index, query: Query, candidate_communities: Ints) -> Ints:
     """A selector that keeps half of whatever it is offered."""
-    near_n = index.data.proposition_vectors_ND[candidates] @ query.vector_D
-    return candidates[np.sort(np.argsort(-near_n, kind="stable")[: (len(candidates) + 1) // 2])]
+    near_n = index.data.proposition_vectors_ND[candidate_communities] @ query.vector_D
+    return candidate_communities[np.sort(np.argsort(-near_n, kind="stable")[: (len(candidate_communities) + 1) // 2])]
 
 
 def test_anchors_grow_from_the_nearest_and_each_stands_once(guilds: Index) -> None:
@@ -179,7 +187,7 @@ def test_the_cover_keeps_to_its_budget_and_covers_what_it_can(seed: int) -> None
 def test_candidates_are_of_middle_size_and_hold_propositions_only() -> None:
     sizes, parents = [151, 150, 10, 9, 9], [-1, 0, 1, 1, -1]
     nested = NestedCommunities(tuple(np.arange(size) for size in sizes), np.array(parents))
-    rows, block = candidates(nested, 8)
+    rows, block = candidate_communities(nested, 8)
     assert rows.tolist() == [1, 2, 4] and block.toarray().tolist() == [[1] * 8] * 3
 
 

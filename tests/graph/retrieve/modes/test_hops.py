@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph.index.index import Index
-from graph.index.nearness import nearness
-from graph.retrieve import RetrieveSettings, retrieve
+from graph.index.normalised_similarity import normalised_similarity
 from graph.retrieve.parts import passage_scores
-from graph.retrieve.parts.gather import best_in_passage, expand_rows
-from graph.retrieve.parts.titles import named_documents
+from graph.retrieve.parts.mentions import named_documents
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.parts.ranking import best_in_passage, expand_rows
+from graph.retrieve.retrieve import retrieve
 
 HOPS = RetrieveSettings(mode="hops", top_k=5)
 
@@ -86,7 +87,7 @@ def test_a_large_index_is_scanned_in_part_and_still_follows_links(
     monkeypatch.setattr(passage_scores, "SCANNED_PASSAGES", scanned)
     query_D = isles.encode_queries([question])[0]
     scores_N = passage_scores.score_propositions(isles, passage_scores.score_passages(isles, query_D), query_D)
-    exact_N = nearness(isles, isles.data.proposition_vectors_ND @ query_D)
+    exact_N = normalised_similarity(isles, isles.data.proposition_vectors_ND @ query_D)
     seen = scores_N != passage_scores.UNSEEN
     assert np.allclose(scores_N[seen], exact_N[seen], atol=1e-6) and seen.any() and (seen.all() == (scanned == 5))
     part = retrieve(isles, question, RetrieveSettings(mode="hops", top_k=3))

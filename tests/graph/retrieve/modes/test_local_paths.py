@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from graph.index.index import Index
-from graph.index.nearness import nearness
-from graph.retrieve import RetrieveSettings, retrieve
+from graph.index.normalised_similarity import normalised_similarity
+from graph.retrieve.learned.selectors import select_by_threshold
 from graph.retrieve.modes.paths import beam_search, min_max, neighbours, path_score
-from graph.retrieve.parts.query import Query
-from graph.retrieve.parts.rank import top_rows
-from graph.retrieve.parts.settings import SuggestSettings
+from graph.retrieve.parts.query import Query, RetrieveSettings, SuggestSettings
+from graph.retrieve.parts.ranking import top_rows
 from graph.retrieve.parts.suggest import suggest
-from graph.retrieve.selection.select import select_by_threshold
+from graph.retrieve.retrieve import retrieve
 
 
 def test_min_max_of_a_constant_list_is_defined() -> None:
@@ -34,7 +33,7 @@ def test_every_hop_of_a_path_is_a_declared_edge_or_a_fresh_start(isles: Index) -
     assert near.any() and not near.diagonal().any()
     questions = ["Who founded the yard that built the Lantern?", *isles.data.proposition_texts]
     for query in isles.encode_queries(questions):
-        near_N = nearness(isles, isles.data.proposition_vectors_ND @ query)
+        near_N = normalised_similarity(isles, isles.data.proposition_vectors_ND @ query)
         found = beam_search(isles, rows, near_N)
         starts = set(top_rows(near_N, 3).tolist())
         assert any(len(path.propositions) == 3 for path in found)
@@ -45,7 +44,9 @@ def test_every_hop_of_a_path_is_a_declared_edge_or_a_fresh_start(isles: Index) -
 
 
 def test_selection_keeps_what_is_near_in_order_and_once(isles: Index) -> None:
-    near_N = nearness(isles, isles.data.proposition_vectors_ND @ (query_D := isles.data.proposition_vectors_ND[0]))
+    near_N = normalised_similarity(
+        isles, isles.data.proposition_vectors_ND @ (query_D := isles.data.proposition_vectors_ND[0])
+    )
     rows = np.argsort(-near_N, kind="stable")
     kept = select_by_threshold(isles, Query("", query_D), np.concatenate([rows, rows[:2]]))
     assert kept.tolist() == [row for row in rows if near_N[row] >= 0.6] and 0 < len(kept) < len(rows)

@@ -11,15 +11,26 @@ from hypothesis import strategies as st
 
 from graph.build.build import build_index
 from graph.index.index import Index, open_index
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.modes.statements import STEP_LOSS, judge_by_meaning, longer_path_scores, tell_path
+from graph.retrieve.modes.statements import (
+    MAX_MENTIONS,
+    RARITY_LOSS,
+    STEP_LOSS,
+    Frontier,
+    best_paths,
+    describe_path,
+    judge_by_meaning,
+    longer_path_scores,
+    next_steps,
+    search_paths,
+)
 from graph.retrieve.modes.topics import judge_by_worth, topic_blocks
-from graph.retrieve.parts.beam import MAX_MENTIONS, RARITY_LOSS, Frontier, best_paths, search_paths, ways_on
-from graph.retrieve.parts.keywords import count_keywords, keyword_propositions, keywords_of
-from graph.retrieve.parts.rank import top_rows
+from graph.retrieve.parts.mentions import count_keywords, keyword_propositions, keywords_of
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.parts.ranking import top_rows
+from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import Mode
-from graph.shared.types import Document
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document
 from tests.fakes import HashEncoder
 
 QUESTION = "Who founded the Marlow Yard that built the ferry Lantern?"
@@ -128,7 +139,7 @@ def test_of_paths_to_one_proposition_the_best_counts_and_the_shorter_of_two_equa
 
 def test_neighbours_equal_their_slow_twin(isles: Index) -> None:
     rows = np.array([3, 0, 5, 3], np.int64)
-    ways = ways_on(isles, rows)
+    ways = next_steps(isles, rows)
     slow = {
         (position, other): loss
         for position, row in enumerate(rows.tolist())
@@ -137,7 +148,7 @@ def test_neighbours_equal_their_slow_twin(isles: Index) -> None:
     }
     found = dict(zip(zip(ways.path_X.tolist(), ways.next_X.tolist(), strict=True), ways.loss_X.tolist(), strict=True))
     assert list(found) == list(slow) and found == pytest.approx(slow, abs=1e-6) and len(ways.path_X) == len(slow)
-    assert len(ways_on(isles, np.array([], np.int64)).path_X) == 0
+    assert len(next_steps(isles, np.array([], np.int64)).path_X) == 0
 
 
 def test_a_step_into_the_document_called_so_loses_nothing_and_one_to_a_mention_does(isles: Index) -> None:
@@ -145,7 +156,7 @@ def test_a_step_into_the_document_called_so_loses_nothing_and_one_to_a_mention_d
     built = next(row for row, text in enumerate(texts) if "built in 1911" in text)
     founded = next(row for row, text in enumerate(texts) if "founded by Ada Marlow" in text)
     for row, other, loss in ((built, founded, 0.0), (founded, built, RARITY_LOSS * np.log(2))):
-        ways = ways_on(isles, np.array([row]))
+        ways = next_steps(isles, np.array([row]))
         assert ways.loss_X[ways.next_X == other].tolist() == [pytest.approx(loss)]
 
 
@@ -161,7 +172,7 @@ def test_of_two_shared_entities_the_rarer_counts_and_of_the_documents_each_once(
     left, saw, here = (
         list(index.data.proposition_texts).index(text.split(". ")[0].rstrip(".") + ".") for text in texts
     )
-    ways = ways_on(index, np.array([left]))
+    ways = next_steps(index, np.array([left]))
     loss = dict(zip(ways.next_X.tolist(), ways.loss_X.tolist(), strict=True))
     assert loss[saw] == pytest.approx(RARITY_LOSS * np.log(2)) and loss[here] == pytest.approx(RARITY_LOSS * np.log(3))
 
@@ -188,8 +199,8 @@ def test_propositions_are_returned_when_asked_for(isles: Index, mode: Mode) -> N
 def test_a_path_is_told_only_where_it_is_worth_more_than_its_end(isles: Index) -> None:
     texts = [f"“{isles.data.proposition_texts[row]}”" for row in range(2)]
     led = {1: (0.5, (0, 1))}
-    assert tell_path(isles, 1, 0.5, led) == (texts[0], texts[1])
-    assert tell_path(isles, 1, 0.6, led) == (texts[1],) and tell_path(isles, 0, 0.1, led) == (texts[0],)
+    assert describe_path(isles, 1, 0.5, led) == (texts[0], texts[1])
+    assert describe_path(isles, 1, 0.6, led) == (texts[1],) and describe_path(isles, 0, 0.1, led) == (texts[0],)
 
 
 @pytest.mark.parametrize("mode", ["statements", "topics"])

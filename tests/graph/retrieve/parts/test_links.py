@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from graph.retrieve.parts.links import Links, raise_by_words
+from graph.retrieve.hops.mode import Links, raise_by_words
 
 
 def test_words_raise_a_link_through_an_entity_by_its_share_of_the_target_and_leave_titles_alone():

@@ -4,15 +4,16 @@ import json
 
 import pytest
 
+from graph.answer.context import build_context
 from graph.build.build import build_index
-from graph.documents.parse.types import Limits
+from graph.documents.parse.formats import Limits
 from graph.documents.read import read_documents
 from graph.index.index import Index, open_index
-from graph.prompt.context import build_context
-from graph.retrieve import MODES, RetrieveSettings, retrieve
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import MODES, retrieve
 from graph.shared.modes import Mode
-from graph.shared.types import Document
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
+from graph.types import Document
 from serve.show import show_evidence
 from tests.fakes import HashEncoder
 from tests.graph.documents import made

@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 
+from graph.config import parse_settings
+from graph.errors import UserError
 from graph.index.index import Index
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.learned.features import WALK
-from graph.retrieve.parts.query import Query
-from graph.retrieve.parts.settings import SuggestSettings
+from graph.retrieve.learned.light import WALK
+from graph.retrieve.modes.local import run_rounds
+from graph.retrieve.parts.query import Query, RetrieveSettings, SuggestSettings
 from graph.retrieve.parts.suggest import TEMPERATURE, THRESHOLD, extract_subgraph, suggest
-from graph.retrieve.selection.rounds import run_rounds
-from graph.shared.config import parse_settings
-from graph.shared.errors import UserError
-from graph.shared.types import Floats, Ints
+from graph.retrieve.retrieve import retrieve
+from graph.types import Floats, Ints
 from tests.corpora import guild_documents
 from tests.graph.hashed import build
 

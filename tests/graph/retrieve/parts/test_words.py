@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from graph.build.build import build_index
 from graph.index.index import Index, open_index
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.retrieve.modes.hops import retrieve_hops
+from graph.retrieve.hops.mode import retrieve_hops
 from graph.retrieve.parts.passage_scores import near_scores, score_alone, score_passages
-from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.parts.words import best_terms, known_terms, unnamed_terms, with_words
-from graph.shared.types import Document, Encoder, Floats
-from graph.store.settings import IndexSettings
+from graph.retrieve.retrieve import retrieve
+from graph.store.index_settings import IndexSettings
+from graph.types import Document, Encoder, Floats
 from tests.graph.retrieve.wordless import leave_words_out
 
 near = st.lists(st.integers(-90, 90).map(lambda each: each / 100), min_size=3, max_size=12)

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from graph.answer.context import build_context
+from graph.answer.prompt import NOT_FOUND, answer_messages
 from graph.index.index import open_index
-from graph.prompt.answer import NOT_FOUND, answer_messages
-from graph.prompt.context import build_context
-from graph.retrieve import RetrieveSettings, retrieve
-from graph.shared.types import Excerpt
-from serve.http.routes.parts import NO_ANSWER, QUOTED_CHARS, stand_in
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
+from graph.types import Excerpt
+from serve.stream import NO_ANSWER, QUOTED_CHARS, stand_in
 from tests.fakes import HashEncoder
 from tests.serve.http.conftest import Stack
 from tests.serve.http.running import Running

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graph.prompt.answer import NOT_FOUND, answer_messages
+from graph.answer.prompt import NOT_FOUND, answer_messages
 from tests.serve.http.conftest import Stack
 
 TALK = [

@@ -3,7 +3,8 @@
 import pytest
 
 from graph.index.index import open_index
-from graph.retrieve import MODES, RetrieveSettings, retrieve
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import MODES, retrieve
 from tests.fakes import HashEncoder
 from tests.serve.http.conftest import Stack
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from serve.talk.task import MIN_HISTORY_CHARS, Task, fitted_task, read_task
+from serve.conversation.prompt import MIN_HISTORY_CHARS, Task, fit_task, read_task
 from tests.fakes import ScriptedModel, words_of
 from tests.growth import assert_linear
 from tests.serve.http.conftest import Stack
@@ -70,11 +70,11 @@ def test_what_is_no_task_is_searched_for(stack: Stack, text: str) -> None:
 def test_a_task_is_cut_no_further_than_it_must_be() -> None:
     whole = Task("", "a b <chat_history>", " ".join(["c"] * 400), "</chat_history>")
     model = ScriptedModel(lambda request: "", window=100)
-    fits, tokens = fitted_task(whole, model, 512)
+    fits, tokens = fit_task(whole, model, 512)
     assert 40 < model.prompt_tokens(fits.messages()) <= 75 and tokens == 100 - model.prompt_tokens(fits.messages())
     short = Task("", "a", "c " * (MIN_HISTORY_CHARS // 2 - 1), "d")
     assert short.halved() is None
-    assert fitted_task(whole, ScriptedModel(lambda request: ""), 512) == (whole, 512)
+    assert fit_task(whole, ScriptedModel(lambda request: ""), 512) == (whole, 512)
 
 
 def test_reading_is_linear() -> None:

@@ -11,7 +11,7 @@ import pytest
 from graph.build.build import build_index
 from graph.documents.questions import read_questions
 from graph.documents.read import read_documents
-from graph.store.settings import IndexSettings
+from graph.store.index_settings import IndexSettings
 from tests.fakes import HashEncoder, words_of
 from tests.places import EXAMPLES
 from tests.serve.http.conftest import Stack

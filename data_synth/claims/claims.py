@@ -1,0 +1,154 @@
+"""Claims over passages: a sentence, the passage that it is held against, and whether the passage says it.
+
+Every round takes one sentence of each passage, restates it (supported) and breaks the restatement (not supported)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from data_synth.claims.falsify import Surroundings, falsify, names_in
+from data_synth.claims.restate import Place, restate
+from data_synth.relevance.split import split_by_hash
+from data_synth.rows import Dropped, Form
+from graph.documents.questions import SPLITS
+from graph.shared.ids import content_id
+from graph.text.sentences import split_units
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from graph.index.index import Index
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """One claim. `kind` says how it was made: of a supported one the way it was restated, of another what was broken in it."""
+
+    id: str
+    title: str
+    passage: str
+    claim: str
+    supported: bool
+    kind: str
+    split: str
+
+
+def claim_from_json(row: Mapping[str, Any]) -> ClaimRow:
+    """A row as a file holds it; KeyError for a missing key, TypeError for a value of another kind."""
+    texts = {name: row[name] for name in ("id", "title", "passage", "claim", "kind", "split")}
+    if not all(isinstance(value, str) for value in texts.values()) or not isinstance(row["supported"], bool):
+        raise TypeError("texts, and `supported` true or false")
+    return ClaimRow(**texts, supported=row["supported"])
+
+
+def claim_schema() -> pa.Schema:
+    """The columns, typed."""
+    import pyarrow as pa
+
+    columns = [(name, pa.string()) for name in ("id", "title", "passage", "claim")]
+    return pa.schema([*columns, ("supported", pa.bool_()), ("kind", pa.string()), ("split", pa.string())])
+
+
+def claim_problems(row: ClaimRow) -> list[str]:
+    """What keeps a row from being learned from, in words; none for a good one."""
+    problems = [f"the {name} is empty" for name in ("passage", "claim") if not getattr(row, name).strip()]
+    if row.split not in SPLITS:
+        problems.append(f"split is {row.split!r}, expected one of {', '.join(SPLITS)}")
+    return problems
+
+
+CLAIMS: Form[ClaimRow] = Form(
+    name="claims",
+    title="Sentences that a passage supports, and broken ones",
+    about=(
+        "Each sentence of a passage, said otherwise (`supported`: true; `kind` says in which way), and the same with one thing changed so "
+        "that the passage no longer says it (`supported`: false; `kind`: a name, a number, a negation, two roles swapped, an opposite). "
+        "Rules made both; no model. All claims of a document are in one split. Train a verifier on them: `modegraph train verifier`."
+    ),
+    to_json=asdict,
+    from_json=claim_from_json,
+    schema=claim_schema,
+    problems=claim_problems,
+    counts=lambda row: {"claim": f"{'supported' if row.supported else 'broken'}, {row.kind}"},
+    lengths=lambda row: {"claim": len(row.claim.split()), "passage": len(row.passage.split())},
+    texts=lambda row: (row.passage, row.claim),
+)
+
+
+SHORTEST, LONGEST = 30, 400
+"""Characters of a sentence that claims are made of."""
+NAMES_KEPT = 5
+"""Of each passage, for other passages' claims to borrow."""
+NO_SENTENCE, UNBREAKABLE = (
+    "a passage without a sentence of 30 to 400 characters",
+    "nothing in the claim could be broken",
+)
+
+
+@dataclass(frozen=True)
+class ClaimPassage:
+    """A passage, the title that it is known by, and the document that it is of."""
+
+    source: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A passage taken apart."""
+
+    passage: ClaimPassage
+    sentences: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def passages_of(index: Index) -> Iterator[ClaimPassage]:
+    """The passages of an index, in order."""
+    data, sources = index.data, index.sources()
+    for text, document in zip(data.passage_texts, data.passage_document_P.tolist(), strict=True):
+        yield ClaimPassage(sources[document], data.document_titles[document], text)
+
+
+def claim_rows(passages: Iterable[ClaimPassage], rounds: int, seed: int) -> Iterator[ClaimRow | Dropped]:
+    """Pairs of a supported claim and its broken twin, at most `rounds` a passage, in the order of the passages."""
+    parted = [_parts(passage) for passage in passages]
+    foreign = [name for parts in parted for name in parts.names[:NAMES_KEPT]]
+    for parts in parted:
+        if not parts.sentences:
+            yield Dropped(NO_SENTENCE)
+            continue
+        passage, made = parts.passage, set[str]()
+        around = Surroundings(passage.text, parts.names, foreign)
+        for number in range(rounds):
+            draw = random.Random(content_id(str(seed), str(number), passage.source, passage.text))
+            place = Place(parts.sentences, draw.randrange(len(parts.sentences)), passage.title)
+            claim, way = restate(place, draw)
+            broken = falsify(claim, around, draw)
+            if broken is None:
+                yield Dropped(UNBREAKABLE)
+            elif claim not in made:
+                made.add(claim)
+                yield _row(passage, claim, True, way, seed)
+                yield _row(passage, broken[0], False, broken[1], seed)
+
+
+def _parts(passage: ClaimPassage) -> _Parts:
+    units = (unit.text for unit in split_units(passage.text) if unit.kind == "sentence")
+    sentences = tuple(unit for unit in units if SHORTEST <= len(unit) <= LONGEST)
+    return _Parts(passage, sentences, tuple(names_in(passage.text)))
+
+
+def _row(passage: ClaimPassage, claim: str, supported: bool, kind: str, seed: int) -> ClaimRow:
+    return ClaimRow(
+        id=content_id(passage.source, passage.text, claim)[:16],
+        title=passage.title,
+        passage=passage.text,
+        claim=claim,
+        supported=supported,
+        kind=kind,
+        split=split_by_hash(seed, passage.source),
+    )

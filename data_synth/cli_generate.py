@@ -1,0 +1,317 @@
+"""`modegraph synth questions`, `preferences` and `responses`: the commands that write texts, by rules or with a language model."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graph.errors import UserError
+from graph.shared.cli_app import MODEL, OUTPUT, command
+from graph.shared.cli_options import (
+    SPEC,
+    AsJson,
+    ContextSizes,
+    IndexFolder,
+    Judge,
+    Limit,
+    MaxAnswerTokens,
+    MaxContextTokens,
+    ModeName,
+    Preview,
+    Questions,
+    Samples,
+    Seed,
+    SomeOut,
+    Splits,
+    Strict,
+    TopK,
+    Verifier,
+    Writer,
+    Writers,
+)
+from graph.shared.console import track
+from graph.shared.modes import DEFAULT_MODE
+
+if TYPE_CHECKING:
+    from data_synth.dataset.summary import Summary
+    from graph.types import OpenModel
+
+
+Hops = Annotated[
+    list[int] | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=4,
+        rich_help_panel=OUTPUT,
+        help="Documents that an answer needs; 1, 2, 3 and 4 by default. Repeatable.",
+    ),
+]
+Count = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        rich_help_panel=OUTPUT,
+        help="Questions to make; if there are fewer, the command exits with 1. As many as come, up to 500, by default.",
+    ),
+]
+Unanswerable = Annotated[
+    float,
+    typer.Option(
+        metavar="SHARE",
+        min=0.0,
+        max=0.5,
+        rich_help_panel=OUTPUT,
+        help="Share of questions that the documents do not answer, each near one that they do.",
+    ),
+]
+MAX_QUESTIONS = 500
+
+
+def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
+    """Add `questions` to the commands of `synth`."""
+
+    @synth.command(cls=command({"--critic": "--judge"}))
+    def questions(
+        index: IndexFolder,
+        mode: ModeName = DEFAULT_MODE,
+        writer: Writer = None,
+        judge: Judge = None,
+        seed: Seed = 0,
+        hops: Hops = None,
+        count: Count = None,
+        unanswerable: Unanswerable = 0.0,
+        out: SomeOut = None,
+        preview: Preview = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Make questions over one document or several, with answers and the passages they need.
+
+        Templates over the index's sentences make them, unless --writer names a model; what it wrote is answered anew over
+        what --mode finds, and marked by --judge. All questions on a document are in one split.
+        """
+        from data_synth.dataset.write import ledger_of, write_or_preview
+        from data_synth.questions.make import QuestionSpec, question_rows, shortage
+        from data_synth.questions.question_form import BY_TEMPLATES, QUESTIONS, QuestionRow
+        from data_synth.rows import Dropped
+        from graph.config import parse_settings
+        from graph.index.index import open_index
+        from graph.retrieve.parts.query import RetrieveSettings
+        from graph.shared.console import say
+
+        if judge and not writer:
+            raise UserError(f"--judge {judge} without --writer", "a model whose questions it judges", "give --writer")
+        if unanswerable and writer:
+            raise UserError(
+                f"--unanswerable {unanswerable:g} with --writer", "questions by rules", "drop one of the two"
+            )
+        settings = parse_settings(RetrieveSettings, {"mode": mode, "top_k": 10}, "synth questions")
+        opened = open_index(index)
+        ledger = ledger_of(out, preview)
+        models = [open_model(spec, ledger) if spec else None for spec in (writer, judge)]
+        most, wanted = count or MAX_QUESTIONS, count or min(MAX_QUESTIONS, len(opened.sources()))
+        spec = QuestionSpec(min(most, preview or most), tuple(hops or (1, 2, 3, 4)), seed, unanswerable)
+        origin = {
+            "Index": index.name,
+            "Written by": models[0].name if models[0] else BY_TEMPLATES,
+            "Judged by": models[1].name if models[1] else "nobody",
+            "Answers rebuilt from": f"10 excerpts of mode {settings.mode}" if writer else "the index's own sentences",
+            "Hops asked for": ", ".join(map(str, spec.hops)),
+            "Share of unanswerable ones": f"{unanswerable:g}",
+            "Seed": str(seed),
+        }
+        rows = list(question_rows(opened, spec, models[0], models[1], settings))
+        made = [row for row in rows if isinstance(row, QuestionRow)]
+        lost = [row for row in rows if isinstance(row, Dropped)]
+        well = write_or_preview([*made, *lost], QUESTIONS, origin, out, preview, as_json)
+        missing = shortage(min(wanted, spec.count), len(made), lost, models[0].name if models[0] else None)
+        if missing:
+            say(f"modegraph: {missing}")
+        if missing or not well:
+            raise typer.Exit(1)
+
+
+class Shape(StrEnum):
+    """Whether the texts of a row are lists of messages or strings."""
+
+    chat = "chat"
+    plain = "plain"
+
+
+HardNegatives = Annotated[
+    float,
+    typer.Option(
+        metavar="SHARE",
+        min=0,
+        max=1,
+        rich_help_panel=OUTPUT,
+        help="Share of pairs whose rejected side reasons, too, and is wrong or unsupported; the others reject the bare answer.",
+    ),
+]
+Format = Annotated[
+    Shape,
+    typer.Option("--format", metavar="FORM", rich_help_panel=OUTPUT, help="Rows of messages (chat) or text (plain)."),
+]
+
+
+def separation_warnings(summary: "Summary") -> list[str]:
+    """What tells the sides of the pairs apart though it has nothing to do with their answers, and what to do about it."""
+    from data_synth.preferences.preference_form import separating_measures
+
+    found = separating_measures(summary.measures)
+    remedy = "a model would learn that in place of the answers; use --hard-negatives 1"
+    return [f"the sides are told apart without reading them ({'; '.join(found)}): {remedy}"] if found else []
+
+
+def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
+    """Add `preferences` to the commands of `synth`."""
+
+    @synth.command(
+        cls=command(
+            {
+                "--max-context": "--top-k",
+                "--reasoner": "--writer",
+                "--checker": "--judge",
+                "--controls": "--hard-negatives",
+            }
+        )
+    )
+    def preferences(
+        index: IndexFolder,
+        questions: Questions,
+        split: Splits = None,
+        context_size: ContextSizes = None,
+        mode: ModeName = DEFAULT_MODE,
+        top_k: TopK = 5,
+        writer: Writers = None,
+        judge: Judge = None,
+        hard_negatives: HardNegatives = 1.0,
+        shape: Format = Shape.chat,
+        strict: Strict = False,
+        seed: Seed = 0,
+        out: SomeOut = None,
+        preview: Preview = None,
+        as_json: AsJson = False,
+        limit: Limit = None,
+        max_context_tokens: MaxContextTokens = None,
+    ) -> None:
+        """Make preference pairs: reasoning with the answer is chosen, wrong or unsupported reasoning rejected.
+
+        Each question gets a pair over every context of 1 to --top-k passages, or of --context-size. Gold sentences make the
+        reasoning unless --writer names a model; a --judge then drops what the passages do not support. Where they do not hold
+        the answer, "not in the documents" is chosen. --limit draws the questions by the seed.
+        """
+        from data_synth.dataset.write import ledger_of, write_or_preview
+        from data_synth.preferences.preference_form import PLAIN_PREFERENCES, PREFERENCES
+        from data_synth.preferences.preferences import PreferenceModels, QuestionSelection, preference_run
+        from graph.config import parse_settings
+        from graph.index.index import open_index
+        from graph.retrieve.parts.query import RetrieveSettings
+
+        values = {"mode": mode, "top_k": top_k, "max_context_tokens": max_context_tokens}
+        settings = parse_settings(RetrieveSettings, values, "synth preferences")
+        models = PreferenceModels(writer or [], judge, ledger_of(out, preview))
+        asked = QuestionSelection(questions, split or [], limit, seed, context_size or [])
+        run = preference_run(
+            open_index(index),
+            asked,
+            settings,
+            models,
+            open_model,
+            hard_negatives=hard_negatives,
+            first=preview,
+        )
+        form = PREFERENCES if shape is Shape.chat else PLAIN_PREFERENCES
+        if not write_or_preview(run.rows, form, run.origin, out, preview, as_json, separation_warnings, strict):
+            raise typer.Exit(1)
+
+
+RENAMED = {
+    "--k": "--samples",
+    "--max-context": "--top-k",
+    "--size": "--context-size",
+    "--sample": "--limit",
+    "--max-tokens": "--max-answer-tokens",
+}
+Policy = Annotated[
+    list[str],
+    typer.Option(
+        metavar="SPEC",
+        rich_help_panel=MODEL,
+        help=f"Model to draw from, such as the SFT run: {SPEC}; several servers of it, openai: under one name, share the calls. Repeatable.",
+    ),
+]
+Temperature = Annotated[float, typer.Option(metavar="T", min=0.05, rich_help_panel=MODEL, help="Sampling temperature.")]
+
+
+def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
+    """Add `responses` to the commands of `synth`."""
+
+    @synth.command(cls=command(RENAMED))
+    def responses(
+        index: IndexFolder,
+        questions: Questions,
+        policy: Policy,
+        split: Splits = None,
+        context_size: ContextSizes = None,
+        mode: ModeName = DEFAULT_MODE,
+        top_k: TopK = 5,
+        samples: Samples = 8,
+        temperature: Temperature = 1.0,
+        judge: Judge = None,
+        verifier: Verifier = "",
+        seed: Seed = 0,
+        out: SomeOut = None,
+        preview: Preview = None,
+        as_json: AsJson = False,
+        limit: Limit = None,
+        max_context_tokens: MaxContextTokens = None,
+        max_answer_tokens: MaxAnswerTokens = 256,
+    ) -> None:
+        """Draw K responses of a model to each prompt, and score them.
+
+        Rewards are kept by component, and --judge adds its marks as one more. Prompts hold 0 to --top-k passages; responses cut
+        at --max-answer-tokens are left out; --limit draws the questions by the seed.
+        """
+        from itertools import chain
+
+        from data_synth.contexts import check_gold, draw_questions, pick_questions, without_twins
+        from data_synth.dataset.write import ledger_of, write_or_preview
+        from data_synth.responses.responses import judge_by, response_rows
+        from data_synth.responses.rewards import RESPONSES
+        from data_synth.rows import Sampling
+        from graph.answer.verifier import open_verifier
+        from graph.config import parse_settings
+        from graph.documents.questions import read_questions
+        from graph.index.index import open_index
+        from graph.retrieve.parts.query import RetrieveSettings
+
+        values = {"mode": mode, "top_k": top_k, "max_context_tokens": max_context_tokens}
+        settings = parse_settings(RetrieveSettings, values, "synth responses")
+        checked_by = open_verifier(verifier)
+        picked = draw_questions(pick_questions(read_questions(questions), split or []), limit, seed)
+        distinct, twins = without_twins(picked[:preview])
+        opened = open_index(index)
+        check_gold(distinct, frozenset(opened.sources()))
+        ledger = ledger_of(out, preview)
+        model = open_model(policy[0] if len(policy) == 1 else policy, ledger)
+        marks = open_model(judge, ledger) if judge else None
+        sampling = Sampling(samples, temperature, max_answer_tokens, seed)
+        origin = {
+            "Index": index.name,
+            "Questions": questions.name + (f", {limit:,} of them drawn" if limit else ""),
+            "Contexts": f"{', '.join(map(str, context_size)) if context_size else f'0 to {top_k}'} excerpts by mode {settings.mode}",
+            "Policy": model.name,
+            "Sampling": f"{samples} draws a prompt at temperature {temperature:g}, up to {max_answer_tokens:,} tokens, seed {seed}",
+            "Judge": marks.name if marks else "none",
+            "Verifier": verifier or "that of modegraph",
+        }
+        judging = judge_by(marks) if marks else None
+        rows = response_rows(opened, distinct, settings, model, sampling, context_size or [], judging, checked_by)
+        # Rows, not questions: these are pulled many at a time, before the model is called.
+        rows = (
+            rows if preview is not None else track(rows, "prompts", len(distinct) * len(context_size or range(top_k)))
+        )
+        if not write_or_preview(chain(twins, rows), RESPONSES, origin, out, preview, as_json):
+            raise typer.Exit(1)

@@ -1,0 +1,85 @@
+"""Public sets in the forms of this suite: documents and questions to index and ask, or scored responses to train on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from data_synth.rows import ResponseRow, Sampling
+from graph.answer.prompt import answer_messages
+from graph.documents.questions import split_by_hash
+from graph.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.jsonl import read_jsonl
+from graph.types import Excerpt
+
+T = TypeVar("T")
+MISSHAPEN = (KeyError, TypeError, IndexError, AttributeError)
+LABELS = ("yes", "no", "maybe")
+
+
+def read_items(file: Path, read: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
+    """Every row through `read`; UserError naming file, line and what is missing."""
+    for line, row in read_jsonl(file):
+        try:
+            yield read(row)
+        except MISSHAPEN as problem:
+            found = f"{file} line {line}: {type(problem).__name__} {problem}"
+            raise UserError(found, "a row of that set as published", "name the set that the file is of") from None
+
+
+def pubmedqa(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(document, question) of PubMedQA (Jin et al. 2019): the abstract without its conclusion, which is the reasoning."""
+    source = f"pubmed-{row['id']}"
+    document = {"id": source, "title": "", "text": "\n\n".join(row["context"])}
+    question = {
+        "id": row["id"],
+        "question": row["question"],
+        "answers": [row["label"]],
+        "gold_ids": [source],
+        "type": "boolean",
+        "options": {label: label for label in LABELS},
+        "split": row["split"],
+        "reasoning": row["reasoning"],
+    }
+    return document, question
+
+
+def multiple_choice(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A question of MedMCQA (Pal et al. 2022) or RiddleSense (Lin et al. 2021), its options told with it."""
+    options = dict(row["options"])
+    told = " ".join(f"({letter}) {option}" for letter, option in options.items())
+    return {
+        "id": row["id"],
+        "question": f"{row['question']} {told}",
+        "answers": [row["answer"]],
+        "type": "choice",
+        "options": options,
+        "split": row["split"],
+        "reasoning": row.get("reasoning", ""),
+    }
+
+
+def qa_feedback(row: Mapping[str, Any]) -> ResponseRow:
+    """QA-Feedback (Wu et al. 2023): four responses over passages, and the share of comparisons by people that each one won."""
+    excerpts = tuple(
+        Excerpt(content_id(row["id"], str(n)), passage["title"], passage["text"])
+        for n, passage in enumerate(row["passages"])
+    )
+    responses = {response["text"]: float(response["score"]) for response in row["responses"]}
+    return ResponseRow(
+        id=row["id"],
+        prompt=answer_messages(row["prompt"], excerpts),
+        responses=tuple(responses),
+        rewards={"human": tuple(responses.values())},
+        question_id=row["id"],
+        question=row["prompt"],
+        answers=(row["gold"],),
+        kind="long",
+        split=split_by_hash(row["id"]),
+        context_size=len(excerpts),
+        context_ids=tuple(excerpt.id for excerpt in excerpts),
+        sampling=Sampling(asked=len(row["responses"]), temperature=0.0, max_tokens=0, seed=0),
+        policy="qa_feedback, four published responses",
+    )

@@ -1,0 +1,93 @@
+"""`modegraph data split` and `join`: questions split into train, dev and test by the hash of their ids; folders of one kind joined.
+
+The same ids, counts and seed give the same split; joined rows keep the split that they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from data_synth.dataset.validate import form_of
+from data_synth.relevance.gold import read_gold_questions, with_sentences
+from data_synth.rows import Form
+from graph.documents.questions import SPLITS
+from graph.errors import UserError
+from graph.shared.ids import content_id
+from graph.shared.jsonl import read_jsonl
+
+
+def split_questions(
+    file: Path, corpus: Path, counts: Mapping[str, int], seed: int, anew: bool = False
+) -> list[dict[str, Any]]:
+    """The rows of `file` that fall to a split, in their order, with that split and with their gold sentences as evidence.
+
+    `counts` are the questions of each split; those left over are left out. A split that the file states holds: test is drawn from
+    its test questions, train and dev from the others, unless they are divided `anew`. Sentences that the rows number are read from
+    `corpus`. UserError where a split has fewer questions than asked for.
+    """
+    asked = {each.question.id: each for each in with_sentences(read_gold_questions(file), corpus)}
+    order = sorted(asked, key=lambda one: content_id(str(seed), one))
+    chosen: dict[str, str] = {}
+    for split in ("test", "dev", "train"):
+        free = [one for one in order if one not in chosen and (anew or may_be(asked[one].stated_split, split))]
+        if len(free) < counts.get(split, 0):
+            found = f"{file}: {len(free):,} questions are left for {split}"
+            raise UserError(found, f"{counts[split]:,}, as --{split} asks for", "ask for fewer, or divide them --anew")
+        chosen |= dict.fromkeys(free[: counts.get(split, 0)], split)
+    rows = [{**row, "split": chosen[row["id"]]} for _, row in read_jsonl(file) if row["id"] in chosen]
+    evidence = {one: [{"id": q.source, "quote": q.text} for q in asked[one].question.evidence] for one in chosen}
+    return [{**row, "evidence": evidence[row["id"]]} if evidence[row["id"]] else row for row in rows]
+
+
+def may_be(stated: str | None, split: str) -> bool:
+    """Whether a question whose file states a split may fall to `split`.
+
+    >>> may_be(None, "test"), may_be("dev", "train"), may_be("dev", "test"), may_be("test", "train")
+    (True, True, False, False)
+    """
+    return stated is None or (stated == "test") == (split == "test")
+
+
+MISSHAPEN = (KeyError, TypeError, IndexError, AttributeError, ValueError)
+
+
+def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
+    """The kind of the rows, and all of them as they are read; UserError for a folder without rows, for rows of two kinds or a repeated id."""
+    files = [file for folder in folders for file in files_of(folder)]
+    first_row = next(read_jsonl(files[0]), None)
+    if first_row is None:
+        raise UserError(f"{files[0]}: no rows", "training data", "name folders that `modegraph synth` made")
+    form = form_of(first_row[1], str(files[0]))
+    return form, _distinct(chain.from_iterable(_rows(form, file) for file in files))
+
+
+def files_of(folder: Path) -> list[Path]:
+    """train.jsonl, dev.jsonl and test.jsonl of a folder, those that are there."""
+    files = [folder / f"{split}.jsonl" for split in SPLITS if (folder / f"{split}.jsonl").is_file()]
+    if not files:
+        raise UserError(f"{folder}: no train, dev or test.jsonl", "a folder of training data", "check the path")
+    return files
+
+
+def _rows(form: Form[Any], file: Path) -> Iterator[tuple[str, Any]]:
+    for line, values in read_jsonl(file):
+        where = f"{file} line {line}"
+        found = form_of(values, where)
+        if found is not form:
+            raise UserError(f"{where}: a row of {found.name}", f"one of {form.name}", "join data of one kind")
+        try:
+            yield where, form.from_json(values)
+        except MISSHAPEN as problem:
+            told = f"{where}: {type(problem).__name__} {problem}"
+            raise UserError(told, f"a row of {form.name}", "see `modegraph data validate`") from None
+
+
+def _distinct(rows: Iterator[tuple[str, Any]]) -> Iterator[Any]:
+    seen: dict[str, str] = {}
+    for where, row in rows:
+        if row.id in seen:
+            raise UserError(f"{where}: id {row.id!r} appears twice", "unique ids", f"it is at {seen[row.id]} too")
+        seen[row.id] = where
+        yield row

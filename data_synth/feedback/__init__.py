@@ -1,1 +1,0 @@
-"""What readers said of answers (graph/feedback), as preference, relevance and route rows."""

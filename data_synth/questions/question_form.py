@@ -1,0 +1,167 @@
+"""The types of synthetic questions: a row, and the steps that lead from what the question names to its answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from data_synth.rows import Form
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BY_TEMPLATES = "templates"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One hop: the sentence `quote` of the passage leads from the name `given` to `found`, a name, date or quantity."""
+
+    given: str
+    found: str
+    source: str
+    passage_id: str
+    quote: str
+
+
+@dataclass(frozen=True)
+class QuestionRow:
+    """One question, its answers, and the passages that it needs, in order.
+
+    `chains` lead from a name in the question to the answer, or to a value that is compared; a chain's inner names are
+    the `bridges`, which the question does not name. Questions that a model wrote have one chain of steps without `given`.
+
+    Questions that the index does not answer have no answers, no hops and no chains: `near` are the steps of the answerable one
+    that they were made from.
+    """
+
+    id: str
+    text: str
+    answers: tuple[str, ...]
+    kind: str
+    hops: int
+    split: str
+    chains: tuple[tuple[Step, ...], ...]
+    bridges: tuple[str, ...]
+    writer: str
+    near: tuple[Step, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of all chains, each once."""
+        return tuple(dict.fromkeys(step for chain in self.chains for step in chain))
+
+    @property
+    def passage_ids(self) -> tuple[str, ...]:
+        """The passages that the answer needs, each once."""
+        return tuple(dict.fromkeys(step.passage_id for step in self.steps))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The documents of these passages, each once."""
+        return tuple(dict.fromkeys(step.source for step in self.steps))
+
+
+def question_to_json(row: QuestionRow) -> dict[str, Any]:
+    """A row as `graph.documents.questions.read_questions` takes it, with what made it beside."""
+    return {
+        "id": row.id,
+        "question": row.text,
+        "answers": list(row.answers),
+        "gold_ids": list(row.sources),
+        "evidence": [{"id": step.source, "quote": step.quote} for step in row.steps],
+        "type": row.kind,
+        "hops": row.hops,
+        "split": row.split,
+        "passage_ids": list(row.passage_ids),
+        "chains": [
+            [{"given": step.given, "found": step.found, "passage_id": step.passage_id} for step in chain]
+            for chain in row.chains
+        ],
+        "bridges": list(row.bridges),
+        "writer": row.writer,
+        "near": [{"id": step.source, "passage_id": step.passage_id, "quote": step.quote} for step in row.near],
+    }
+
+
+def question_from_json(row: Mapping[str, Any]) -> QuestionRow:
+    """The inverse of `question_to_json`; a missing key raises KeyError (readers turn it into file and line)."""
+    told = {passage: quoted for passage, quoted in zip(row["passage_ids"], row["evidence"], strict=True)}
+    chains = tuple(tuple(_step(step, told[step["passage_id"]]) for step in chain) for chain in row["chains"])
+    return QuestionRow(
+        id=row["id"],
+        text=row["question"],
+        answers=tuple(row["answers"]),
+        kind=row["type"],
+        hops=row["hops"],
+        split=row["split"],
+        chains=chains,
+        bridges=tuple(row["bridges"]),
+        writer=row["writer"],
+        near=tuple(Step("", "", near["id"], near["passage_id"], near["quote"]) for near in row.get("near", ())),
+    )
+
+
+def _step(step: Mapping[str, Any], quoted: Mapping[str, Any]) -> Step:
+    return Step(step["given"], step["found"], quoted["id"], step["passage_id"], quoted["quote"])
+
+
+def question_schema() -> pa.Schema:
+    """The columns of `question_to_json`, typed."""
+    import pyarrow as pa
+
+    text, texts = pa.string(), pa.list_(pa.string())
+    quotes = pa.list_(pa.struct([("id", text), ("quote", text)]))
+    chains = pa.list_(pa.list_(pa.struct([("given", text), ("found", text), ("passage_id", text)])))
+    kinds = {"answers": texts, "gold_ids": texts, "evidence": quotes, "hops": pa.int32(), "passage_ids": texts}
+    near = pa.list_(pa.struct([("id", text), ("passage_id", text), ("quote", text)]))
+    kinds |= {"chains": chains, "bridges": texts, "near": near}
+    names = [
+        *("id", "question", "answers", "gold_ids", "evidence", "type", "hops", "split"),
+        *("passage_ids", "chains", "bridges", "writer", "near"),
+    ]
+    return pa.schema([(name, kinds.get(name, text)) for name in names])
+
+
+def question_problems(row: QuestionRow) -> list[str]:
+    """What keeps a question from being asked, in words."""
+    checks = {
+        "the question is empty": not row.text.strip(),
+        "no answer": not row.near and not any(answer.strip() for answer in row.answers),
+        "an answer, and one that the documents do not hold": bool(row.near and row.answers),
+        "no passage is needed": not row.near and not row.passage_ids,
+        f"{row.hops} hops over {len(row.passage_ids)} passages": row.hops != len(row.passage_ids),
+        "the question names its bridge": any(named_in(bridge, row.text) for bridge in row.bridges),
+    }
+    return [problem for problem, found in checks.items() if found]
+
+
+def named_in(name: str, text: str) -> bool:
+    """Whether a name stands in a text as whole words, case aside.
+
+    >>> named_in("Ada", "Who built Ada's yard?"), named_in("Ada", "Where is Adana?")
+    (True, False)
+    """
+    name, text = name.casefold(), text.casefold()
+    return name in text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+
+
+QUESTIONS = Form(
+    name="questions",
+    title="Questions",
+    about=(
+        "Questions over one document or several (HLG §5). `passage_ids` are the passages that an answer needs, `evidence` "
+        "their sentences, in the order of the hops; `bridges` are the names that lead on and that the question does not give. "
+        "Questions without answers are those that the documents do not answer, `near` the sentences that they are near to. "
+        "All questions on a document are in one split."
+    ),
+    to_json=question_to_json,
+    from_json=question_from_json,
+    schema=question_schema,
+    problems=question_problems,
+    counts=lambda row: {"kind": row.kind, "hops": str(row.hops)},
+    lengths=lambda row: {"question": len(row.text.split()), "answer": len("".join(row.answers[:1]).split())},
+    texts=lambda row: (row.text,),
+)

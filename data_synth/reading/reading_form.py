@@ -1,0 +1,95 @@
+"""Reading rows as a form: their columns, what is counted, what is wrong with a row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from data_synth.reading.score import score_reading
+from data_synth.rows import Form, ReadingRow, reading_from_json, reading_to_json
+from graph.answer.citations import check_citations
+from graph.answer.prompt import NOT_FOUND, is_no_answer
+from graph.documents.questions import SPLITS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ABOUT = """\
+Questions over passages with short, cited answers, after RAFT (Zhang et al. 2024). Rows over one set of passages follow each other: training reads
+the passages once for all of them. The passages are shuffled; those beside the gold ones are of the same document, or BM25 ranks them first, and none
+of them holds the answer. Where a gold passage is missing the answer is "not in the documents"."""
+
+
+def reading_problems(row: ReadingRow) -> list[str]:
+    """What keeps a row from being learned from, in words; none for a good one."""
+    problems = []
+    if not row.prompt or row.prompt[-1].role != "user":
+        problems.append("the prompt does not end with a user's turn")
+    if not row.completion.strip():
+        problems.append("completion is empty")
+    if row.split not in SPLITS:
+        problems.append(f"split is {row.split!r}, expected one of {', '.join(SPLITS)}")
+    numbers = {one: number for number, one in enumerate(row.context_ids, start=1)}
+    if absent := [one for one in row.gold_ids if one not in numbers]:
+        problems.append(f"gold_ids name {absent[0]!r}, which is no passage of the context")
+    gold = {numbers[one] for one in row.gold_ids if one in numbers}
+    score = score_reading(row.completion, row.answers, gold, len(numbers))
+    if not score.exact:
+        problems.append(f"completion answers {row.completion!r:.60}, expected {list(row.answers) or NOT_FOUND!r}")
+    elif row.answers and not score.cites_gold:
+        problems.append("completion does not cite its gold passages alone")
+    if missing := check_citations(row.completion, len(numbers)).removed:
+        problems.append(f"completion cites [{missing[0]}] of {len(numbers)} passages")
+    if any("<|" in text for text in (row.completion, *(turn.content for turn in row.prompt))):
+        problems.append("a text holds a special token")
+    return problems
+
+
+def reading_schema() -> pa.Schema:
+    """The columns of `reading_to_json`, typed."""
+    import pyarrow as pa
+
+    text, texts = pa.string(), pa.list_(pa.string())
+    turns = pa.list_(pa.struct([("role", text), ("content", text)]))
+    kinds = {"prompt": turns, "completion": turns, "answers": texts, "context_ids": texts, "gold_ids": texts}
+    names = (
+        "id",
+        "prompt",
+        "completion",
+        "question_id",
+        "question",
+        "answers",
+        "kind",
+        "split",
+        "context_ids",
+        "gold_ids",
+    )
+    return pa.schema([(name, kinds.get(name, text)) for name in names])
+
+
+def _counts(row: ReadingRow) -> dict[str, str]:
+    answer = "yes or no" if row.answers and row.answers[0].casefold() in ("yes", "no") else "words of the passages"
+    place = sorted(row.context_ids.index(one) + 1 for one in row.gold_ids)
+    return {
+        "set": row.id.partition(":")[0],
+        "kind of question": row.kind or "unspecified",
+        "answer": answer if row.answers else NOT_FOUND,
+        "passages": str(len(row.context_ids)),
+        "first gold passage": str(place[0]) if place else "none",
+    }
+
+
+READING: Form[ReadingRow] = Form(
+    name="reading",
+    title="Reading rows",
+    about=ABOUT,
+    to_json=reading_to_json,
+    from_json=reading_from_json,
+    schema=reading_schema,
+    problems=reading_problems,
+    counts=_counts,
+    lengths=lambda row: {
+        "prompt": sum(len(turn.content.split()) for turn in row.prompt),
+        "answer": 0 if is_no_answer(row.completion) else len(row.completion.split()),
+    },
+    texts=lambda row: [*(turn.content for turn in row.prompt), row.completion],
+)

@@ -1,0 +1,165 @@
+"""The types of relevance data: a question with its own documents, a candidate proposition, and the row that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from data_synth.rows import Form
+from graph.documents.questions import SPLITS, Question
+from graph.retrieve.learned.light import FEATURES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FoundBy = Literal["gold", "own", "walk", "cosine"]
+"""Why a proposition is a candidate: it stands in a gold passage, in another of the question's own passages, or was searched out."""
+LabelledBy = Literal["sentence", "passage", "model"]
+"""What says that a proposition is relevant: a gold sentence, a gold passage as a whole, or a language model's choice."""
+LABELS = {0: "irrelevant", 1: "relevant"}
+FEATURE_DIGITS = 6
+SplitBy = Literal["passages", "questions"]
+"""What no two splits share: neither questions nor passages and propositions, or questions only."""
+SPLIT_BY = "Split by"
+"""Where a dataset's summary tells it."""
+
+
+@dataclass(frozen=True)
+class GoldQuestion:
+    """A question with what its file tells of relevance beside the gold documents.
+
+    `own_sources` are the documents it was published with, gold ones and distractors; `gold_numbers` its gold sentences as (document,
+    number) pairs; `stated_split` is None where the file states none.
+    """
+
+    question: Question
+    own_sources: tuple[str, ...] = ()
+    gold_numbers: tuple[tuple[str, int], ...] = ()
+    stated_split: str | None = None
+
+    @property
+    def gold_sources(self) -> tuple[str, ...]:
+        """The documents that hold the answer, each once."""
+        quoted = (quote.source for quote in self.question.evidence)
+        numbered = (source for source, _ in self.gold_numbers)
+        return tuple(dict.fromkeys((*self.question.gold_sources, *quoted, *numbered)))
+
+
+@dataclass(frozen=True)
+class RelevanceRow:
+    """One question and one proposition: `label` is 1 where the proposition is relevant. `features` are in the order of FEATURES."""
+
+    id: str
+    question_id: str
+    question: str
+    kind: str
+    split: str
+    proposition_id: str
+    proposition: str
+    passage_ids: tuple[str, ...]
+    label: int
+    labelled_by: LabelledBy
+    found_by: FoundBy
+    features: tuple[float, ...]
+
+
+def relevance_to_json(row: RelevanceRow) -> dict[str, Any]:
+    """A row as a file holds it: features by name."""
+    return {
+        "id": row.id,
+        "question_id": row.question_id,
+        "question": row.question,
+        "kind": row.kind,
+        "split": row.split,
+        "proposition_id": row.proposition_id,
+        "proposition": row.proposition,
+        "passage_ids": list(row.passage_ids),
+        "label": row.label,
+        "labelled_by": row.labelled_by,
+        "found_by": row.found_by,
+        "features": dict(zip(FEATURES, row.features, strict=True)),
+    }
+
+
+def relevance_from_json(row: Mapping[str, Any]) -> RelevanceRow:
+    """The inverse of `relevance_to_json`; KeyError for a missing key or feature, ValueError for a value that is none."""
+    return RelevanceRow(
+        id=row["id"],
+        question_id=row["question_id"],
+        question=row["question"],
+        kind=row["kind"],
+        split=row["split"],
+        proposition_id=row["proposition_id"],
+        proposition=row["proposition"],
+        passage_ids=tuple(row["passage_ids"]),
+        label=row["label"],
+        labelled_by=row["labelled_by"],
+        found_by=row["found_by"],
+        features=tuple(float(row["features"][name]) for name in FEATURES),
+    )
+
+
+def relevance_schema() -> pa.Schema:
+    """The columns of `relevance_to_json`, typed."""
+    import pyarrow as pa
+
+    text = pa.string()
+    kinds = {
+        "passage_ids": pa.list_(text),
+        "label": pa.int8(),
+        "features": pa.struct([(name, pa.float32()) for name in FEATURES]),
+    }
+    names = ("id", "question_id", "question", "kind", "split", "proposition_id", "proposition")
+    more = ("passage_ids", "label", "labelled_by", "found_by", "features")
+    return pa.schema([(name, kinds.get(name, text)) for name in (*names, *more)])
+
+
+def relevance_problems(row: RelevanceRow) -> list[str]:
+    """What keeps a row from being learned from, in words; none for a good one."""
+    texts = {"question": row.question, "proposition": row.proposition, "question_id": row.question_id}
+    problems = [f"{name} is empty" for name, text in texts.items() if not text.strip()]
+    if row.label not in LABELS:
+        problems.append(f"label is {row.label!r}, expected 0 or 1")
+    if row.split not in SPLITS:
+        problems.append(f"split is {row.split!r}, expected one of {', '.join(SPLITS)}")
+    if row.labelled_by not in get_args(LabelledBy):
+        problems.append(f"labelled_by is {row.labelled_by!r}, expected one of {', '.join(get_args(LabelledBy))}")
+    if row.found_by not in get_args(FoundBy):
+        problems.append(f"found_by is {row.found_by!r}, expected one of {', '.join(get_args(FoundBy))}")
+    if not row.passage_ids:
+        problems.append("passage_ids is empty: nobody can tell whether two splits share a passage")
+    return problems + not_finite(FEATURES, row.features)
+
+
+def not_finite(names: tuple[str, ...], values: tuple[float, ...]) -> list[str]:
+    """A problem for each value that is no finite number."""
+    pairs = zip(names, values, strict=True)
+    return [f"feature {name} is {value}, expected a number" for name, value in pairs if not abs(value) < float("inf")]
+
+
+RELEVANCE: Form[RelevanceRow] = Form(
+    name="relevance",
+    title="Relevance of propositions to questions",
+    about=(
+        "Pairs of a question and a proposition, labelled 1 where the proposition helps to answer the question. Relevant are the "
+        "propositions of the gold sentences (`labelled_by` sentence), of the gold passages where no sentences are known (passage), "
+        "or those that a language model chose (model). The others stand in the question's own passages (`found_by` gold, own) or "
+        "were searched out as hard negatives: by a walk from the best propositions (walk) and by cosine (cosine). "
+        "No question, passage or proposition is in two splits; hard negatives are searched for among the passages of the "
+        "question's own split, so those of the small splits are easier. `features` are what retrieval computes at query time."
+    ),
+    to_json=relevance_to_json,
+    from_json=relevance_from_json,
+    schema=relevance_schema,
+    problems=relevance_problems,
+    counts=lambda row: {
+        "label": LABELS[row.label],
+        "label by split": f"{LABELS[row.label]}, {row.split}",
+        "labelled by": row.labelled_by,
+        "found by": row.found_by,
+        "kind of question": row.kind or "unspecified",
+    },
+    lengths=lambda row: {"question": len(row.question.split()), "proposition": len(row.proposition.split())},
+    texts=lambda row: (row.question, row.proposition),
+)

@@ -1,0 +1,238 @@
+"""Relevance rows, question by question: candidates, labels, features; what belongs to another split is left out and counted.
+
+Candidates are the propositions of gold and own passages and hard negatives; labels come from gold sentences, gold passages or a model.
+Legend: N propositions, P passages, U documents, M occurrences, n candidates."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data_synth.relevance.relevance_form import FEATURE_DIGITS, FoundBy, GoldQuestion, LabelledBy, RelevanceRow
+from data_synth.relevance.split import Split
+from data_synth.rows import Dropped
+from graph.documents.questions import Question
+from graph.retrieve.learned.light import QuestionView, measure, view_of
+from graph.retrieve.learned.selectors import choices_of_model
+from graph.retrieve.parts.query import Caller, Query
+from graph.retrieve.parts.ranking import expand_rows, top_rows
+from graph.types import Floats, Ints, LanguageModel, Passage
+
+if TYPE_CHECKING:
+    from graph.documents.questions import Quote
+    from graph.index.index import Index
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Propositions (rows, each once) and why each is a candidate."""
+
+    rows_n: Ints
+    found_by: tuple[FoundBy, ...]
+
+
+def find_candidates(
+    view: QuestionView, gold_rows: Ints, own_rows: Ints, allowed_N: NDArray[np.bool_], negatives: int
+) -> Candidates:
+    """All of `gold_rows`, then what `own_rows` add, then hard negatives: the first half by the walk, the rest by cosine.
+
+    `gold_rows` are the propositions of the gold passages. Hard negatives are `negatives` propositions (fewer only where no more
+    are allowed) outside both.
+    """
+    free_N = allowed_N.copy()
+    free_N[gold_rows] = free_N[own_rows] = False
+    walked = best_allowed(view.mass_N, free_N & (view.mass_N > 0), negatives // 2)
+    free_N[walked] = False
+    nearest = best_allowed(view.near_N, free_N, negatives - len(walked))
+    own = np.setdiff1d(own_rows, gold_rows)
+    groups: list[tuple[FoundBy, Ints]] = [("gold", gold_rows), ("own", own), ("walk", walked), ("cosine", nearest)]
+    return Candidates(
+        np.concatenate([rows for _, rows in groups]),
+        tuple(found_by for found_by, rows in groups for _ in rows),
+    )
+
+
+def best_allowed(scores_N: NDArray[np.float32], allowed_N: NDArray[np.bool_], count: int) -> Ints:
+    """The `count` allowed rows with the highest scores, best first."""
+    allowed = np.flatnonzero(allowed_N)
+    return allowed[top_rows(scores_N[allowed], count)]
+
+
+NO_GOLD = "the question has no gold sentence, and no gold passage"
+NOT_THERE = "a gold sentence does not stand in its document"
+NO_PROPOSITION = "a gold sentence that no proposition was read from"
+UNUSABLE = "the model's choice could not be used"
+MIN_OVERLAP = 0.5
+"""Share of the shorter of occurrence and sentence that they must have in common."""
+SHOWN_AT_ONCE = 20
+"""Candidates that a model chooses among at a time: as many as `local` shows it."""
+
+
+def document_row(index: Index, source: str) -> int:
+    """The row of a document; KeyError when the index does not hold it. Documents stand by source."""
+    sources = index.data.document_sources
+    row = bisect_left(sources, source, 0, len(sources))
+    if row == len(sources) or sources[row] != source:
+        raise KeyError(source)
+    return row
+
+
+def rows_of_sources(index: Index, sources: Sequence[str]) -> Ints:
+    """The propositions that stand in the given documents, ascending."""
+    documents = [document_row(index, source) for source in dict.fromkeys(sources)]
+    passages = np.flatnonzero(np.isin(index.data.passage_document_P, documents))
+    return np.unique(expand_rows(index.data.passage_proposition_PN, passages)[1])
+
+
+def gold_rows(index: Index, question: Question) -> tuple[Ints, list[Dropped]]:
+    """The relevant propositions of a question, ascending, and what was lost of its gold sentences.
+
+    With evidence, the propositions read from its sentences; without, all of the gold documents.
+    """
+    if not question.evidence:
+        if not question.gold_sources:
+            return np.zeros(0, np.int64), [Dropped(NO_GOLD)]
+        return rows_of_sources(index, question.gold_sources), []
+    found: list[Ints] = []
+    lost: list[Dropped] = []
+    for quote in question.evidence:
+        rows = quoted_rows(index, quote)
+        if isinstance(rows, Dropped):
+            lost.append(rows)
+        else:
+            found.append(rows)
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *found])), lost
+
+
+def quoted_rows(index: Index, quote: Quote) -> Ints | Dropped:
+    """The propositions with an occurrence that shares MIN_OVERLAP of the shorter one's characters with the quoted sentence."""
+    data = index.data
+    places = find_quote(index.passages_of(quote.source), quote.text)
+    if not places:
+        return Dropped(NOT_THERE)
+    document = document_row(index, quote.source)
+    near = np.flatnonzero(np.isin(data.occurrence_proposition_M, rows_of_sources(index, [quote.source])))
+    near = near[data.passage_document_P[data.occurrence_passage_M[near]] == document]
+    start, end = data.occurrence_start_M[near], data.occurrence_end_M[near]
+    hit = np.zeros(len(near), bool)
+    for first, last in places:
+        common = np.minimum(end, last) - np.maximum(start, first)
+        hit |= (common > 0) & (common >= MIN_OVERLAP * np.minimum(end - start, last - first))
+    return np.unique(data.occurrence_proposition_M[near[hit]]) if hit.any() else Dropped(NO_PROPOSITION)
+
+
+def find_quote(passages: Sequence[Passage], text: str) -> list[tuple[int, int]]:
+    """Where a sentence stands in a document, as (start, end) of the document's characters; white space may differ."""
+    words = [re.escape(word) for word in text.split()]
+    if not words or not passages:
+        return []
+    letters = [" "] * max(passage.end for passage in passages)
+    for passage in passages:
+        letters[passage.start : passage.end] = passage.text
+    return [match.span() for match in re.finditer(r"\s+".join(words), "".join(letters))]
+
+
+def chosen_rows(index: Index, query: Query, rows_n: Ints) -> list[bool | Dropped]:
+    """For each candidate whether the query's model selects it, shown SHOWN_AT_ONCE at a time by descending cosine.
+
+    Dropped where a reply could not be used: the rule that retrieval falls back on is not what is to be distilled. ModelGone
+    when the model does not answer.
+    """
+    cosines_n = index.data.proposition_vectors_ND[rows_n] @ query.vector_D
+    order = np.lexsort((rows_n, -cosines_n))
+    shown = [order[first : first + SHOWN_AT_ONCE] for first in range(0, len(order), SHOWN_AT_ONCE)]
+    verdicts: list[bool | Dropped] = [Dropped(UNUSABLE)] * len(rows_n)
+    for places, chosen in zip(shown, choices_of_model(index, query, [rows_n[each] for each in shown]), strict=True):
+        if chosen is not None:
+            for place in places.tolist():
+                verdicts[place] = bool(np.isin(rows_n[place], chosen))
+    return verdicts
+
+
+OTHER_SPLIT = "a proposition that is not, or not only, of the question's split"
+LOST_GOLD = "a question none of whose relevant propositions is in its split"
+QUESTIONS_AT_ONCE = 32
+
+
+def relevance_rows(
+    index: Index, asked: Iterable[GoldQuestion], split: Split, negatives: int, model: LanguageModel | None = None
+) -> Iterator[RelevanceRow | Dropped]:
+    """The rows of each question in order: its own passages' propositions and `negatives` hard ones; labelled by gold or by `model`.
+
+    Raises ModelGone when the model does not answer; with a ledger, finished calls are not repeated.
+    """
+    waiting = iter(asked)
+    while group := list(islice(waiting, QUESTIONS_AT_ONCE)):
+        vectors_QD = index.encode_queries([each.question.text for each in group])
+        for each, vector_D in zip(group, vectors_QD, strict=True):
+            query = Query(each.question.text, vector_D, Caller(model) if model is not None else None)
+            yield from question_relevance_rows(index, each, query, split, negatives)
+
+
+def question_relevance_rows(
+    index: Index, each: GoldQuestion, query: Query, split: Split, negatives: int
+) -> Iterator[RelevanceRow | Dropped]:
+    """The rows of one question; a question without gold has none, unless a model is there to choose."""
+    question = each.question
+    positives, lost = gold_rows(index, question) if query.model is None else (np.zeros(0, np.int64), [])
+    yield from lost
+    if query.model is None and not len(positives):
+        return
+    allowed_N = split.allowed(question.id)
+    gold = rows_of_sources(index, each.gold_sources)
+    own = rows_of_sources(index, each.own_sources)
+    yield from (Dropped(OTHER_SPLIT) for _ in np.flatnonzero(~allowed_N[np.union1d(gold, own)]))
+    if query.model is None and not allowed_N[positives].any():
+        yield Dropped(LOST_GOLD)
+        return
+    view = view_of(index, query)
+    found = find_candidates(view, gold[allowed_N[gold]], own[allowed_N[own]], allowed_N, negatives)
+    features_nF = measure(index, query, view, found.rows_n)
+    verdicts = (
+        np.isin(found.rows_n, positives).tolist() if query.model is None else chosen_rows(index, query, found.rows_n)
+    )
+    yield from _make_rows(index, each, split, found, features_nF, verdicts, labeller(question, query))
+
+
+def labeller(question: Question, query: Query) -> LabelledBy:
+    """What the labels of a question's rows rest on."""
+    if query.model is not None:
+        return "model"
+    return "sentence" if question.evidence else "passage"
+
+
+def _make_rows(
+    index: Index,
+    each: GoldQuestion,
+    split: Split,
+    found: Candidates,
+    features_nF: Floats,
+    verdicts: Sequence[bool | Dropped],
+    labelled_by: LabelledBy,
+) -> Iterator[RelevanceRow | Dropped]:
+    data, question = index.data, each.question
+    for place, (row, verdict) in enumerate(zip(found.rows_n.tolist(), verdicts, strict=True)):
+        if isinstance(verdict, Dropped):
+            yield verdict
+            continue
+        yield RelevanceRow(
+            id=f"{question.id}#{data.proposition_ids[row]}",
+            question_id=question.id,
+            question=question.text,
+            kind=question.kind,
+            split=split.questions[question.id],
+            proposition_id=data.proposition_ids[row],
+            proposition=data.proposition_texts[row],
+            passage_ids=tuple(data.passage_ids[p] for p in index.proposition_passage_NP[[row], :].indices),
+            label=int(verdict),
+            labelled_by=labelled_by,
+            found_by=found.found_by[place],
+            features=tuple(round(float(value), FEATURE_DIGITS) for value in features_nF[place]),
+        )

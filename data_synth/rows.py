@@ -1,0 +1,286 @@
+"""The rows of training data, and what a kind of rows is to the writer, the dataset card and the validator.
+
+Rows are JSON lines that `datasets` loads and TRL's trainers take as they are. One `Form` for each kind of row (preferences, responses,
+questions, reading, relevance, routes, claims); whatever streams, counts, describes or checks rows is written once, over forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from graph.documents.questions import Question
+from graph.types import Excerpt, Message
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Row(Protocol):
+    """What every row has: an id of its own, and the split that it belongs to (train, dev or test)."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def split(self) -> str: ...
+
+
+R = TypeVar("R", bound=Row)
+
+
+def no_measures(rows: Sequence[Any]) -> dict[str, float]:
+    """The measures of a form that has none."""
+    del rows
+    return {}
+
+
+@dataclass(frozen=True)
+class Form(Generic[R]):
+    """A kind of row. `name` is its command (`modegraph synth NAME`), `title` and `about` open its dataset card.
+
+    `from_json` raises KeyError for a missing key, TypeError, IndexError, AttributeError or ValueError for a malformed value.
+    `problems` says what keeps a row from being learned from, in words. `counts` gives the value of a row in each table of the
+    card, `lengths` its lengths in words, `texts` what makes two rows the same. `measures` are figures of a sample of the rows.
+    """
+
+    name: str
+    title: str
+    about: str
+    to_json: Callable[[R], dict[str, Any]]
+    from_json: Callable[[Mapping[str, Any]], R]
+    schema: Callable[[], pa.Schema]
+    problems: Callable[[R], Sequence[str]]
+    counts: Callable[[R], Mapping[str, str]]
+    lengths: Callable[[R], Mapping[str, int]]
+    texts: Callable[[R], Sequence[str]]
+    measures: Callable[[Sequence[R]], Mapping[str, float]] = no_measures
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A pair that still lacks its reasoning: a question, its gold answer, and the context it is asked over."""
+
+    question: Question
+    answer: str
+    excerpts: tuple[Excerpt, ...]
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What became no row, and why; `why` is what the dataset card counts by, `reply` what a model wrote, where one did."""
+
+    why: str
+    reply: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class PreferenceRow:
+    """One pair (GraphMPA §3.2, Eq. 7): a prompt over a context of `context_size` excerpts, and two answers to it.
+
+    `gold_in_context` is the share of the gold documents that the context quotes; `hard_negative` names a reasoned
+    rejected side ("" for the paper's own: the answer alone); `reasoner` names the model that wrote the reasoning, and
+    `support` says how near its sentences are to the context (data_synth/preferences/support.py; None where nothing is quoted).
+    """
+
+    id: str
+    prompt: tuple[Message, ...]
+    chosen: str
+    rejected: str
+    question_id: str
+    question: str
+    answers: tuple[str, ...]
+    kind: str
+    split: str
+    context_size: int
+    context_ids: tuple[str, ...]
+    gold_in_context: float
+    reasoner: str
+    hard_negative: str = ""
+    support: float | None = None
+
+
+@dataclass(frozen=True)
+class ReadingRow:
+    """One question over passages and the answer to learn. `gold_ids` are the passages of the context that hold it, none for "not in the documents"."""
+
+    id: str
+    prompt: tuple[Message, ...]
+    completion: str
+    question_id: str
+    question: str
+    answers: tuple[str, ...]
+    kind: str
+    split: str
+    context_ids: tuple[str, ...]
+    gold_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the responses of a row were drawn from the policy: `asked` of them, of up to `max_tokens` each, from `seed` on."""
+
+    asked: int
+    temperature: float
+    max_tokens: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class ResponseRow:
+    """One prompt and K distinct responses of one policy, with their rewards by component (DESIGN §5's r before weighting).
+
+    `rewards[component][i]` is in [0, 1] and belongs to `responses[i]`; `policy` is the fingerprint of the model that wrote them.
+    """
+
+    id: str
+    prompt: tuple[Message, ...]
+    responses: tuple[str, ...]
+    rewards: Mapping[str, tuple[float, ...]]
+    question_id: str
+    question: str
+    answers: tuple[str, ...]
+    kind: str
+    split: str
+    context_size: int
+    context_ids: tuple[str, ...]
+    sampling: Sampling
+    policy: str
+
+
+def preference_to_json(row: PreferenceRow) -> dict[str, Any]:
+    """A row as TRL's conversational format wants it: prompt, chosen and rejected are lists of messages."""
+    return {
+        "id": row.id,
+        "prompt": [message_to_json(message) for message in row.prompt],
+        "chosen": [message_to_json(Message("assistant", row.chosen))],
+        "rejected": [message_to_json(Message("assistant", row.rejected))],
+        "question_id": row.question_id,
+        "question": row.question,
+        "answers": list(row.answers),
+        "kind": row.kind,
+        "split": row.split,
+        "context_size": row.context_size,
+        "context_ids": list(row.context_ids),
+        "gold_in_context": row.gold_in_context,
+        "reasoner": row.reasoner,
+        "hard_negative": row.hard_negative,
+        "support": row.support,
+    }
+
+
+def plain_preference_to_json(row: PreferenceRow) -> dict[str, Any]:
+    """The same row in TRL's standard format: prompt, chosen and rejected are strings, the prompt's turns one below the other."""
+    prompt = "\n\n".join(message.content for message in row.prompt)
+    return preference_to_json(row) | {"prompt": prompt, "chosen": row.chosen, "rejected": row.rejected}
+
+
+def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
+    """The inverse of both; a plain prompt is one user's turn. A missing key raises KeyError (readers tell file and line).
+
+    ValueError for the key that an older version wrote.
+    """
+    if "control" in row:
+        raise ValueError("the key 'control' is now 'hard_negative': rename it, or write the file anew")
+    return PreferenceRow(
+        id=row["id"],
+        prompt=_turns_from_json(row["prompt"]),
+        chosen=_answer_from_json(row["chosen"]),
+        rejected=_answer_from_json(row["rejected"]),
+        question_id=row["question_id"],
+        question=row["question"],
+        answers=tuple(row["answers"]),
+        kind=row["kind"],
+        split=row["split"],
+        context_size=row["context_size"],
+        context_ids=tuple(row["context_ids"]),
+        gold_in_context=row["gold_in_context"],
+        reasoner=row["reasoner"],
+        hard_negative=row["hard_negative"],
+        support=row.get("support"),
+    )
+
+
+def reading_to_json(row: ReadingRow) -> dict[str, Any]:
+    """A row as TRL's SFTTrainer takes it: prompt and completion are lists of messages."""
+    return {
+        "id": row.id,
+        "prompt": [message_to_json(message) for message in row.prompt],
+        "completion": [message_to_json(Message("assistant", row.completion))],
+        "question_id": row.question_id,
+        "question": row.question,
+        "answers": list(row.answers),
+        "kind": row.kind,
+        "split": row.split,
+        "context_ids": list(row.context_ids),
+        "gold_ids": list(row.gold_ids),
+    }
+
+
+def reading_from_json(row: Mapping[str, Any]) -> ReadingRow:
+    """The inverse of `reading_to_json`; raises as `preference_from_json`."""
+    return ReadingRow(
+        id=row["id"],
+        prompt=_turns_from_json(row["prompt"]),
+        completion=_answer_from_json(row["completion"]),
+        question_id=row["question_id"],
+        question=row["question"],
+        answers=tuple(row["answers"]),
+        kind=row["kind"],
+        split=row["split"],
+        context_ids=tuple(row["context_ids"]),
+        gold_ids=tuple(row["gold_ids"]),
+    )
+
+
+def message_to_json(message: Message) -> dict[str, str]:
+    """A chat turn as OpenAI's API and chat templates take it."""
+    return {"role": message.role, "content": message.content}
+
+
+def response_to_json(row: ResponseRow) -> dict[str, Any]:
+    """A row as a file holds it: prompt as messages, responses as texts, rewards as lists by component."""
+    return {
+        "id": row.id,
+        "prompt": [message_to_json(message) for message in row.prompt],
+        "responses": list(row.responses),
+        "rewards": {component: list(values) for component, values in row.rewards.items()},
+        "question_id": row.question_id,
+        "question": row.question,
+        "answers": list(row.answers),
+        "kind": row.kind,
+        "split": row.split,
+        "context_size": row.context_size,
+        "context_ids": list(row.context_ids),
+        "sampling": asdict(row.sampling),
+        "policy": row.policy,
+    }
+
+
+def response_from_json(row: Mapping[str, Any]) -> ResponseRow:
+    """The inverse of `response_to_json`; raises as `preference_from_json`."""
+    return ResponseRow(
+        id=row["id"],
+        prompt=_turns_from_json(row["prompt"]),
+        responses=tuple(row["responses"]),
+        rewards={component: tuple(values) for component, values in row["rewards"].items() if values is not None},
+        question_id=row["question_id"],
+        question=row["question"],
+        answers=tuple(row["answers"]),
+        kind=row["kind"],
+        split=row["split"],
+        context_size=row["context_size"],
+        context_ids=tuple(row["context_ids"]),
+        sampling=Sampling(**row["sampling"]),
+        policy=row["policy"],
+    )
+
+
+def _turns_from_json(prompt: Any) -> tuple[Message, ...]:
+    if isinstance(prompt, str):
+        return (Message("user", prompt),)
+    return tuple(Message(turn["role"], turn["content"]) for turn in prompt)
+
+
+def _answer_from_json(side: Any) -> str:
+    content: str = side if isinstance(side, str) else side[0]["content"]
+    return content

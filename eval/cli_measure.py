@@ -1,0 +1,452 @@
+"""The commands that measure one part each: `modegraph eval retrieval`, `selector`, `router`, `reading`, `support`, `alignment` and `judge`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from graph.errors import UserError
+from graph.shared.cli_app import INPUT, MODEL, OUTPUT, RETRIEVAL, Command, command
+from graph.shared.cli_options import (
+    AsJson,
+    Data,
+    DataFolders,
+    IndexFolder,
+    Limit,
+    MaxAnswerTokens,
+    Model,
+    Models,
+    ModeName,
+    Modes,
+    Out,
+    Questions,
+    Reranker,
+    Router,
+    Runs,
+    Samples,
+    Seed,
+    Selector,
+    SomeModel,
+    SomeOut,
+    SomeSplit,
+    Split,
+    TopK,
+    Unit,
+    Verifier,
+    Where,
+)
+from graph.shared.console import print_json, say
+
+if TYPE_CHECKING:
+    from graph.types import OpenModel
+
+
+def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
+    """Add `retrieval` to the commands of `eval`."""
+
+    @commands.command(cls=command(several=("--modes", "--where")))
+    def retrieval(
+        index: IndexFolder,
+        questions: Questions,
+        modes: Modes,
+        split: SomeSplit = None,
+        top_k: TopK = 10,
+        unit: Unit = "passages",
+        where: Where = None,
+        selector: Selector = "threshold",
+        router: Router = "",
+        reranker: Reranker = "",
+        model: SomeModel = None,
+        seed: Seed = 0,
+        out: SomeOut = None,
+        as_json: AsJson = False,
+        limit: Limit = None,
+    ) -> None:
+        """Compare retrieval modes on questions with gold documents.
+
+        Prints Recall, all-gold, MRR, nDCG and seconds a query, with intervals; --out keeps figures, plot and rankings.
+        """
+        from eval.retrieval import (
+            LEDGER,
+            evaluate_retrieval,
+            reachable_questions,
+            retrieval_json,
+            retrieval_table,
+            select_questions,
+            write_retrieval,
+        )
+        from eval.tables import as_text
+        from graph.config import parse_settings
+        from graph.documents.questions import read_questions
+        from graph.index.index import open_index
+        from graph.retrieve.parts.query import RetrieveSettings
+        from graph.retrieve.retrieve import retrieve
+
+        common = {"top_k": top_k, "unit": unit, "where": where or (), "selector": selector, "router": router}
+        common |= {"reranker": reranker}
+        settings = {
+            mode: parse_settings(RetrieveSettings, {"mode": mode, **common}, "eval retrieval") for mode in modes
+        }
+        opened = open_index(index)
+        asked = select_questions(read_questions(questions), split, opened.sources())
+        allowed = opened.where(settings[modes[0]].conditions)
+        asked = (reachable_questions(asked, allowed.sources()) if where else asked)[:limit]
+        helper = open_model(model, out / LEDGER if out is not None else None) if model is not None else None
+        retrievers = {mode: partial(retrieve, opened, settings=each, model=helper) for mode, each in settings.items()}
+        report = evaluate_retrieval(asked, retrievers, top_k, seed)
+        if out is not None:
+            write_retrieval(report, out)
+        print_json(retrieval_json(report)) if as_json else print(as_text(retrieval_table(report)))
+
+
+Selectors = Annotated[
+    list[str],
+    typer.Option(
+        "--selectors",
+        metavar="NAME",
+        rich_help_panel=RETRIEVAL,
+        help="Selectors to compare (--selectors threshold FOLDER); the first is the baseline. Repeatable.",
+    ),
+]
+
+
+def add_selector(commands: typer.Typer, open_model: OpenModel) -> None:
+    """Add `selector` to the commands of `eval`."""
+
+    @commands.command(cls=command(several=("--selectors",)))
+    def selector(
+        index: IndexFolder,
+        questions: Questions,
+        selectors: Selectors,
+        split: SomeSplit = None,
+        mode: ModeName = "local",
+        top_k: TopK = 10,
+        model: SomeModel = None,
+        seed: Seed = 0,
+        out: SomeOut = None,
+        as_json: AsJson = False,
+        limit: Limit = None,
+    ) -> None:
+        """Compare selectors in mode local or global.
+
+        Prints quality, model calls, tokens and seconds, with intervals of the differences. --model is for the selector llm.
+        """
+        check_selectors(selectors, model, mode)
+        from functools import partial
+
+        from eval.retrieval import LEDGER, Retrieve, select_questions
+        from eval.selector import compare_selectors, read_with_sentences, selector_json, selector_table, write_selectors
+        from eval.tables import as_text
+        from graph.config import parse_settings
+        from graph.index.index import open_index
+        from graph.retrieve.parts.query import RetrieveSettings
+        from graph.retrieve.retrieve import retrieve
+
+        settings = {
+            name: parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k, "selector": name}, "eval selector")
+            for name in selectors
+        }
+        opened = open_index(index)
+        asked = select_questions(read_with_sentences(questions), split, opened.sources())[:limit]
+        helper = open_model(model, out / LEDGER if out is not None else None) if model is not None else None
+
+        def retrieve_with(name: str) -> Retrieve:
+            return partial(retrieve, opened, settings=settings[name], model=helper if name == "llm" else None)
+
+        report = compare_selectors(opened, asked, selectors, retrieve_with, helper, top_k, seed)
+        if out is not None:
+            write_selectors(report, mode, out)
+        if as_json:
+            print_json(selector_json(report, mode))
+            return
+        table = selector_table(report, mode)
+        print(f"{as_text(table)}\n\n{table.note}")
+
+
+def check_selectors(selectors: list[str], model: str | None, mode: str) -> None:
+    """UserError for a mode that selects nothing, for a selector named twice, and for llm without a model or a model without llm."""
+    if mode not in ("local", "global"):
+        raise UserError(f"--mode {mode}", "local or global, which select propositions", "change the mode")
+    if len(set(selectors)) < len(selectors):
+        raise UserError(f"--selectors {' '.join(selectors)}", "each selector once", "drop the repetition")
+    if ("llm" in selectors) != (model is not None):
+        found = "llm without --model" if model is None else f"--model {model} without the selector llm"
+        raise UserError(found, "both or neither: only llm asks a model", "give both, or drop it")
+
+
+def add_router(commands: typer.Typer) -> None:
+    """Add `router` to the commands of `eval`."""
+
+    @commands.command(cls=command(several=("--data",)))
+    def router(
+        data: DataFolders,
+        router: Router,
+        split: Split = "test",
+        seed: Seed = 0,
+        out: SomeOut = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Compare quality and cost of every mode, of auto by rule and by router, and of the oracle.
+
+        Reads the data of `synth route` (--data A B for several folders); --split all takes every row.
+        """
+        from eval.router import evaluate_router, router_json, router_text, write_router_report
+
+        report = evaluate_router(data, router, split, seed)
+        if out is not None:
+            write_router_report(report, out)
+        print_json(router_json(report)) if as_json else print(router_text(report))
+
+
+Folder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FOLDER", help="A reading set: corpus.jsonl and questions.jsonl (answers empty: unanswerable)."
+    ),
+]
+OverIndex = Annotated[
+    Path | None,
+    typer.Option(
+        "--index",
+        metavar="INDEX",
+        rich_help_panel=INPUT,
+        help="Read what is retrieved from this index in place of gold passages.",
+    ),
+]
+Others = Annotated[
+    int,
+    typer.Option(
+        "--distractors", metavar="N", min=0, rich_help_panel=INPUT, help="Passages among which the gold ones stand."
+    ),
+]
+Unread = Annotated[
+    bool,
+    typer.Option(
+        "--no-passages", metavar="", rich_help_panel=INPUT, help="Ask without passages: what a model knows by heart."
+    ),
+]
+FormOption = Annotated[
+    Literal["cited", "quoted", "reasoned"],
+    typer.Option(
+        "--form", metavar="NAME", rich_help_panel=INPUT, help="Form of the answers: cited, quoted or reasoned."
+    ),
+]
+
+
+def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
+    """Add `reading` to the commands of `eval`."""
+
+    @commands.command(cls=command())
+    def reading(
+        folder: Folder,
+        models: Models,
+        split: SomeSplit = None,
+        distractors: Others = 3,
+        index: OverIndex = None,
+        mode: ModeName = "auto",
+        top_k: TopK = 5,
+        no_passages: Unread = False,
+        form: FormOption = "cited",
+        limit: Limit = None,
+        seed: Seed = 0,
+        out: SomeOut = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Measure how well models read: greedy answers by exact match, F1, refusals and citations.
+
+        Questions are drawn by the hash of their ids; a constant answer stands beside the models. --out keeps every answer.
+        """
+        from data_synth.reading.sets import read_set
+        from eval.reading import (
+            CONSTANT,
+            ReadingTask,
+            answer_all,
+            answers_json,
+            constant_answers,
+            over_gold,
+            over_index,
+            pick_questions,
+            reading_figures,
+            reading_table,
+        )
+        from eval.reading import reading_json as figures_json
+        from eval.tables import as_text
+        from graph.shared.jsonl import write_jsonl
+
+        source = read_set(folder)
+        questions = pick_questions(source, split, limit, seed)
+        if no_passages:
+            tasks = [ReadingTask(question, ()) for question in questions]
+        elif index is not None:
+            from graph.config import parse_settings
+            from graph.index.index import open_index
+            from graph.retrieve.parts.query import RetrieveSettings
+
+            settings = parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k}, "eval reading")
+            tasks = over_index(open_index(index), questions, settings)
+        else:
+            tasks = over_gold(source, questions, distractors, seed)
+        answers = {CONSTANT: constant_answers(tasks)}
+        for spec in models:
+            say(f"{spec}: {len(tasks):,} questions of {source.name}")
+            model = open_model(spec, None)
+            answers[spec] = answer_all(model, tasks, form)
+        figures = {name: reading_figures(each, seed) for name, each in answers.items()}
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            rows = [row for name, each in answers.items() for row in answers_json(name, each)]
+            write_jsonl(out / "answers.jsonl", rows)
+        print_json(figures_json(figures)) if as_json else print(as_text(reading_table(source.name, figures)))
+
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="Labelled sentences: rows of passages, sentence, question or null, supported (true or false).",
+    ),
+]
+
+
+def add_support(commands: typer.Typer) -> None:
+    """Add `support` to the commands of `eval`."""
+
+    @commands.command(cls=command())
+    def support(
+        file: File,
+        verifier: Verifier = "",
+        split: SomeSplit = None,
+        limit: Limit = None,
+        seed: Seed = 0,
+        as_json: AsJson = False,
+    ) -> None:
+        """Measure whether a verifier tells supported sentences from unsupported ones.
+
+        Prints AUC with its interval, the shares that are marked, and milliseconds; overlap of words and of stems beside.
+        """
+        from eval.support import measure_support, read_support, support_json, support_table
+        from eval.tables import as_text
+        from graph.answer.verifier import open_verifier
+
+        rows = read_support(file, split, limit, seed)
+        figures = measure_support(rows, open_verifier(verifier), seed)
+        print_json(support_json(figures)) if as_json else print(as_text(support_table(str(file), figures)))
+
+
+class Sampler(StrEnum):
+    """What draws samples: transformers in this process, or a vLLM of our own."""
+
+    hf = "hf"
+    vllm = "vllm"
+
+
+def add_alignment(commands: typer.Typer) -> None:
+    """Add `alignment` to the commands of `eval`."""
+
+    @commands.command(cls=command({"--max-tokens": "--max-answer-tokens"}, several=("--runs",)))
+    def alignment(
+        runs: Runs,
+        data: Data,
+        split: Split = "test",
+        samples: Samples = 16,
+        seed: Seed = 0,
+        out: Out = Path("alignment"),
+        as_json: AsJson = False,
+        sampler: Annotated[
+            Sampler, typer.Option(metavar="ENGINE", rich_help_panel=MODEL, help="What draws the samples: hf or vllm.")
+        ] = Sampler.hf,
+        measured: Annotated[
+            Path | None,
+            typer.Option(
+                metavar="FOLDER",
+                rich_help_panel=OUTPUT,
+                help="Keep measured figures here, for this and other commands; without it in --out.",
+            ),
+        ] = None,
+        limit: Limit = None,
+        max_answer_tokens: MaxAnswerTokens = 128,
+    ) -> None:
+        """Compare preference runs by expected reward at equal KL to the reference.
+
+        Samples the prompts of --data, scored responses, and replaces the report in --out; what was measured before is not measured again.
+        Longer samples are cut; `train` as the split would flatter. --sampler vllm is faster by far.
+        """
+        from functools import partial
+
+        from eval.alignment.frontier import align_runs, alignment_json, tables_as_text, write_alignment
+        from eval.alignment.sample import SamplingSettings
+        from train.model.load import Precision, load_policy
+        from train.run.record import read_run
+
+        records = [read_run(folder) for folder in runs]
+        half = all(one.settings.get("precision") == "bfloat16" for one in records)
+        precision: Precision = "bfloat16" if half else "float32"
+        drawing = SamplingSettings(samples, max_answer_tokens, seed)
+        load = partial(load_policy, precision=precision)
+        if sampler is Sampler.vllm:
+            from eval.alignment.sample_by_vllm import draw_by_vllm as draw
+        else:
+            from eval.alignment.sample import draw_here as draw
+        found = align_runs(runs, data, split, limit, drawing, load, draw, measured or out / "measured")
+        write_alignment(found, out)
+        if as_json:
+            print_json(alignment_json(found))
+            return
+        print(tables_as_text(found))
+
+
+AnswersA = Annotated[
+    Path, typer.Argument(metavar="A.jsonl", help='Answers of one system, lines of {"id", "question", "answer"}.')
+]
+AnswersB = Annotated[Path, typer.Argument(metavar="B.jsonl", help="Answers of the other to the same questions.")]
+
+
+def add_judge(commands: typer.Typer, open_model: OpenModel) -> None:
+    """Add `judge` to the commands of `eval`."""
+
+    @commands.command(cls=Command)
+    def judge(
+        answers_a: AnswersA,
+        answers_b: AnswersB,
+        model: Model,
+        seed: Seed = 0,
+        out: SomeOut = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Have a language model compare the answers of two systems, in both orders.
+
+        Prints win rates, ties, agreement, and position and length bias. --out keeps every verdict, so that a later run goes on.
+        Exits with 1 when verdicts were invalid.
+        """
+        from eval.judge import (
+            judge_json,
+            judge_pairs,
+            judge_summary,
+            judge_table,
+            pair_up,
+            read_answers,
+            score_judgements,
+            write_judgements,
+        )
+        from eval.tables import as_text
+
+        pairs = pair_up(read_answers(answers_a), read_answers(answers_b))
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+        judgements = judge_pairs(pairs, open_model(model, out / "ledger.sqlite" if out is not None else None))
+        results = score_judgements(judgements, seed)
+        summary = judge_json(results, judgements, answers_a.stem, answers_b.stem)
+        if out is not None:
+            write_judgements(judgements, summary, out)
+            say(f"wrote {out / 'judge.json'} and {out / 'judgements.jsonl'}")
+        if as_json:
+            print_json(summary)
+        else:
+            print(as_text(judge_table(results, answers_a.stem, answers_b.stem)))
+            print("\n" + "\n".join(judge_summary(results, answers_a.stem, answers_b.stem)))
+        if any(one.invalid for one in results.values()):
+            raise typer.Exit(1)

@@ -1,0 +1,193 @@
+"""The nouns of a comparison: held-out rows, a policy, what it answered, how likely it finds a pair, measures, and several policies side by side.
+
+rows -> answers and log-probabilities -> measures -> report."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval.statistics import Interval
+from graph.errors import UserError
+from graph.types import Message
+from train.run.data import read_preferences
+from train.run.record import RunRecord
+
+
+@dataclass(frozen=True)
+class HeldOutRow:
+    """One prompt over `passages` numbered excerpts, its gold answers, and the pair (y_w, y_l) to score.
+
+    `hard_negative` is "" for the paper's pair (reasoning with answer, against the answer alone), otherwise it names the
+    length-matched rejected side.
+    """
+
+    id: str
+    prompt: tuple[Message, ...]
+    chosen: str
+    rejected: str
+    question_id: str
+    question: str
+    answers: tuple[str, ...]
+    kind: str
+    context_size: int
+    passages: int
+    hard_negative: str
+
+
+def read_rows(folder: Path, split: str) -> list[HeldOutRow]:
+    """All rows of `folder`/`split`.jsonl; UserError when the file is missing, empty or malformed."""
+    file = folder / f"{split}.jsonl"
+    if not file.is_file() and not folder.is_file():
+        found = ", ".join(sorted(path.name for path in folder.glob("*.jsonl"))) or "no .jsonl file there"
+        remedy = "make it with `modegraph synth preferences`, or choose another --split"
+        raise UserError(f"{file}: no such file (found: {found})", "preference data", remedy)
+    return [
+        HeldOutRow(
+            id=row.id,
+            prompt=row.prompt,
+            chosen=row.chosen,
+            rejected=row.rejected,
+            question_id=row.question_id,
+            question=row.question,
+            answers=row.answers,
+            kind=row.kind,
+            context_size=row.context_size,
+            passages=len(row.context_ids),
+            hard_negative=row.hard_negative,
+        )
+        for row in read_preferences(file)
+    ]
+
+
+def select_rows(
+    rows: Sequence[HeldOutRow], context_sizes: Collection[int], limit: int | None, seed: int
+) -> list[HeldOutRow]:
+    """The rows of these context sizes (none: all sizes) of at most `limit` questions, drawn by `seed`, in file order."""
+    sized = [row for row in rows if not context_sizes or row.context_size in context_sizes]
+    if not sized:
+        found = "".join(f" --context-size {size}" for size in context_sizes).strip()
+        sizes = ", ".join(str(size) for size in sorted({row.context_size for row in rows}))
+        raise UserError(f"{found}: no such rows", f"one of {sizes}", "change the value")
+    questions = list(dict.fromkeys(row.question_id for row in sized))
+    if limit is not None and limit < len(questions):
+        questions = random.Random(seed).sample(questions, limit)
+    kept = set(questions)
+    return [row for row in sized if row.question_id in kept]
+
+
+def unique_prompts(rows: Sequence[HeldOutRow]) -> list[HeldOutRow]:
+    """One row for each prompt: pairs that differ only in their rejected side are asked once."""
+    first: dict[tuple[Message, ...], HeldOutRow] = {}
+    for row in rows:
+        first.setdefault(row.prompt, row)
+    return list(first.values())
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A model under comparison. `source` is its run folder or model name; an untuned model has no `record`.
+
+    `reference` is the π_ref of its margins: what a preference run started from; "" for every other model.
+    """
+
+    name: str
+    source: str
+    record: RunRecord | None
+    reference: str
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """log π(y_w|x) and log π(y_l|x), summed over the completions' tokens with their end tokens, in nats."""
+
+    chosen_logp: float
+    rejected_logp: float
+    chosen_tokens: int
+    rejected_tokens: int
+
+
+@dataclass(frozen=True)
+class ScoredAnswer:
+    """One greedy answer to one prompt. `cited` passages exist, `missing` citations name passages that do not.
+
+    `contains` is 1 where a gold answer stands in it; `choice` is the yes/no/maybe it opens with ("" for none); `cut` says that it ran
+    into the token limit.
+    """
+
+    row_id: str
+    question_id: str
+    text: str
+    answer: str
+    exact_match: float
+    f1: float
+    contains: float
+    well_formed: float
+    choice: str
+    cited: tuple[int, ...]
+    missing: tuple[int, ...]
+    tokens: int
+    cut: bool
+
+
+@dataclass(frozen=True)
+class PolicyResult:
+    """All that one policy did: `answers` go with the comparison's prompts, the two lists of scores with its pairs.
+
+    `reference_scores` are None for a policy without β, whose implicit reward is undefined.
+    """
+
+    policy: Policy
+    answers: tuple[ScoredAnswer, ...]
+    scores: tuple[PairScore, ...]
+    reference_scores: tuple[PairScore, ...] | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One quantity per row for each policy that has it; `clusters` are the rows' questions.
+
+    `share` says that its means are shares of 1, printed as percentages.
+    """
+
+    name: str
+    clusters: tuple[str, ...]
+    values: Mapping[str, tuple[float, ...]]
+    share: bool
+
+    def mean(self, policy: str) -> float:
+        """The mean over rows; KeyError for a policy that lacks the measure."""
+        return sum(self.values[policy]) / len(self.values[policy])
+
+
+@dataclass(frozen=True)
+class ChoiceScore:
+    """Accuracy over yes/no/maybe questions: of a policy, or of the constant answer `name` describes."""
+
+    name: str
+    accuracy: float
+    per_class: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Policies side by side; the first result is the one that differences are taken from.
+
+    `prompts` are the rows asked, `pairs` the rows whose two sides were scored. `differences[measure][policy]` holds the
+    interval of that policy minus the first. `gold_choices` counts the yes/no/maybe labels among the prompts.
+    """
+
+    data: str
+    split: str
+    seed: int
+    max_answer_tokens: int
+    prompts: tuple[HeldOutRow, ...]
+    pairs: tuple[HeldOutRow, ...]
+    results: tuple[PolicyResult, ...]
+    measures: tuple[Measure, ...]
+    differences: Mapping[str, Mapping[str, Interval]]
+    choices: tuple[ChoiceScore, ...]
+    gold_choices: Mapping[str, int]

@@ -1,0 +1,258 @@
+"""One run of the demo: its steps in order, those that are up to date kept; then counts over the test questions, and three of them with every model's answer side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import json
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from eval.demo.demo_steps import (
+    BASES,
+    CONFIGS,
+    DOCUMENTS,
+    QUESTIONS,
+    SHOWN_QUESTIONS,
+    FinishedStep,
+    PlannedStep,
+    base_of,
+    checksum_of_results,
+    checksums_of_inputs,
+    code_checksum,
+    demo_models,
+    demo_steps,
+    is_up_to_date,
+    prepare_folder,
+    read_finished,
+    write_finished,
+)
+from graph.documents.questions import Question, read_questions
+from graph.errors import UserError
+from graph.shared.home import HOME
+from serve.show import printable
+
+WIDTH, NAME_WIDTH = 110, 8
+COUNTED_MEASURES = {
+    "exactly a gold answer": "exact match",
+    "a gold answer in it": "contains a gold answer",
+    "cites a passage it was shown": "cites a passage that exists",
+}
+"""What is counted, by the name of its measure in a comparison."""
+UNTUNED, TUNED = "untuned", "ms"
+MODEL_ORDER = (UNTUNED, "sft", "dpo", TUNED)
+"""How the models of the demo are called in its comparison."""
+
+
+@dataclass(frozen=True)
+class ModelAnswer:
+    """What one model answered: the answer, its reason ("" without), and the titles and files of what it cites, by number."""
+
+    model: str
+    answer: str
+    reason: str
+    citations: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class AnswersToQuestion:
+    """A question, what its writers took for right, and every model's answer."""
+
+    question: str
+    gold: str
+    answers: tuple[ModelAnswer, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+    def as_text(self) -> str:
+        """The question with its gold answer, then a block for each model: answer, reason, sources."""
+        lines = textwrap.wrap(printable(f"{self.question} ({self.gold})"), WIDTH)
+        for each in self.answers:
+            lines += _block(each.model, each.answer or "(no answer)")
+            lines += _block("", each.reason) if each.reason else []
+            lines += [line for number, source in each.citations.items() for line in _block("", f"[{number}] {source}")]
+        return "\n".join(lines)
+
+
+def side_by_side(
+    questions: Sequence[Question], models: Sequence[str], replies: Sequence[Mapping[str, Any]]
+) -> tuple[AnswersToQuestion, ...]:
+    """`replies` of `modegraph ask --json`, those of each model to all questions in turn, gathered by question."""
+    asked = len(questions)
+    return tuple(
+        AnswersToQuestion(
+            question.text,
+            question.answers[0],
+            tuple(_answer(model, replies[row * asked + column]) for row, model in enumerate(models)),
+        )
+        for column, question in enumerate(questions)
+    )
+
+
+def _answer(model: str, reply: Mapping[str, Any]) -> ModelAnswer:
+    cited = {number: f"{each['title']} · {each['source']}" for number, each in reply["citations"].items()}
+    return ModelAnswer(model, printable(reply["answer"]), printable(reply["reason"]), cited)
+
+
+def _block(name: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=f"  {name:<{NAME_WIDTH}}", subsequent_indent=" " * (NAME_WIDTH + 2)
+    )
+
+
+def counts_text(report: Mapping[str, Any]) -> str:
+    """How many of the test questions each model answers how, by a comparison's report.json, and what that shows.
+
+    >>> measures = {name: {"untuned": 0.25, "ms": 0.5} for name in COUNTED.values()}
+    >>> report = {"questions": 8, "measures": measures, "policies": [{"name": "ms"}, {"name": "untuned"}]}
+    >>> print(counted(report))
+    Answers to 8 questions of the test split, drawn by the seed:
+                                  untuned    ms
+    exactly a gold answer               2     4
+    a gold answer in it                 2     4
+    cites a passage it was shown        2     4
+    A gold answer is in 2 more of them after MS than before. So few questions and so short a run decide nothing.
+    """
+    names = sorted((policy["name"] for policy in report["policies"]), key=MODEL_ORDER.index)
+    number, measures = report["questions"], report["measures"]
+    counts = {
+        row: {name: round(measures[key][name] * number) for name in names} for row, key in COUNTED_MEASURES.items()
+    }
+    head = max(map(len, COUNTED_MEASURES))
+    widths = {name: max(len(name), 4) for name in names}
+    lines = [f"Answers to {number} questions of the test split, drawn by the seed:"]
+    lines += [f"{'':<{head}}" + "".join(f"  {name:>{widths[name]}}" for name in names)]
+    lines += [
+        f"{row:<{head}}" + "".join(f"  {each[name]:>{widths[name]}}" for name in names) for row, each in counts.items()
+    ]
+    held = counts["a gold answer in it"]
+    gained = held[TUNED] - held[UNTUNED]
+    what = (
+        f"{abs(gained)} {'more' if gained > 0 else 'fewer'} of them after MS than"
+        if gained
+        else "as many of them after MS as"
+    )
+    lines.append(f"A gold answer is in {what} before. So few questions and so short a run decide nothing.")
+    return "\n".join(lines)
+
+
+NO_PRETRAINED = (
+    f"No model has been fetched (modegraph models get {BASES[0].name}): a tiny one, trained here from nothing, takes its place. "
+    "Its answers have the right form at best."
+)
+
+Run = Callable[[Sequence[str]], int]
+"""Runs one command line (without the program's name) and returns its exit status."""
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """The steps in order with those that were kept, the answers side by side, and where the comparison lies."""
+
+    steps: tuple[FinishedStep, ...]
+    kept: tuple[bool, ...]
+    shown: tuple[AnswersToQuestion, ...]
+    report: Path
+
+
+def run_demo(out: Path, run: Run, show: Callable[[str], None], fresh: bool = False) -> DemoResult:
+    """Walk the road into the folder `out`; `show` gets each command line before it runs and its output after.
+
+    Raises UserError when examples/ is missing, when `out` holds something else, or when a step fails.
+    """
+    check_examples()
+    questions = questions_to_show(read_questions(HOME / QUESTIONS))
+    prepare_folder(out, fresh)
+    base = base_of(out)
+    if not base.configs:
+        show(f"{NO_PRETRAINED}\n")
+    steps, kept = run_steps(out, demo_steps(out, base, [question.text for question in questions]), run, show)
+    answers = [json.loads(step.output) for step in steps if step.line.startswith("modegraph ask ")]
+    shown = side_by_side(questions, list(demo_models(out, base)), answers)
+    return DemoResult(tuple(steps), tuple(kept), shown, out / "report" / "report.html")
+
+
+def run_steps(
+    out: Path, planned: Sequence[PlannedStep], run: Run, show: Callable[[str], None]
+) -> tuple[list[FinishedStep], list[bool]]:
+    """Every step, kept or run; each is noted as soon as it is done, so that an interrupted demo goes on where it was."""
+    earlier, code = read_finished(out), code_checksum()
+    steps: list[FinishedStep] = []
+    kept: list[bool] = []
+    for each in planned:
+        show(f"$ {each.line}")
+        done = earlier.get(each.line)
+        if done is not None and is_up_to_date(each, done, code):
+            show(f"{done.output}(kept; it took {done.seconds:.1f} s)\n")
+            kept.append(True)
+        else:
+            done = run_step(each, run, code)
+            earlier[each.line] = done
+            write_finished(out, list(earlier.values()))
+            show(f"{'' if each.live else done.output}({done.seconds:.1f} s)\n")
+            kept.append(False)
+        steps.append(done)
+    return steps, kept
+
+
+def run_step(planned: PlannedStep, run: Run, code: str) -> FinishedStep:
+    """Run one command line, keeping its standard output; UserError when it ends with a status above 0.
+
+    What an earlier run of the same training left is removed first: training never overwrites a run.
+    """
+    if planned.makes is not None and planned.words[0] == "train":
+        shutil.rmtree(planned.makes, ignore_errors=True)
+    needed, started, printed = checksums_of_inputs(planned), time.perf_counter(), io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        status = run(planned.words)
+    gc.collect()  # a trainer's model and states refer to one another, and the next step needs the room
+    if status:
+        print(printed.getvalue(), file=sys.stderr)
+        raise UserError(
+            f"`{planned.line}` ended with status {status}", "every step to succeed", "see its message above"
+        )
+    return FinishedStep(
+        planned.line, time.perf_counter() - started, printed.getvalue(), code, needed, checksum_of_results(planned)
+    )
+
+
+def check_examples() -> None:
+    """UserError naming the first file or folder of the examples that is not beside the code."""
+    for name in (DOCUMENTS, QUESTIONS, f"{CONFIGS}/tiny.yaml"):
+        if not (HOME / name).exists():
+            remedy = "run the demo from a clone of the repository (pip install -e .)"
+            raise UserError(f"{HOME / name}: not there", "the examples beside the code", remedy)
+
+
+def questions_to_show(questions: Sequence[Question]) -> list[Question]:
+    """The first questions of the test split, in the order of their file; UserError where there are too few."""
+    found = [question for question in questions if question.split == "test"][:SHOWN_QUESTIONS]
+    if len(found) < SHOWN_QUESTIONS:
+        raise UserError(
+            f"examples/questions.jsonl: {len(found)} questions of the test split",
+            f"{SHOWN_QUESTIONS} or more",
+            "restore the file",
+        )
+    return found
+
+
+def demo_json(result: DemoResult) -> dict[str, Any]:
+    """The demo's outcome: commands with seconds, the comparison as compare reports it, the answers side by side."""
+    return {
+        "steps": [
+            {"command": step.line, "seconds": round(step.seconds, 2), "kept": kept}
+            for step, kept in zip(result.steps, result.kept, strict=True)
+        ],
+        "comparison": json.loads((result.report.parent / "report.json").read_text(encoding="utf-8")),
+        "answers": [shown.as_json() for shown in result.shown],
+        "report": str(result.report),
+    }

@@ -1,0 +1,337 @@
+"""`modegraph eval judge`: pairs of answers compared by a language model in both orders; win rates, ties, agreement, position bias and the win rate at equal length.
+
+Criteria: ToPG (App. C) and PankRAG (App. A.2.1), in eval/prompts/judge.txt. Length control: Dubois et al. 2024 (AlpacaEval 2 LC), Eq. 1-2, without its term for the difficulty of a question. Legend: V verdicts, Q questions."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import create_model
+
+from eval.statistics import LEVEL, Interval, bootstrap_mean, check_same_questions, holm, sign_test
+from eval.tables import Table, figure
+from graph.errors import UserError
+from graph.shared.console import track
+from graph.shared.jsonl import read_jsonl, write_json, write_jsonl
+from graph.text.prompting import fill, quote
+from graph.text.replies import BadReply, ReplyModel, at_most, parse_object, strict_schema
+from graph.types import Completion, CompletionRequest, LanguageModel, Message
+
+CRITERIA = ("comprehensiveness", "diversity", "logicality", "relevance", "coherence", "empowerment", "overall")
+Choice = Literal["1", "2", "tie", "invalid"]
+"""What a judge said: the answer shown first, the one shown second, neither, or nothing that can be used."""
+
+
+@dataclass(frozen=True)
+class AnswerPair:
+    """One question and the two answers to it."""
+
+    id: str
+    question: str
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was said of one pair, by criterion: with A shown first, and with B shown first. `problems` tell what made replies invalid."""
+
+    pair: AnswerPair
+    a_first: Mapping[str, Choice]
+    b_first: Mapping[str, Choice]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CriterionResult:
+    """One criterion over all pairs, as shares of 1; `win_rate` is A's, ties counting half, over the `complete` pairs.
+
+    A pair is complete when both orders gave a valid verdict; the other `incomplete` ones are counted here and in nothing else.
+    `invalid` counts verdicts, of 2 a pair. `agreement`: both orders name the same answer, or a tie. `position_bias`: both orders
+    name the same place, of which `first_place` always the first. `length_controlled` is A's win rate at equal lengths, None where
+    the lengths of A and B leave it open.
+    """
+
+    win_rate: Interval
+    ties: float
+    agreement: float
+    position_bias: float
+    first_place: float
+    length_controlled: float | None
+    p: float
+    corrected_p: float
+    complete: int
+    incomplete: int
+    invalid: int
+
+
+ANSWER_FIELDS = ("id", "question", "answer")
+
+
+@dataclass(frozen=True)
+class SystemAnswer:
+    """One question and one system's answer to it."""
+
+    question: str
+    answer: str
+
+
+def read_answers(file: Path) -> dict[str, SystemAnswer]:
+    """All answers by question id, in order; UserError naming line and field for a missing, empty or repeated one."""
+    found: dict[str, SystemAnswer] = {}
+    for line, row in read_jsonl(file):
+        for field in ANSWER_FIELDS:
+            if not isinstance(row.get(field), str) or not row[field].strip():
+                problem = f"{file} line {line}: {field!r} is {row.get(field)!r}"
+                raise UserError(problem, "a non-empty string", "fix the row, or leave its question out of both files")
+        if row["id"] in found:
+            raise UserError(
+                f"{file} line {line}: id {row['id']!r} appears twice", "one answer a question", "remove one"
+            )
+        found[row["id"]] = SystemAnswer(row["question"], row["answer"])
+    if not found:
+        raise UserError(f"{file}: no answers", "one JSON object a line", "give a file of answers")
+    return found
+
+
+def pair_up(a: Mapping[str, SystemAnswer], b: Mapping[str, SystemAnswer]) -> list[AnswerPair]:
+    """The pairs in A's order; UserError when the files do not answer the very same questions."""
+    check_same_questions(*({key: one.question for key, one in side.items()} for side in (a, b)))
+    return [AnswerPair(key, one.question, one.answer, b[key].answer) for key, one in a.items()]
+
+
+MAX_REPLY_TOKENS = 200
+PAIRS_PER_CALL = 8
+VerdictWord = Annotated[str, at_most("maxLength", 12)]
+WORDS: dict[str, Choice] = {"1": "1", "2": "2", "tie": "tie"}
+
+
+def judge_pairs(pairs: Sequence[AnswerPair], model: LanguageModel) -> list[Judgement]:
+    """Both orders of every pair. Raises UserError when the model goes away; a refused or unreadable reply is an invalid verdict."""
+    return list(track(_judgements_in_order(pairs, model), "judge: pairs", len(pairs)))
+
+
+def request_of(pair: AnswerPair, swapped: bool) -> CompletionRequest:
+    """The judge's prompt; `swapped` shows B as answer 1."""
+    shown = (pair.second, pair.first) if swapped else (pair.first, pair.second)
+    text = fill("eval/judge.txt", question=quote(pair.question), first=quote(shown[0]), second=quote(shown[1]))
+    return CompletionRequest((Message("user", text),), MAX_REPLY_TOKENS, seed=0, schema=VERDICTS_SCHEMA)
+
+
+def read_verdicts(completion: Completion) -> tuple[dict[str, Choice], tuple[str, ...]]:
+    """The word on every criterion, "invalid" where there is none of 1, 2 and tie; and the problems, in words."""
+    if completion.finish_reason != "stop":
+        why = "cut at the token limit" if completion.finish_reason == "length" else "refused by the server"
+        return dict.fromkeys(CRITERIA, "invalid"), (why,)
+    try:
+        reply = parse_object(completion.text)
+    except BadReply as problem:
+        return dict.fromkeys(CRITERIA, "invalid"), (str(problem),)
+    words = {name: WORDS.get(str(reply.get(name)).strip().casefold(), "invalid") for name in CRITERIA}
+    wrong = [name for name, word in words.items() if word == "invalid"]
+    return words, tuple(f"{name}: {reply.get(name)!r}" for name in wrong)  # type: ignore[return-value, unused-ignore]
+
+
+def _judgements_in_order(pairs: Sequence[AnswerPair], model: LanguageModel) -> Iterator[Judgement]:
+    for start in range(0, len(pairs), PAIRS_PER_CALL):
+        asked = pairs[start : start + PAIRS_PER_CALL]
+        replies = model.complete([request_of(pair, swapped) for pair in asked for swapped in (False, True)])
+        for row, pair in enumerate(asked):
+            (a_first, wrong), (b_first, wrong_too) = map(read_verdicts, replies[2 * row : 2 * row + 2])
+            yield Judgement(pair, a_first, b_first, wrong + wrong_too)
+
+
+VERDICTS_SCHEMA = strict_schema(
+    create_model("Verdicts", __base__=ReplyModel, **{name: (VerdictWord, ...) for name in CRITERIA})  # type: ignore[call-overload]
+)
+
+
+RIDGE = 0.01
+NEWTON_STEPS = 100
+MIN_SHARE_OTHER_WAY = 0.05
+"""Of the questions on which A's answer is longer, or shorter: with fewer, length and quality cannot be told apart."""
+
+
+def length_controlled(wins_V: Sequence[float], extra_V: Sequence[float]) -> float | None:
+    """A's win rate at equal lengths, σ(θ), from verdicts (1 A, ½ tie, 0 B) and how many characters longer A's answer is.
+
+    P(A wins) = σ(θ + φ tanh(Δlength / std(Δlength))), fitted by logistic regression; then Δlength is set to 0. None where one
+    side is the longer one in over 95 % of the verdicts of unequal length.
+    """
+    extra = np.asarray(extra_V, np.float64)
+    unequal = extra[extra != 0]
+    if len(unequal) == 0:
+        return float(np.mean(wins_V)) if len(wins_V) else None
+    if min((unequal > 0).mean(), (unequal < 0).mean()) < MIN_SHARE_OTHER_WAY:
+        return None
+    theta, _ = fit_logistic(np.asarray(wins_V, np.float64), np.tanh(extra / extra.std()))
+    return float(_sigmoid(theta))
+
+
+def fit_logistic(wins_V: NDArray[np.float64], length_V: NDArray[np.float64]) -> tuple[float, float]:
+    """(θ, φ) that minimise the mean cross-entropy of σ(θ + φ length) with `wins_V` + ½ · 0.01 (θ² + φ²): damped Newton steps.
+
+    The small ridge keeps both finite where length decides every verdict.
+    """
+    design_V2 = np.column_stack([np.ones_like(length_V), length_V])
+    weights = np.zeros(2)
+    for _ in range(NEWTON_STEPS):
+        chance_V = _sigmoid(design_V2 @ weights)
+        slope = design_V2.T @ (chance_V - wins_V) / len(wins_V) + RIDGE * weights
+        curve = (design_V2.T * (chance_V * (1 - chance_V))) @ design_V2 / len(wins_V) + RIDGE * np.eye(2)
+        step = np.linalg.solve(curve, slope)
+        weights = weights - step / max(1.0, float(np.abs(step).max()))
+        if np.abs(step).max() < 1e-10:
+            break
+    return float(weights[0]), float(weights[1])
+
+
+def _sigmoid(value: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    return np.asarray(1 / (1 + np.exp(-np.asarray(value))))
+
+
+A_WINS: Mapping[Choice, float] = {"1": 1.0, "tie": 0.5, "2": 0.0}
+B_WINS: Mapping[Choice, float] = {"1": 0.0, "tie": 0.5, "2": 1.0}
+
+
+def score_judgements(judgements: Sequence[Judgement], seed: int = 0) -> dict[str, CriterionResult]:
+    """Every criterion; p is the sign test of A's wins against its losses over questions, corrected (Holm) over the criteria."""
+    complete = {name: [j for j in judgements if is_complete(j, name)] for name in CRITERIA}
+    p_values = {name: _sign_p([wins_of(j, name) for j in kept]) for name, kept in complete.items()}
+    corrected = holm(p_values)
+    return {
+        name: _criterion_result(name, judgements, kept, p_values[name], corrected[name], seed)
+        for name, kept in complete.items()
+    }
+
+
+def is_complete(judgement: Judgement, name: str) -> bool:
+    """Whether both orders gave a valid verdict."""
+    return "invalid" not in (judgement.a_first[name], judgement.b_first[name])
+
+
+def wins_of(judgement: Judgement, name: str) -> float:
+    """A's share of the two verdicts of a complete pair: 1, ½ for a tie or a disagreement, 0, or between."""
+    return (A_WINS[judgement.a_first[name]] + B_WINS[judgement.b_first[name]]) / 2
+
+
+def _criterion_result(
+    name: str, judgements: Sequence[Judgement], kept: Sequence[Judgement], p: float, corrected_p: float, seed: int
+) -> CriterionResult:
+    words = [(j.a_first[name], j.b_first[name]) for j in kept]
+    same_answer = [A_WINS[a] == B_WINS[b] for a, b in words]
+    same_place = [a == b and a != "tie" for a, b in words]
+    verdicts = [word for j in judgements for word in (j.a_first[name], j.b_first[name])]
+    wins_V = [win for a, b in words for win in (A_WINS[a], B_WINS[b])]
+    extra_V = [float(len(j.pair.first) - len(j.pair.second)) for j in kept for _ in range(2)]
+    wins_Q = [wins_of(j, name) for j in kept]
+    return CriterionResult(
+        win_rate=bootstrap_mean(wins_Q, seed=seed) if kept else Interval(math.nan, math.nan, math.nan),
+        ties=_share([word == "tie" for pair in words for word in pair]),
+        agreement=_share(same_answer),
+        position_bias=_share(same_place),
+        first_place=_share([same and a == "1" for same, (a, _) in zip(same_place, words, strict=True)]),
+        length_controlled=length_controlled(wins_V, extra_V),
+        p=p,
+        corrected_p=corrected_p,
+        complete=len(kept),
+        incomplete=len(judgements) - len(kept),
+        invalid=verdicts.count("invalid"),
+    )
+
+
+def _sign_p(wins_Q: Sequence[float]) -> float:
+    return sign_test(wins_Q, [0.5] * len(wins_Q)) if wins_Q else 1.0
+
+
+def _share(true: Sequence[bool]) -> float:
+    return sum(true) / len(true) if true else math.nan
+
+
+UNDECIDED = "open"
+PROBLEMS_SHOWN = 5
+
+
+def judge_table(results: Mapping[str, CriterionResult], a: str, b: str) -> Table:
+    """One row a criterion."""
+    header = (
+        "criterion",
+        f"{a} wins",
+        "95 %",
+        "length-controlled",
+        "ties",
+        "orders agree",
+        "position bias",
+        "first",
+        "p (Holm)",
+        "pairs",
+        "invalid",
+    )
+    rows = []
+    for name, one in results.items():
+        low, high = figure(one.win_rate.low, True), figure(one.win_rate.high, True)
+        controlled = UNDECIDED if one.length_controlled is None else figure(one.length_controlled, True)
+        shares = [figure(value, True) for value in (one.ties, one.agreement, one.position_bias, one.first_place)]
+        counts = (f"{one.corrected_p:.2g}", f"{one.complete:,}", f"{one.invalid:,}")
+        rows.append((name, figure(one.win_rate.mean, True), f"{low} … {high}", controlled, *shares, *counts))
+    note = (
+        f"{a} against {b}, every pair judged in both orders, ties counting half; intervals: bootstrap over questions. Position bias: "
+        "both orders name the same place (first: always the first). Length-controlled: win rate at equal lengths (AlpacaEval 2 LC); "
+        f"'{UNDECIDED}' where one side is nearly always the longer. Pairs with an invalid verdict are counted and left out of the rates."
+    )
+    return Table("Judge", header, tuple(rows), note)
+
+
+def judge_summary(results: Mapping[str, CriterionResult], a: str, b: str) -> Iterator[str]:
+    """Who wins by the overall verdict, what the judge is worth, and how many verdicts were lost."""
+    overall = results["overall"]
+    rate = overall.win_rate
+    if overall.complete and overall.corrected_p < LEVEL and not rate.low <= 0.5 <= rate.high:
+        yield f"{a} is judged {'better' if rate.mean > 0.5 else 'worse'} than {b} overall ({figure(rate.mean, True)})."
+    else:
+        yield f"No difference shown between {a} and {b} overall."
+    if overall.complete and overall.position_bias > overall.agreement:
+        yield "The judge follows the place of an answer more often than the answer: do not rely on it."
+    lost = sum(one.invalid for one in results.values())
+    if lost:
+        asked = 2 * sum(one.complete + one.incomplete for one in results.values())
+        yield f"{lost:,} of {asked:,} verdicts were invalid; their pairs are left out of the rates."
+
+
+def judge_json(
+    results: Mapping[str, CriterionResult], judgements: Sequence[Judgement], a: str, b: str
+) -> dict[str, Any]:
+    """Everything but the texts."""
+    problems = Counter(problem for judgement in judgements for problem in judgement.problems)
+    return {
+        "a": a,
+        "b": b,
+        "pairs": len(judgements),
+        "criteria": {name: asdict(one) for name, one in results.items()},
+        "problems": dict(problems.most_common(PROBLEMS_SHOWN)),
+        "in_words": list(judge_summary(results, a, b)),
+    }
+
+
+def write_judgements(judgements: Sequence[Judgement], summary: dict[str, Any], out: Path) -> None:
+    """judge.json and judgements.jsonl with both orders' words on every pair, into `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    rows = (
+        {
+            "id": one.pair.id,
+            "a_first": dict(one.a_first),
+            "b_first": dict(one.b_first),
+            "complete": [name for name in CRITERIA if is_complete(one, name)],
+            "problems": list(one.problems),
+        }
+        for one in judgements
+    )
+    write_jsonl(out / "judgements.jsonl", rows)
+    write_json(out / "judge.json", summary)

@@ -1,0 +1,219 @@
+"""`modegraph runs`: runs below a folder, found by the files that they leave, and their table. Nothing is opened but these, and nothing is written.
+
+run.json, selector.json, router.json, verifier.json: finished training; report.json: finished `eval run` (settings.yaml beside it), or `compare`; progress.jsonl: one under way, or stopped (graph/shared/progress.py)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from eval.tables import NONE, Table
+from graph.errors import UserError
+from graph.shared.console import duration
+from graph.shared.progress import PROGRESS, FolderProgress, read_progress
+
+State = Literal["finished", "running", "stopped"]
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run as its folder tells it. `name` is the folder below the one that was asked for, `stage` what made it (sft, ms, eval, …).
+
+    `step` of `steps` is how far one is that has not finished; `seconds` is what a finished one took, `seconds_left` what an unfinished
+    one has ahead; `ended` is when its last file was written (seconds since 1970).
+    """
+
+    name: str
+    stage: str
+    state: State
+    ended: float
+    settings: Mapping[str, Any]
+    figures: Mapping[str, float]
+    seconds: float | None = None
+    step: int | None = None
+    steps: int | None = None
+    seconds_left: float | None = None
+
+
+PARTIAL = ".partial"
+TRAINING_RECORDS = {"run.json": "", "selector.json": "selector", "router.json": "router", "verifier.json": "verifier"}
+REPORT, SETTINGS = "report.json", "settings.yaml"
+FIGURE_KEYS = ("metrics", "figures")
+"""Where records keep them: those of models, of selectors."""
+
+
+def find_runs(folder: Path) -> list[FoundRun]:
+    """All runs in `folder` and below it, by name; UserError where there is no such folder."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder", "a folder of runs", "check the path")
+    found = []
+    for here, below, files in os.walk(folder):
+        below.sort()
+        if (run := run_in(Path(here), set(files), folder)) is not None:
+            found.append(run)
+    return sorted(found, key=lambda run: run.name)
+
+
+def run_in(here: Path, files: set[str], folder: Path) -> FoundRun | None:
+    """The run that a folder is, None where it is none. What is under way goes before what an earlier run left there."""
+    name = here.relative_to(folder).as_posix()
+    if PROGRESS in files and (under_way := read_progress(here)) is not None:
+        return unfinished_run(name.removesuffix(PARTIAL), under_way, here / PROGRESS)
+    for record, stage in TRAINING_RECORDS.items():
+        if record in files:
+            return read_record(here / record, partial(training_run, name, stage, here / record))
+    if REPORT in files:
+        return read_record(here / REPORT, partial(evaluation_run, name, here))
+    return None
+
+
+def read_record(file: Path, kind: Callable[[dict[str, Any]], FoundRun | None]) -> FoundRun | None:
+    """What a file of JSON says; UserError for one that cannot be read as what its name says."""
+    try:
+        return kind(json.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        found = f"{file}: not the record of a run ({type(problem).__name__}: {problem})"
+        raise UserError(found, "the file as it was written", "remove it, or run again") from None
+
+
+def unfinished_run(name: str, under_way: FolderProgress, file: Path) -> FoundRun:
+    """A run that is not whole, as its progress tells it."""
+    last = under_way.last
+    figures = {key: value for key, value in last.items() if key not in ("at", "step", "of")}
+    return FoundRun(
+        name=name,
+        stage=str(under_way.about.get("stage", "unknown")),
+        state="running" if under_way.alive else "stopped",
+        ended=file.stat().st_mtime,
+        settings=under_way.about.get("settings", {}),
+        figures=only_numbers(figures),
+        step=last.get("step"),
+        steps=last.get("of"),
+        seconds_left=under_way.seconds_left,
+    )
+
+
+def training_run(name: str, stage: str, file: Path, record: Mapping[str, Any]) -> FoundRun:
+    """A finished training run, by its record."""
+    figures: Mapping[str, Any] = next((record[key] for key in FIGURE_KEYS if key in record), {})
+    reached = {f"test Recall@5, {point['name']}": point["recall"] for point in record.get("test", ())}
+    return FoundRun(
+        name=name,
+        stage=stage or record["stage"],
+        state="finished",
+        ended=file.stat().st_mtime,
+        settings=record["settings"],
+        figures=only_numbers({**figures, **reached}),
+        seconds=record["train_seconds"],
+    )
+
+
+def evaluation_run(name: str, here: Path, report: Mapping[str, Any]) -> FoundRun | None:
+    """A finished run of `eval run` or a report of `compare`; None for a report of something else."""
+    ended = (here / REPORT).stat().st_mtime
+    if "leads" in report:
+        kept = here / SETTINGS
+        settings = yaml.safe_load(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+        return FoundRun(name, "eval", "finished", ended, settings, dict(eval_figures(report)))
+    if "policies" in report:
+        models = {policy["name"]: policy["source"] for policy in report["policies"]}
+        settings = {key: report[key] for key in ("data", "split", "seed", "max_answer_tokens")} | {"models": models}
+        means = {
+            f"{measure}, {policy}": mean for measure, of in report["measures"].items() for policy, mean in of.items()
+        }
+        return FoundRun(name, "compare", "finished", ended, settings, only_numbers(means))
+    return None
+
+
+def eval_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The leading metric of every system and task, and how many cells could not be filled."""
+    for result in report["results"]:
+        lead = report["leads"].get(result["task"])
+        if lead in result["metrics"]:
+            yield f"{lead}, {result['system']} on {result['task']}", result["metrics"][lead]["mean"]
+    if report["failures"]:
+        yield "failed cells", float(len(report["failures"]))
+
+
+def only_numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    """Those of the values that are numbers."""
+    return {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
+
+
+SHOWN_FIGURES, SHOWN_SETTINGS = 3, 6
+SHOWN_ALWAYS = ("model", "data")
+"""Settings that are told of a stage's only run."""
+UNINFORMATIVE = ("output",)
+"""Settings that differ for every run and say nothing."""
+FIRST_FIGURES = ("eval_loss", "train_loss", "loss")
+"""Figures that stand before others."""
+
+
+def runs_table(runs: Sequence[FoundRun]) -> Table:
+    """One row a run."""
+    rows = []
+    for run in runs:
+        alike = [other for other in runs if other.stage == run.stage]
+        rows.append(
+            (run.name, run.stage, state_text(run), time_text(run), figures_text(run), settings_text(run, alike))
+        )
+    note = "Settings are those in which runs of one stage differ; --json has all settings and figures. Times are UTC."
+    return Table(f"{len(runs):,} runs", ("run", "stage", "state", "written", "figures", "settings"), tuple(rows), note)
+
+
+def state_text(run: FoundRun) -> str:
+    """The state, and how far or how long."""
+    if run.state == "finished":
+        return "finished" if run.seconds is None else f"finished in {duration(run.seconds)}"
+    how_far = f" at {run.step:,} of {run.steps:,}" if run.step is not None and run.steps is not None else ""
+    left = f", about {duration(run.seconds_left)} left" if run.state == "running" and run.seconds_left else ""
+    return f"{run.state}{how_far}{left}"
+
+
+def time_text(run: FoundRun) -> str:
+    """When its last file was written."""
+    return datetime.fromtimestamp(run.ended, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def figures_text(run: FoundRun) -> str:
+    """The first figures, losses before others."""
+    names = sorted(
+        run.figures, key=lambda name: FIRST_FIGURES.index(name) if name in FIRST_FIGURES else len(FIRST_FIGURES)
+    )
+    shown = [f"{name} {run.figures[name]:.4g}" for name in names[:SHOWN_FIGURES]]
+    more = len(names) - len(shown)
+    return ", ".join(shown + [f"{more:,} more"] * (more > 0)) or NONE
+
+
+def settings_text(run: FoundRun, alike: Sequence[FoundRun]) -> str:
+    """The settings in which this run differs from another of its stage; of the only one, what it was made from."""
+    flat = [dict(flattened(other.settings)) for other in alike]
+    own = dict(flattened(run.settings))
+    names = [
+        name
+        for name in dict.fromkeys(name for other in flat for name in other)
+        if name not in UNINFORMATIVE and any(other.get(name, "") != own.get(name, "") for other in flat)
+    ] or [name for name in SHOWN_ALWAYS if name in own]
+    shown = [f"{name}={own[name]}" for name in names if name in own][:SHOWN_SETTINGS]
+    return ", ".join(shown) or NONE
+
+
+def flattened(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value by its key, inner keys behind dots.
+
+    >>> dict(flattened({"lora": {"rank": 8}, "seed": 0}))
+    {'lora.rank': 8, 'seed': 0}
+    """
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value

@@ -1,1 +1,0 @@
-"""`modegraph eval run`: systems × tasks. Settings → cells (what each system did, one file each) → figures → report."""

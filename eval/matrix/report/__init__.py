@@ -1,1 +1,0 @@
-"""A filled matrix as a report, and two of them compared."""

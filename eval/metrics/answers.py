@@ -1,0 +1,177 @@
+"""Measures of an answer's text: the choice it makes (yes/no/maybe, MIRAGE's letters) with accuracy by class, and ROUGE, BLEU and METEOR against references.
+
+The libraries of the last three are imported at the first call: a comparison of short answers needs none of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from graph.answer.match import normalise
+from graph.errors import UserError
+
+CHOICES = ("yes", "no", "maybe")
+MIRAGE_FALLBACK = "A"
+_MIRAGE_PATTERNS = (
+    r"^\s*({})$",
+    r"^\s*({}) or",
+    r"^\s*({}) and",
+    r"^\s*({})/",
+    r"^\s*({}),",
+    r"[Oo]ption ({})",
+    r":\s*({})",
+    r"^\s*({})\.",
+    r"^\s*({})\"",
+    r"^\s*({}):",
+)
+"""The patterns of `locate_answer` in MIRAGE's src/utils.py (Xiong et al. 2024), in its order."""
+_BRACKETED = r"^\s*\(({})\)"
+"""Not MIRAGE's: the form in which our own prompts show options."""
+
+
+def read_choice(answer: str, choices: Sequence[str] = CHOICES) -> str:
+    """The choice that an answer opens with, or "" when its first word is none of them (counted as wrong).
+
+    >>> read_choice("Yes, since 1911."), read_choice("yesterday")
+    ('yes', '')
+    """
+    first = (normalise(answer).split() or [""])[0]
+    return first if first in choices else ""
+
+
+def find_letter(answer: str, letters: Sequence[str]) -> str:
+    """The letter that MIRAGE's patterns, or one in brackets at the start, find in an answer; "" for none.
+
+    >>> find_letter("B. The skin", "ABCD"), find_letter("The answer is: C", "ABCD"), find_letter("no idea", "ABCD")
+    ('B', 'C', '')
+    """
+    either = "|".join(re.escape(letter) for letter in letters)
+    for pattern in (*_MIRAGE_PATTERNS, _BRACKETED):
+        found = re.findall(pattern.format(either), answer)
+        if found:
+            return str(found[0])
+    return ""
+
+
+def read_option(answer: str, options: Mapping[str, str]) -> str:
+    """The letter of the option that an answer names: by its whole text, or by its letter; "" for none (counted as wrong).
+
+    >>> read_option("hole", {"A": "mouse", "B": "Hole"}), read_option("(A) mouse", {"A": "mouse", "B": "hole"})
+    ('B', 'A')
+    """
+    told = normalise(answer)
+    for letter, text in options.items():
+        if told and told in (normalise(text), normalise(f"{letter} {text}")):
+            return letter
+    return find_letter(answer, list(options))
+
+
+def mirage_letter(answer: str) -> str:
+    """MIRAGE's own reading of four options: as published, what no pattern finds counts as "A"."""
+    for pattern in _MIRAGE_PATTERNS:
+        found = re.findall(pattern.format("A|B|C|D"), answer)
+        if found:
+            return str(found[0])
+    return MIRAGE_FALLBACK
+
+
+def gold_letter(answers: Sequence[str], options: Mapping[str, str]) -> str:
+    """The letter whose option is one of the accepted answers; ValueError when there is none."""
+    for letter, text in options.items():
+        if text in answers:
+            return letter
+    raise ValueError(f"none of the options {list(options.values())} is an accepted answer {list(answers)}")
+
+
+def majority_class(train_labels: Sequence[str]) -> str:
+    """The commonest label of the TRAIN split, to be applied to the test split; ties go to the alphabetically first.
+
+    Taking the majority of the test split itself would let the baseline see the answers. "" when there are no labels.
+    """
+    counts = Counter(train_labels)
+    return min(counts, key=lambda label: (-counts[label], label)) if counts else ""
+
+
+def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
+    """The share of equal labels; nan for no labels."""
+    pairs = list(zip(predicted, gold, strict=True))
+    return sum(p == g for p, g in pairs) / len(pairs) if pairs else math.nan
+
+
+def accuracy_per_class(predicted: Sequence[str], gold: Sequence[str]) -> dict[str, float]:
+    """For each gold label (sorted), the share of its rows predicted right: a majority guesser shows 1, 0, 0."""
+    found: dict[str, float] = {}
+    for label in sorted(set(gold)):
+        own = [p for p, g in zip(predicted, gold, strict=True) if g == label]
+        found[label] = accuracy(own, [label] * len(own))
+    return found
+
+
+ROUGE = ("rouge1", "rouge2", "rougeL")
+
+
+def rouge_f(answer: str, references: Sequence[str], kind: str) -> float:
+    """ROUGE-1, -2 or -L F-measure with Porter stemming, as in QASPER's and GraphMPA's tables: rouge-score's `score_multi`."""
+    return float(_rouge(kind).score_multi(list(references), answer)[kind].fmeasure)
+
+
+def bleu(answer: str, references: Sequence[str]) -> float:
+    """Sentence BLEU-4 of sacrebleu: tokenizer 13a, exponential smoothing, effective order (so that short answers are not all 0)."""
+    return float(_bleu().sentence_score(answer, list(references)).score) / 100
+
+
+def meteor(answer: str, references: Sequence[str]) -> float:
+    """METEOR (Lavie & Agarwal 2007; α .9, β 3, γ .5) of nltk with its exact and Porter-stem stages.
+
+    The third stage, WordNet synonyms, is left out because it needs data of its own: figures are a little lower than with it.
+    Words are those of nltk's Treebank-like tokenizer over the whole text.
+    """
+    tokenise, score, no_synonyms = _meteor()
+    return float(score([tokenise(text) for text in references], tokenise(answer), wordnet=no_synonyms))
+
+
+class NoSynonyms:
+    """In place of nltk's WordNet reader: no word has a synonym, so that METEOR's third stage finds nothing."""
+
+    def synsets(self, word: str) -> tuple[()]:
+        """No meanings of `word`."""
+        del word
+        return ()
+
+
+@cache
+def _rouge(kind: str) -> Any:
+    try:
+        from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        raise _not_installed("ROUGE", "rouge-score") from None
+    return RougeScorer([kind], use_stemmer=True)
+
+
+@cache
+def _bleu() -> Any:
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+    except ImportError:
+        raise _not_installed("BLEU", "sacrebleu") from None
+    return BLEU(effective_order=True)
+
+
+@cache
+def _meteor() -> tuple[Any, Any, Any]:
+    try:
+        from nltk.tokenize import NLTKWordTokenizer  # type: ignore[import-untyped, unused-ignore]
+        from nltk.translate.meteor_score import meteor_score  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        raise _not_installed("METEOR", "nltk") from None
+    return NLTKWordTokenizer().tokenize, meteor_score, NoSynonyms()
+
+
+def _not_installed(metric: str, package: str) -> UserError:
+    return UserError(
+        f"{metric}: {package} is not installed", "the packages of the extra", "pip install 'modegraph[eval]'"
+    )

@@ -1,1 +1,0 @@
-"""How well a model reads: short answers over passages, by exact match, F1, refusals and citations."""

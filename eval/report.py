@@ -1,0 +1,266 @@
+"""Reports on disk: tables and figures as Markdown and as one HTML page that needs no other file; and the report of a comparison.
+
+A comparison's folder has report.md, report.html, report.json, answers.jsonl and figures; its files are replaced one by one by finished ones, anything else in it stays."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from eval.comparison import Comparison
+from eval.plots import draw_logps
+from eval.tables import Table, tables_of
+from graph.shared.jsonl import write_json, write_jsonl, write_text
+
+SAMPLES = 6
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One prompt and (who, text) for the gold answer, the chosen side and each policy's answer."""
+
+    question: str
+    prompt: tuple[tuple[str, str], ...]
+    answers: tuple[tuple[str, str], ...]
+
+
+def samples_of(comparison: Comparison) -> list[Sample]:
+    """The first prompts of each kind of question in turn, at most `SAMPLES`; chosen before anyone sees the answers."""
+    by_kind: dict[str, list[int]] = {}
+    for index, row in enumerate(comparison.prompts):
+        by_kind.setdefault(row.kind, []).append(index)
+    depth = max(len(indices) for indices in by_kind.values())
+    turns = [indices[turn] for turn in range(depth) for indices in by_kind.values() if turn < len(indices)]
+    return [_side_by_side(comparison, index) for index in turns[:SAMPLES]]
+
+
+def _side_by_side(comparison: Comparison, index: int) -> Sample:
+    row = comparison.prompts[index]
+    answers = [("gold answer", "; ".join(row.answers)), ("chosen side", row.chosen)]
+    answers += [(result.policy.name, result.answers[index].text) for result in comparison.results]
+    return Sample(row.question, tuple((turn.role, turn.content) for turn in row.prompt), tuple(answers))
+
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c2733; --soft: #5b6875; --line: #d8dee5; --page: #fff; --band: #f4f6f9; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e9ef; --soft: #9aa7b4; --line: #36414d; --page: #14191f; --band: #1d242c; }
+}
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 72rem;
+       margin: 2rem auto; padding: 0 1rem; }
+h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
+.note, figcaption { color: var(--soft); font-size: .9rem; max-width: 50rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; }
+th, td { padding: .35rem .75rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap;
+         font-variant-numeric: tabular-nums; }
+th:first-child, td:first-child { text-align: left; }
+tbody tr:nth-child(even) { background: var(--band); }
+figure { margin: 1rem 0; } img { max-width: 100%; background: #fff; border-radius: .4rem; }
+article { border: 1px solid var(--line); border-radius: .5rem; padding: .25rem 1rem 1rem; margin: 1rem 0; }
+dt { font-weight: 600; margin-top: .6rem; } dd { margin: 0; }
+dd, pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+summary { cursor: pointer; color: var(--soft); }
+pre { background: var(--band); padding: .75rem; border-radius: .4rem; font-size: .85rem; }
+"""
+
+NOTHING = '<span class="note">(nothing)</span>'
+
+
+@dataclass(frozen=True)
+class ReportFigure:
+    """A PNG of a report: the heading above it, its file beside the page, its bytes, and what it shows in a word and in a sentence."""
+
+    title: str
+    file: str
+    png: bytes
+    alt: str
+    caption: str
+
+
+def report_html(
+    title: str, headline: str, tables: Sequence[Table], pictures: Sequence[ReportFigure], samples: Sequence[Sample] = ()
+) -> str:
+    """The page; every text that comes from data or models is escaped."""
+    parts = [
+        f"<h1>{escape(title)}</h1><p>{escape(headline)}</p>",
+        *(_table_html(table) for table in tables),
+        *(_figure_html(picture) for picture in pictures),
+        *(["<h2>Answers side by side</h2>"] if samples else []),
+        *(_sample_html(sample) for sample in samples),
+    ]
+    body = "\n".join(parts)
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>modegraph: {escape(title.lower())}</title><style>{STYLE}</style>"
+    )
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
+
+
+def _figure_html(picture: ReportFigure) -> str:
+    image = f"data:image/png;base64,{b64encode(picture.png).decode('ascii')}"
+    return (
+        f'<h2>{escape(picture.title)}</h2><figure><img src="{image}" alt="{escape(picture.alt)}">'
+        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
+    )
+
+
+def _table_html(table: Table) -> str:
+    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in table.header)
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(row[0])}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in row[1:])}</tr>'
+        for row in table.rows
+    )
+    return (
+        f'<h2>{escape(table.title)}</h2><div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody>'
+        f'</table></div><p class="note">{escape(table.note)}</p>'
+    )
+
+
+def _sample_html(sample: Sample) -> str:
+    answers = "".join(f"<dt>{escape(who)}</dt><dd>{escape(text) or NOTHING}</dd>" for who, text in sample.answers)
+    prompt = "\n\n".join(f"{role}: {content}" for role, content in sample.prompt)
+    return (
+        f"<article><h3>{escape(sample.question)}</h3><details><summary>The prompt</summary>"
+        f"<pre>{escape(prompt)}</pre></details><dl>{answers}</dl></article>"
+    )
+
+
+LOGPS_FIGURE = "logps.png"
+LOGPS_CAPTION = (
+    "log π(y|x) of the chosen and the rejected side under every model (box: quartiles, line: median, whiskers: 1.5 "
+    "interquartile ranges), as in GraphMPA's Figure 6."
+)
+
+
+@dataclass(frozen=True)
+class Appendix:
+    """What another measurement of the same runs adds to a report; `data` is what it adds to report.json."""
+
+    tables: tuple[Table, ...] = ()
+    pictures: tuple[ReportFigure, ...] = ()
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def write_comparison(comparison: Comparison, out: Path, appendix: Appendix | None = None) -> None:
+    """Write all files into `out`, which is made if it is missing."""
+    out.mkdir(parents=True, exist_ok=True)
+    added = appendix or Appendix()
+    tables, samples = [*tables_of(comparison), *added.tables], samples_of(comparison)
+    for picture in added.pictures:
+        (out / picture.file).write_bytes(picture.png)
+    pictures = [*([draw_boxes(comparison, out / LOGPS_FIGURE)] if comparison.pairs else []), *added.pictures]
+    write_jsonl(out / "answers.jsonl", answer_rows(comparison))
+    write_text(out / "report.md", comparison_markdown(comparison, tables, pictures, samples))
+    write_text(
+        out / "report.html", report_html("Comparison", comparison_headline(comparison), tables, pictures, samples)
+    )
+    write_json(out / "report.json", comparison_json(comparison) | added.data)
+
+
+def draw_boxes(comparison: Comparison, file: Path) -> ReportFigure:
+    """The log-probabilities of the pairs as box plots, drawn into `file`."""
+    drawn = paper_pairs(comparison)
+    scores = {each.policy.name: [each.scores[index] for index in drawn] for each in comparison.results}
+    draw_logps(scores, f"{len(drawn)} held-out pairs", file)
+    return ReportFigure(
+        "Log-probabilities", LOGPS_FIGURE, file.read_bytes(), "Box plots of log π(y|x) per model", LOGPS_CAPTION
+    )
+
+
+def paper_pairs(comparison: Comparison) -> list[int]:
+    """The pairs to draw: the paper's own, or the first kind of length-matched ones where the data has no others."""
+    hard_negative = min(row.hard_negative for row in comparison.pairs)
+    return [index for index, row in enumerate(comparison.pairs) if row.hard_negative == hard_negative]
+
+
+def comparison_headline(comparison: Comparison) -> str:
+    """What was compared on what, in one sentence."""
+    sizes = ", ".join(str(size) for size in sorted({row.context_size for row in comparison.prompts}))
+    questions = len({row.question_id for row in comparison.prompts})
+    names = ", ".join(result.policy.name for result in comparison.results)
+    return f"{names} on {questions} questions of {comparison.data}, {comparison.split} split, context size {sizes}."
+
+
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """The whole comparison but its texts; answers are in answers.jsonl."""
+    return {
+        "data": comparison.data,
+        "split": comparison.split,
+        "seed": comparison.seed,
+        "max_answer_tokens": comparison.max_answer_tokens,
+        "questions": len({row.question_id for row in comparison.prompts}),
+        "prompts": len(comparison.prompts),
+        "pairs": len(comparison.pairs),
+        "context_sizes": sorted({row.context_size for row in comparison.prompts}),
+        "policies": [{**asdict(result.policy), "seconds": round(result.seconds, 3)} for result in comparison.results],
+        "measures": {
+            measure.name: {name: measure.mean(name) for name in measure.values} for measure in comparison.measures
+        },
+        "differences_from": comparison.results[0].policy.name,
+        "differences": {
+            measure: {name: asdict(interval) for name, interval in intervals.items()}
+            for measure, intervals in comparison.differences.items()
+        },
+        "choices": [asdict(score) for score in comparison.choices],
+        "gold_choices": dict(comparison.gold_choices),
+    }
+
+
+def answer_rows(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """Every answer with its prompt's gold answers: one JSON object for each policy and prompt."""
+    for result in comparison.results:
+        for row, answer in zip(comparison.prompts, result.answers, strict=True):
+            gold = {"question": row.question, "answers": list(row.answers), "context_size": row.context_size}
+            yield {"policy": result.policy.name, **gold, **asdict(answer)}
+
+
+def comparison_markdown(
+    comparison: Comparison, tables: Sequence[Table], pictures: Sequence[ReportFigure], samples: Sequence[Sample]
+) -> str:
+    """The report for a repository or a terminal."""
+    parts = [
+        "# Comparison",
+        escape_markdown(comparison_headline(comparison)),
+        *sections(tables, pictures),
+        "## Answers side by side",
+    ]
+    for sample in samples:
+        parts.append(f"### {escape_markdown(sample.question)}")
+        parts += [f"{escape_markdown(name)}:\n\n{_fenced(text)}" for name, text in sample.answers]
+    return "\n\n".join(parts) + "\n"
+
+
+def sections(tables: Sequence[Table], pictures: Sequence[ReportFigure]) -> Iterator[str]:
+    """Tables and pictures in Markdown, each under its heading."""
+    for table in tables:
+        yield from (f"## {escape_markdown(table.title)}", markdown_table(table), escape_markdown(table.note))
+    for picture in pictures:
+        yield from (f"## {picture.title}", f"![{picture.alt}]({picture.file})", picture.caption)
+
+
+def markdown_table(table: Table) -> str:
+    """A table in Markdown, figures aligned to the right."""
+    lines = [table.header, ("---", *["---:"] * (len(table.header) - 1)), *table.rows]
+    cells = [[cell if number == 1 else escape_markdown(cell) for cell in line] for number, line in enumerate(lines)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+
+
+def escape_markdown(text: str) -> str:
+    """Text as one line in which nothing is markup.
+
+    >>> escape_markdown("y_w | *\\n<b>")
+    'y\\\\_w \\\\| \\\\* \\\\<b>'
+    """
+    return re.sub(r"([\\`*_\[<#|~])", r"\\\1", " ".join(text.split()))
+
+
+def _fenced(text: str) -> str:
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"

@@ -1,1 +1,0 @@
-"""Retrieval measured: recall, cost, latency."""

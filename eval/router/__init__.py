@@ -1,1 +1,0 @@
-"""How well a trained router chooses: `modegraph eval router`."""

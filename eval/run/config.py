@@ -1,0 +1,170 @@
+"""What a configuration of `modegraph eval run` says (systems = indexes × retrievers × models, and tasks), and the nouns that it becomes: a system, a task with its data, a cell to fill, what a finished cell holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from graph.config import Settings
+from graph.documents.questions import Question
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.store.index_settings import IndexSettings
+
+
+class TaskSettings(Settings):
+    """One task: its questions, and the documents to index (none: corpus.jsonl beside the questions, or those that the task brings)."""
+
+    task: str = Field(description="a name of `modegraph eval tasks`")
+    source: str = Field(description="file or folder of the questions, below `data`")
+    documents: str = Field("", description="what `modegraph index` would read, below `data`")
+    index: str = Field("", description="a finished index of the documents, below `data`; none: one is made of them")
+    split: Literal["train", "dev", "test"] | None = Field(None, description="only questions of this split")
+    limit: int | None = Field(None, ge=1, description="only the first questions")
+
+
+class StepSettings(Settings):
+    """A command of modegraph to run before, unless `makes` is there already. Paths are those of the working directory.
+
+    {name} in both is a value of `each` or of the configuration's `variables`.
+    """
+
+    run: str = Field(description="the command line, without the program's name")
+    makes: str = Field(description="a file that is there once the command has ended well")
+    each: dict[str, tuple[str, ...]] = Field(
+        {}, description="values by name: the command is run for every combination of them, several at a time"
+    )
+
+
+class MatrixSettings(Settings):
+    """Systems are indexes × retrievers × models, by their names; a retriever null asks the model without passages."""
+
+    data: str = Field(".", description="folder that sources start from; relative to the configuration's file")
+    tasks: dict[str, TaskSettings] = Field(min_length=1, description="what is asked, by name")
+    retrievers: dict[str, RetrieveSettings | None] = Field(
+        min_length=1, description="how to retrieve, by name; null asks the model without passages"
+    )
+    indexes: dict[str, dict[str, Any]] = Field({"": {}}, min_length=1, description="settings of the index, by name")
+    models: dict[str, str] = Field({}, description="SPEC by name; none: retrieval alone is measured")
+    helper: str = Field("", description="SPEC of a model that modes ask while retrieving")
+    metrics: tuple[str, ...] = Field((), description="names; the first that applies leads. None: each task's own")
+    baseline: str = Field("", description="the system that differences are from; the first by default")
+    max_answer_tokens: int = Field(256, ge=1, description="longest answer, in tokens")
+    empty_answers: Literal["refuse", "wrong"] = Field(
+        "refuse", description="an empty answer ends its cell, or scores 0"
+    )
+    shown_questions: int = Field(12, ge=0, description="questions of each task whose evidence the report shows")
+    workers: int = Field(2, ge=1, description="processes; each has one index at a time")
+    seed: int = Field(0, ge=0, description="seed of the bootstrap")
+    variables: dict[str, str] = Field({}, description="what {name} stands for in `prepare`, by name")
+    prepare: tuple[StepSettings, ...] = Field(
+        (), description="commands to run before: `run`, unless the file `makes` is there"
+    )
+
+
+@dataclass(frozen=True)
+class System:
+    """One way to answer. `retrieve` None: no passages; `model` "": nothing but retrieval is measured."""
+
+    name: str
+    index: IndexSettings
+    retrieve: RetrieveSettings | None
+    model: str
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """A task of the configuration, its data read: `documents` is what to index, `documents_hash` of its content.
+
+    `index` is a finished index to use; with None one is made.
+    """
+
+    name: str
+    benchmark: str
+    questions: tuple[Question, ...]
+    shown: frozenset[str]
+    documents: Path
+    documents_hash: str
+    index: Path | None
+    metrics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One system on one task; `key` is the hash of all that its outcome depends on but `code`, the version of the code that fills it.
+
+    `index_key` is the hash of all that its index comes from, again without the code.
+    """
+
+    key: str
+    code: str
+    index_key: str
+    system: System
+    task: TaskData
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cells that share an index, which lies in `index_folder`."""
+
+    index_folder: Path
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class QuestionResult:
+    """What a system did for one question.
+
+    `values` are the metrics that need passages' texts; seconds exclude the encoder, which has its own, and answers share those of
+    their batch. `layers` counts the passages and summaries that were found, by the layer of the hierarchy that each is of, passages in
+    layer 0. Of `calls`, `replayed` came from the helper's ledger and count with the tokens and time of their making, but for the time of
+    `untimed` ones, not known. `evidence` (title, source, text) and `steps` are kept of the questions that the report shows.
+    """
+
+    id: str
+    ranked: tuple[str, ...]
+    answer: str | None
+    text: str | None
+    values: Mapping[str, float | None]
+    seconds: float
+    encoder_seconds: float
+    answer_seconds: float
+    prompt_tokens: int
+    completion_tokens: int
+    calls: int
+    replayed: int = 0
+    untimed: int = 0
+    layers: tuple[int, ...] = ()
+    evidence: tuple[tuple[str, str, str], ...] = ()
+    steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A cell that could not be filled, and why."""
+
+    system: str
+    task: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All systems and tasks, and the cells in report order."""
+
+    systems: tuple[System, ...]
+    tasks: tuple[TaskData, ...]
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run left: cells found finished, cells filled now (`again` of them, since other code filled them before), and failures."""
+
+    found: int
+    filled: int
+    again: int
+    failures: tuple[Failure, ...] = field(default=())

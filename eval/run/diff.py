@@ -1,0 +1,94 @@
+"""`modegraph eval diff A B`: two runs of `modegraph eval run` over the same questions, question by question."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from eval.statistics import Verdict, check_same_questions, compare_paired, verdict_text
+from graph.errors import UserError
+from graph.shared.jsonl import read_jsonl
+
+VALUES = "values.jsonl"
+VALUE_FIELDS = ("task", "system", "metric", "id", "question")
+Key = tuple[str, str, str]
+"""Task, system, metric."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One task, system and metric: the mean in A and in B, and the verdict on B minus A."""
+
+    task: str
+    system: str
+    metric: str
+    mean_a: float
+    mean_b: float
+    verdict: Verdict
+
+
+def diff_runs(a: Path, b: Path, seed: int = 0) -> list[Difference]:
+    """Everything that both runs measured; all p-values corrected together. UserError for runs over different questions."""
+    (questions_a, values_a), (questions_b, values_b) = read_values(a), read_values(b)
+    for task in questions_a:
+        if task in questions_b:
+            check_same_questions(questions_a[task], questions_b[task])
+    shared = [key for key in values_a if key in values_b]
+    if not shared:
+        found = f"{a} and {b} have no task, system and metric in common"
+        raise UserError(found, "runs of the same configuration", "compare runs that share names")
+    pairs: dict[str, tuple[list[float], list[float]]] = {}
+    keys: dict[str, Key] = {}
+    for key in shared:
+        kept = [one for one in values_a[key] if values_a[key][one] is not None and values_b[key][one] is not None]
+        if kept:
+            name = "\n".join(key)
+            keys[name] = key
+            pairs[name] = ([values_b[key][one] or 0.0 for one in kept], [values_a[key][one] or 0.0 for one in kept])
+    verdicts = compare_paired(pairs, seed)
+    return [
+        Difference(*keys[name], _mean(pairs[name][1]), _mean(pairs[name][0]), verdict)
+        for name, verdict in verdicts.items()
+    ]
+
+
+def read_values(run: Path) -> tuple[dict[str, dict[str, str]], dict[Key, Mapping[str, float | None]]]:
+    """(question texts by task and id, values by task, system and metric) of a run; UserError for what is no run."""
+    file = run / VALUES
+    if not file.is_file():
+        raise UserError(f"{file}: not there", "the folder of a run of `modegraph eval run`", "check the path")
+    questions: dict[str, dict[str, str]] = {}
+    values: dict[Key, dict[str, float | None]] = {}
+    for line, row in read_jsonl(file):
+        for field in VALUE_FIELDS:
+            if not isinstance(row.get(field), str):
+                raise UserError(f"{file} line {line}: {field!r} is {row.get(field)!r}", "a string", "run it again")
+        value = row.get("value", "missing")
+        if value is not None and not (type(value) in (int, float) and math.isfinite(value)):
+            raise UserError(f"{file} line {line}: 'value' is {value!r}", "a number or null", "run it again")
+        questions.setdefault(row["task"], {})[row["id"]] = row["question"]
+        values.setdefault((row["task"], row["system"], row["metric"]), {})[row["id"]] = value
+    return questions, dict(values)
+
+
+def diff_text(found: list[Difference]) -> str:
+    """One line each, those that are shown first."""
+    ordered = sorted(found, key=lambda one: (not one.verdict.shown, one.task, one.system, one.metric))
+    lines = [
+        f"{one.task} · {one.system} · {one.metric}: {one.mean_a:.3f} → {one.mean_b:.3f}; {verdict_text(one.verdict, 'B', 'A')}"
+        for one in ordered
+    ]
+    shown = sum(one.verdict.shown for one in found)
+    return "\n".join([*lines, f"{shown:,} of {len(found):,} differences are shown."])
+
+
+def diff_json(found: list[Difference]) -> dict[str, Any]:
+    """All differences."""
+    return {"differences": [{**asdict(one), "shown": one.verdict.shown} for one in found]}
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)

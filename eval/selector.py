@@ -1,0 +1,222 @@
+"""`modegraph eval selector`: one mode with several selectors, and what each selects of the same candidates; its table, JSON and files.
+
+The retrieval figures are those of `eval retrieval`; only the selector `llm` is given a model, so that what it costs is what choosing by a model costs. The precision of a selection is measured apart, on one list of candidates for all, where gold sentences are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_synth.relevance.gold import CORPUS, read_gold_questions, with_sentences
+from data_synth.relevance.relevance_rows import gold_rows
+from eval.compare.measures import differences_of
+from eval.comparison import Measure
+from eval.report import markdown_table
+from eval.retrieval import (
+    COMPARED,
+    RetrievalReport,
+    Retrieve,
+    evaluate_retrieval,
+    measure_named,
+    replay_summary,
+    write_retrieval,
+)
+from eval.statistics import Interval
+from eval.tables import NONE, Table, figure, interval_text
+from graph.documents.questions import Question
+from graph.index.index import Index
+from graph.retrieve.learned.selectors import find_selector
+from graph.retrieve.parts.passage_scores import own_scores, score_passages, score_propositions
+from graph.retrieve.parts.query import Caller, Query
+from graph.retrieve.parts.ranking import top_rows, worth_of_propositions
+from graph.shared.console import say, track
+from graph.shared.jsonl import write_json
+from graph.types import Evidence, Ints, LanguageModel
+
+
+def read_with_sentences(file: Path) -> list[Question]:
+    """The questions; numbered gold sentences become quotes where the corpus that they count lies beside the questions."""
+    asked, corpus = read_gold_questions(file), file.parent / CORPUS
+    return [each.question for each in (with_sentences(asked, corpus) if corpus.is_file() else asked)]
+
+
+SELECTION = "AP of the selection"
+CALLS = "calls/query"
+CANDIDATES = 20
+"""Candidates that a selector chooses among for its precision: as many as `local` shows a model at a time."""
+
+
+@dataclass(frozen=True)
+class SelectorReport:
+    """A retrieval report whose rows are selectors, model calls a query, and the precision of the selection (None: no gold sentences)."""
+
+    retrieval: RetrievalReport
+    calls: Measure
+    selection: Measure | None
+    selection_differences: Mapping[str, Interval]
+
+
+def compare_selectors(
+    index: Index,
+    questions: Sequence[Question],
+    selectors: Sequence[str],
+    retrieve_with: Callable[[str], Retrieve],
+    model: LanguageModel | None,
+    top_k: int,
+    seed: int,
+) -> SelectorReport:
+    """Every selector on every question with gold documents; the first is what differences are from. UserError as `eval retrieval`."""
+    counters = {name: CallCounter(retrieve_with(name)) for name in selectors}
+    retrieval = evaluate_retrieval(questions, counters, top_k, seed)
+    ids = tuple(question.id for question in retrieval.questions)
+    calls = Measure(CALLS, ids, {name: counter.of_last(len(ids)) for name, counter in counters.items()}, share=False)
+    selection = measure_selection(index, retrieval.questions, selectors, model)
+    differences = differences_of([selection], selectors[0], seed)[SELECTION] if selection is not None else {}
+    return SelectorReport(retrieval, calls, selection, differences)
+
+
+class CallCounter:
+    """A retriever that remembers the model calls of each of its questions."""
+
+    def __init__(self, retrieve: Retrieve) -> None:
+        self._retrieve = retrieve
+        self._calls: list[float] = []
+
+    def __call__(self, question: str) -> Evidence:
+        evidence = self._retrieve(question)
+        self._calls.append(float(evidence.trace.model_calls))
+        return evidence
+
+    def of_last(self, count: int) -> tuple[float, ...]:
+        """The calls of the last `count` questions."""
+        return tuple(self._calls[-count:])
+
+
+def measure_selection(
+    index: Index, questions: Sequence[Question], selectors: Sequence[str], model: LanguageModel | None
+) -> Measure | None:
+    """The average precision of each selector's choice among the same candidates; None where no question has gold among them."""
+    asked: list[Question] = []
+    values: dict[str, list[float]] = {name: [] for name in selectors}
+    quoted = [question for question in questions if question.evidence]
+    for question in track(quoted, "selection: questions", len(quoted)):
+        vector_D = index.encode_queries([question.text])[0]
+        rows = candidates_of(index, Query(question.text, vector_D))
+        gold = np.intersect1d(gold_rows(index, question)[0], rows)
+        if len(gold) == 0:
+            continue
+        asked.append(question)
+        for name in selectors:
+            query = Query(question.text, vector_D, Caller(model) if model is not None and name == "llm" else None)
+            chosen = find_selector(name, query)(index, query, rows)
+            values[name].append(average_precision(np.isin(chosen, gold).tolist(), len(gold)))
+    if not asked:
+        return None
+    found = {name: tuple(each) for name, each in values.items()}
+    return Measure(SELECTION, tuple(question.id for question in asked), found, share=False)
+
+
+def candidates_of(index: Index, query: Query) -> Ints:
+    """The candidates: the propositions that are nearest to the question and stand in a passage that is, as in `local`; best first."""
+    near_P = score_passages(index, query.vector_D)
+    near_N = score_propositions(index, near_P, query.vector_D)
+    return top_rows(worth_of_propositions(index, near_N, own_scores(index, near_P, near_N, [])), CANDIDATES)
+
+
+def average_precision(relevant: Sequence[bool], wanted: int) -> float:
+    """Σ over relevant places k of precision at k, divided by the relevant ones there are; what was not selected adds nothing.
+
+    >>> average_precision([True, False, True], 2)
+    0.8333333333333333
+    >>> average_precision([True], 2)
+    0.5
+    """
+    hits, total = 0, 0.0
+    for place, is_relevant in enumerate(relevant, start=1):
+        if is_relevant:
+            hits += 1
+            total += hits / place
+    return total / wanted
+
+
+def compared_measure(report: SelectorReport) -> Measure:
+    """The measure that differences are of."""
+    return measure_named(report.retrieval.measures, COMPARED)
+
+
+QUALITY_MEASURES = ("Recall@2", COMPARED, "all gold@5")
+COST_MEASURES = ("tokens/query", "s/query without encoder")
+REPORT, JSON = "selectors.md", "selectors.json"
+
+
+def shown_measures(report: SelectorReport) -> list[Measure]:
+    """Quality first, costs last."""
+    by_name = {measure.name: measure for measure in report.retrieval.measures}
+    selection = [report.selection] if report.selection is not None else []
+    return [
+        *(by_name[name] for name in QUALITY_MEASURES),
+        *selection,
+        report.calls,
+        *(by_name[name] for name in COST_MEASURES),
+    ]
+
+
+def selector_table(report: SelectorReport, mode: str) -> Table:
+    """One row a selector."""
+    measures = shown_measures(report)
+    first, *_ = report.retrieval.rankings
+    with_selection = report.selection is not None
+    rows = []
+    for name in report.retrieval.rankings:
+        means = [figure(measure.mean(name), measure.share) for measure in measures]
+        differences = [report.retrieval.differences, *([report.selection_differences] if with_selection else [])]
+        told = [interval_text(each[name], 1) if name != first else NONE for each in differences]
+        rows.append((name, *means, *told))
+    of = [COMPARED, *([SELECTION] if with_selection else [])]
+    header = ("selector", *(measure.name for measure in measures), *(f"{each} minus {first}" for each in of))
+    return Table(f"Selectors in {mode}", header, tuple(rows), table_note(report))
+
+
+def table_note(report: SelectorReport) -> str:
+    """How to read the table."""
+    note = (
+        f"{len(report.retrieval.questions)} questions with gold documents; documents in the order of the "
+        f"{report.retrieval.top_k} passages retrieved. Only llm has a model. Brackets: 95 % interval of a paired bootstrap over "
+        "questions; * leaves out 0."
+    )
+    note = " ".join(filter(None, [note, replay_summary(report.retrieval)]))
+    if report.selection is None:
+        return note
+    return note + (
+        f" {SELECTION}: average precision of what is selected, in its order, of the same {CANDIDATES} propositions; over "
+        f"{len(report.selection.clusters)} questions with a gold sentence among these."
+    )
+
+
+def selector_json(report: SelectorReport, mode: str) -> dict[str, Any]:
+    """Means by selector, and intervals of the differences from the first."""
+    first, *_ = report.retrieval.rankings
+    measures = shown_measures(report)
+    return {
+        "mode": mode,
+        "questions": len(report.retrieval.questions),
+        "questions_with_gold_sentences": len(report.selection.clusters) if report.selection is not None else 0,
+        "top_k": report.retrieval.top_k,
+        "selectors": {name: {m.name: m.mean(name) for m in measures} for name in report.retrieval.rankings},
+        "differences_from": first,
+        f"{COMPARED} differences": {name: asdict(each) for name, each in report.retrieval.differences.items()},
+        f"{SELECTION} differences": {name: asdict(each) for name, each in report.selection_differences.items()},
+    }
+
+
+def write_selectors(report: SelectorReport, mode: str, out: Path) -> None:
+    """selectors.md and selectors.json beside the files of `eval retrieval`, into `out`."""
+    write_retrieval(report.retrieval, out)
+    table = selector_table(report, mode)
+    (out / REPORT).write_text(f"# {table.title}\n\n{markdown_table(table)}\n\n{table.note}\n", encoding="utf-8")
+    write_json(out / JSON, selector_json(report, mode))
+    say(f"wrote {out / REPORT} and {out / JSON}")

@@ -1,1 +1,0 @@
-"""Selectors side by side in one mode: quality of what is retrieved and of what is selected, model calls, tokens, seconds."""

@@ -1,0 +1,1 @@
+"""`modegraph serve check`: does a server say what the run was trained to say?"""

@@ -1,0 +1,311 @@
+"""`modegraph serve check`: one server against one run, in prompts, log-probabilities of training's answers, and greedy replies one at a time and sixteen at once.
+
+The run's own side (as trained, without its adapter, with it twice), the server's (running already, or llama.cpp's own for a GGUF file), the check, and its report for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any, get_args
+from urllib.parse import urlsplit
+
+from eval.server_parity.faults import (
+    How,
+    Measurement,
+    Report,
+    ServedLogps,
+    Tolerance,
+    adapter_effect,
+    gaps_between,
+    greedy_fault,
+    logps_fault,
+    no_effect_fault,
+    template_count_fault,
+    template_fault,
+)
+from graph.errors import UserError
+from graph.models.checkpoint import is_adapter
+from graph.shared.console import say
+from serve.engines.child import OwnServer
+from serve.engines.llama import read_llama
+from serve.engines.openai_api import split_target
+from train.export.divergence import (
+    REPLY_TOKENS,
+    CompletionScores,
+    ProbeConversation,
+    read_probe_conversations,
+    score_completion,
+)
+from train.export.export import language_run
+from train.export.server import Reply, Server, at_once, own_server
+from train.model.load import device, load_model, load_tokenizer
+from train.model.logps import TokenizedRow
+from train.run.record import RunRecord
+
+
+class RunPolicy:
+    """The model of a run; what it said of a row is kept."""
+
+    def __init__(self, run: Path, record: RunRecord) -> None:
+        settings = record.settings
+        precision, quantisation = settings.get("precision", "float32"), settings.get("quantise", "none")
+        self.has_adapter = is_adapter(str(run))
+        self.tokenizer = load_tokenizer(str(run))
+        self._model = load_model(str(run), precision, quantisation=quantisation).to(device()).eval()
+        self._cache: dict[tuple[TokenizedRow, How], CompletionScores] = {}
+
+    def score_completion(self, rows: Sequence[TokenizedRow], how: How) -> list[CompletionScores]:
+        """What the model says of each row's completion; without an adapter, `how` makes no difference."""
+        for row in rows:
+            if (row, how) not in self._cache:
+                with self._as(how):
+                    self._cache[row, how] = score_completion(self._model, row)
+        return [self._cache[row, how] for row in rows]
+
+    def _as(self, how: How) -> Any:
+        if how == "trained" or not self.has_adapter:
+            return nullcontext()
+        if how == "bare":
+            return self._model.disable_adapter()
+        from peft.helpers import rescale_adapter_scale
+
+        return rescale_adapter_scale(self._model, 2.0)
+
+
+@contextmanager
+def open_target(spec: str) -> Iterator[tuple[str, Server]]:
+    """(name, server) of `gguf:FILE`, `gguf:FOLDER`, `gguf:NAME` of the catalogue, `openai:NAME@URL`, or a URL, whose name is "".
+
+    UserError for anything else, and for a file that llama.cpp does not open.
+    """
+    kind, _, target = spec.partition(":")
+    if kind != "gguf":
+        name, url = read_target(spec)
+        yield name, Server(url)
+        return
+    llama = read_llama(target, {})
+    with closing(OwnServer(llama)) as child:
+        child.wait()
+        yield next(iter(llama.adapters), llama.name), own_server(llama, child)
+
+
+def read_target(spec: str) -> tuple[str, str]:
+    """(name, URL) of `openai:NAME@URL`, or of a URL alone, whose name is ""; UserError for anything else."""
+    if spec.startswith(("http://", "https://")) and urlsplit(spec).hostname:
+        return "", spec
+    kind, _, target = spec.partition(":")
+    if kind != "openai":
+        raise UserError(
+            f"{spec!r}",
+            "openai:NAME@URL, the URL of a server, or gguf:FILE",
+            "start the server and give its URL (…/v1), or name an exported GGUF file",
+        )
+    return split_target(target)
+
+
+BATCHES = (1, 16)
+
+
+def check_server(server: Server, name: str, run: Path, base: str, conversations: int, tolerance: Tolerance) -> Report:
+    """Compare the model `name` of a server ("": the one called like the run, or the only one) with `run`, and its base with the run's.
+
+    UserError when the server cannot be reached, or has no such model.
+    """
+    record = language_run(run)
+    parents = server.parents()
+    name = name or _name_of(run, parents, server.called)
+    for each in filter(None, (name, base)):
+        if each not in parents:
+            raise UserError(f"{server.called}: no model {each!r}", f"one of {', '.join(parents)}", "give its name")
+    say(f"opening {run}")
+    policy = RunPolicy(run, record)
+    check = _Check(server, policy, str(run), tolerance)
+    _, asked = read_probe_conversations(record, policy.tokenizer, conversations)
+    check.model(name, asked, "trained")
+    if policy.has_adapter:
+        rows = [each.row for each in asked]
+        effect = adapter_effect(policy.score_completion(rows, "trained"), policy.score_completion(rows, "bare"))
+        if effect <= tolerance.token:
+            check.faults.append(no_effect_fault(str(run), effect))
+        if below := base or parents[name]:
+            check.model(below, asked, "bare")
+        else:
+            check.unchecked.append(
+                f"{name} without its adapter: {server.called} names no base; name it with --base-name, if it serves one"
+            )
+    return Report(
+        server.called,
+        str(run),
+        tolerance,
+        tuple(check.measured),
+        tuple(check.faults),
+        tuple(dict.fromkeys(check.unchecked)),
+    )
+
+
+@dataclass
+class _Check:
+    """What one check has found so far."""
+
+    server: Server
+    policy: RunPolicy
+    run: str
+    tolerance: Tolerance
+    measured: list[Measurement] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+
+    def model(self, name: str, asked: Sequence[ProbeConversation], expected: How) -> None:
+        """All that there is to check of one served model, which should say what the run says as `expected`."""
+        if not self._training(name, asked, expected):
+            self.unchecked.append(
+                f"{name}: log-probabilities of training's answers: the server gives none for the tokens of a prompt"
+            )
+        same_prompts = self._template(name, asked)
+        if same_prompts is False:
+            return
+        for batch in BATCHES:
+            self._greedy(name, asked, expected, batch, same_prompts is None)
+
+    def _training(self, name: str, asked: Sequence[ProbeConversation], expected: How) -> bool:
+        """Log-probabilities of the answers that training saw, one at a time; False when the server does not tell them."""
+        say(f"{name}: {len(asked)} conversations of training")
+        told: list[ServedLogps] = []
+        for row in (each.row for each in asked):
+            logps = self.server.prompt_logps(name, row.ids)
+            if logps is None:
+                return False
+            told.append(ServedLogps(row, logps[row.prompt_tokens - 1 :]))
+        self._compare(name, told, expected, 1, greedy=False)
+        return True
+
+    def _template(self, name: str, asked: Sequence[ProbeConversation]) -> bool | None:
+        """Whether the server writes prompts as training did; None when it does not tell their tokens."""
+        for number, each in enumerate(asked, start=1):
+            ours = each.prompt
+            theirs = self.server.prompt_ids(name, each.messages)
+            if theirs is None:
+                return None
+            if theirs != ours:
+                self._fault(template_fault(name, self.run, number, ours, theirs, self.policy.tokenizer))
+                return False
+        return True
+
+    def _greedy(self, name: str, asked: Sequence[ProbeConversation], expected: How, batch: int, count: bool) -> None:
+        """Greedy replies along which the run says the same; with `count`, prompts are told apart by their number of tokens."""
+        repeated = repeated_to(asked, batch)
+        say(f"{name}: {len(repeated)} greedy replies, {batch} at once")
+        replies = at_once(
+            lambda each: self.server.greedy(name, each.messages, REPLY_TOKENS, self.policy.tokenizer), repeated, batch
+        )
+        for number, (each, reply) in enumerate(zip(repeated, replies, strict=True), start=1):
+            if count and reply.prompt_tokens and reply.prompt_tokens != each.row.prompt_tokens:
+                fault = template_count_fault(name, self.run, number, each.row.prompt_tokens, reply.prompt_tokens)
+                self._fault(fault)
+                return
+        told = [each for each in map(_served_logps, repeated, replies) if each is not None]
+        if told:
+            self._compare(name, told, expected, batch, greedy=True)
+        if len(told) < len(replies):
+            self.unchecked.append(f"{name}: some greedy replies: the server does not tell their tokens")
+
+    def _compare(self, name: str, told: Sequence[ServedLogps], expected: How, batch: int, greedy: bool) -> None:
+        """Note the gaps, and a fault when they are out of tolerance; one fault of log-probabilities a model is enough."""
+        rows = [each.row for each in told]
+        ours = self.policy.score_completion(rows, expected)
+        gaps = gaps_between(told, ours)
+        behind = [
+            (gap, row, place) for row, own in zip(rows, ours, strict=True) for place, gap in enumerate(own.behind)
+        ]
+        share = sum(gap == 0 for gap, _, _ in behind) / len(behind)
+        kind, tokens = "greedy" if greedy else "training", sum(len(each.logps) for each in told)
+        self.measured.append(
+            Measurement(name, expected == "trained", kind, batch, len(told), tokens, gaps, share if greedy else None)  # type: ignore[arg-type]
+        )
+        if any(fault.startswith(f"{name}: ") for fault in self.faults):
+            return
+        if not self.tolerance.holds(gaps):
+            near = {expected: gaps}
+            if self.policy.has_adapter:
+                near |= {
+                    how: gaps_between(told, self.policy.score_completion(rows, how))
+                    for how in get_args(How)
+                    if how != expected
+                }
+            self._fault(logps_fault(name, self.run, expected, near, batch, self.tolerance))
+            return
+        worst, row, place = max(behind, key=lambda each: each[0])
+        if greedy and worst > self.tolerance.conversation:
+            written = self.policy.tokenizer.decode(row.ids[row.prompt_tokens : row.prompt_tokens + place + 1])
+            self._fault(greedy_fault(name, written, worst))
+
+    def _fault(self, fault: str) -> None:
+        if fault not in self.faults:
+            self.faults.append(fault)
+
+
+def repeated_to(asked: Sequence[ProbeConversation], batch: int) -> list[ProbeConversation]:
+    """The conversations, again and again where they do not fill one batch."""
+    return list(islice(cycle(asked), max(len(asked), batch)))
+
+
+def _served_logps(each: ProbeConversation, reply: Reply) -> ServedLogps | None:
+    if not reply.ids or len(reply.ids) != len(reply.logps):
+        return None
+    return ServedLogps(each.answered_by(reply.ids), reply.logps)
+
+
+def _name_of(run: Path, parents: dict[str, str], server: str) -> str:
+    if run.resolve().name in parents:
+        return run.resolve().name
+    tops = [name for name in parents if name not in parents.values()]
+    if len(tops) == 1:
+        return tops[0]
+    raise UserError(
+        f"{server}: {len(parents)} models ({', '.join(parents)})", "one of them", "name it: openai:NAME@URL"
+    )
+
+
+HEADER = (
+    "model",
+    "adapter",
+    "answers",
+    "at once",
+    "conversations",
+    "tokens",
+    "worst conversation",
+    "mean token",
+    "worst token",
+    "first choice",
+)
+
+
+def parity_text(report: Report) -> str:
+    """Gaps are nats between the server's log-probabilities and the run's."""
+    rows = [HEADER, *map(_measurement_row, report.measured)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    allowed = f"{report.tolerance.conversation:g} nats a conversation, {report.tolerance.token:g} a token in the mean"
+    lines += ["", f"tolerance: {allowed}"]
+    lines += [f"fault: {fault}" for fault in report.faults]
+    lines += [f"not checked: {what}" for what in report.unchecked]
+    return "\n".join(
+        lines if report.faults else [*lines, f"{report.server} gives what {report.run} was trained to give"]
+    )
+
+
+def _measurement_row(each: Measurement) -> tuple[str, ...]:
+    gaps = (each.gaps.conversation, each.gaps.token, each.gaps.largest)
+    return (
+        each.model,
+        "on" if each.adapter else "off",
+        each.asked,
+        str(each.batch),
+        str(each.conversations),
+        str(each.tokens),
+        *(f"{gap:.2g}" for gap in gaps),
+        "–" if each.likeliest is None else f"{each.likeliest:.1%}",
+    )

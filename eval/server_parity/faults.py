@@ -1,0 +1,170 @@
+"""How far a server's log-probabilities are from the run's, what may be, and what gaps mean: one line that names fault, likely cause and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from train.export.divergence import CompletionScores, first_difference
+from train.model.logps import TokenizedRow
+
+How = Literal["trained", "bare", "twice"]
+"""A run as it was trained, without its adapter, and with the adapter counted twice."""
+
+
+@dataclass(frozen=True)
+class ServedLogps:
+    """What a server told of one conversation: log-probabilities of the tokens `row.ids[row.prompt_tokens:]`, in nats."""
+
+    row: TokenizedRow
+    logps: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """How far log-probabilities are apart, in nats.
+
+    `conversation` is the largest |Σ_t Δ_t|, `token` the mean |Δ_t| over all tokens, `largest` the largest |Δ_t|.
+    """
+
+    conversation: float
+    token: float
+    largest: float
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What gaps may be, in nats."""
+
+    conversation: float
+    token: float
+
+    def holds(self, gaps: Gaps) -> bool:
+        """Whether they are."""
+        return gaps.conversation <= self.conversation and gaps.token <= self.token
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One line of the report: a served model, asked `batch` conversations at a time for what training saw or for greedy replies.
+
+    `likeliest` is the share of the tokens of greedy replies that are the run's first choice too.
+    """
+
+    model: str
+    adapter: bool
+    asked: Literal["training", "greedy"]
+    batch: int
+    conversations: int
+    tokens: int
+    gaps: Gaps
+    likeliest: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was measured, each fault in one line, and what could not be checked. Nothing is wrong when `faults` is empty."""
+
+    server: str
+    run: str
+    tolerance: Tolerance
+    measured: tuple[Measurement, ...]
+    faults: tuple[str, ...]
+    unchecked: tuple[str, ...]
+
+
+EXPLAINED_SHARE = 0.25
+"""Another way to serve the run explains a gap when it leaves less than this share of it."""
+
+
+def gaps_between(told: Sequence[ServedLogps], ours: Sequence[CompletionScores]) -> Gaps:
+    """How far a server is from the run, over conversations of one token or more.
+
+    >>> from train.model.logps import TokenizedRow
+    >>> gaps_between([Told(TokenizedRow((1, 2, 3), 1), (-1.0, -2.0))], [Along((-1.5, -1.75), (0.0, 0.0))])
+    Gaps(conversation=0.25, token=0.375, largest=0.5)
+    """
+    apart = [[a - b for a, b in zip(each.logps, own.logps, strict=True)] for each, own in zip(told, ours, strict=True)]
+    tokens = [abs(gap) for row in apart for gap in row]
+    return Gaps(max(abs(sum(row)) for row in apart), sum(tokens) / len(tokens), max(tokens))
+
+
+def adapter_effect(trained: Sequence[CompletionScores], bare: Sequence[CompletionScores]) -> float:
+    """The mean |log π with adapter − log π without| of a token, in nats."""
+    gaps = [
+        abs(a - b)
+        for with_it, without in zip(trained, bare, strict=True)
+        for a, b in zip(with_it.logps, without.logps, strict=True)
+    ]
+    return sum(gaps) / len(gaps)
+
+
+def explained_by(expected: How, near: Mapping[How, Gaps]) -> How | None:
+    """The other way to serve a run that a server's log-probabilities are near to; None when it is none."""
+    nearest = min(near, key=lambda how: near[how].token)
+    return nearest if nearest != expected and near[nearest].token < EXPLAINED_SHARE * near[expected].token else None
+
+
+def logps_fault(name: str, run: str, expected: How, near: Mapping[How, Gaps], batch: int, tolerance: Tolerance) -> str:
+    """The line for a model whose log-probabilities are out of tolerance."""
+    gaps = near[expected]
+    apart = f"{gaps.token:.3g} nats a token from training, {gaps.conversation:.3g} in a conversation"
+    match expected, explained_by(expected, near):
+        case "trained", "bare":
+            return (
+                f"{name}: the adapter is not loaded: log-probabilities are those of the base ({apart}); "
+                f"load it (vLLM: --enable-lora --lora-modules {name}={run}; llama.cpp: --lora FILE, at scale 1) and ask for it by its name"
+            )
+        case "trained", "twice":
+            return (
+                f"{name}: the adapter counts twice: log-probabilities are those of base + 2 × adapter ({apart}); "
+                "it was merged into the model below it already, or has scale 2: serve it over the base it was trained on at scale 1, or the merged model alone"
+            )
+        case "bare", ("trained" | "twice"):
+            return f"{name}: the base already holds the adapter ({apart}): it was merged; serve the base that the run was trained on"
+    when = f" with {batch} at once" if batch > 1 else ""
+    return (
+        f"{name}: log-probabilities differ{when}: {apart} (tolerance {tolerance.token:g} and {tolerance.conversation:g}); "
+        "other weights, a lower precision or a quantised model: serve the run's own weights in its precision (vLLM: --dtype float32)"
+    )
+
+
+def no_effect_fault(run: str, effect: float) -> str:
+    """The line for an adapter that changes nothing, wherever it is served."""
+    return (
+        f"{run}: the adapter has no effect: with and without it, log-probabilities are {effect:.2g} nats a token apart; "
+        "train longer or at a higher learning rate"
+    )
+
+
+def template_fault(name: str, run: str, number: int, ours: Sequence[int], theirs: Sequence[int], tokenizer: Any) -> str:
+    """The line for a prompt that the server's chat template writes in other tokens."""
+    place, here, there = first_difference(ours, theirs, tokenizer)
+    return (
+        f"{name}: another chat template: the prompt of conversation {number} has {len(theirs)} tokens, training's {len(ours)}; "
+        f"from token {place} on it reads {there} for {here}; {_template_remedy(run)}"
+    )
+
+
+def template_count_fault(name: str, run: str, number: int, ours: int, theirs: int) -> str:
+    """The same where the server tells no tokens, only how many it read."""
+    return (
+        f"{name}: another chat template: the server reads {theirs} tokens in the prompt of conversation {number}, "
+        f"training {ours}; {_template_remedy(run)}"
+    )
+
+
+def greedy_fault(name: str, text: str, behind: float) -> str:
+    """The line for a reply that departs from the run's own first choice by more than rounding."""
+    return (
+        f"{name}: greedy tokens differ: the run's first choice is {behind:.3g} nats likelier than what the server wrote at the end of "
+        f"{text!r}; look for sampling settings of the server (temperature, penalties) and for its precision"
+    )
+
+
+def _template_remedy(run: str) -> str:
+    return (
+        f"serve the template of {run} (vLLM: --chat-template {run}/chat_template.jinja; llama.cpp: --jinja "
+        f"--chat-template-file {run}/chat_template.jinja; Ollama: the Modelfile of `train export --gguf`)"
+    )

@@ -1,1 +1,0 @@
-"""What every measurement uses: samples, rows, statistics, tables."""

@@ -1,0 +1,167 @@
+"""`modegraph eval support`: a verifier against labelled sentences over passages, beside plain overlap of words and of stems.
+
+Measures: AUC (the probability that a supported sentence scores above an unsupported one; 0.5 is chance), and at the verifier's own threshold the shares of supported and of unsupported sentences that it marks. Legend: n sentences, B resamples."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from eval.statistics import Interval
+from eval.tables import Table
+from graph.answer.support import FEWEST_WORDS
+from graph.answer.verifier import Ground, Verifier, judge_claims
+from graph.errors import UserError
+from graph.shared.console import track
+from graph.shared.jsonl import read_jsonl
+from graph.text.bm25 import terms_of
+from graph.text.word_forms import FUNCTION_WORDS, form_of
+
+Floats64 = NDArray[np.float64]
+RESAMPLES = 1000
+ROW = '"passages" (texts), "sentence" (a text) and "supported" (true or false); "question", "kind" and "split" where there are any'
+
+
+@dataclass(frozen=True)
+class SupportRow:
+    """A claim over passages, and whether these say it."""
+
+    passages: tuple[str, ...]
+    claim: str
+    supported: bool
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class SupportFigures:
+    """How one scorer tells supported from unsupported; shares are None for one without a threshold."""
+
+    auc: Interval
+    supported_marked: float | None = None
+    unsupported_marked: float | None = None
+    balanced_accuracy: float | None = None
+    ms_a_sentence: float | None = None
+
+
+def read_support(file: Path, split: str | None = None, limit: int | None = None, seed: int = 0) -> list[SupportRow]:
+    """The rows of a file, of one split if named, and `limit` of these drawn at random if given; UserError for a row of another form, and where one of the two labels is missing.
+
+    A sentence of fewer than FEWEST_WORDS words is read behind its question: "Who built it? Marlow".
+    """
+    rows = [_row(row, f"{file} line {line}") for line, row in read_jsonl(file) if split in (None, row.get("split"))]
+    if limit is not None and limit < len(rows):
+        rows = random.Random(seed).sample(rows, limit)
+    labels = {row.supported for row in rows}
+    if len(labels) < 2:
+        found = f"{file}: {len(rows):,} rows" + (f" of split {split}" if split else "")
+        raise UserError(found, "both supported and unsupported sentences", "choose another file or split")
+    return rows
+
+
+def _row(row: dict[str, Any], where: str) -> SupportRow:
+    passages, sentence, question = row.get("passages"), row.get("sentence"), row.get("question")
+    texts = [one for one in passages if isinstance(one, str)] if isinstance(passages, list) else []
+    if texts != passages or not isinstance(sentence, str) or not isinstance(row.get("supported"), bool):
+        raise UserError(f"{where}: no row of a labelled sentence", ROW, "fix the row")
+    short = isinstance(question, str) and len(sentence.split()) < FEWEST_WORDS
+    return SupportRow(
+        tuple(texts), f"{question} {sentence}" if short else sentence, row["supported"], str(row.get("kind") or "")
+    )
+
+
+def measure_support(rows: Sequence[SupportRow], verifier: Verifier, seed: int = 0) -> dict[str, SupportFigures]:
+    """The verifier's figures, and those of the overlap of words and of stems."""
+    supported_n = np.array([row.supported for row in rows])
+    started = time.process_time()
+    marked_n = np.array([unsupported_probability(row, verifier) for row in track(rows, "sentences", len(rows))])
+    milliseconds = (time.process_time() - started) * 1000 / len(rows)
+    marks_n = marked_n >= verifier.threshold
+    marked = float(marks_n[supported_n].mean()), float(marks_n[~supported_n].mean())
+    figures = {
+        "verifier": SupportFigures(
+            auc_interval(-marked_n, supported_n, seed), *marked, (1 - marked[0] + marked[1]) / 2, milliseconds
+        )
+    }
+    for name, overlap in (("share of words", str), ("share of stems", form_of)):
+        shares_n = np.array([share_found(row, overlap) for row in rows])
+        figures[name] = SupportFigures(auc_interval(shares_n, supported_n, seed))
+    return figures
+
+
+def unsupported_probability(row: SupportRow, verifier: Verifier) -> float:
+    """The verifier's probability that the passages do not say the claim."""
+    ground = Ground.of([("", passage) for passage in row.passages])
+    return float(judge_claims(verifier, [row.claim], ground)[0])
+
+
+def share_found(row: SupportRow, form: Callable[[str], str]) -> float:
+    """The share of the claim's words, function words apart, that stand in its passages; 1 for a claim of none.
+
+    >>> share_found(SupportRow(("The boats left Tarn.",), "A boat left Quill.", False), str)
+    0.3333333333333333
+    >>> round(share_found(SupportRow(("The boats left Tarn.",), "A boat left Quill.", False), form_of), 2)
+    0.67
+    """
+    held = {form(term) for passage in row.passages for term in terms_of(passage)}
+    own = [form(term) for term in dict.fromkeys(terms_of(row.claim)) if term not in FUNCTION_WORDS]
+    return sum(term in held for term in own) / len(own) if own else 1.0
+
+
+def auc(scores_n: Floats64, supported_n: NDArray[np.bool_]) -> float:
+    """The area under the ROC curve by ranks, ties counting half (Mann and Whitney 1947).
+
+    >>> auc(np.array([0.9, 0.4, 0.4, 0.1]), np.array([True, True, False, False]))
+    0.875
+    """
+    positive, negative = int(supported_n.sum()), int((~supported_n).sum())
+    ranks = float(rankdata(scores_n)[supported_n].sum())
+    return (ranks - positive * (positive + 1) / 2) / (positive * negative)
+
+
+def auc_interval(scores_n: Floats64, supported_n: NDArray[np.bool_], seed: int = 0) -> Interval:
+    """The AUC and its 95 % interval: each class resampled on its own (stratified bootstrap)."""
+    values_B = np.sort(list(_resampled(scores_n, supported_n, np.random.default_rng(seed))))
+    low, high = np.quantile(values_B, (0.025, 0.975))
+    return Interval(auc(scores_n, supported_n), float(low), float(high))
+
+
+def _resampled(scores_n: Floats64, supported_n: NDArray[np.bool_], rng: np.random.Generator) -> Iterator[float]:
+    yes, no = scores_n[supported_n], scores_n[~supported_n]
+    labels_n = np.repeat([True, False], [len(yes), len(no)])
+    for _ in range(RESAMPLES):
+        yield auc(np.concatenate([rng.choice(yes, len(yes)), rng.choice(no, len(no))]), labels_n)
+
+
+def support_table(title: str, figures: dict[str, SupportFigures]) -> Table:
+    """One line for each scorer."""
+    header = ("scorer", "AUC", "supported marked", "unsupported marked", "balanced accuracy", "ms a sentence")
+    lines = [
+        (
+            name,
+            f"{each.auc.mean:.3f} [{each.auc.low:.3f}, {each.auc.high:.3f}]",
+            *(
+                "–" if value is None else f"{value:.2f}"
+                for value in (
+                    each.supported_marked,
+                    each.unsupported_marked,
+                    each.balanced_accuracy,
+                    each.ms_a_sentence,
+                )
+            ),
+        )
+        for name, each in figures.items()
+    ]
+    return Table(title, header, tuple(lines), "AUC with its 95 % interval; 0.5 is chance; ms of one processor")
+
+
+def support_json(figures: dict[str, SupportFigures]) -> dict[str, Any]:
+    """The figures as JSON."""
+    return {name: asdict(each) for name, each in figures.items()}

@@ -1,1 +1,0 @@
-"""Verifiers on sentences that people judged: does what marks unsupported sentences tell them from supported ones?"""

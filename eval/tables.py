@@ -1,0 +1,131 @@
+"""Plain tables of text: the one source of the Markdown reports, the HTML reports and the terminal; and those of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eval.comparison import Comparison, Measure, PolicyResult
+from eval.statistics import Interval
+
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table; `note` tells how to read it. The first column names the row, the others hold figures."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str
+
+
+def tables_of(comparison: Comparison) -> list[Table]:
+    """Every table of the report, in reading order."""
+    found = [run_table(comparison), measure_table(comparison), difference_table(comparison)]
+    return [*found, choice_table(comparison)] if comparison.choices else found
+
+
+def run_table(comparison: Comparison) -> Table:
+    """What was compared: each policy's stage, its reference, and the K, ε and β it was trained with."""
+    header = ("model", "stage", "folder or name", "reference π_ref", "K", "ε", "β", "trained on", "training, s")
+    note = (
+        "K responses a prompt (2 = pairs), ε label smoothing, β strength of the tie to the reference. A margin is "
+        "measured against the model that its run started from; a model without β has no implicit reward."
+    )
+    return Table("Models", header, tuple(_run_row(result) for result in comparison.results), note)
+
+
+def _run_row(result: PolicyResult) -> tuple[str, ...]:
+    policy, record = result.policy, result.policy.record
+    if record is None:
+        return (policy.name, "untuned", policy.source, *[NONE] * 6)
+    figures = [_plain(value) for value in (record.responses_per_prompt, record.label_smoothing, record.beta)]
+    reference = policy.reference or NONE
+    return (policy.name, record.stage, policy.source, reference, *figures, record.data, f"{record.train_seconds:.1f}")
+
+
+def _plain(value: float | None) -> str:
+    return NONE if value is None else f"{value:g}"
+
+
+def measure_table(comparison: Comparison) -> Table:
+    """The mean of every measure for every policy."""
+    names = _names(comparison)
+    rows = [(measure.name, *(_mean(measure, name) for name in names)) for measure in comparison.measures]
+    note = (
+        f"Means over {len(comparison.prompts)} prompts and {len(comparison.pairs)} pairs of "
+        f"{len({row.question_id for row in comparison.prompts})} held-out questions. Answers are greedy, at most "
+        f"{comparison.max_answer_tokens} tokens. log π is summed over the tokens of a completion with its end token "
+        "(nats). The chosen side is longer than the rejected one unless a row names a length-matched hard negative in "
+        "brackets, so read the figures per token beside the sums."
+    )
+    return Table("Results", ("measure", *names), tuple(rows), note)
+
+
+def _mean(measure: Measure, policy: str) -> str:
+    return figure(measure.mean(policy), measure.share) if policy in measure.values else NONE
+
+
+def figure(value: float, share: bool) -> str:
+    """A mean for reading: a percentage, or three decimals where they matter."""
+    return f"{100 * value:.1f} %" if share else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+
+
+def difference_table(comparison: Comparison) -> Table:
+    """Every policy minus the first, with the interval; intervals without 0 are marked with *."""
+    first, *others = _names(comparison)
+    shares = {measure.name: measure.share for measure in comparison.measures}
+    rows = []
+    for measure, intervals in comparison.differences.items():
+        cells = [NONE] * len(others)
+        for column, name in enumerate(others):
+            if name in intervals:
+                cells[column] = interval_text(intervals[name], 100 if shares[measure] else 1)
+        rows.append((measure, *cells))
+    note = (
+        f"Mean difference and the 95 % interval of its paired bootstrap over questions (2,000 resamples, seed "
+        f"{comparison.seed}); shares in percentage points; * marks intervals that leave out 0. Many rows are tested at "
+        "once: about one in twenty leaves out 0 by chance."
+    )
+    return Table(f"Difference from {first}", ("measure", *others), tuple(rows), note)
+
+
+def interval_text(interval: Interval, scale: int) -> str:
+    """A difference and its interval, both times `scale`; * marks an interval that leaves out 0."""
+    mean, low, high = (scale * value for value in (interval.mean, interval.low, interval.high))
+    return f"{mean:+.3g} [{low:+.3g}, {high:+.3g}]{' *' if low > 0 or high < 0 else ''}"
+
+
+def choice_table(comparison: Comparison) -> Table:
+    """Yes/no/maybe accuracy, per class, beside the constant answer that knows only the train split's majority."""
+    labels = list(comparison.gold_choices)
+    header = ("model", "accuracy", *(f"{label} (n = {comparison.gold_choices[label]})" for label in labels))
+    rows = [
+        (score.name, figure(score.accuracy, True), *(figure(score.per_class[label], True) for label in labels))
+        for score in comparison.choices
+    ]
+    note = (
+        f"{sum(comparison.gold_choices.values())} prompts whose gold answer is yes, no or maybe; the first word of the "
+        "answer counts. The constant answer is the commonest label of the train split, not of the questions asked here."
+    )
+    return Table("Yes / no / maybe", header, tuple(rows), note)
+
+
+def _names(comparison: Comparison) -> list[str]:
+    return [result.policy.name for result in comparison.results]
+
+
+def as_text(table: Table) -> str:
+    """The table for a terminal: columns aligned, figures on the right."""
+    lines = [table.header, *table.rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(table.header))]
+    rendered = [_aligned(line, widths) for line in lines]
+    rendered.insert(1, "  ".join("─" * width for width in widths))
+    return "\n".join([table.title, *rendered])
+
+
+def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
+    cells = [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+    return "  ".join(cells).rstrip()

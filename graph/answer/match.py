@@ -1,0 +1,72 @@
+"""Short answers against gold ones: exact match and token F1 as SQuAD, MuSiQue and HotpotQA score them, and containment.
+
+Every function takes one answer and its accepted answers (aliases), and gives a share of 1."""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+
+HOTPOT_LABELS = frozenset({"yes", "no", "noanswer"})
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalise(text: str) -> str:
+    """SQuAD's form of an answer (Rajpurkar et al. 2016, evaluate-v1.1): lower case, no punctuation, no articles.
+
+    >>> normalise("The  Grey-Heron!")
+    'greyheron'
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(answer: str, golds: Sequence[str]) -> float:
+    """1.0 when the normalised answer equals a normalised gold answer, else 0.0 (SQuAD; MuSiQue with its aliases)."""
+    return float(any(normalise(answer) == normalise(gold) for gold in golds))
+
+
+def token_f1(answer: str, golds: Sequence[str]) -> float:
+    """The best F1 over gold answers of the bags of normalised words; two empty bags agree fully.
+
+    As in SQuAD 2.0's and MuSiQue's scripts; SQuAD 1.1's differs only there, and gives two empty bags 0.
+
+    >>> token_f1("built in 1911 in Saltmere", ["in 1911"])
+    0.5714285714285714
+    """
+    return max((_bag_f1(normalise(answer).split(), normalise(gold).split()) for gold in golds), default=0.0)
+
+
+def hotpot_f1(answer: str, golds: Sequence[str]) -> float:
+    """`token_f1` as HotpotQA's and 2WikiMultihopQA's scripts have it: where one side is yes, no or noanswer, only equality counts.
+
+    >>> token_f1("no one", ["no"]), hotpot_f1("no one", ["no"])
+    (0.6666666666666666, 0.0)
+    """
+    return max((_hotpot_f1(normalise(answer), normalise(gold)) for gold in golds), default=0.0)
+
+
+def contains_answer(answer: str, golds: Sequence[str]) -> float:
+    """1.0 when a normalised gold answer stands in the normalised answer as whole words (PopQA's accuracy, but for whole words).
+
+    >>> contains_answer("It was built in 1911.", ["1911"]), contains_answer("in 19112", ["1911"])
+    (1.0, 0.0)
+    """
+    words = f" {normalise(answer)} "
+    return float(any(f" {normalise(gold)} " in words for gold in golds if normalise(gold)))
+
+
+def word_f1(left: Sequence[str], right: Sequence[str]) -> float:
+    """Harmonic mean of precision and recall of two bags of words; 0 where nothing is shared."""
+    shared = (Counter(left) & Counter(right)).total()
+    return 2 * shared / (len(left) + len(right)) if shared else 0.0
+
+
+def _bag_f1(answer: Sequence[str], gold: Sequence[str]) -> float:
+    return word_f1(answer, gold) if answer and gold else float(answer == gold)
+
+
+def _hotpot_f1(answer: str, gold: str) -> float:
+    if answer != gold and HOTPOT_LABELS & {answer, gold}:
+        return 0.0
+    return word_f1(answer.split(), gold.split())

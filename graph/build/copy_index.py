@@ -1,0 +1,166 @@
+"""An index between its folder and PostgreSQL: the rows of index.sqlite and of its call ledger, all or none, either way.
+
+Arrays and vectors are not rows: a folder that is copied out of a database derives them again, with the encoder.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+from psycopg import sql
+
+from graph.build.lifecycle import resume_build
+from graph.build.read_passages import no_model
+from graph.build.stores import read_settings
+from graph.errors import UserError
+from graph.postgres.connect import Connection, database_of, dsn_of, transaction
+from graph.postgres.schema import check_schema, migrate, restart_keys
+from graph.shared.console import track
+from graph.shared.disk import report_full_disk
+from graph.store.database import has_database
+from graph.store.lock import writer_lock
+from graph.store.seal import INDEX_AGAIN, LEDGER, LEDGER_TABLE, check_seal, has_ledger
+from graph.store.sqlite import SQLITE_FILE, SqliteStore
+from graph.types import OpenEncoder, OpenModel
+
+TABLES = (
+    "meta",
+    "documents",
+    "passages",
+    "propositions",
+    "entities",
+    "occurrences",
+    "mentions",
+    "topics",
+    "occurrence_topics",
+    "facts",
+    "quarantine",
+    "summaries",
+)
+"""Of index.sqlite, each after those that it refers to."""
+CALLS_TABLE = "calls"
+"""Of the ledger."""
+POSTGRES_TYPES = {"TEXT": "text", "INTEGER": "int8"}
+Row = tuple[object, ...]
+
+
+def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
+    """The rows of an index into a database that holds none yet; how many, by table. The index is not written to meanwhile.
+
+    UserError, with nothing copied, when a file of the folder is damaged, when the database holds an index already or cannot be written to,
+    or when a text has a NUL character, which PostgreSQL cannot hold.
+    """
+    database = database_of(dsn)
+    if has_database(folder):
+        found = f"{folder}: its rows are in {database_of(dsn_of(folder))}"
+        raise UserError(found, "an index in a folder", "copy that database into a folder first")
+    read_settings(folder)
+    with writer_lock(folder), transaction(dsn) as connection:
+        for file in (SQLITE_FILE, LEDGER) if has_ledger(folder) else (SQLITE_FILE,):
+            if check_seal(folder, file) == "damaged":
+                remedy = INDEX_AGAIN if file == SQLITE_FILE else f"run: modegraph repair {folder}"
+                raise UserError(
+                    f"{folder / file}: its bytes are not those of the last run", "the file as it was sealed", remedy
+                )
+        migrate(connection, database)
+        if connection.execute("SELECT 1 FROM meta LIMIT 1").fetchone() is not None:
+            raise UserError(f"{database}: holds an index already", "a database without one", "name another")
+        connection.execute("SET LOCAL statement_timeout = 0")
+        with closing(_open(folder / SQLITE_FILE)) as store:
+            counts = {table: _send(connection, store, table) for table in track(TABLES, "Tables", len(TABLES))}
+        calls = 0
+        if has_ledger(folder):
+            with closing(_open(folder / LEDGER)) as ledger:
+                calls = _send(connection, ledger, CALLS_TABLE)
+        restart_keys(connection)
+    return {**counts, CALLS_TABLE: calls}
+
+
+def copy_to_folder(
+    dsn: str, folder: Path, open_encoder: OpenEncoder, open_model: OpenModel = no_model
+) -> dict[str, int]:
+    """The index in a database into a new folder, and its arrays derived there; how many rows, by table.
+
+    UserError, with no file made, when the folder holds anything, when the database has no index, or one of another version, or ends before all
+    rows are here. When only the arrays could not be made, the rows are kept and `modegraph resume` goes on.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder}: exists already", "a new or empty folder", "name another")
+    with transaction(dsn) as connection:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        check_schema(connection, database_of(dsn))
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with report_full_disk(folder):
+                counts = _receive_all(connection, folder)
+        except BaseException:
+            for file in folder.iterdir():
+                file.unlink()
+            raise
+    resume_build(folder, open_encoder, open_model)
+    return counts
+
+
+def _receive_all(connection: Connection, folder: Path) -> dict[str, int]:
+    """The rows of an index and the calls of its ledger, if it has any, into new files."""
+    SqliteStore(folder).close()
+    with closing(sqlite3.connect(folder / SQLITE_FILE)) as store, store:
+        counts = {table: _receive(connection, store, table) for table in track(TABLES, "Tables", len(TABLES))}
+        # The rows are those of this generation, and so will be the arrays that are derived from them.
+        store.execute("UPDATE meta SET value = value - 1 WHERE key = 'generation'")
+    with closing(sqlite3.connect(folder / LEDGER)) as ledger, ledger:
+        ledger.execute(LEDGER_TABLE)
+        counts[CALLS_TABLE] = _receive(connection, ledger, CALLS_TABLE)
+    if not counts[CALLS_TABLE]:
+        (folder / LEDGER).unlink()
+    return counts
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    """A file of SQLite, to be read."""
+    return sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)
+
+
+def _columns(file: sqlite3.Connection, table: str) -> dict[str, str]:
+    """The columns of a table of SQLite, with PostgreSQL's types."""
+    rows = file.execute("SELECT name, type FROM pragma_table_info(?)", (table,))
+    return {name: POSTGRES_TYPES[kind] for name, kind in rows}
+
+
+def _copy(table: str, columns: Iterable[str], direction: str) -> sql.Composed:
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    return sql.SQL("COPY {} ({}) " + direction + " (FORMAT binary)").format(sql.Identifier(table), names)
+
+
+def _send(connection: Connection, file: sqlite3.Connection, table: str) -> int:
+    """All rows of a table of SQLite into PostgreSQL's; how many."""
+    columns, count = _columns(file, table), 0
+    names = ", ".join(f'"{name}"' for name in columns)
+    with connection.cursor().copy(_copy(table, columns, "FROM STDIN")) as rows:
+        rows.set_types(list(columns.values()))
+        for row in file.execute(f"SELECT {names} FROM {table} ORDER BY 1"):
+            _check_row(table, row)
+            rows.write_row(row)
+            count += 1
+    return count
+
+
+def _check_row(table: str, row: Row) -> None:
+    if any(isinstance(value, str) and "\0" in value for value in row):
+        remedy = "take the character out of the document, index it again, then copy"
+        raise UserError(f"{table} {str(row[0])!r}: a NUL character", "text that PostgreSQL can hold", remedy)
+
+
+def _receive(connection: Connection, file: sqlite3.Connection, table: str) -> int:
+    """All rows of a table of PostgreSQL into SQLite's; how many."""
+    columns = _columns(file, table)
+    places = ", ".join("?" * len(columns))
+
+    def received() -> Iterator[Row]:
+        with connection.cursor().copy(_copy(table, columns, "TO STDOUT")) as rows:
+            rows.set_types(list(columns.values()))
+            yield from rows.rows()
+
+    return file.executemany(f"INSERT INTO {table} VALUES ({places})", received()).rowcount

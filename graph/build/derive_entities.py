@@ -1,0 +1,169 @@
+"""Entities from index.sqlite to columns: those that were read, the terms of caseless texts, and the full name beside every alias of it.
+
+What a proposition mentions is moved from the last generation where its occurrences are as they were; unless it is caseless, as its
+terms depend on all texts, or mentions an alias that has come or gone. Legend: see graph/store/data.py; L rows of the last
+generation, X entries.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import numpy as np
+
+from graph.build.changes import ENTITIES, ChangedRows, Propositions, RowsById, linked_block, merge_linked, read_links
+from graph.extract.entities import full_names, surname_of_initials
+from graph.extract.terms import caseless_terms
+from graph.hierarchy.similarity import KnownGraph, edit_graph, similarity_graph
+from graph.shared.ids import content_id
+from graph.store.columns.blocks import Entries, entries_by_row
+from graph.store.columns.moved import Block, find_ids, moved_block, rows_holding, whole
+from graph.store.columns.row_map import NO_ROWS, RowMap, existing
+from graph.store.columns.strings import Strings, rows_in_order
+from graph.store.data import DocumentColumns, EntityColumns, IndexData
+from graph.store.embedding_cache import EmbeddingCache
+from graph.store.index_settings import IndexSettings
+from graph.store.vectors import Vectors
+from graph.text.scripts import is_caseless
+from graph.types import Ints
+
+
+def derive_entities(
+    rows: ChangedRows,
+    base: IndexData,
+    last: IndexData | None,
+    cache: EmbeddingCache,
+    documents: DocumentColumns,
+    document_merge: RowMap,
+    propositions: Propositions,
+    settings: IndexSettings,
+) -> EntityColumns:
+    """All columns: `base` is what is moved, `last` what is known of synonyms (the same, or `base` is empty)."""
+    caseless = _caseless_rows(propositions.texts)
+    terms = _terms(propositions.texts, caseless, documents.title_keys)
+    read_R = np.union1d(propositions.changed_R, caseless)
+    found = read_links(rows, ENTITIES, propositions, read_R)
+    last_columns = (base.entity_ids, base.entity_texts, base.proposition_entity_NE)
+    derived = {content_id("entity", term): term for _, term in terms}
+    named = merge_linked(rows, ENTITIES, last_columns, propositions.were(read_R), found, derived)
+
+    aliases = _Aliases.of(named.texts)
+    again_R = np.setdiff1d(_mention_changed_alias(base, propositions.merge, named.merge, aliases), read_R)
+    found_again = read_links(rows, ENTITIES, propositions, again_R)
+    term_row = dict(zip(derived, find_ids(named.ids, list(derived)).tolist(), strict=True))
+    of_terms = np.array([(row, term_row[content_id("entity", term)]) for row, term in terms], np.int64).reshape(-1, 2)
+    proposition_X = np.concatenate([found.proposition_X, found_again.proposition_X, of_terms[:, 0]])
+    entity_X = np.concatenate([found.rows(named.ids), found_again.rows(named.ids), of_terms[:, 1]])
+    full_X = aliases.full(entity_X)
+    proposition_X = np.concatenate([proposition_X, proposition_X[full_X >= 0]])
+    entity_X = np.concatenate([entity_X, full_X[full_X >= 0]])
+
+    vectors_ED = cache.encode("entities", named.ids, named.texts, named.merge)
+    return EntityColumns(
+        entity_ids=named.ids,
+        entity_texts=named.texts,
+        entity_vectors_ED=vectors_ED,
+        proposition_entity_NE=linked_block(
+            base.proposition_entity_NE, propositions, named.merge, np.union1d(read_R, again_R), proposition_X, entity_X
+        ),
+        entity_document_EU=_called(base, named, documents, document_merge),
+        synonym_EE=_synonyms(vectors_ED, last, base, named, settings),
+    )
+
+
+def _synonyms(
+    vectors_ED: Vectors, last: IndexData | None, base: IndexData, named: RowsById, settings: IndexSettings
+) -> Block:
+    """The graph of synonyms: that of the last generation with what has changed in it, if that is known."""
+    nearest = settings.synonym_neighbours, settings.min_synonym_similarity
+    if last is None:
+        return similarity_graph(vectors_ED, *nearest)
+    merge = named.merge
+    if last is not base:
+        merge = RowMap.of_last(rows_in_order(last.entity_ids, named.ids), len(last.entity_ids))
+    edit = edit_graph(vectors_ED, *nearest, KnownGraph(last.synonym_EE, merge))
+    if edit is None:
+        return similarity_graph(vectors_ED, *nearest)
+    return moved_block(last.synonym_EE, merge, merge, edit.added, edit.replaced_R, both_ways=True)
+
+
+def _caseless_rows(texts: Strings) -> Ints:
+    """The caseless texts; one that is all ASCII is none."""
+    beyond_ascii = texts.rows_with(lambda data: data >= 0x80)
+    return np.array([row for row in beyond_ascii.tolist() if is_caseless(texts[row])], np.int64)
+
+
+def _terms(texts: Strings, caseless: Ints, titles: Strings) -> list[tuple[int, str]]:
+    """(proposition, term) for every term of the caseless ones."""
+    found = caseless_terms([texts[row] for row in caseless.tolist()], titles)
+    return [(int(caseless[row]), term) for row, term in found]
+
+
+@dataclass(frozen=True)
+class _Aliases:
+    """Rows of keys of initials and a surname, in order, and the row of the full name behind each."""
+
+    alias_A: Ints
+    full_A: Ints
+
+    @classmethod
+    def of(cls, keys: Strings) -> "_Aliases":
+        """Those among the keys; only keys with a surname that stands behind initials are read."""
+        dotted = keys.rows_with(lambda data: data == ord("."))
+        surnames = {surname for row in dotted.tolist() if (surname := surname_of_initials(keys[row]))}
+        rows = keys.rows_where(lambda part: _ending_with(part, surnames)) if surnames else dotted[:0]
+        pairs_A2 = np.array(full_names([keys[row] for row in rows.tolist()]), np.int64).reshape(-1, 2)
+        return cls(rows[pairs_A2[:, 0]], rows[pairs_A2[:, 1]])
+
+    def full(self, rows: Ints) -> Ints:
+        """The row of the full name behind each row; −1 behind what is no alias."""
+        place = np.searchsorted(self.alias_A, rows)
+        known = np.append(self.alias_A, -1)[place] == rows
+        return np.where(known, np.append(self.full_A, -1)[place], -1)
+
+
+def _ending_with(keys: Strings, words: set[str]) -> Ints:
+    """The rows whose last word, after a space or a dot, is one of these."""
+    ends = keys.starts[1:]
+    gaps = np.concatenate([keys.starts[:1] - 1, np.flatnonzero((keys.data == ord(" ")) | (keys.data == ord(".")))])
+    begins = np.maximum(gaps[np.searchsorted(gaps, ends) - 1] + 1, keys.starts[:-1])
+    by_length: dict[int, list[bytes]] = {}
+    for word in words:
+        by_length.setdefault(len(word.encode()), []).append(word.encode())
+    found = [np.zeros(0, np.int64)]
+    for length, same in by_length.items():
+        rows = np.flatnonzero(ends - begins == length)
+        letters = keys.data[begins[rows, None] + np.arange(length)]
+        found.append(rows[np.isin(np.ascontiguousarray(letters).view(f"S{length}")[:, 0], same)])
+    return np.sort(np.concatenate(found))
+
+
+def _mention_changed_alias(base: IndexData, propositions: RowMap, entities: RowMap, now: _Aliases) -> Ints:
+    """The propositions that were there and mention an alias that has another full name than before, or had none, or has none now; in order."""
+    before, last_A = _Aliases.of(base.entity_texts), entities.lasts(now.alias_A)
+    asked = np.union1d(before.alias_A, existing(last_A))
+    asked = asked[entities.places(asked) >= 0]
+    full_before, full_now = before.full(asked), now.full(entities.places(asked))
+    changed = asked[((full_before >= 0) != (full_now >= 0)) | (entities.places(full_before) != full_now)]
+    if not len(changed):
+        return NO_ROWS
+    mentions, is_changed = whole(base.proposition_entity_NE), np.zeros(entities.count, bool)
+    is_changed[changed] = True
+    place_X = propositions.places(np.flatnonzero(entries_by_row(mentions, is_changed[mentions.indices])))
+    return existing(place_X)
+
+
+def _called(base: IndexData, entities: RowsById, documents: DocumentColumns, document_merge: RowMap) -> Block:
+    """1 where a document is called by the key of an entity."""
+    titles, document_T = documents.title_keys, documents.title_document_T
+    of_new = rows_holding(document_T, document_merge.new_K)
+    named = find_ids(entities.ids, [content_id("entity", titles[row]) for row in of_new.tolist()])
+    pairs = [(named[named >= 0], document_T[of_new][named >= 0])]
+    for row in entities.merge.new_K.tolist() if len(document_merge.new_K) < len(document_merge) else ():
+        first = end = bisect_left(titles, entities.texts[row])
+        while end < len(titles) and titles[end] == entities.texts[row]:
+            end += 1
+        called = document_T[np.arange(first, end)]
+        known = called[document_merge.lasts(called) >= 0]
+        pairs.append((np.full(len(known), row), known))
+    rows, columns = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    return moved_block(base.entity_document_EU, entities.merge, document_merge, Entries.ones(rows, columns))

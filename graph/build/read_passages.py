@@ -1,0 +1,218 @@
+"""Between store and extractors: chooses how documents are read, feeds what waits, and commits what was read.
+
+A group of readings and the status of its documents are one transaction, so a run that was killed goes on with the first
+passage that has no reading. A model's finished calls are in `LEDGER` besides, committed one by one, so none is made twice.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import chain
+from pathlib import Path
+from typing import TypeVar
+
+from graph.errors import UserError
+from graph.extract.extraction import PendingDocument, ReadDocuments, Reading
+from graph.extract.imported import load_extraction, read_by_rules, read_imported
+from graph.extract.llm import SAMPLED_PASSAGES, Domain, Prompt, infer_domain, read_by_model
+from graph.shared.console import say, track
+from graph.shared.ids import content_id
+from graph.store.index_settings import IndexSettings
+from graph.store.rows import Store
+from graph.store.seal import LEDGER
+from graph.text.prompting import read_prompt
+from graph.types import Document, LanguageModel, OpenModel, Passage, Workers
+
+GROUP_PASSAGES = 512
+"""Passages read at once, and committed so, by extractors that need no model."""
+BATCH_CHARACTERS = 200_000
+"""Of documents split at once."""
+SAMPLED_DOCUMENTS = 5
+
+T = TypeVar("T")
+Split = Callable[[Document], Sequence[Passage]]
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """How documents are read. `version` names all that decides what comes of a text; it is kept in the index."""
+
+    version: str
+    read: ReadDocuments
+
+
+def no_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
+    """The OpenModel of callers that have none."""
+    raise UserError(f"language model {spec!r}: none can be opened here", "", "use the command line")
+
+
+def open_extractor(
+    folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel, workers: Workers
+) -> Extractor:
+    """The extractor of an index, and its version kept there; UserError when it is not the one that read the rest."""
+    extractor = _choose_extractor(folder, store, settings, split, open_model, workers)
+    known = store.get_meta("extractor")
+    if known is not None and known != extractor.version and store.count("passages"):
+        raise UserError(
+            f"{folder}: its documents were read by {known}, not by {extractor.version}",
+            "the same model and prompts for all documents of an index",
+            "name that model with --extractor-model, or index into a new folder",
+        )
+    store.set_meta("extractor", extractor.version)
+    return extractor
+
+
+def _choose_extractor(
+    folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel, workers: Workers
+) -> Extractor:
+    if settings.extractor == "rules":
+        return Extractor("rules", partial(_read_each, workers, read_by_rules))
+    if settings.extractor == "import":
+        read_one = partial(read_imported, rows=load_extraction(Path(settings.import_file)))
+        return Extractor("an imported extraction, by sentence", partial(_read_each, workers, read_one))
+    prompt = Prompt(few_shot_examples(settings), settings.max_reply_tokens)
+    model = open_model(settings.extractor_model, ledger=folder / LEDGER)
+
+    @cache
+    def domain() -> Domain:
+        return _domain_of_index(store, model, split) if settings.infer_domain else Domain()
+
+    version = f"model {model.name}, prompts {prompt.version}"
+    return Extractor(version, partial(read_by_model, model=model, prompt=prompt, domain=domain))
+
+
+def imported_hashes(settings: IndexSettings) -> dict[str, str]:
+    """By document: the hash of its row in the imported extraction. Empty for other extractors."""
+    if settings.extractor != "import":
+        return {}
+    return {source: row.hash for source, row in load_extraction(Path(settings.import_file)).items()}
+
+
+def read_waiting(store: Store, read: ReadDocuments, split: Split, workers: Workers) -> None:
+    """Read every document that waits, and keep each group of readings as it comes."""
+    left: dict[str, int] = {}
+
+    def waiting() -> Iterator[PendingDocument]:
+        sources = store.sources_to_extract()
+        batches = _batches(map(store.document, sources), lambda document: len(document.text), BATCH_CHARACTERS)
+        pieces = chain.from_iterable(workers.map(partial(_split_each, split), batches))
+        for document, found in track(pieces, "Reading documents", len(sources)) if sources else ():
+            source = document.source
+            kept = store.passage_ids(source)
+            passages = tuple(passage for passage in found if passage.id not in kept)
+            left[source] = len(passages)
+            if passages:
+                yield PendingDocument(document, passages)
+            else:
+                with store.transaction():
+                    store.finish_document(source)
+
+    for readings in read(waiting()):
+        with store.transaction():
+            for reading in readings:
+                store.put_reading(reading)
+                left[reading.passage.source] -= 1
+                if not left[reading.passage.source]:
+                    store.finish_document(reading.passage.source)
+
+
+def read_quarantined(store: Store, read: ReadDocuments) -> int:
+    """Ask again for every passage in quarantine; returns how many were asked for. What fails again stays there."""
+    failed = store.quarantined()
+    waiting = (
+        PendingDocument(store.document(passage.source), (passage,), attempts)
+        for passage, attempts in track(failed, "Asking again", len(failed))
+    )
+    for readings in read(waiting) if failed else ():
+        with store.transaction():
+            for reading in readings:
+                store.put_reading(reading)
+    return len(failed)
+
+
+@dataclass(frozen=True)
+class ReadingFacts:
+    """How the passages of an index were read: passages, those in quarantine, dropped parts of replies, passages by reader."""
+
+    passages: int
+    quarantined: int
+    dropped: int
+    read_by: dict[str, int]
+
+
+def reading_facts(store: Store) -> ReadingFacts:
+    """The facts as the store stands now."""
+    (dropped,) = next(store.rows("SELECT coalesce(sum(dropped), 0) FROM passages"))
+    by_reader = store.rows(
+        "SELECT reader, count(*) FROM passages WHERE row NOT IN (SELECT passage FROM quarantine) GROUP BY reader ORDER BY reader"
+    )
+    return ReadingFacts(
+        passages=store.count("passages"),
+        quarantined=store.count("quarantine"),
+        dropped=int(str(dropped)),
+        read_by={str(reader): int(str(count)) for reader, count in by_reader},
+    )
+
+
+def _read_each(
+    workers: Workers, read_one: Callable[[PendingDocument], list[Reading]], waiting: Iterable[PendingDocument]
+) -> Iterator[list[Reading]]:
+    """Readings of whole documents, in groups of at least `GROUP_PASSAGES` but the last. (A `Read` when bound.)"""
+    groups = _batches(waiting, lambda item: len(item.passages), GROUP_PASSAGES)
+    yield from workers.map(partial(_read_group, read_one), groups)
+
+
+def _read_group(
+    read_one: Callable[[PendingDocument], list[Reading]], group: Sequence[PendingDocument]
+) -> list[Reading]:
+    return [reading for item in group for reading in read_one(item)]
+
+
+def _split_each(split: Split, documents: Sequence[Document]) -> list[tuple[Document, Sequence[Passage]]]:
+    return [(document, split(document)) for document in documents]
+
+
+def _batches(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:
+    """The items in lists whose sizes come to `least` or more, but the last."""
+    batch: list[T] = []
+    filled = 0
+    for item in items:
+        batch.append(item)
+        filled += size(item)
+        if filled >= least:
+            yield batch
+            batch, filled = [], 0
+    if batch:
+        yield batch
+
+
+def _domain_of_index(store: Store, model: LanguageModel, split: Split) -> Domain:
+    """The domain kept in the index; inferred and kept now if there is none."""
+    known = store.get_meta("domain")
+    if known is not None:
+        return Domain.model_validate_json(known)
+    domain, problem = infer_domain(model, sample_passages(store, split))
+    if problem:
+        say(f"No entity types and topics were inferred, so none are suggested to the model: {problem}")
+    with store.transaction():
+        store.set_meta("domain", domain.model_dump())
+    return domain
+
+
+def sample_passages(store: Store, split: Split) -> list[Passage]:
+    """Five passages of up to five waiting documents, chosen by their hashes: the same whatever the order of arrival."""
+    sources = sorted(store.sources_to_extract(), key=lambda source: content_id("sample", source))[:SAMPLED_DOCUMENTS]
+    by_document = [sorted(split(store.document(source)), key=lambda passage: passage.id) for source in sources]
+    rounds = [passages[turn] for turn in range(SAMPLED_PASSAGES) for passages in by_document if turn < len(passages)]
+    return rounds[:SAMPLED_PASSAGES]
+
+
+def few_shot_examples(settings: IndexSettings) -> str:
+    """The examples that the prompt shows: those of the settings, else our own."""
+    if not settings.extractor_examples:
+        return read_prompt("graph/extract_examples.txt")
+    file = Path(settings.extractor_examples)
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UserError(f"{file}: cannot be read ({problem})", "a text file of examples", "fix the path") from None

@@ -1,0 +1,348 @@
+"""Settings: one YAML file and `key=value` flags become one frozen, validated settings object; and its page of help.
+
+Used by the command line of every folder; inner functions take the values they need, never the settings object's file. The second half
+shows a settings class to people: as a table on a help page, and as commented YAML."""
+
+import importlib
+import re
+import textwrap
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticUndefined
+
+from graph.errors import UserError, is_secret, nearest, redacted, unreadable
+
+_QUOTED = re.compile(r"'([^']*)'")
+
+
+class Settings(BaseModel):
+    """Base of all settings: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    def recorded(self) -> dict[str, Any]:
+        """The values for a record such as run.json, without secrets."""
+        return cast(dict[str, Any], redacted(self.model_dump(mode="json")))
+
+
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A value of `--set` that YAML reads as other than text, with the text: which of them is meant, the setting decides."""
+
+    text: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one setting, in words; whether there is no such setting, or it only lacks a value that --set could give."""
+
+    key: str
+    text: str
+    missing: bool
+    unknown: bool
+
+
+def load_settings(kind: type[S], file: Path | None = None, overrides: Sequence[str] = ()) -> S:
+    """Read `file` (YAML mapping), lay `key=value` or `outer.inner=value` overrides over it, validate as `kind`.
+
+    Raises UserError naming the file, the key or value, and the nearest known key.
+    """
+    values = read_yaml(file) if file is not None else {}
+    where = str(file) if file is not None else "--set"
+    for override in overrides:
+        set_value(values, override)
+    return parse_settings(kind, values, where)
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; UserError when it is missing, unreadable or not a mapping."""
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise unreadable(file, problem, "a YAML file of settings") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as problem:
+        reason = " ".join(str(problem).split())
+        raise UserError(f"{file}: not valid YAML ({reason})", "a mapping of settings", "fix the file") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(f"{file}: holds a {type(values).__name__}", "a mapping of settings", "write `key: value` lines")
+    return values
+
+
+def set_value(values: dict[str, Any], override: str) -> None:
+    """Write one `outer.inner=value` (value read as YAML; see `Typed`) into the nested mapping `values`, in place."""
+    path, found, text = override.partition("=")
+    if not found or not path:
+        raise UserError(f"--set {override}", "key=value", "for example --set learning_rate=1e-5")
+    *outer, last = path.strip().split(".")
+    target = values
+    for key in outer:
+        inner = target.setdefault(key, {})
+        if not isinstance(inner, dict):
+            value = inner.value if isinstance(inner, Typed) else inner
+            shown = (
+                f"--set {path}=…: {key} is a secret"
+                if is_secret(key)
+                else f"--set {override}: {key} is the value {value!r}"
+            )
+            raise UserError(shown, "a group of settings", "drop the dot")
+        target = inner
+    value = read_scalar(text)
+    target[last] = value if isinstance(value, str | dict | list) else Typed(text.strip(), value)
+
+
+def read_scalar(text: str) -> Any:
+    """One YAML scalar; `1e-5` is a number here (YAML 1.1 would call it text), and what stands in quotes is text."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    if isinstance(value, str) and value == text.strip():
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def parse_settings(kind: type[S], values: Mapping[str, Any], where: str) -> S:
+    """Validate a mapping as `kind`; the first problem (unknown keys before others) becomes a UserError that names `where`."""
+    try:
+        return kind.model_validate(_without_typed(values))
+    except ValidationError as problems:
+        texts = {problem["loc"] for problem in problems.errors() if problem["type"] == "string_type"}
+    try:
+        return kind.model_validate(_without_typed(values, texts))
+    except ValidationError as problems:
+        problem = min(problems.errors(), key=lambda each: each["type"] != "extra_forbidden")
+    raise _as_user_error(kind, problem, where)
+
+
+def problems_in(kind: type[S], values: Mapping[str, Any], where: str) -> list[Problem]:
+    """Everything that is wrong with a mapping as settings of `kind`, in order; [] when nothing is."""
+    try:
+        kind.model_validate(values)
+    except ValidationError as problems:
+        return [
+            Problem(
+                key=".".join(map(str, each["loc"])),
+                text=str(_as_user_error(kind, each, where)),
+                missing=each["type"] == "missing" and len(each["loc"]) == 1,
+                unknown=each["type"] == "extra_forbidden",
+            )
+            for each in problems.errors()
+        ]
+    return []
+
+
+def _without_typed(
+    values: Mapping[str, Any], texts: Collection[tuple[int | str, ...]] = (), at: tuple[str, ...] = ()
+) -> Any:
+    """The values without `Typed`: what YAML makes of one, but its text at the places `texts`."""
+    settled: dict[str, Any] = {}
+    for key, value in values.items():
+        place = (*at, key)
+        if isinstance(value, Typed):
+            settled[key] = value.text if place in texts else value.value
+        else:
+            settled[key] = _without_typed(value, texts, place) if isinstance(value, Mapping) else value
+    return settled
+
+
+def _as_user_error(kind: type[Settings], problem: ErrorDetails, where: str) -> UserError:
+    """One problem in words: the key with its value (never a secret's, never a whole section), what was expected, what to do."""
+    places, given, expected = problem["loc"], problem["input"], problem["msg"]
+    if problem["type"] == "invalid_key" or places[-1:] == ("[key]",):
+        outer = ".".join(map(str, places[: -2 if places[-1] == "[key]" else -1]))
+        found = f"{where}: the key {given!r}{f' of {outer}' if outer else ''} is no text"
+        return UserError(found, "keys that are text", "write it in quotes")
+    path = ".".join(map(str, places))
+    if problem["type"] == "extra_forbidden":
+        known = known_keys(kind)
+        near = nearest(path, known)
+        question = f"did you mean '{near}'?" if near else ""
+        return UserError(f"{where}: unknown key '{path}'", question, f"known keys: {', '.join(known)}")
+    if problem["type"] == "missing":
+        return UserError(
+            f"{where}: '{path}' is missing",
+            "",
+            f"it has no default: give {path}=… (on the command line: --set {path}=…)",
+        )
+    if problem["type"] == "value_error":
+        expected = str(problem["ctx"]["error"])
+        if isinstance(given, Mapping):
+            return UserError(": ".join(part for part in (where, path, expected) if part), "", "")
+    expected = expected.removeprefix("Input should be ")
+    if problem["type"] in ("model_type", "dict_type"):
+        expected = "a group of settings, `key: value`"
+    if problem["type"] == "literal_error":
+        near = nearest(str(given), _QUOTED.findall(expected))
+        expected = f"did you mean '{near}'? Expected {expected}" if near else expected
+    text_wanted = problem["type"] == "string_type" and not isinstance(given, Mapping | list)
+    remedy = "write it in quotes" if text_wanted and given is not None else "change the value"
+    shown = "(not shown)" if _is_secret(kind, places) else f"{given!r:.200}"
+    if problem["type"] == "value_error":
+        return UserError(f"{where}: {path} = {shown}: {expected}", "", remedy)
+    return UserError(f"{where}: {path} = {shown}", expected, remedy)
+
+
+def _is_secret(kind: type[BaseModel], places: Sequence[int | str]) -> bool:
+    """Whether the setting at `places` is a password or a key."""
+    for place in places:
+        field = kind.model_fields.get(str(place))
+        parts = (field.annotation, *getattr(field.annotation, "__args__", ())) if field else ()
+        if SecretStr in parts:
+            return True
+        inner = settings_within(field.annotation) if field else None
+        if inner is None:
+            return False
+        kind = inner
+    return False
+
+
+def known_keys(kind: type[BaseModel], prefix: str = "") -> list[str]:
+    """All keys of a settings class, nested ones with dots, in order of declaration."""
+    keys: list[str] = []
+    for name, field in kind.model_fields.items():
+        inner = settings_within(field.annotation)
+        keys += known_keys(inner, f"{prefix}{name}.") if inner is not None else [f"{prefix}{name}"]
+    return keys
+
+
+def settings_within(annotation: object) -> type[Settings] | None:
+    """The settings class of a section: `LoraSettings`, also where it may be null; None for every other annotation."""
+    parts = (annotation, *getattr(annotation, "__args__", ()))
+    return next((part for part in parts if isinstance(part, type) and issubclass(part, Settings)), None)
+
+
+WIDTH = 100
+REQUIRED = "required"
+BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+
+
+@dataclass(frozen=True)
+class SettingLine:
+    """One setting: its key with dots for inner ones, its default as YAML or REQUIRED, and what it means."""
+
+    key: str
+    default: str
+    meaning: str
+    commented: bool
+    """Whether it lies in a section that is null by default."""
+
+
+def settings_class(path: str) -> type[Settings]:
+    """`module:Class` to the class."""
+    module, _, name = path.partition(":")
+    found: type[Settings] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def setting_lines(kind: type[Settings], prefix: str = "", commented: bool = False) -> Iterator[SettingLine]:
+    """Every setting of a class in order of declaration, sections before what they hold."""
+    for name, field in kind.model_fields.items():
+        inner = settings_within(field.annotation)
+        kept_in = get_origin(field.annotation)
+        if inner is None or kept_in is tuple:
+            yield SettingLine(f"{prefix}{name}", _default(field), _meaning(field), commented)
+        elif kept_in is dict:
+            yield SettingLine(f"{prefix}{name}", _default(field), _meaning(field), commented)
+            yield SettingLine(f"{prefix}{name}.NAME", "", "", True)
+            yield from setting_lines(inner, f"{prefix}{name}.NAME.", True)
+        else:
+            off = commented or field.get_default() is None
+            yield SettingLine(f"{prefix}{name}", _default(field) if off else "", _meaning(field), commented)
+            yield from setting_lines(inner, f"{prefix}{name}.", off)
+
+
+def as_yaml(kind: type[Settings], title: str) -> str:
+    """All settings of a class with their defaults, as YAML with comments; what must be given stands there without a value."""
+    lines = [*_comment(title, ""), ""]
+    for each in setting_lines(kind):
+        *outer, name = each.key.split(".")
+        mark, indent = "# " if each.commented else "", "  " * len(outer)
+        value = "" if each.default == REQUIRED else f" {each.default}" if each.default else ""
+        lines += [*_comment(each.meaning, "" if each.commented else indent, indent if each.commented else "")]
+        lines += [f"{mark}{indent}{name}:{value}"]
+    return "\n".join(lines) + "\n"
+
+
+def print_settings(path: str) -> None:
+    """The settings of `module:Class` as a table, below the help page of a command."""
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(no_wrap=True, style="bold cyan")
+    table.add_column(ratio=1)
+    for each in setting_lines(settings_class(path)):
+        if not each.meaning:
+            continue
+        told = Text(each.meaning)
+        if each.default == REQUIRED:
+            told.append(" [required]", style="dim red")
+        elif each.default:
+            told.append(f" [default: {each.default}]", style="dim")
+        table.add_row(each.key, told)
+    Console().print(Panel(table, title="Settings, of --config and --set", title_align="left", border_style="dim"))
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default()
+    if value is PydanticUndefined:
+        return REQUIRED
+    return as_scalar(value)
+
+
+def as_scalar(value: Any) -> str:
+    """A value as YAML on one line.
+
+    >>> as_scalar(1e-05), as_scalar(None), as_scalar(""), as_scalar(("a", "b"))
+    ('1.0e-05', 'null', "''", '[a, b]')
+    """
+    plain = list(value) if isinstance(value, tuple) else value
+    text: str = yaml.safe_dump(plain, default_flow_style=True, allow_unicode=True, width=10_000, sort_keys=False)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _meaning(field: FieldInfo) -> str:
+    """The description, the values that a choice has, and the bounds of a number, as one sentence each."""
+    said = (field.description or "").strip()
+    first = said[:1].upper() if said[:1].isascii() else said[:1]
+    parts = [f"{first}{said[1:].removesuffix('.')}." if said else ""]
+    if choices := _choices(field.annotation):
+        parts.append(f"One of {', '.join(map(str, choices))}.")
+    if any(getattr(one, "min_length", 0) for one in field.metadata):
+        parts.append("Not empty.")
+    found = {name: getattr(one, name) for one in field.metadata for name in BOUNDS if hasattr(one, name)}
+    if {"ge", "le"} <= found.keys():
+        parts.append(f"From {found.pop('ge'):g} to {found.pop('le'):g}.")
+    if bounds := [f"{BOUNDS[name]} {bound:g}" for name, bound in found.items()]:
+        parts.append(f"{' and '.join(bounds).capitalize()}.")
+    return " ".join(part for part in parts if part)
+
+
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    """The values of a Literal, also within Annotated, a union or a list."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    arguments = get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
+    return next((found for part in arguments if (found := _choices(part))), ())
+
+
+def _comment(text: str, before: str, after: str = "") -> list[str]:
+    lead = f"{before}# {after}"
+    return [lead + line for line in textwrap.wrap(text, WIDTH - len(lead))]

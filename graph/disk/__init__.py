@@ -1,1 +1,0 @@
-"""What is written, and the disk that takes no more of it."""

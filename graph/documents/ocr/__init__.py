@@ -1,1 +1,0 @@
-"""Text of scanned pages, by programs that are installed beside ours."""

@@ -1,1 +1,0 @@
-"""Texts to unit vectors: sentence encoders, in torch or ONNX Runtime."""

@@ -1,0 +1,292 @@
+"""An index into a schema of its own in PostgreSQL, for others to query by SQL and pgvector.
+
+One transaction: tables are filled beside the former export, indexed, analysed and renamed into its place; whatever ends it earlier leaves
+the former export as it was. The tables are those of --parquet, with vectors as halfvec; ends of edges are ids, and the kind of an edge
+tells what they are of (`EDGES` in docs/postgres.md).
+Legend: N rows, D dimensions."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from psycopg import errors, sql
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+from psycopg.types import TypeInfo
+
+from graph.errors import UserError
+from graph.export.elements import NODE_KINDS, NodeKind, Value, edges, nodes, occurrences
+from graph.index.index import Index
+from graph.postgres.connect import Connection, database_of, transaction
+from graph.shared.console import track
+from graph.store.data import VECTOR_FIELDS
+from graph.store.vectors import Matrix
+
+EXPORT_FORMAT = 1
+"""Of the tables; `export` holds it, with what was exported."""
+SCHEMA = "modegraph"
+OLDEST_PGVECTOR = (0, 8, 4)
+MOST_DIMENSIONS = 4_000
+"""That pgvector can index as halfvec."""
+_SCHEMA_NAME = re.compile("[a-z_][a-z0-9_]{0,39}")
+_EXPORT_TABLE = """CREATE TABLE export (format int4 NOT NULL, index text COLLATE "C" NOT NULL, encoder text COLLATE "C" NOT NULL,
+    fingerprint text COLLATE "C" NOT NULL, exported_at timestamptz NOT NULL DEFAULT now())"""
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What was written: rows by table, and the server's setting that vector indexes were built under."""
+
+    rows: dict[str, int]
+    maintenance_work_mem: str
+
+
+def export_index(index: Index, dsn: str, schema: str = SCHEMA) -> ExportReport:
+    """Write the tables and their indexes.
+
+    UserError, with the former export left as it was, when the database cannot be reached or has no pgvector of 0.8.4 or newer, when the
+    schema is somebody else's or of a newer format, or when the role may not write.
+    """
+    if not _SCHEMA_NAME.fullmatch(schema) or schema.startswith("pg_"):
+        raise UserError(f"--schema {schema}", "up to 40 of a-z, 0-9 and _, no pg_ in front", "choose another name")
+    dimensions = index.data.passage_vectors_PD.shape[1]
+    if dimensions > MOST_DIMENSIONS:
+        expected = f"at most {MOST_DIMENSIONS:,}, which pgvector can index"
+        raise UserError(f"{index.folder}: vectors of {dimensions:,} dimensions", expected, "use --parquet")
+    with transaction(dsn) as connection:
+        extension_schema = _check_pgvector(connection, database_of(dsn))
+        replaces = _check_schema(connection, database_of(dsn), schema)
+        made = f"{schema}_partial"
+        _run(connection, "CREATE SCHEMA {}", made)
+        _run(connection, "SET LOCAL search_path = {}, {}", made, extension_schema)
+        _run(connection, "SET LOCAL statement_timeout = 0")
+        rows = _fill(connection, index, dimensions)
+        if replaces:
+            _drop(connection, database_of(dsn), schema)
+        _run(connection, "ALTER SCHEMA {} RENAME TO {}", made, schema)
+        (memory,) = connection.execute("SELECT current_setting('maintenance_work_mem')").fetchone() or ("",)
+    return ExportReport(rows, str(memory))
+
+
+def _check_pgvector(connection: Connection, database: str) -> str:
+    """The schema that pgvector is in."""
+    query = "SELECT extversion, nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector'"
+    found = connection.execute(query).fetchone()
+    wanted = "pgvector " + ".".join(map(str, OLDEST_PGVECTOR)) + " or newer"
+    if found is None:
+        raise UserError(f"{database}: no pgvector", wanted, "run there, as a superuser: CREATE EXTENSION vector")
+    version, extension_schema = map(str, found)
+    if tuple(map(int, re.findall(r"\d+", version))) < OLDEST_PGVECTOR:
+        remedy = "install it, then run there: ALTER EXTENSION vector UPDATE"
+        raise UserError(f"{database}: pgvector {version}", f"{wanted}, whose indexes are sound", remedy)
+    return extension_schema
+
+
+def _check_schema(connection: Connection, database: str, schema: str) -> bool:
+    """Whether there is a former export in the schema, for this one to replace."""
+    alone = connection.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", (f"modegraph {schema}",))
+    if alone.fetchone() != (True,):
+        raise UserError(f"{database}: schema {schema} is being exported to", "one export at a time", "wait for its end")
+    query = """SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = 'export'), pg_has_role(nspowner, 'USAGE')
+        FROM pg_namespace n WHERE nspname = %s"""
+    found = connection.execute(query, (schema,)).fetchone()
+    if found is None:
+        return False
+    is_export, owned = found
+    if not is_export:
+        remedy = "name another with --schema"
+        raise UserError(f"{database}: schema {schema} is no export of an index", "one that is, or none", remedy)
+    if not owned:
+        remedy = "connect as its owner, or name another with --schema"
+        raise UserError(f"{database}: schema {schema} belongs to another role", "one of this role", remedy)
+    (version,) = connection.execute(
+        sql.SQL("SELECT format FROM {}.export").format(sql.Identifier(schema))
+    ).fetchone() or (0,)
+    if int(str(version)) > EXPORT_FORMAT:
+        remedy = "install that one, or name another with --schema"
+        found_there = f"{database}: schema {schema} has format {version}, of a newer modegraph"
+        raise UserError(found_there, f"at most format {EXPORT_FORMAT}", remedy)
+    return True
+
+
+def _fill(connection: Connection, index: Index, dimensions: int) -> dict[str, int]:
+    """Tables, then their indexes, then what the planner wants to know of them; rows by table."""
+    halfvec = TypeInfo.fetch(connection, "halfvec")
+    assert halfvec is not None
+    halfvec.register(connection)
+    connection.adapters.register_dumper(None, halfvec_dumper(halfvec.oid))
+    counts: dict[str, int] = {}
+
+    def copy(table: str) -> None:
+        connection.execute(create_table(table, dimensions))
+        counts[table] = _copy(connection, index, table)
+
+    steps = [partial(copy, table) for table in TABLES]
+    steps += [
+        partial(_run, connection, statement) for statement in (*INDEXES, *(f"ANALYZE {table}" for table in TABLES))
+    ]
+    for step in track(steps, "Steps of the export", len(steps)):
+        step()
+    connection.execute(_EXPORT_TABLE)
+    values = (EXPORT_FORMAT, index.manifest.identity, index.settings.encoder, index.manifest.encoder)
+    connection.execute("INSERT INTO export VALUES (%s, %s, %s, %s)", values)
+    return counts
+
+
+def _copy(connection: Connection, index: Index, table: str) -> int:
+    """Rows go over the wire as the server holds them, and are frozen, which only a table of the same transaction may be."""
+    count = 0
+    with connection.cursor().copy(f"COPY {table} FROM STDIN (FORMAT binary, FREEZE)") as rows:
+        rows.set_types(list(TABLES[table].values()))
+        for row in rows_of(index, table):
+            rows.write_row(row)
+            count += 1
+    return count
+
+
+def _drop(connection: Connection, database: str, schema: str) -> None:
+    """Drop the former export; UserError when others hold on to it or have put something into its schema."""
+    try:
+        for table in (*TABLES, "export"):
+            connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(schema, table)))
+        _run(connection, "DROP SCHEMA {}", schema)
+    except errors.DependentObjectsStillExist as problem:
+        found = " ".join((problem.diag.message_detail or "").split()).rstrip(".")
+        remedy = "drop that, or name another with --schema; the former export is as it was"
+        raise UserError(
+            f"{database}: schema {schema} cannot be replaced: {found}", "nothing but the export", remedy
+        ) from None
+
+
+def _run(connection: Connection, statement: str, *names: str) -> None:
+    """A statement of ours, with names in the places of {}."""
+    connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+
+ROWS_AT_ONCE = 8_192
+_NULL_IN_JSON = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+_REPLACEMENT = "\ufffd"
+
+
+def storable(text: str) -> str:
+    """The text with U+FFFD for NUL, which PostgreSQL cannot hold."""
+    return text.replace("\0", _REPLACEMENT)
+
+
+def storable_key(key: str) -> str:
+    """The same of a key, with a number, so that different keys stay different.
+
+    >>> storable_key("a\\x00b")
+    'a\ufffd0;b'
+    """
+    return key.replace("\0", f"{_REPLACEMENT}0;")
+
+
+def storable_json(text: str) -> Any:
+    """The value of a JSON text, as jsonb can hold it.
+
+    >>> storable_json('{"a": "x\\\\u0000", "b": "\\\\\\\\u0000"}')
+    {'a': 'x\ufffd', 'b': '\\\\u0000'}
+    """
+    return json.loads(_NULL_IN_JSON.sub(rf"\1{_REPLACEMENT}", text))
+
+
+def halfvecs(vectors_ND: Matrix) -> Iterator[bytes]:
+    """Each vector as pgvector's halfvec goes over the wire: D and 0 in 16 bits each, then D halves, all big-endian."""
+    head = np.array([vectors_ND.shape[1], 0], ">u2").tobytes()
+    for start in range(0, len(vectors_ND), ROWS_AT_ONCE):
+        for half_D in np.asarray(vectors_ND[start : start + ROWS_AT_ONCE]).astype(">f2"):
+            yield head + half_D.tobytes()
+
+
+def halfvec_dumper(number: int) -> type[Dumper]:
+    """What `halfvecs` made, handed on as it is; `number` is the type's in this database."""
+
+    class HalfvecDumper(Dumper):
+        oid = number
+        format = Format.BINARY
+
+        def dump(self, obj: Any) -> bytes:
+            return bytes(obj)
+
+    return HalfvecDumper
+
+
+TEXT, JSON, WHOLE, REAL, VECTOR = "text", "jsonb", "int4", "float4", "halfvec"
+NODE_TABLES: dict[NodeKind, str] = {
+    "document": "documents",
+    "passage": "passages",
+    "proposition": "propositions",
+    "entity": "entities",
+    "topic": "topics",
+    "summary": "summaries",
+}
+TABLES: dict[str, dict[str, str]] = {
+    "documents": {"id": TEXT, "title": TEXT, "metadata": JSON},
+    "passages": {
+        "id": TEXT,
+        "source": TEXT,
+        "order": WHOLE,
+        "start": WHOLE,
+        "end": WHOLE,
+        "text": TEXT,
+        "vector": VECTOR,
+    },
+    "propositions": {"id": TEXT, "text": TEXT, "vector": VECTOR},
+    "entities": {"id": TEXT, "text": TEXT, "vector": VECTOR},
+    "topics": {"id": TEXT, "text": TEXT},
+    "summaries": {"id": TEXT, "layer": WHOLE, "text": TEXT, "vector": VECTOR},
+    "occurrences": {"proposition": TEXT, "passage": TEXT, "start": WHOLE, "end": WHOLE},
+    "edges": {"kind": TEXT, "source": TEXT, "target": TEXT, "weight": REAL},
+}
+INDEXES = (
+    *(f"ALTER TABLE {table} ADD PRIMARY KEY (id)" for table in NODE_TABLES.values()),
+    'ALTER TABLE passages ADD UNIQUE (source, "order")',
+    "CREATE INDEX occurrences_of_proposition ON occurrences (proposition)",
+    "CREATE INDEX occurrences_of_passage ON occurrences (passage)",
+    "CREATE INDEX edges_by_source ON edges (source, kind)",
+    "CREATE INDEX edges_by_target ON edges (target, kind)",
+    *(f"CREATE INDEX {table}_by_vector ON {table} USING hnsw (vector halfvec_cosine_ops)" for table in VECTOR_FIELDS),
+)
+"""Made when the tables are full: inserting row by row under an HNSW index takes many times as long."""
+Row = tuple[object, ...]
+
+
+def create_table(table: str, dimensions: int) -> str:
+    """The statement that makes a table, for vectors of that many dimensions."""
+    types = {TEXT: 'text COLLATE "C"', VECTOR: f"halfvec({dimensions})"}
+    columns = [f'"{name}" {types.get(kind, kind)} NOT NULL' for name, kind in TABLES[table].items()]
+    return f"CREATE TABLE {table} ({', '.join(columns)})"
+
+
+def rows_of(index: Index, table: str) -> Iterator[Row]:
+    """The rows of a table, in canonical order."""
+    if table == "occurrences":
+        for found in occurrences(index):
+            yield found.proposition, found.passage, found.start, found.end
+    elif table == "edges":
+        for edge in edges(index):
+            yield edge.kind, _node_id(edge.source), _node_id(edge.target), edge.weight
+    else:
+        (kind,) = (each for each in NODE_KINDS if NODE_TABLES[each] == table)
+        clean = [_CLEAN.get(name, storable) for name in TABLES[table] if TABLES[table][name] != VECTOR]
+        vectors = halfvecs(getattr(index.data, VECTOR_FIELDS[table][1])) if table in VECTOR_FIELDS else repeat(None)
+        for node, vector in zip(nodes(index, kind), vectors, strict=False):
+            values = [
+                make(value) if isinstance(value, str) else value
+                for make, value in zip(clean, node.values.values(), strict=True)
+            ]
+            yield (*values, vector) if vector is not None else tuple(values)
+
+
+_CLEAN: dict[str, Callable[[str], Value]] = {"id": storable_key, "source": storable_key, "metadata": storable_json}
+
+
+def _node_id(key: str) -> str:
+    """The id in a node's key."""
+    return storable_key(key.partition(":")[2])

@@ -1,0 +1,92 @@
+"""Where in a passage a proposition stands, and how much of it the passage supports."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from graph.extract.entities import distinct_entities, entity_key
+from graph.extract.extraction import Fact
+from graph.text.scripts import UNSPACED
+from graph.text.sentences import split_units
+
+MAX_SENTENCES = 3
+MIN_GAIN = 2.0
+"""Words of its own that a neighbouring sentence must share with a proposition to belong to it too."""
+
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
+
+
+def words_of(text: str) -> set[str]:
+    """The words of a text, case folded; in scripts without spaces every character is one.
+
+    >>> sorted(words_of("At 10:30, fooBar_baz")), len(words_of("東京都"))
+    (['10', '30', 'at', 'baz', 'foobar'], 3)
+    """
+    return set(_WORD.findall(text.casefold()))
+
+
+def share_supported(text: str, source: str) -> float:
+    """The share of the words of `text` that stand in `source`; 0 for a text without words.
+
+    >>> share_supported("Ada sails home", "Ada Marlow sails.")
+    0.6666666666666666
+    """
+    words = words_of(text)
+    return len(words & words_of(source)) / len(words) if words else 0.0
+
+
+def best_span(proposition: str, passage: str) -> tuple[int, int]:
+    """Offsets in `passage` of the sentence (or up to 3 neighbouring ones) whose words the proposition shares most.
+
+    A shared word counts one over the number of sentences that hold it; the first of equal sentences is taken, the whole
+    passage when it shares no word.
+    """
+    units = list(split_units(passage))
+    words = [words_of(unit.text) for unit in units]
+    frequency = Counter(word for of_unit in words for word in of_unit)
+    wanted = words_of(proposition)
+
+    def weight(shared: Iterable[str]) -> float:
+        return sum(1 / frequency[word] for word in shared)
+
+    scores = [weight(wanted & of_unit) for of_unit in words]
+    if not any(scores):
+        return 0, len(passage)
+    first = last = scores.index(max(scores))
+    while last - first + 1 < MAX_SENTENCES:
+        missing = wanted - set().union(*words[first : last + 1])
+        gains = {at: weight(missing & words[at]) for at in (first - 1, last + 1) if 0 <= at < len(units)}
+        nearest = max(gains, key=lambda at: gains[at], default=first)
+        if gains.get(nearest, 0.0) < MIN_GAIN:
+            break
+        first, last = min(first, nearest), max(last, nearest)
+    return units[first].start, units[last].end
+
+
+def entities_within(text: str, given: Iterable[str], others: Iterable[str]) -> tuple[tuple[str, ...], int]:
+    """The `given` entities that stand in `text`, then the `others` that do; and how many given ones do not.
+
+    An entity stands in a text when all of its words do (spelling may differ in case, brackets and a leading article).
+    """
+    words = words_of(text)
+
+    def stands(entity: str) -> bool:
+        needed = words_of(entity_key(entity))
+        return bool(needed) and needed <= words
+
+    own = list(given)
+    kept = [entity for entity in own if stands(entity)]
+    within = f" {' '.join(_WORD.findall(text.casefold()))} "
+    also = [each for each in others if stands(each) and f" {' '.join(_WORD.findall(entity_key(each)))} " in within]
+    return distinct_entities([*kept, *also]), len(own) - len(kept)
+
+
+def ends_within(fact: Fact, entities: Iterable[str]) -> bool:
+    """Whether subject and object of a fact are two different ones of `entities`.
+
+    >>> ends_within(Fact("the Lantern", "was built by", "Ada"), ("Ada", "Lantern"))
+    True
+    """
+    keys = {entity_key(entity) for entity in entities}
+    subject, object_ = entity_key(fact.subject), entity_key(fact.object)
+    return subject != object_ and subject in keys and object_ in keys

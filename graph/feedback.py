@@ -1,0 +1,253 @@
+"""What readers say of answers, stored beside the index: votes, corrections, the right passage, preferences.
+
+From top to bottom: the entry and its kinds; feedback.sqlite in the index folder (one row an entry, added and never changed, deleted by
+user; on disk when `add` returns, overwritten with zeros when deleted); and the choice between that file and the index's own database.
+Passages are stored by id, so that a document's text goes when the document goes. Nothing of an index is derived from feedback."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+from graph.errors import UserError
+from graph.store.database import has_database
+
+Rating = Literal["up", "down"]
+Better = Literal["first", "second", "neither"]
+
+
+@dataclass(frozen=True)
+class GivenAnswer:
+    """What a model wrote: the answer and its reasoning with their citations [n], where n counts `context_ids` from 1.
+
+    `context_ids` are the ids of all that the model read (passages, propositions, summaries), found by `mode`.
+    """
+
+    model: str
+    text: str
+    reasoning: str = ""
+    context_ids: tuple[str, ...] = ()
+    mode: str = ""
+
+
+@dataclass(frozen=True)
+class Vote:
+    """An answer is good, or it is not."""
+
+    answer: GivenAnswer
+    rating: Rating
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What the answer should have been, and, where the reader says so, why and by which passages."""
+
+    answer: GivenAnswer
+    corrected: str
+    reasoning: str = ""
+    passage_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RightPassage:
+    """The passage that answers the question, out of those that were shown."""
+
+    passage_id: str
+    shown_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Which of two answers to the question is better."""
+
+    first: GivenAnswer
+    second: GivenAnswer
+    better: Better
+
+
+FeedbackContent = Vote | Correction | RightPassage | Preference
+KINDS: Mapping[str, type[Any]] = {
+    "vote": Vote,
+    "correction": Correction,
+    "passage": RightPassage,
+    "preference": Preference,
+}
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """One entry: what the user called `user` said of the answers to `question` at `at` (UTC, ISO 8601).
+
+    `question` stands alone, as it was searched for. `consent` is whether the entry may become training data.
+    """
+
+    id: str
+    user: str
+    at: str
+    consent: bool
+    question: str
+    said: FeedbackContent
+
+
+FeedbackRow = tuple[str, str, str, int, str, str, str]
+"""The columns of an entry where it is kept: id, user, at, consent, kind, question, said."""
+
+
+class FeedbackFull(Exception):
+    """As much is kept as may be."""
+
+
+def kind_of(said: FeedbackContent) -> str:
+    """The name of a kind in KINDS."""
+    return next(name for name, kind in KINDS.items() if isinstance(said, kind))
+
+
+def content_to_json(said: FeedbackContent) -> dict[str, Any]:
+    """The fields of what was said, by name."""
+    return asdict(said)
+
+
+def content_from_json(kind: str, values: Mapping[str, Any]) -> FeedbackContent:
+    """The inverse of `said_to_json`; KeyError for an unknown kind, TypeError for other fields than its own."""
+    read = {name: _answer(value) if isinstance(value, Mapping) else _tuple(value) for name, value in values.items()}
+    said: FeedbackContent = KINDS[kind](**read)
+    return said
+
+
+def row_of(entry: Feedback) -> FeedbackRow:
+    """An entry as it is kept."""
+    said = json.dumps(content_to_json(entry.said))
+    return entry.id, entry.user, entry.at, int(entry.consent), kind_of(entry.said), entry.question, said
+
+
+def entry_of(row: FeedbackRow) -> Feedback:
+    """The inverse of `row_of`."""
+    identity, user, at, consent, kind, question, said = row
+    return Feedback(identity, user, at, bool(consent), question, content_from_json(kind, json.loads(said)))
+
+
+def _answer(values: Mapping[str, Any]) -> GivenAnswer:
+    return GivenAnswer(**{name: _tuple(value) for name, value in values.items()})
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+FEEDBACK = "feedback.sqlite"
+FEEDBACK_FORMAT = 1
+LOCK_TIMEOUT_S = 30.0
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS feedback (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, user TEXT NOT NULL, at TEXT NOT NULL,
+    consent INTEGER NOT NULL, kind TEXT NOT NULL, question TEXT NOT NULL, said TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS feedback_of_user ON feedback (user);
+PRAGMA user_version = {FEEDBACK_FORMAT};
+COMMIT;
+"""
+_COLUMNS = "id, user, at, consent, kind, question, said"
+
+
+class FeedbackFile:
+    """The entries of the index in `folder`, at most `max_bytes` of them; safe for several threads and processes."""
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self._file, self._max_bytes = folder / FEEDBACK, max_bytes
+
+    def add(self, entry: Feedback) -> None:
+        """Keep an entry; FeedbackFull when there is no room."""
+        if self._file.exists() and self._file.stat().st_size >= self._max_bytes:
+            raise FeedbackFull
+        with closing(_open_file(self._file, "rwc")) as database, database:
+            database.execute(f"INSERT INTO feedback ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row_of(entry))
+
+    def all(self) -> list[Feedback]:
+        """All entries, oldest first; UserError for a file that cannot be read."""
+        with _report_unreadable(self._file):
+            return _read_file(self._file)
+
+    def of_user(self, user: str) -> list[Feedback]:
+        """What a user said, oldest first."""
+        return _read_file(self._file, "WHERE user = ?", (user,))
+
+    def delete_user(self, user: str) -> int:
+        """Delete all that a user said; how many entries that was."""
+        if not self._file.exists():
+            return 0
+        with closing(_open_file(self._file, "rw")) as database, database:
+            return database.execute("DELETE FROM feedback WHERE user = ?", (user,)).rowcount
+
+
+def _read_file(file: Path, where: str = "", values: Sequence[object] = ()) -> list[Feedback]:
+    if not file.exists():
+        return []
+    with closing(_open_file(file, "rw")) as database:
+        rows = database.execute(f"SELECT {_COLUMNS} FROM feedback {where} ORDER BY row", values).fetchall()
+    return [entry_of(row) for row in rows]
+
+
+def _open_file(file: Path, mode: str) -> sqlite3.Connection:
+    database = sqlite3.connect(f"file:{quote(str(file))}?mode={mode}", uri=True, timeout=LOCK_TIMEOUT_S)
+    try:
+        database.execute("PRAGMA synchronous = FULL")
+        database.execute("PRAGMA secure_delete = ON")
+        found = database.execute("PRAGMA user_version").fetchone()[0]
+        if mode == "rwc" and found == 0:
+            database.executescript(_SCHEMA)
+        elif found != FEEDBACK_FORMAT:
+            raise sqlite3.DatabaseError(f"format {found}, this version reads {FEEDBACK_FORMAT}")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+@contextmanager
+def _report_unreadable(file: Path) -> Iterator[None]:
+    """A file that cannot be read, in words."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as problem:
+        found = f"{file}: not readable ({problem})"
+        raise UserError(found, "a file of feedback", "restore it from a copy, or move it away to begin anew") from None
+
+
+class FeedbackDatabase:
+    """The entries of the index in `folder` in its database, at most `max_bytes` of them; methods and errors as those of `FeedbackFile`.
+
+    Unavailable while the database is away.
+    """
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        from graph.postgres.feedback_rows import PostgresFeedback
+
+        self._rows, self._max_bytes = PostgresFeedback(folder), max_bytes
+
+    def add(self, entry: Feedback) -> None:
+        if not self._rows.put(row_of(entry), self._max_bytes):
+            raise FeedbackFull
+
+    def all(self) -> list[Feedback]:
+        return [entry_of(row) for row in self._rows.all()]
+
+    def of_user(self, user: str) -> list[Feedback]:
+        return [entry_of(row) for row in self._rows.of_user(user)]
+
+    def delete_user(self, user: str) -> int:
+        return self._rows.delete_user(user)
+
+
+def open_feedback(folder: Path, max_bytes: int) -> FeedbackFile | FeedbackDatabase:
+    """The feedback on the index in a folder, which takes entries until it has `max_bytes`."""
+    return FeedbackDatabase(folder, max_bytes) if has_database(folder) else FeedbackFile(folder, max_bytes)
+
+
+def read_feedback(folder: Path) -> list[Feedback]:
+    """All that was said of the index in a folder, oldest first; UserError where it cannot be read."""
+    return open_feedback(folder, 0).all()

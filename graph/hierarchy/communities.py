@@ -1,0 +1,135 @@
+"""Communities of a weighted graph by Leiden with modularity (GraphMPA Eq. 4)."""
+
+import random
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graph.types import Ints
+
+MOST_ITERATIONS = 10
+"""Graphs of real documents change in 3 to 9 (8k nodes); one of invented documents goes on for dozens, and is .4 % below the modularity at their end."""
+_GENERATOR = Lock()
+"""igraph has one random number generator for the whole process."""
+
+
+def find_communities(
+    graph: sp.csr_array, method: Literal["leidenalg", "igraph"], seed: int, iterations: int = MOST_ITERATIONS
+) -> Ints:
+    """The community of every node: int64[N], numbered from 0 by each community's smallest node.
+
+    `graph` is symmetric with positive weights; a node without edges is a community of its own. Leiden runs until nothing changes, at
+    most `iterations` times, each from where the last one ended.
+    """
+    import igraph
+
+    upper = sp.triu(graph, k=1).tocoo()
+    edges = np.ascontiguousarray(np.column_stack(upper.coords), np.int64)
+    network = igraph.Graph(n=graph.shape[0], edges=memoryview(edges))  # type: ignore[arg-type]
+    weights = upper.data.astype(float)
+    if method == "leidenalg":
+        membership = _by_leidenalg(network, weights, seed, iterations)
+    else:
+        with _GENERATOR:
+            igraph.set_random_number_generator(random.Random(seed))
+            membership = _by_igraph(network, weights, iterations)
+    return number_by_first(np.asarray(membership, np.int64))
+
+
+def _by_leidenalg(network: Any, weights: NDArray[np.float64], seed: int, iterations: int) -> list[int]:
+    import leidenalg
+
+    partition, optimiser = leidenalg.ModularityVertexPartition(network, weights=weights), leidenalg.Optimiser()
+    optimiser.set_rng_seed(seed)
+    for _ in range(iterations):
+        if optimiser.optimise_partition(partition, n_iterations=1) <= 0:
+            break
+    return list(partition.membership)
+
+
+def _by_igraph(network: Any, weights: NDArray[np.float64], iterations: int) -> list[int]:
+    membership: list[int] | None = None
+    for _ in range(iterations):
+        before = membership
+        membership = network.community_leiden(
+            "modularity", weights=weights, n_iterations=1, initial_membership=before
+        ).membership
+        if membership == before:
+            break
+    return membership or []
+
+
+def carry_communities(graph: sp.csr_array, known_N: Ints) -> Ints:
+    """The communities of a graph that has new nodes, without looking for them again: int64[N], numbered as above.
+
+    Nodes keep the community that is known of them. A new one (−1), in order, joins the one that it is tied to most closely, of equals
+    the lowest, and is a community of its own when it is tied to none.
+    """
+    found_N = known_N.copy()
+    for node in np.flatnonzero(known_N < 0).tolist():
+        entries = slice(*graph.indptr[node : node + 2])
+        near, weights = found_N[graph.indices[entries]], graph.data[entries]
+        choices, choice = np.unique(near[near >= 0], return_inverse=True)
+        ties = np.bincount(choice, weights[near >= 0], len(choices))
+        found_N[node] = choices[ties.argmax()] if len(choices) else found_N.max() + 1
+    return number_by_first(found_N)
+
+
+@dataclass(frozen=True)
+class NestedCommunities:
+    """Communities within communities. `members[c]` are rows of the graph, ascending; `parents[c]` is the one above, or −1."""
+
+    members: tuple[Ints, ...]
+    parents: Ints
+
+
+def nested_communities(graph: sp.csr_array, top_N: Ints, around: Ints, smallest: int, seed: int) -> NestedCommunities:
+    """The communities `top_N` that hold one of the nodes `around`, split again by Leiden as far as they split.
+
+    A community that holds less than two of `smallest` nodes, or none of `around`, is not split. A parent comes before its
+    children; equal graphs give equal communities.
+    """
+    members: list[Ints] = []
+    parents: list[int] = []
+    waiting = [(np.arange(graph.shape[0]), top_N, -1)]
+    while waiting:
+        rows, found_n, parent = waiting.pop()
+        order = np.argsort(found_n, kind="stable")
+        for part in np.split(rows[order], np.flatnonzero(np.diff(found_n[order])) + 1):
+            if not np.isin(around, part, assume_unique=True).any():
+                continue
+            members.append(part)
+            parents.append(parent)
+            inner_n = (
+                find_communities(sp.csr_array(graph[part, :][:, part]), "igraph", seed)
+                if len(part) >= 2 * smallest
+                else part[:0]
+            )
+            if inner_n.any():
+                waiting.append((part, inner_n, len(members) - 1))
+    return NestedCommunities(tuple(members), np.array(parents, np.int64))
+
+
+def modularity(graph: sp.csr_array, membership_N: Ints) -> float:
+    """Newman's weighted modularity: share of weight within communities, less what their degrees alone would give."""
+    total = graph.sum()
+    edges = graph.tocoo()
+    inside = edges.data[membership_N[edges.coords[0]] == membership_N[edges.coords[1]]].sum()
+    degree_C = np.bincount(membership_N, weights=np.asarray(graph.sum(axis=1)).ravel())
+    return float(inside / total - np.square(degree_C / total).sum())
+
+
+def number_by_first(membership_N: Ints) -> Ints:
+    """Renumber communities 0, 1, … in order of their smallest node.
+
+    >>> number_by_first(np.array([7, 7, 2, 7])).tolist()
+    [0, 0, 1, 0]
+    """
+    _, first, inverse = np.unique(membership_N, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]

@@ -1,0 +1,387 @@
+"""The hierarchical similarity graph (GraphMPA §3.1, Algorithm 1): layers of ever fewer, ever wider summaries.
+
+Layer 0 holds the passages and a summary of each large chunk; layer ℓ + 1 holds a summary of each community of layer ℓ. A node stands for
+propositions (its "pool"), and an extractive summary chooses among its members' pools; a model, if there is one, writes the summary
+from its members' texts instead. First: what stays of the hierarchy of the last generation where documents come and go.
+Legend: X nodes (passages, then summaries), S summaries, L nodes of one layer, P passages."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from graph.hierarchy.communities import carry_communities, find_communities
+from graph.hierarchy.similarity import GraphEdit, KnownGraph, edit_graph, similarity_graph
+from graph.hierarchy.summaries import WriteSummaries, choose_sentences, join_sentences
+from graph.shared.ids import content_id
+from graph.store.columns.blocks import Entries
+from graph.store.columns.moved import Block, moved_block, rows_with_numbers, taken
+from graph.store.columns.row_map import RowMap, in_order
+from graph.store.columns.strings import Ids, Strings, id_bytes, ids_at, rows_among
+from graph.store.data import PropositionColumns
+from graph.store.index_settings import IndexSettings
+from graph.store.vectors import Matrix, Vectors
+from graph.types import Floats, IdBytes, Ints
+
+MOST_CHANGED_MEMBERS = 0.1
+"""Of a carried community: when more have come and gone in one edit, it is summarised again."""
+
+
+@dataclass(frozen=True)
+class LastHierarchy:
+    """The hierarchy of the last generation, to start from: its X nodes are passages, then S summaries by layer.
+
+    With `carry`, its communities stay as they are (graph/hierarchy/communities.py), and their summaries while few members come or go; else
+    they are found again. With `extractive`, a summary stays where its members do: passages that stay have the propositions that they
+    had, and no model was or is asked.
+    """
+
+    last_P: Ints
+    """The row that each passage had, −1 for a new one."""
+    passages: int
+    """How many there were."""
+    summary_ids: Strings
+    summary_texts: Strings
+    layer_S: Ints
+    member_SX: sp.csr_array
+    edges: Block | None
+    """None: all nodes are searched again."""
+    carry: bool
+    extractive: bool
+    gone: Sequence[str] = ()
+    """The propositions that stand nowhere any more: no summary that has one stays."""
+
+    def known_graph(self, last_L: Ints, layer: int) -> KnownGraph | None:
+        """What it knows of the similarity graph of a layer of nodes that had these numbers."""
+        if self.edges is None:
+            return None
+        first, end = np.searchsorted(self.layer_S, [layer, layer + 1]) + self.passages
+        first = first if layer else 0
+        merge = RowMap.of_last(np.where(last_L < 0, -1, last_L - first), int(end - first))
+        return KnownGraph(self.edges, merge, int(first))
+
+    def summaries_of(self, last_L: Ints, layer: int) -> Ints:
+        """The summary of that layer over each node that had these numbers, −1 where there is none."""
+        summaries = np.flatnonzero(self.layer_S == layer)
+        rows = self.member_SX[summaries, :]
+        above_X = np.full(self.passages + len(self.layer_S) + 1, -1, np.int64)
+        above_X[rows.indices] = np.repeat(summaries, np.diff(rows.indptr))
+        return above_X[last_L]
+
+    def communities(self, last_L: Ints, layer: int) -> Ints:
+        """The community of each node of a layer that had these numbers; −1 for a new one."""
+        above_L = self.summaries_of(last_L, layer + 1)
+        return np.where(above_L < 0, np.where(last_L < 0, -1, len(self.layer_S) + last_L), above_L)
+
+    def same_summaries(self, groups: Sequence[Ints], last_X: Ints, layer: int) -> Ints:
+        """The summary of that layer that stays for each group: it has just these members, or, with `carry`, nearly. −1 where none does.
+
+        `last_X` are the numbers that nodes had.
+        """
+        if not self.extractive or not groups:
+            return np.full(len(groups), -1, np.int64)
+        lengths = np.array([len(group) for group in groups], np.int64)
+        starts = np.cumsum(lengths) - lengths
+        last_Y = last_X[np.concatenate(groups)]
+        above_Y = self.summaries_of(last_Y, layer)
+        summary = np.maximum.reduceat(above_Y, starts)
+        of_it = np.add.reduceat(above_Y == np.repeat(summary, lengths), starts)
+        new = np.add.reduceat(last_Y < 0, starts)
+        members = np.append(np.diff(self.member_SX.indptr), -1)[summary]
+        stays = (summary >= 0) & (of_it + new == lengths) & (members - of_it + new <= members * self._most_changed)
+        # Above layer 1 a summary may have a sentence of a document whose own summary lost it and stayed.
+        for place in np.flatnonzero(stays & ((of_it < members) | (layer > 1))).tolist() if self.gone else ():
+            text = self.summary_texts[int(summary[place])]
+            stays[place] = not any(sentence in text for sentence in self.gone)
+        return np.where(stays, summary, -1)
+
+    @property
+    def _most_changed(self) -> float:
+        """Of a summary's members, the share that may come and go while it stays."""
+        return MOST_CHANGED_MEMBERS if self.carry else 0.0
+
+
+MOST_READ = 8_192
+"""Sentences whose vectors are read from files before the memory of these is given back: what surrounds each comes with it."""
+EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
+"""Ids and texts to unit vectors [N, D]; what was encoded before under the same id is not encoded again."""
+
+
+@dataclass(frozen=True)
+class Passages:
+    """The nodes of layer 0 that are passages: ids, texts (asked for when a model summarises), and where propositions occur in them."""
+
+    ids: Ids
+    texts: Sequence[str]
+    occurrences: PropositionColumns
+
+    def pools(self, rows: Ints) -> dict[int, list[int]]:
+        """The propositions of each of these passages, in reading order; what stands in one twice is there twice."""
+        propositions = np.unique(taken(self.occurrences.passage_proposition_PN, rows).indices).astype(np.int64)
+        found = rows_with_numbers(self.occurrences.occurrence_proposition_M, propositions)
+        found = found[np.isin(self.occurrences.occurrence_passage_M[found], rows)]
+        passage_M, start_M, end_M, proposition_M = (
+            column[found]
+            for column in (
+                self.occurrences.occurrence_passage_M,
+                self.occurrences.occurrence_start_M,
+                self.occurrences.occurrence_end_M,
+                self.occurrences.occurrence_proposition_M,
+            )
+        )
+        pools: dict[int, list[int]] = {row: [] for row in rows.tolist()}
+        order = np.lexsort((end_M, start_M, passage_M))
+        for row, proposition in zip(passage_M[order].tolist(), proposition_M[order].tolist(), strict=True):
+            pools[row].append(proposition)
+        return pools
+
+
+@dataclass
+class SummaryNode:
+    """A summary: its id, its text, its layer, its direct members (node numbers, ascending), and the propositions (rows, in reading order) that
+    it stands for; None while nobody has asked for those of a summary that is as it was.
+    """
+
+    id: str
+    text: str
+    layer: int
+    members: Ints
+    pool: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """All summaries in order of layer, their vectors, and the edges of every layer (node numbers: passages, then summaries)."""
+
+    summaries: tuple[SummaryNode, ...]
+    vectors_SD: Vectors
+    edges: Block
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """The propositions that summaries choose from."""
+
+    vectors_ND: Matrix
+    text: Callable[[int], str]
+    count_tokens: Callable[[str], int]
+
+    def let_go(self) -> None:
+        """Give back the memory that reading their vectors took, where those lie in files."""
+        if isinstance(self.vectors_ND, Vectors):
+            self.vectors_ND.let_go()
+
+    def read(self, pool: Sequence[int]) -> Floats:
+        """The vectors of a pool, so few at a time that a large one does not bring whole files into memory."""
+        if len(pool) <= MOST_READ:
+            return self.vectors_ND[list(pool)]
+        vectors_RD = np.empty((len(pool), self.vectors_ND.shape[1]), np.float32)
+        for start in range(0, len(pool), MOST_READ):
+            part = slice(start, start + MOST_READ)
+            vectors_RD[part] = self.vectors_ND[list(pool[part])]
+            self.let_go()
+        return vectors_RD
+
+    def summarise(self, pool: Sequence[int], max_tokens: int) -> tuple[str, tuple[int, ...]]:
+        """The summary of a pool and the proposition rows chosen for it."""
+        chosen = choose_sentences(self.read(pool), lambda row: self.count_tokens(self.text(pool[row])), max_tokens)
+        rows = tuple(pool[row] for row in chosen)
+        return join_sentences([self.text(row) for row in rows]), rows
+
+
+@dataclass
+class _Builder:
+    passages: Passages
+    sentences: Sentences
+    max_tokens: int
+    vectors: list[Vectors]
+    last_X: Ints
+    """The number that each node had, rising, −1 for a new one."""
+    summaries: list[SummaryNode] = field(default_factory=list)
+    edges: list["_Edges"] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.passages.ids) + len(self.summaries)
+
+    def summary(self, number: int) -> SummaryNode | None:
+        """The summary of this number; None for a passage."""
+        above = number - len(self.passages.ids)
+        return self.summaries[above] if above >= 0 else None
+
+    def text(self, number: int) -> str:
+        """The text of a node."""
+        summary = self.summary(number)
+        return self.passages.texts[number] if summary is None else summary.text
+
+    def ids(self, numbers: Ints) -> IdBytes:
+        """The ids of nodes, passages first."""
+        passages = len(self.passages.ids)
+        above = [self.summaries[number - passages].id for number in numbers[numbers >= passages].tolist()]
+        return np.concatenate([ids_at(self.passages.ids, numbers[numbers < passages]), id_bytes(above)])
+
+    def pools(self, groups: Sequence[Ints]) -> list[tuple[int, ...]]:
+        """The propositions of all members of each group, each once."""
+        known = self.passages.pools(
+            np.unique(np.array([row for group in groups for row in self._under(group)], np.int64))
+        )
+        return [self._pool(group, known) for group in groups]
+
+    def _under(self, numbers: Ints) -> Iterator[int]:
+        """The passages whose propositions have to be read for those of these nodes."""
+        for number in numbers.tolist():
+            summary = self.summary(number)
+            if summary is None:
+                yield number
+            elif summary.pool is None:
+                yield from self._under(summary.members)
+
+    def _pool(self, numbers: Ints, known: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
+        pool: dict[int, None] = {}
+        for number in numbers.tolist():
+            summary = self.summary(number)
+            if summary is not None and summary.pool is None:
+                summary.pool = self.sentences.summarise(self._pool(summary.members, known), self.max_tokens)[1]
+            pool |= dict.fromkeys(known[number] if summary is None else summary.pool or ())
+        return tuple(pool)
+
+
+def build_hierarchy(
+    passages: Passages,
+    chunks: Sequence[Ints],
+    passage_vectors_PD: Vectors,
+    sentences: Sentences,
+    encode: EncodeByIds,
+    settings: IndexSettings,
+    write: WriteSummaries | None = None,
+    last: LastHierarchy | None = None,
+) -> Hierarchy:
+    """Build `settings.layers` layers over the passages.
+
+    `chunks` are runs of passage numbers that make one large chunk each, of two passages at least. A community
+    of one node is not summarised either: the node itself says it all.
+    """
+    last_P = np.full(len(passages.ids), -1, np.int64) if last is None else last.last_P
+    building = _Builder(passages, sentences, settings.max_summary_tokens, [passage_vectors_PD], last_P)
+    _add_summaries(building, chunks, 0, encode, write, last)
+    first, end = 0, len(building)
+    for layer in range(settings.layers):
+        vectors_LD = building.vectors[-1] if layer or len(building.vectors) == 1 else Vectors.join(building.vectors)
+        last_L = building.last_X[first:end]
+        known = None if last is None else last.known_graph(last_L, layer)
+        edges = _Edges.of(vectors_LD, settings, first, known)
+        building.edges.append(edges)
+        if layer + 1 == settings.layers or end - first < 2:
+            break
+        if last is not None and last.carry:
+            community_L = carry_communities(edges.of_new, last.communities(last_L, layer))
+        else:
+            community_L = find_communities(edges.graph, settings.communities, settings.seed)
+        groups = [first + group for group in _groups(community_L) if len(group) > 1]
+        _add_summaries(building, groups, layer + 1, encode, write, last)
+        first, end = end, len(building)
+        if first == end:
+            break
+    vectors_SD = encode(
+        [summary.id for summary in building.summaries], [summary.text for summary in building.summaries]
+    )
+    joined = _join_edges(building.edges, building.last_X, None if last is None else last.edges)
+    return Hierarchy(tuple(building.summaries), vectors_SD, joined)
+
+
+def _add_summaries(
+    building: _Builder,
+    groups: Sequence[Ints],
+    layer: int,
+    encode: EncodeByIds,
+    write: WriteSummaries | None,
+    last: LastHierarchy | None,
+) -> None:
+    """Summarise each group that has propositions; those whose summary the last hierarchy has keep it."""
+    same = np.full(len(groups), -1) if last is None else last.same_summaries(groups, building.last_X, layer)
+    pools = iter(building.pools([group for group, summary in zip(groups, same.tolist(), strict=True) if summary < 0]))
+    added: list[SummaryNode] = []
+    made: list[SummaryNode] = []
+    for group, summary in zip(groups, same.tolist(), strict=True):
+        if last is not None and summary >= 0:
+            added.append(SummaryNode(last.summary_ids[summary], last.summary_texts[summary], layer, group, None))
+        elif pool := next(pools):
+            made.append(SummaryNode("", "", layer, group, pool))
+            added.append(made[-1])
+    texts = [[building.text(member) for member in summary.members.tolist()] for summary in made] if write else []
+    written = write(texts) if write and texts else [""] * len(made)
+    read = 0
+    for each, by_model in zip(made, written, strict=True):
+        read += len(each.pool or ())
+        extract, each.pool = building.sentences.summarise(each.pool or (), building.max_tokens)
+        if read > MOST_READ or each is made[-1]:
+            building.sentences.let_go()
+            read = 0
+        each.text = by_model or extract
+        members = sorted(identity.decode() for identity in building.ids(each.members).tolist())
+        each.id = content_id("summary", str(layer), each.text, *members)
+    if added:
+        ids = [summary.id for summary in added]
+        building.vectors.append(encode(ids, [summary.text for summary in added]))
+        building.summaries += added
+        last_S = np.full(len(added), -1, np.int64) if last is None else rows_among(last.summary_ids, ids)
+        building.last_X = np.concatenate(
+            [building.last_X, in_order(np.where(last_S < 0, -1, last_S + (last.passages if last else 0)))]
+        )
+
+
+def _groups(membership_N: Ints) -> Iterator[Ints]:
+    order = np.argsort(membership_N, kind="stable")
+    yield from np.split(order, np.flatnonzero(np.diff(membership_N[order])) + 1)
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """The similarity graph of a layer whose first node has the number `first`: what is known of it and what is to change, or else all of it."""
+
+    first: int
+    known: KnownGraph | None
+    edit: GraphEdit | None
+    made: sp.csr_array | None
+
+    @classmethod
+    def of(cls, vectors_LD: Vectors, settings: IndexSettings, first: int, known: KnownGraph | None) -> "_Edges":
+        nearest = settings.neighbours, settings.min_similarity
+        edit = None if known is None else edit_graph(vectors_LD, *nearest, known)
+        return cls(first, known, edit, similarity_graph(vectors_LD, *nearest) if edit is None else None)
+
+    @cached_property
+    def graph(self) -> sp.csr_array:
+        """All of it."""
+        return self.made if self.edit is None or self.known is None else self.known.after(self.edit)
+
+    @property
+    def of_new(self) -> sp.csr_array:
+        """A graph with all edges of its new nodes, and perhaps more."""
+        if self.edit is None:
+            return self.graph
+        count, added = self.edit.nodes, self.edit.added
+        return sp.csr_array(sp.coo_array((added.value_X, (added.row_X, added.column_X)), shape=(count, count)))
+
+
+def _join_edges(layers: Sequence[_Edges], last_X: Ints, last: Block | None) -> Block:
+    """The graphs of all layers as one; what is above the last one has no edges."""
+    edits = [(layer.first, layer.edit) for layer in layers if layer.edit is not None]
+    if last is not None and len(edits) == len(layers):
+        return _edited_edges(edits, last_X, last)
+    indices = np.concatenate([layer.graph.indices + layer.first for layer in layers])
+    degrees = np.concatenate([np.diff(layer.graph.indptr) for layer in layers])
+    starts = np.concatenate([[0], np.cumsum(degrees), np.full(len(last_X) - len(degrees), degrees.sum())])
+    cosines = np.concatenate([layer.graph.data for layer in layers]).astype(np.float32, copy=False)
+    return sp.csr_array((cosines, indices, starts.astype(indices.dtype)), shape=(len(last_X), len(last_X)))
+
+
+def _edited_edges(edits: Sequence[tuple[int, GraphEdit]], last_X: Ints, last: Block) -> Block:
+    """The edges that are known, with what has changed in each layer, which begins at a node."""
+    moves, added = RowMap.of_last(last_X, last.shape[0]), Entries.none()
+    for first, edit in edits:
+        own = edit.added
+        added = added.and_(Entries(own.row_X + first, own.column_X + first, own.value_X))
+    replaced = np.concatenate([edit.replaced_R + first for first, edit in edits])
+    return moved_block(last, moves, moves, added, replaced, both_ways=True)

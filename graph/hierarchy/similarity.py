@@ -1,0 +1,334 @@
+"""The similarity graph of one layer: k nearest neighbours by cosine, from τ up (GraphMPA §3.1, Eq. 1 and 3).
+
+Up to FLAT_LIMIT nodes the graph is exact and follows from the vectors alone, bit by bit: every cosine that decides is computed pair by pair,
+so a graph that gains or loses nodes is searched for those alone. Above, candidates come from an inverted file of faiss (at the end of this
+file), some neighbours are missed, and all edges of nodes that stay do: the graph depends on its life until it is made at once again.
+Legend: N nodes, T nodes of a graph known before, D dimensions, K found for each, R rows to search for, B rows of a batch, X pairs."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graph.store.ann import LISTS_PER_ROOT, TRAINING_ROUNDS, train_lists, training_rows
+from graph.store.columns.blocks import Entries
+from graph.store.columns.moved import Block, moved_block, taken, whole
+from graph.store.columns.row_map import NO_ROWS, RowMap
+from graph.store.vectors import Matrix, Vectors
+from graph.types import Floats, Ints
+
+FLAT_LIMIT = 20_000
+SPARE = 8
+"""Found beyond k, so that those whose cosines are nearly equal to the last one's are among them."""
+SLACK = 1e-5
+"""More than a cosine out of a matrix product is ever wrong by."""
+BATCH_ROWS, BATCH_PAIRS = 64, 8_192
+
+
+@dataclass(frozen=True)
+class KnownGraph:
+    """A similarity graph of T nodes, as part of a block: its first node is the `first` of that. It was made with the same k and τ.
+
+    `merge` tells how its nodes have moved.
+    """
+
+    edges: Block
+    merge: RowMap
+    first: int = 0
+
+    def rows(self, nodes_T: Ints) -> sp.csr_array:
+        """The edges of some of its nodes: CSR[·, T]."""
+        found = taken(self.edges, nodes_T + self.first)
+        shape = len(nodes_T), self.merge.count
+        return sp.csr_array((found.data, found.indices - self.first, found.indptr), shape=shape)
+
+    def neighbours(self, nodes_T: Ints) -> Ints:
+        """The nodes that are still there and have an edge to one of the given ones, in order."""
+        near = np.unique(self.rows(nodes_T).indices).astype(np.int64)
+        return near[self.merge.places(near) >= 0]
+
+    def after(self, edit: "GraphEdit") -> sp.csr_array:
+        """The whole graph as it is after an edit."""
+        all_rows = self.rows(np.arange(self.merge.count))
+        moved = moved_block(all_rows, self.merge, self.merge, edit.added, edit.replaced_R, both_ways=True)
+        return sp.csr_array(whole(moved))
+
+
+@dataclass(frozen=True)
+class GraphEdit:
+    """What has changed in a graph of so many nodes: all edges of the nodes that are `replaced`, in order, new ones among them, are those that
+    are `added`, both ways.
+    """
+
+    nodes: int
+    replaced_R: Ints
+    added: Entries
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Directed pairs of nodes and their cosines."""
+
+    row_X: Ints
+    other_X: Ints
+    cosine_X: Floats
+
+    @classmethod
+    def join(cls, parts: list["_Pairs"]) -> "_Pairs":
+        columns = zip(*((part.row_X, part.other_X, part.cosine_X) for part in parts), strict=True)
+        return cls(*(np.concatenate(column) for column in columns))
+
+    def only(self, chosen: Any) -> "_Pairs":
+        return _Pairs(self.row_X[chosen], self.other_X[chosen], self.cosine_X[chosen])
+
+    def moved(self, merge: RowMap) -> "_Pairs":
+        """Nodes as they are numbered now, without what is gone."""
+        moved = _Pairs(merge.places(self.row_X), merge.places(self.other_X), self.cosine_X)
+        return moved.only((moved.row_X >= 0) & (moved.other_X >= 0))
+
+    def turned(self) -> "_Pairs":
+        return _Pairs(self.other_X, self.row_X, self.cosine_X)
+
+
+_LARGEST = np.uint32(0xFFFFFFFF)
+_NO_PAIRS = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+
+
+def similarity_graph(vectors_ND: Matrix, neighbours: int, min_similarity: float) -> sp.csr_array:
+    """Symmetric float32 CSR[N, N] of cosines: i–j where either is among the other's k nearest and cosine ≥ τ.
+
+    `vectors_ND` are unit rows. No node neighbours itself, however many duplicates it has; an edge stands once in each
+    direction with one weight; of equally near nodes the first ones count.
+    """
+    count = len(vectors_ND)
+    if count < 2:
+        return sp.csr_array((count, count), dtype=np.float32)
+    return _symmetric(_nearest_of_all(vectors_ND, neighbours, min_similarity), count)
+
+
+def _symmetric(found: _Pairs, count: int) -> sp.csr_array:
+    """The graph of what is near, each pair both ways."""
+    edges = sp.coo_array((found.cosine_X, (found.row_X, found.other_X)), shape=(count, count)).tocsr()
+    return sp.csr_array(edges.maximum(edges.T))
+
+
+def _nearest_of_all(vectors_ND: Matrix, neighbours: int, min_similarity: float) -> _Pairs:
+    """Every node with its nearest: exact up to FLAT_LIMIT nodes, by graph/hierarchy/similarity.py from there on."""
+    if len(vectors_ND) <= FLAT_LIMIT:
+        return _exact_nearest(vectors_ND, neighbours, min_similarity)
+    likely = likely_neighbours(vectors_ND, 2 * neighbours + SPARE, min_similarity)
+    batches = (_measured(vectors_ND, row_X, other_X, min_similarity) for row_X, other_X in likely)
+    found = _Pairs.join([_k_nearest(pairs, neighbours) for pairs in batches])
+    if isinstance(vectors_ND, Vectors):
+        vectors_ND.let_go()
+    return found
+
+
+def _exact_nearest(vectors_ND: Matrix, neighbours: int, min_similarity: float) -> _Pairs:
+    """Every node with its nearest, without a copy of the vectors if they lie in one segment."""
+    import faiss
+
+    vectors_ND, count = np.ascontiguousarray(vectors_ND, np.float32), len(vectors_ND)
+    asked = min(count, neighbours + 1 + SPARE)
+    cosines_NK, found_NK = faiss.knn(vectors_ND, vectors_ND, asked, metric=faiss.METRIC_INNER_PRODUCT)
+    rows_NK = np.broadcast_to(np.arange(count)[:, None], found_NK.shape)
+    likely_NK = (found_NK != rows_NK) & (cosines_NK >= min_similarity - SLACK)
+    pairs = _measured(vectors_ND, rows_NK[likely_NK], found_NK[likely_NK], min_similarity)
+    found = _k_nearest(pairs, neighbours)
+    if asked == count:
+        return found
+    unsure = np.flatnonzero(cosines_NK[:, -1] >= _last_cosines(found, count, neighbours, min_similarity) - SLACK)
+    return _k_nearest(_Pairs.join([pairs, *_near_pairs(vectors_ND, unsure, neighbours, min_similarity)]), neighbours)
+
+
+def edit_graph(vectors_ND: Matrix, neighbours: int, min_similarity: float, known: KnownGraph) -> GraphEdit | None:
+    """What is to be done to a known graph for it to be that of vectors that have come or gone since; None where that is no less than making it anew."""
+    count, searched = len(vectors_ND), known.merge.new_K
+    exact = count <= FLAT_LIMIT
+    if exact:
+        searched = np.union1d(searched, _short_of_neighbours(known, neighbours))
+    if count < 2 or 4 * len(searched) > count:
+        return None
+    if not exact:
+        likely = _likely_near(vectors_ND, searched, neighbours, min_similarity)
+        return _graph_edit(count, searched, _k_nearest(likely, neighbours))
+    bounds = _Bounds(known, searched, neighbours, min_similarity)
+    near = _Pairs.join([_NO_PAIRS, *_near_pairs(vectors_ND, searched, neighbours, min_similarity, bounds)])
+    return _graph_edit(count, *_exact_edges(known, searched, near, neighbours))
+
+
+def _likely_near(vectors_ND: Matrix, rows_R: Ints, neighbours: int, min_similarity: float) -> _Pairs:
+    """Each of the given rows with what is likely to be nearest to it: by the ANN indexes of the vectors where they have one."""
+    found = vectors_ND.candidates(vectors_ND[rows_R], neighbours + 1) if isinstance(vectors_ND, Vectors) else None
+    if found is None:
+        near = _Pairs.join([_NO_PAIRS, *_near_pairs(vectors_ND, rows_R, neighbours, min_similarity)])
+        return near.only(np.isin(near.row_X, rows_R))
+    row_X, other_X = np.repeat(rows_R, [len(each) for each in found]), np.concatenate([NO_ROWS, *found])
+    others = row_X != other_X
+    return _measured(vectors_ND, row_X[others], other_X[others], min_similarity)
+
+
+def _short_of_neighbours(known: KnownGraph, neighbours: int) -> Ints:
+    """The nodes that had k nearest and lost one."""
+    near_gone = _own_nearest(known, known.neighbours(known.merge.gone_G), neighbours)
+    full_T = np.bincount(near_gone.row_X, minlength=known.merge.count) == neighbours
+    gone_X = known.merge.places(near_gone.other_X) < 0
+    return known.merge.places(near_gone.row_X[full_T[near_gone.row_X] & gone_X])
+
+
+def _exact_edges(known: KnownGraph, searched: Ints, near: _Pairs, neighbours: int) -> tuple[Ints, _Pairs]:
+    """The nodes whose nearest are others now, searched ones and those that one of them is nearer to than the last of their k; and all their edges, one way."""
+    changed = np.union1d(searched, near.row_X)
+    gained = known.merge.lasts(np.setdiff1d(changed, searched))
+    own = _k_nearest(_Pairs.join([near, _own_nearest(known, gained, neighbours).moved(known.merge)]), neighbours)
+    changed_T = known.merge.lasts(changed)
+    others = np.setdiff1d(known.neighbours(changed_T[changed_T >= 0]), changed_T)
+    to_changed = _own_nearest(known, others, neighbours).moved(known.merge)
+    return changed, _Pairs.join([own, to_changed.only(np.isin(to_changed.other_X, changed))])
+
+
+def _graph_edit(nodes: int, changed: Ints, edges: _Pairs) -> GraphEdit:
+    """All edges of the changed nodes are these, each once both ways."""
+    both = _Pairs.join([edges, edges.turned()])
+    once = np.unique(both.row_X * nodes + both.other_X, return_index=True)[1]
+    return GraphEdit(nodes, changed, Entries(both.row_X[once], both.other_X[once], both.cosine_X[once]))
+
+
+def _own_nearest(known: KnownGraph, rows_T: Ints, neighbours: int) -> _Pairs:
+    """The own k nearest of nodes of a graph. A row holds them and those nodes that it is among the nearest of; the first k are its own."""
+    rows = known.rows(rows_T)
+    starts, degree_B = rows.indptr[:-1], np.diff(rows.indptr)
+    row_X = np.repeat(np.arange(len(rows_T)), degree_B)
+    # Cosines are above 0, so that they have the order of their bits; rows are told by the upper half.
+    ordered_X = np.sort(row_X.astype(np.uint64) << np.uint64(32) | (_LARGEST - rows.data.view(np.uint32)))
+    crowded = np.flatnonzero(degree_B > neighbours)
+    last_B = np.zeros(len(rows_T), np.float32)
+    last_B[crowded] = (_LARGEST - ordered_X[starts[crowded] + neighbours - 1].astype(np.uint32)).view(np.float32)
+    last_X = last_B[row_X]
+    nearer_X, equal_X = rows.data > last_X, rows.data == last_X
+    room_B = neighbours - np.bincount(row_X[nearer_X], minlength=len(rows_T))
+    equals = np.concatenate([[0], np.cumsum(equal_X)])
+    rank_X = equals[1:] - equals[starts][row_X]
+    pairs = _Pairs(rows_T[row_X], rows.indices.astype(np.int64), rows.data)
+    return pairs.only(nearer_X | (equal_X & (rank_X <= room_B[row_X])))
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """From which cosine a node is likely to be among the nearest of one that is not searched: the least of its row, τ while that has fewer than k."""
+
+    known: KnownGraph
+    searched: Ints
+    neighbours: int
+    min_similarity: float
+
+    def admit(self, other_X: Ints, cosine_X: Floats) -> NDArray[np.bool_]:
+        """Whether a node so near may be among the nearest of each of these."""
+        others, place_X = np.unique(other_X, return_inverse=True)
+        rows = self.known.rows(np.maximum(self.known.merge.lasts(others), 0))
+        degree_O = np.diff(rows.indptr)
+        least_O = np.full(len(others), self.min_similarity)
+        some = np.flatnonzero(degree_O)
+        if len(some):
+            lowest = np.minimum.reduceat(rows.data, rows.indptr[some])
+            least_O[some] = np.where(degree_O[some] >= self.neighbours, lowest, self.min_similarity)
+        least_O[np.isin(others, self.searched)] = np.inf
+        return np.asarray(cosine_X >= least_O[place_X] - SLACK)
+
+
+def _near_pairs(
+    vectors_ND: Matrix, rows_R: Ints, neighbours: int, min_similarity: float, bounds: _Bounds | None = None
+) -> Iterator[_Pairs]:
+    """Pairs, both ways, that hold the nearest of the given rows, and all in which a row is near enough for the `bounds` of another."""
+    for start in range(0, len(rows_R), BATCH_ROWS):
+        rows_B = rows_R[start : start + BATCH_ROWS]
+        cosines_BN = np.ascontiguousarray((vectors_ND @ vectors_ND[rows_B].T).T)
+        cosines_BN[np.arange(len(rows_B)), rows_B] = -np.inf
+        last_B = np.full(len(rows_B), min_similarity)
+        if neighbours < len(vectors_ND):
+            last_B = np.maximum(last_B, np.partition(cosines_BN, -neighbours, axis=1)[:, -neighbours])
+        least_B = last_B if bounds is None else np.full(len(rows_B), min_similarity)
+        place_X, other_X = np.nonzero(cosines_BN >= least_B[:, None] - SLACK)
+        if bounds is not None:
+            cosine_X = cosines_BN[place_X, other_X]
+            likely_X = (cosine_X >= last_B[place_X] - SLACK) | bounds.admit(other_X, cosine_X)
+            place_X, other_X = place_X[likely_X], other_X[likely_X]
+        one_way = _measured(vectors_ND, rows_B[place_X], other_X, min_similarity)
+        yield one_way
+        yield one_way.turned()
+
+
+def _last_cosines(found: _Pairs, count: int, neighbours: int, min_similarity: float) -> Floats:
+    """From which cosine another node would be among a node's nearest: its k-th, or τ while it has fewer: float[N]."""
+    least_N = np.full(count, np.inf)
+    np.minimum.at(least_N, found.row_X, found.cosine_X)
+    full_N = np.bincount(found.row_X, minlength=count) >= neighbours
+    return np.where(full_N, least_N, min_similarity)
+
+
+def _measured(vectors_ND: Matrix, row_X: Ints, other_X: Ints, min_similarity: float) -> _Pairs:
+    """The pairs that are similar enough, with their cosines: the same bits for a pair whatever else is measured, both ways."""
+    cosine_X = np.empty(len(row_X), np.float32)
+    for start in range(0, len(row_X), BATCH_PAIRS):
+        part = slice(start, start + BATCH_PAIRS)
+        np.einsum("xd,xd->x", vectors_ND[row_X[part]], vectors_ND[other_X[part]], out=cosine_X[part])
+    np.clip(cosine_X, -1, 1, out=cosine_X)
+    return _Pairs(row_X, other_X, cosine_X).only((cosine_X >= min_similarity - 1e-6) & (cosine_X > 0))
+
+
+def _k_nearest(pairs: _Pairs, neighbours: int) -> _Pairs:
+    """The k nearest of each row, each once; of equally near ones the first."""
+    order = np.lexsort((pairs.other_X, -pairs.cosine_X, pairs.row_X))
+    row_X, other_X = pairs.row_X[order], pairs.other_X[order]
+    again = np.flatnonzero((np.diff(row_X) == 0) & (np.diff(other_X) == 0)) + 1
+    once = pairs.only(np.delete(order, again))
+    rank_X = np.arange(len(once.row_X)) - np.searchsorted(once.row_X, once.row_X)
+    return once.only(rank_X < neighbours)
+
+
+PROBED_LISTS, PROBED_WHERE_NEAR, NEAR = 32, 8, 0.8
+"""Lists that a node is compared with, and how many of them where only cosines from NEAR up count, as what is so near lies in few. Of the edges of 10k propositions
+they hold .995, of those of 22k entities .9999 (docs/log.md)."""
+ROUGH = 0.2
+"""More than a cosine of these codes is too small by, but for one in thousands."""
+TRAINED_PER_CODE = 64
+"""Vectors among which each of the 16 codes of two dimensions is found."""
+SEARCHED_ROWS = 8_192
+
+
+def likely_neighbours(vectors_ND: Matrix, count: int, min_similarity: float) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs (node, one that is likely to be among its `count` nearest and no less than `min_similarity` near), batch by batch of nodes, in order."""
+    inverted, nodes = _inverted_file(vectors_ND), len(vectors_ND)
+    probed = PROBED_WHERE_NEAR if min_similarity >= NEAR else PROBED_LISTS
+    inverted.nprobe = min(probed, inverted.nlist)
+    for start in range(0, nodes, SEARCHED_ROWS):
+        rows_B = np.arange(start, min(start + SEARCHED_ROWS, nodes))
+        cosines_BK, found_BK = inverted.search(_contiguous(vectors_ND[rows_B]), min(nodes, count + 1))
+        rows_BK = np.broadcast_to(rows_B[:, None], found_BK.shape)
+        likely_BK = (found_BK >= 0) & (found_BK != rows_BK) & (cosines_BK >= min_similarity - ROUGH)
+        yield rows_BK[likely_BK], found_BK[likely_BK]
+
+
+def _inverted_file(vectors_ND: Matrix) -> Any:
+    import faiss
+
+    nodes, dimensions = vectors_ND.shape
+    codes = dimensions // 2 if dimensions % 2 == 0 else dimensions
+    lists = math.isqrt(LISTS_PER_ROOT**2 * nodes)
+    inverted = faiss.IndexIVFPQFastScan(
+        faiss.IndexFlatIP(dimensions), dimensions, lists, codes, 4, faiss.METRIC_INNER_PRODUCT
+    )
+    codebooks = inverted.pq.cp
+    codebooks.niter, codebooks.max_points_per_centroid = TRAINING_ROUNDS, TRAINED_PER_CODE
+    train_lists(inverted, _contiguous(vectors_ND[training_rows(nodes, lists)]))
+    for start in range(0, nodes, SEARCHED_ROWS):
+        inverted.add(_contiguous(vectors_ND[start : start + SEARCHED_ROWS]))
+    return inverted
+
+
+def _contiguous(vectors_BD: Floats) -> Floats:
+    return np.ascontiguousarray(vectors_BD, np.float32)

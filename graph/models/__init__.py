@@ -1,0 +1,1 @@
+"""Models on disk: the catalogue, fetching and converting, checkpoints and adapters, sentence encoders."""

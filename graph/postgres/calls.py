@@ -1,0 +1,48 @@
+"""The kept calls of language models in the database of an index: the ledger of serve/ledger.py, which several processes write at once."""
+
+from pathlib import Path
+
+import psycopg
+
+from graph.postgres.connect import connect, database_of, dsn_of, report_refusals, transaction
+from graph.postgres.schema import SCHEMA, check_schema
+from graph.store.seal import CallRow
+
+_COLUMNS = "key, model, text, prompt_tokens, completion_tokens, hash, microseconds"
+_GET = f"SELECT {_COLUMNS} FROM {SCHEMA}.calls WHERE key = %s"
+_PUT = f"INSERT INTO {SCHEMA}.calls ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+_DROP = f"DELETE FROM {SCHEMA}.calls WHERE key = %s AND hash = %s"
+
+
+class PostgresCalls:
+    """The table `calls` in the database of the index in a folder. UserError where it cannot be reached, or as `check_schema`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._dsn = dsn_of(folder)
+        with transaction(self._dsn) as connection:
+            check_schema(connection, database_of(self._dsn))
+        self._connection = connect(self._dsn)
+
+    def get(self, key: str) -> CallRow | None:
+        """The row of a call, as it stands."""
+        return self._run(_GET, (key,)).fetchone()  # type: ignore[return-value]
+
+    def put(self, row: CallRow) -> None:
+        """Commit a row, unless one with its key was first, or a text in it has a NUL, which PostgreSQL cannot hold."""
+        if not any(isinstance(value, str) and "\0" in value for value in row):
+            self._run(_PUT, row)
+
+    def drop(self, key: str, proof: str) -> None:
+        """Remove the row of that key and hash."""
+        self._run(_DROP, (key, proof))
+
+    def _run(self, statement: str, parameters: tuple[object, ...]) -> "psycopg.Cursor[tuple[object, ...]]":
+        """A statement as a transaction, tried on a new connection where the server has let go of this one: done twice, it does no more."""
+        with report_refusals(self._dsn):
+            try:
+                return self._connection.execute(statement, parameters)
+            except psycopg.OperationalError:
+                if not self._connection.broken:
+                    raise
+                self._connection = connect(self._dsn)
+                return self._connection.execute(statement, parameters)

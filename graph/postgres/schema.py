@@ -1,0 +1,100 @@
+"""The schema of an index in PostgreSQL, made and brought up to date by numbered migrations; and a folder for an index whose rows are there.
+
+The table `migrations` holds those that were run."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from graph.errors import Unavailable, UserError
+from graph.postgres.connect import Connection, database_of, dsn_of, parameters_of, transaction
+from graph.shared.disk import report_full_disk
+from graph.store.database import DATABASE_FILE, has_database, write_database
+
+SCHEMA = "modegraph_index"
+KEYED = ("passages", "propositions", "entities", "occurrences", "topics")
+"""Tables whose integer keys come from a sequence."""
+_TABLE = """CREATE TABLE migrations (number int8 PRIMARY KEY, name text COLLATE "C" NOT NULL,
+    run_at timestamptz NOT NULL DEFAULT now())"""
+
+
+def known_migrations() -> dict[int, str]:
+    """The names of the migrations that this program has, by number."""
+    folder = files("graph").joinpath("postgres/migrations")
+    names = [file.name.removesuffix(".sql") for file in folder.iterdir()]
+    return {int(name.partition("-")[0]): name for name in sorted(names)}
+
+
+def enter_schema(connection: Connection) -> None:
+    """Let names without a schema mean the store's, until the transaction ends."""
+    connection.execute(f"SET LOCAL search_path = {SCHEMA}")
+
+
+def migrate(connection: Connection, database: str) -> None:
+    """Make the schema if it is missing, and run what is missing in it. Unavailable as `check_schema`, or when it is somebody else's."""
+    enter_schema(connection)
+    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (SCHEMA,))
+    if not connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone():
+        connection.execute(f"CREATE SCHEMA {SCHEMA}")
+        connection.execute(_TABLE)
+    run = _check_newest(connection, database)
+    for number, name in known_migrations().items():
+        if number > run:
+            script = files("graph").joinpath(f"postgres/migrations/{name}.sql")
+            connection.execute(script.read_text(encoding="utf-8"))
+            connection.execute("INSERT INTO migrations VALUES (%s, %s)", (number, name))
+    if run < max(known_migrations()):
+        restart_keys(connection)
+
+
+def restart_keys(connection: Connection) -> None:
+    """Let the next key of each table be one more than any that is there: rows were copied with theirs."""
+    for table in KEYED:
+        sequence = f"pg_get_serial_sequence('{table}', 'row')"
+        connection.execute(f"SELECT setval({sequence}, coalesce(max(row), 0) + 1, false) FROM {table}")
+
+
+def check_schema(connection: Connection, database: str) -> None:
+    """Unavailable when there is no index, or when its schema is not the one that this program reads; it names the migration."""
+    enter_schema(connection)
+    run, known = _check_newest(connection, database), known_migrations()
+    if run < max(known):
+        remedy = "a command that writes to the index runs it, as modegraph resume does"
+        raise Unavailable(f"{database}: migration {known[run + 1]} was not run there", "all of them", remedy)
+
+
+def _check_newest(connection: Connection, database: str) -> int:
+    """The number of the newest migration that was run, 0 for none."""
+    if connection.execute("SELECT to_regclass('migrations')").fetchone() == (None,):
+        remedy = "create one: modegraph copy INDEX DATABASE"
+        raise Unavailable(f"{database}: no index in schema {SCHEMA}", "one that was copied there", remedy)
+    newest = connection.execute("SELECT number, name FROM migrations ORDER BY number DESC LIMIT 1").fetchone()
+    number, name = newest or (0, "")
+    if int(str(number)) > max(known_migrations()):
+        found = f"{database}: migration {name}, of a newer modegraph"
+        raise Unavailable(found, f"at most {known_migrations()[max(known_migrations())]}", "install one as new")
+    return int(str(number))
+
+
+def place_in_database(folder: Path, dsn: str) -> None:
+    """Make the folder, if it is new, one of an index with its rows in that database, and its tables there; nothing where that is so already.
+
+    UserError, with no file written, when the folder holds anything else, when the database cannot be reached or is of another version, and when
+    the connection string has a password in it.
+    """
+    parameters, database = parameters_of(dsn), database_of(dsn)
+    if has_database(folder):
+        if database_of(dsn_of(folder)) != database:
+            raise UserError(
+                f"{folder}: its rows are in {database_of(dsn_of(folder))}, not in {database}",
+                "the database that it was made with",
+                f"if that has moved, say so in {folder / DATABASE_FILE}",
+            )
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        found = f"{folder}: exists, with its rows in no database"
+        raise UserError(found, "a new or empty folder", "choose another, or leave --store out")
+    with transaction(dsn) as connection:
+        migrate(connection, database)
+    if not has_database(folder):
+        with report_full_disk(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_database(folder, parameters)

@@ -1,0 +1,184 @@
+"""A store over PostgreSQL (graph/store/rows.py): the same statements in another server, and what only it can do quickly or safely.
+
+The readings of one transaction are written a statement a table, however many they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import chain
+from typing import Any
+
+from psycopg import sql
+
+from graph.errors import UserError
+from graph.extract.entities import entity_key
+from graph.extract.extraction import Occurrence, Reading
+from graph.postgres.connect import Connection, connect, database_of, report_refusals, transaction
+from graph.postgres.schema import SCHEMA, check_schema
+from graph.postgres.turn import Turn
+from graph.shared.ids import content_id
+from graph.store.rows import AMONG, Cursor, Store
+
+TABLES = (
+    *("meta", "documents", "passages", "propositions", "entities", "occurrences", "mentions", "topics"),
+    *("occurrence_topics", "facts", "quarantine", "summaries", "changed"),
+)
+"""That a store reads and writes."""
+_TABLE_NAME = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
+
+
+class PostgresStore(Store):
+    """The store of an index in a database: a writer's, which has the turn, or without one for reading alone. UserError as `check_schema`."""
+
+    def __init__(self, dsn: str, turn: Turn | None = None) -> None:
+        super().__init__()
+        if turn is None:
+            with transaction(dsn) as connection:
+                check_schema(connection, database_of(dsn))
+        self._connection: _Statements = _Statements(dsn)
+        self._turn = turn
+        self._readings: list[Reading] = []
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def vacuum(self) -> None:
+        self._connection.execute("VACUUM (ANALYZE) " + ", ".join(f"{SCHEMA}.{table}" for table in TABLES))
+
+    def put_reading(self, reading: Reading) -> None:
+        """Keep what came of a passage; all of a transaction are written when it ends."""
+        self._readings.append(reading)
+
+    def _begin(self) -> None:
+        self._readings.clear()
+        assert self._turn is not None, "a store that was opened to be read"
+        with report_refusals(self._connection.dsn):
+            self._turn.begin(self._connection.server)
+
+    def _undo(self) -> None:
+        if not self._connection.server.closed:
+            super()._undo()
+
+    def _committed(self) -> None:
+        """Nothing: the server keeps its own log."""
+
+    def _finish(self) -> None:
+        assert self._turn is not None
+        with report_refusals(self._connection.dsn):
+            if self._readings:
+                put_readings(self._connection.server, self._readings)
+            self._turn.hold(self._connection.server)
+
+
+class _Statements:
+    """A connection that takes the statements of graph/store/rows.py."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self.server = connect(dsn)
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Cursor:
+        given = [json.loads(each) for each in parameters] if AMONG in statement else parameters
+        with report_refusals(self.dsn):
+            return self.server.execute(to_psycopg(statement), given)
+
+    def executemany(self, statement: str, parameters: Iterable[Sequence[Any]]) -> None:
+        with report_refusals(self.dsn), self.server.cursor() as cursor:
+            cursor.executemany(to_psycopg(statement), parameters)
+
+    def close(self) -> None:
+        with suppress(UserError), report_refusals(self.dsn):
+            self.server.close()
+
+
+@cache
+def to_psycopg(statement: str) -> str:
+    """A statement of graph/store/rows.py as psycopg takes it, with tables named by their schema: a search_path would outlive it in a pooler.
+
+    >>> translated("SELECT row FROM topics WHERE id = ?")
+    'SELECT row FROM modegraph_index.topics WHERE id = %s'
+    """
+    statement = _TABLE_NAME.sub(rf"\1 {SCHEMA}.\2", statement.replace("%", "%%"))
+    return statement.replace(AMONG, "= ANY(?)").replace("?", "%s")
+
+
+INSTEAD_OF_NUL = "\ufffd"
+_INSERT_PASSAGES = f"""INSERT INTO {SCHEMA}.passages (id, source, "order", "start", "end", reader, dropped)
+    SELECT * FROM unnest(%s::text[], %s::text[], %s::int8[], %s::int8[], %s::int8[], %s::text[], %s::int8[])
+    ON CONFLICT (id) DO UPDATE SET reader = excluded.reader, dropped = excluded.dropped RETURNING id, row"""
+_NEXT_KEYS = f"SELECT nextval(pg_get_serial_sequence('{SCHEMA}.occurrences', 'row')) FROM generate_series(1, %s)"
+
+
+def put_readings(connection: Connection, readings: Sequence[Reading]) -> None:
+    """Keep what came of passages, each new or quarantined until now, as `Store.put_reading` does."""
+    passages = [each.passage for each in readings]
+    changed = f"INSERT INTO {SCHEMA}.changed SELECT DISTINCT unnest(%s::text[]) ON CONFLICT DO NOTHING"
+    connection.execute(changed, ([each.source for each in passages],))
+    columns = [[getattr(each, name) for each in passages] for name in ("id", "source", "order", "start", "end")]
+    put = connection.execute(
+        _INSERT_PASSAGES, (*columns, [each.reader for each in readings], [each.dropped for each in readings])
+    )
+    row_of: dict[str, int] = {str(identity): int(str(row)) for identity, row in put}
+    connection.execute(f"DELETE FROM {SCHEMA}.quarantine WHERE passage = ANY(%s)", (list(row_of.values()),))
+    failures = [(row_of[each.passage.id], each.failure) for each in readings if each.failure is not None]
+    rows = ((row, _without_nul(found.problem), _without_nul(found.reply), found.attempts) for row, found in failures)
+    _copy_rows(connection, "quarantine", ("passage", "problem", "reply", "attempts"), rows)
+    _put_occurrences(connection, [(row_of[each.passage.id], found) for each in readings for found in each.occurrences])
+
+
+def _put_occurrences(connection: Connection, found: Sequence[tuple[int, Occurrence]]) -> None:
+    """Occurrences by the integer key of their passage, and what hangs on them: new rows all, the first of equal ones stands."""
+    propositions = _keys_of_texts(connection, "propositions", "text", "proposition", (each.text for _, each in found))
+    spelt = list(chain.from_iterable(each.entities for _, each in found))
+    entities = _keys_of_texts(connection, "entities", "key", "entity", map(entity_key, spelt))
+    topics = _keys_of_texts(
+        connection, "topics", "text", "topic", chain.from_iterable(each.topics for _, each in found)
+    )
+
+    def entity(spelling: str) -> int:
+        return entities[entity_key(spelling)]
+
+    keys = [int(str(key)) for (key,) in connection.execute(_NEXT_KEYS, (len(found),))]
+    placed = [(key, passage, each) for key, (passage, each) in zip(keys, found, strict=True)]
+    occurrences = ((key, propositions[each.text], passage, each.start, each.end) for key, passage, each in placed)
+    _copy_rows(connection, "occurrences", ("row", "proposition", "passage", "start", "end"), occurrences)
+    mentions = {(key, entity(name)): name for key, _, each in placed for name in reversed(each.entities)}
+    _copy_rows(
+        connection, "mentions", ("occurrence", "entity", "spelling"), ((*at, name) for at, name in mentions.items())
+    )
+    about = {(key, topics[topic]): None for key, _, each in placed for topic in each.topics}
+    _copy_rows(connection, "occurrence_topics", ("occurrence", "topic"), about)
+    facts = {
+        (key, entity(fact.subject), fact.relation, entity(fact.object)): None
+        for key, _, each in placed
+        for fact in each.facts
+    }
+    _copy_rows(connection, "facts", ("occurrence", "subject", "relation", "object"), facts)
+
+
+def _keys_of_texts(
+    connection: Connection, table: str, column: str, kind: str, texts: Iterable[str]
+) -> Mapping[str, int]:
+    """The integer key of each text's row, which is inserted where there is none."""
+    ids = {content_id(kind, text): text for text in texts}
+    insert = f"INSERT INTO {SCHEMA}.{table} (id, {column}) SELECT * FROM unnest(%s::text[], %s::text[]) ON CONFLICT DO NOTHING"
+    connection.execute(insert, (list(ids), list(ids.values())))
+    rows = connection.execute(f"SELECT id, row FROM {SCHEMA}.{table} WHERE id = ANY(%s)", (list(ids),))
+    return {ids[str(identity)]: int(str(row)) for identity, row in rows}
+
+
+def _copy_rows(connection: Connection, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(SCHEMA, table), names)
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for row in rows:
+            copy.write_row(row)
+
+
+def _without_nul(text: str) -> str:
+    """A model's reply without NUL, which PostgreSQL cannot hold."""
+    return text.replace("\0", INSTEAD_OF_NUL)

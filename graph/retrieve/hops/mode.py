@@ -1,0 +1,280 @@
+"""`hops`: multi-hop retrieval without a model, our own; made for small encoders.
+
+A question about Port Ellery's ferry's builder names the ferry; the builder is named only in the ferry's passage. So:
+1. Every passage is scored by itself (parts/passage_scores.py): its nearness, its best proposition's, the question's words, its document's name.
+2. From the best of them, the seeds, links lead on: to documents called by an entity in them, and to propositions that share a rare one.
+3. Links to documents whose titles say what was found with words of the question are raised.
+4. A passage is ranked by the better of what it is worth itself and the best link to it; with a trained hop, anew by log odds.
+
+Legend: P passages, N propositions, E entities, U documents, S seeds, X links, Y links looked at, R distinct rows."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+import numpy as np
+
+from graph.index.index import Index
+from graph.index.normalised_similarity import normalised_similarity
+from graph.retrieve.hops.trained_hop import HopRanking, find_hop, rank_by_hop
+from graph.retrieve.parts.passage_scores import (
+    LookAt,
+    OwnScores,
+    all_scored,
+    look_at,
+    look_at_passages,
+    passages_in,
+    passages_of,
+    score_alone,
+)
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.parts.ranking import entries_in, expand_rows, top_rows
+from graph.retrieve.parts.words import best_terms, describe_terms
+from graph.text.bm25 import terms_of
+from graph.text.word_forms import FUNCTION_WORDS, form_of
+from graph.types import Evidence, Floats, Ints, Scored, Trace
+
+SEEDS = 5
+STEP = 0.9
+"""What a link is worth of what led to it."""
+TARGET_WEIGHT, TARGET_LEVEL = 0.6, 0.3
+"""A link by title gains where its passage is nearer to the question than TARGET_LEVEL, and loses where it is farther."""
+CROWD_LOSS = 0.1
+"""A seed that names many documents singles none of them out: a link loses this much times the logarithm of their number."""
+MENTION_LOSS = 0.15
+RARITY_LOSS = 0.05
+"""A link through a shared entity loses this much times the logarithm of the number of propositions with that entity."""
+MAX_MENTIONS = 150
+
+
+@dataclass(frozen=True)
+class Links:
+    """Ways from seed propositions on to passages: what each is worth and how it goes (`title`: to a document by its name)."""
+
+    to_passage_X: Ints
+    worth_X: Floats
+    proposition_X: Ints
+    entity_X: Ints
+    title_X: Ints
+
+
+def find_links(index: Index, own_P: Floats, scores_N: Floats, query_D: Floats, look: LookAt = all_scored) -> Links:
+    """All links from the propositions of the best passages. Scores that are needed and UNSEEN are filled in: passages' by `look`."""
+    return links_from(index, top_rows(own_P, SEEDS), own_P, scores_N, query_D, look)
+
+
+def links_from(
+    index: Index, seeds_S: Ints, own_P: Floats, scores_N: Floats, query_D: Floats, look: LookAt = all_scored
+) -> Links:
+    """All links from the propositions of the passages in `seeds_S`."""
+    data = index.data
+    seed_X, proposition_X = expand_rows(data.passage_proposition_PN, seeds_S)
+    look_at(index, proposition_X, scores_N, query_D)
+    from_X, entity_X = expand_rows(data.proposition_entity_NE, proposition_X)
+    seed_X, proposition_X = seeds_S[seed_X[from_X]], proposition_X[from_X]
+    called_U = np.unique(expand_rows(data.entity_document_EU, entity_X)[1])
+    look(passages_in(data.passage_document_P, called_U.tolist()))
+    titled = _title_links(index, own_P, scores_N, seed_X, proposition_X, entity_X)
+    shared = _mention_links(index, own_P, scores_N, query_D, seed_X, proposition_X, entity_X)
+    look(shared.to_passage_X)
+    return Links(
+        to_passage_X=np.concatenate([titled.to_passage_X, shared.to_passage_X]),
+        worth_X=np.concatenate([titled.worth_X, shared.worth_X]),
+        proposition_X=np.concatenate([titled.proposition_X, shared.proposition_X]),
+        entity_X=np.concatenate([titled.entity_X, shared.entity_X]),
+        title_X=np.concatenate([titled.title_X, shared.title_X]),
+    )
+
+
+def raise_by_words(links: Links, lift_P: Floats) -> Links:
+    """The links with what the question's words make of where they lead: a passage's share in a link through an entity is STEP / 2.
+
+    A link by title has its share already: TARGET_WEIGHT of what its passage is worth by itself.
+    """
+    lift_X = np.where(links.title_X, 0, STEP / 2 * lift_P[links.to_passage_X])
+    return replace(links, worth_X=(links.worth_X + lift_X).astype(np.float32))
+
+
+def mention_loss(mentions_X: Ints) -> Floats:
+    """What links through entities that so many propositions have lose for it."""
+    return np.asarray(MENTION_LOSS + RARITY_LOSS * np.log(mentions_X))
+
+
+def reach(own_P: Floats, links: Links) -> tuple[Floats, dict[int, int]]:
+    """What each passage is worth by itself or by the best link to it: float32[P]; and that link, where it is worth more."""
+    best_X = best_links(links)
+    reached_P = own_P.copy()
+    np.maximum.at(reached_P, links.to_passage_X[best_X], links.worth_X[best_X])
+    led = {int(links.to_passage_X[x]): int(x) for x in best_X if links.worth_X[x] > own_P[links.to_passage_X[x]]}
+    return reached_P, led
+
+
+def best_links(links: Links) -> Ints:
+    """The best link to each passage that has one."""
+    order_X = np.lexsort((links.entity_X, links.proposition_X, -links.worth_X))
+    _, first = np.unique(links.to_passage_X[order_X], return_index=True)
+    return order_X[first]
+
+
+def describe_path(index: Index, row: int, links: Links, led: dict[int, int], called: dict[int, str]) -> tuple[str, ...]:
+    """How the passage in `row` was reached, in words."""
+    data = index.data
+    if row in led:
+        link = led[row]
+        entity, proposition = (
+            data.entity_texts[int(links.entity_X[link])],
+            data.proposition_texts[int(links.proposition_X[link])],
+        )
+        how = "is the document called so" if links.title_X[link] else "says more of it"
+        return (f"“{proposition}”", f"mentions “{entity}”", f"and this {how}")
+    document = int(data.passage_document_P[row])
+    if document in called:
+        return (f"the question names “{called[document]}”",)
+    return ("near to the question by itself",)
+
+
+def _title_links(
+    index: Index, own_P: Floats, scores_N: Floats, seed_X: Ints, proposition_X: Ints, entity_X: Ints
+) -> Links:
+    """Links to the best passage of each document that a seed's entity calls."""
+    data = index.data
+    from_X, document_X = expand_rows(data.entity_document_EU, entity_X)
+    to_X = np.array([_best_passage(data.passage_document_P, own_P, int(u)) for u in document_X], np.int64)
+    new_X = (to_X >= 0) & (document_X != data.passage_document_P[seed_X[from_X]])
+    from_X, to_X = from_X[new_X], to_X[new_X]
+    crowd_P = np.bincount(np.unique(np.stack([seed_X[from_X], to_X]), axis=1)[0], minlength=len(own_P))
+    worth_X = STEP * (own_P[seed_X[from_X]] + scores_N[proposition_X[from_X]]) / 2
+    worth_X += TARGET_WEIGHT * (own_P[to_X] - TARGET_LEVEL) - CROWD_LOSS * np.log(crowd_P[seed_X[from_X]])
+    return Links(to_X, worth_X, proposition_X[from_X], entity_X[from_X], np.ones(len(to_X), np.int64))
+
+
+def _mention_links(
+    index: Index, own_P: Floats, scores_N: Floats, query_D: Floats, seed_X: Ints, proposition_X: Ints, entity_X: Ints
+) -> Links:
+    """Links to passages with a proposition that shares a rare entity with a seed's."""
+    data, block_EN = index.data, index.entity_proposition_EN
+    mentions_X = entries_in(block_EN, entity_X)
+    rare_X = np.flatnonzero((mentions_X > 1) & (mentions_X <= MAX_MENTIONS))
+    from_X, other_X = expand_rows(block_EN, entity_X[rare_X])
+    from_X = rare_X[from_X]
+    look_at(index, other_X, scores_N, query_D)
+    near_R, near_X = np.unique(other_X, return_inverse=True)
+    seeds_R, seeds_X = np.unique(proposition_X[from_X], return_inverse=True)
+    likeness_RR = normalised_similarity(
+        index, data.proposition_vectors_ND[near_R] @ data.proposition_vectors_ND[seeds_R].T
+    )
+    likeness_X = np.maximum(likeness_RR[near_X, seeds_X], -0.9)
+    together_X = (scores_N[proposition_X[from_X]] + scores_N[other_X]) / np.sqrt(2 + 2 * likeness_X)
+    worth_X = STEP * (own_P[seed_X[from_X]] + np.maximum(together_X, 0)) / 2 - mention_loss(mentions_X[from_X])
+    stands_X, to_X = expand_rows(index.proposition_passage_NP, other_X)
+    from_X, worth_X = from_X[stands_X], worth_X[stands_X]
+    away_X = data.passage_document_P[to_X] != data.passage_document_P[seed_X[from_X]]
+    from_X, to_X = from_X[away_X], to_X[away_X]
+    worth = worth_X[away_X].astype(np.float32)
+    return Links(to_X, worth, proposition_X[from_X], entity_X[from_X], np.zeros(len(to_X), np.int64))
+
+
+def _best_passage(passage_document_P: Ints, own_P: Floats, document: int) -> int:
+    first, last = passages_of(passage_document_P, document)
+    return first + int(own_P[first:last].argmax()) if first < last else -1
+
+
+TITLE_GAIN = 0.05
+"""Besides what a link is not to lose."""
+QUESTION_SHARE = 0.5
+"""Of the title's words beside the entity's, how many the question has at least."""
+RAISE_DEPTH = 50
+"""Links are looked at that could bring their passage among so many of the best."""
+
+
+def raise_by_titles(index: Index, links: Links, question: str, own_P: Floats) -> Links:
+    """The links with what titles that say their entity and words of the question make of them."""
+    data, asked = index.data, content_forms(question)
+    raise_X = mention_loss(entries_in(index.entity_proposition_EN, links.entity_X)) + TITLE_GAIN
+    least = own_P[top_rows(own_P, RAISE_DEPTH)].min(initial=np.inf)
+    look_Y = np.flatnonzero((links.title_X == 0) & (links.worth_X + raise_X > least))
+    documents, document_Y = np.unique(data.passage_document_P[links.to_passage_X[look_Y]], return_inverse=True)
+    entities, entity_Y = np.unique(links.entity_X[look_Y], return_inverse=True)
+    titles = [content_forms(data.document_titles[row]) for row in documents.tolist()]
+    names = [content_forms(data.entity_texts[row]) for row in entities.tolist()]
+    pairs = zip(entity_Y.tolist(), document_Y.tolist(), strict=True)
+    told_Y = np.array(
+        [title_adds_question_words(names[entity], titles[document], asked) for entity, document in pairs], np.bool_
+    )
+    worth_X = links.worth_X.copy()
+    worth_X[look_Y] += np.where(told_Y, raise_X[look_Y], 0).astype(np.float32)
+    return replace(links, worth_X=worth_X)
+
+
+def title_adds_question_words(name: frozenset[str], title: frozenset[str], asked: frozenset[str]) -> bool:
+    """Whether a title says the name of an entity that the question does not, and besides it mostly words of the question.
+
+    >>> asked = said_forms("What time does the state where Corran High is stop selling alcohol?")
+    >>> [tells_more(said_forms("Indiana"), said_forms(title), asked) for title in ("Alcohol laws of Indiana", "Indiana", "History of Indiana")]
+    [True, False, False]
+    """
+    rest = title - name
+    return (
+        bool(name and rest) and name <= title and not name <= asked and len(rest & asked) >= QUESTION_SHARE * len(rest)
+    )
+
+
+@lru_cache(maxsize=65_536)
+def content_forms(text: str) -> frozenset[str]:
+    """What the words of a text that say something have in common with their other forms; kept, as titles come again from question to question."""
+    return frozenset(form_of(term) for term in terms_of(text) if term not in FUNCTION_WORDS)
+
+
+@dataclass(frozen=True)
+class HopSearch:
+    """What a question is to each passage, by itself and by the best link; `look` fills in the scores of passages that are UNSEEN."""
+
+    alone: OwnScores
+    links: Links
+    reached_P: Floats
+    led: dict[int, int]
+    look: LookAt
+
+
+def search_hops(index: Index, query: Query) -> HopSearch:
+    """Steps 1 to 3."""
+    alone = score_alone(index, query)
+    look = partial(look_at_passages, index, alone, query.vector_D)
+    found = find_links(index, alone.own_P, alone.scores_N, query.vector_D, look)
+    links = raise_by_titles(index, raise_by_words(found, alone.lift_P), query.text, alone.own_P)
+    return HopSearch(alone, links, *reach(alone.own_P, links), look)
+
+
+def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
+    """Top k passages, each with the path that led to it. UserError for a trained hop of another encoder."""
+    hop = find_hop(settings.selector)
+    found = search_hops(index, query)
+    alone, links, reached_P, led = found.alone, found.links, found.reached_P, found.led
+    judged = HopRanking(reached_P, {}, 0)
+    if hop is not None:
+        judged = rank_by_hop(hop, index, query, alone, reached_P, found.look)
+    rows = top_rows(judged.scores_P, settings.top_k)
+    called = {document: name for name, document in alone.named}
+    steps = (
+        f"{len(alone.named)} documents named by the question",
+        f"{len(alone.terms)} of its words are in the index and in no such name",
+        f"{len(links.worth_X):,} links from {SEEDS} passages",
+        *([f"{judged.rows:,} ways to passages judged by a trained hop"] if hop is not None else []),
+    )
+    paths = []
+    for row, words in zip(rows.tolist(), best_terms(index, alone.terms, rows), strict=True):
+        way = judged.ways.get(row)
+        path = describe_path(index, row, links, led, called) if way is None else describe_way(index, *way)
+        paths.append((*path, describe_terms(words)) if alone.lift_P[row] > 0 else path)
+    return Evidence(
+        query=query.text,
+        passages=tuple(Scored(index.passage(row), float(judged.scores_P[row])) for row in rows.tolist()),
+        paths=tuple(paths),
+        trace=Trace("hops", steps),
+    )
+
+
+def describe_way(index: Index, said: int, entity: int) -> tuple[str, ...]:
+    """How a passage was reached by a way of a trained hop, in words."""
+    data = index.data
+    mentioned = f"mentions “{data.entity_texts[entity]}”"
+    return (f"“{data.proposition_texts[said]}”", mentioned, "and with it the question leads here")

@@ -1,0 +1,113 @@
+"""A trained second hop at query time: what `hops` found, and what it leads to, ranked anew by boosted trees. No model is called.
+
+`modegraph train selector --size hop` writes the file with `save_hop`; the trees read HOP_FEATURES (hop_features.py). A passage is worth the
+highest log odds of its rows: by itself, or by the best way to it. What was not judged follows, in the order of `hops`.
+
+Legend: P passages, C candidates, X rows, F features."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graph.index.index import Index
+from graph.models.encoder import find_model
+from graph.retrieve.hops.hop_features import HOP_FEATURES, HopRows, hop_rows
+from graph.retrieve.parts.passage_scores import LookAt, OwnScores
+from graph.retrieve.parts.query import Query, Selector
+from graph.trees import Forest, check_encoder, forest_from, forest_logits, read_forests, save_forest
+from graph.types import Floats, Ints
+
+HOP_FILE = "hop.safetensors"
+FORMAT = "modegraph selector, hop, 1"
+HEADER = "hop"
+"""The one key of the file's metadata; its value is JSON, so that equal hops are equal bytes."""
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A forest of log odds, and the fingerprint of the encoder whose vectors it has learned from."""
+
+    forest: Forest
+    encoder: str
+
+
+@dataclass(frozen=True)
+class HopRanking:
+    """What all passages are worth, in log odds, and the propositions and entities by which those that a way leads to were reached.
+
+    `ways` gives (said, entity), rows of the index, by passage.
+    """
+
+    scores_P: Floats
+    ways: Mapping[int, tuple[int, int]]
+    rows: int
+
+
+def rank_by_hop(hop: Hop, index: Index, query: Query, alone: OwnScores, reached_P: Floats, look: LookAt) -> HopRanking:
+    """The passages ranked anew; UserError for an index of another encoder."""
+    check_encoder("selector", hop.encoder, index, "questions")
+    rows = hop_rows(index, query, alone, reached_P, look)
+    if not len(rows.candidates_C):
+        return HopRanking(reached_P, {}, 0)
+    logits_X = forest_logits(hop.forest, rows.features_XF)
+    best_C = best_rows(logits_X, rows.candidate_X, len(rows.candidates_C))
+    by_way = {
+        int(rows.candidates_C[place]): _way(rows, int(rows.way_X[row]))
+        for place, row in enumerate(best_C.tolist())
+        if rows.way_X[row] >= 0
+    }
+    return HopRanking(with_others(reached_P, rows.candidates_C, logits_X[best_C]), by_way, len(logits_X))
+
+
+def best_rows(logits_X: NDArray[np.float64], candidate_X: Ints, candidates: int) -> Ints:
+    """The row with the highest logit of each candidate, which has one at least; ties by place: [C].
+
+    >>> best_rows(np.array([0.5, 2.0, 1.0, 2.0]), np.array([0, 1, 0, 1]), 2).tolist()
+    [2, 1]
+    """
+    order_X = np.lexsort((-logits_X, candidate_X))
+    return order_X[np.searchsorted(candidate_X[order_X], np.arange(candidates))]
+
+
+def with_others(reached_P: Floats, candidates_C: Ints, logits_C: NDArray[np.float64]) -> Floats:
+    """The candidates' log odds, and below them all others, as far apart as they were: float32[P].
+
+    >>> with_others(np.array([1, 0.5, 0.75], np.float32), np.array([1]), np.array([-2.0])).tolist()
+    [-2.0, -2.0, -2.25]
+    """
+    others_P = np.ones(len(reached_P), np.bool_)
+    others_P[candidates_C] = False
+    best = reached_P[others_P].max(initial=-np.inf)
+    scores_P: Floats = (reached_P - best + logits_C.min()).astype(np.float32)
+    scores_P[candidates_C] = logits_C
+    return scores_P
+
+
+def save_hop(folder: Path, hop: Hop) -> None:
+    """Write HOP_FILE into `folder`."""
+    facts = {"format": FORMAT, "features": HOP_FEATURES, "encoder": hop.encoder}
+    save_forest(folder / HOP_FILE, HEADER, facts, hop.forest)
+
+
+def find_hop(spec: str) -> Hop | None:
+    """The hop in a folder or on the hub; None for a selector that comes with the program or holds no hop. UserError for a broken one."""
+    if spec in get_args(Selector):
+        return None
+    file = find_model(spec, "selector") / HOP_FILE
+    return _load(file, file.stat().st_mtime_ns) if file.is_file() else None
+
+
+@lru_cache(maxsize=4)
+def _load(file: Path, changed_ns: int) -> Hop:
+    del changed_ns
+    with read_forests(file, HEADER, FORMAT, HOP_FEATURES) as (opened, header):
+        return Hop(forest_from(opened, "", header, len(HOP_FEATURES)), str(header["encoder"]))
+
+
+def _way(rows: HopRows, way: int) -> tuple[int, int]:
+    return int(rows.ways.said_K[way]), int(rows.ways.entity_K[way])

@@ -1,0 +1,101 @@
+"""The baselines of every comparison, which follow nothing from what they find.
+
+`dense`: passages nearest by cosine. `naive` (ToPG §2.3.1): propositions nearest by cosine. `lexical`: passages that share the question's words,
+by BM25. `hybrid`: the rankings of `dense` and `lexical` fused by rank (Cormack, Clarke & Büttcher 2009).
+
+Legend: P passages."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from graph.index.index import Index
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.parts.ranking import nearest, top_rows
+from graph.retrieve.parts.words import best_terms, describe_terms, known_terms, word_scores
+from graph.text.bm25 import terms_of
+from graph.types import Evidence, Floats, Ints, Scored, Trace
+
+
+def retrieve_dense(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
+    """Top k passages."""
+    rows, cosines = nearest(index.data.passage_vectors_PD, query.vector_D, settings.top_k)
+    found = zip(rows.tolist(), cosines.tolist(), strict=True)
+    return Evidence(query=query.text, passages=tuple(Scored(index.passage(row), cosine) for row, cosine in found))
+
+
+def retrieve_naive(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
+    """Top k propositions, and the passages they stand in, each passage ranked by the best of its propositions."""
+    data = index.data
+    rows, cosines = nearest(data.proposition_vectors_ND, query.vector_D, settings.top_k)
+    score_of = dict(zip(rows.tolist(), cosines.tolist(), strict=True))
+    best: dict[int, int] = {}
+    for row in score_of:
+        first, last = np.searchsorted(data.occurrence_proposition_M, [row, row + 1])
+        for passage in data.occurrence_passage_M[first:last]:
+            best.setdefault(int(passage), row)
+    return Evidence(
+        query=query.text,
+        passages=tuple(Scored(index.passage(passage), score_of[row]) for passage, row in best.items()),
+        propositions=tuple(Scored(index.proposition(row), score) for row, score in score_of.items()),
+        paths=tuple((f"“{data.proposition_texts[row]}” stands in it",) for row in best.values()),
+    )
+
+
+def retrieve_lexical(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
+    """Top k passages of those with a term of the question; fewer, or none, when fewer have one."""
+    terms = known_terms(index, query.text)
+    scores_P = word_scores(index, terms)
+    rows = matching_rows(scores_P, settings.top_k)
+    return Evidence(
+        query=query.text,
+        passages=tuple(Scored(index.passage(int(row)), float(scores_P[row])) for row in rows),
+        paths=tuple((describe_terms(found),) for found in best_terms(index, terms, rows)),
+        trace=Trace(
+            "lexical", (f"{len(terms)} of {len(terms_of(query.text))} terms of the question are in the index",)
+        ),
+    )
+
+
+def matching_rows(scores_P: Floats, count: int) -> Ints:
+    """Rows of the `count` best passages among those with a score at all."""
+    return top_rows(scores_P, min(count, int((scores_P > 0).sum())))
+
+
+RANK_CONSTANT = 60
+DEPTH = 1000
+"""Ranks of each ranking that count: what stands deeper adds less than 1/1060."""
+
+
+def retrieve_hybrid(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
+    """Top k passages by reciprocal rank fusion."""
+    depth = max(DEPTH, settings.top_k)
+    by_meaning, _ = nearest(index.data.passage_vectors_PD, query.vector_D, depth)
+    by_words = matching_rows(word_scores(index, known_terms(index, query.text)), depth)
+    scores_P = fuse_ranks([by_meaning, by_words], len(index.data.passage_ids))
+    rows = matching_rows(scores_P, settings.top_k)
+    ranks = [{int(row): rank for rank, row in enumerate(ranking, 1)} for ranking in (by_meaning, by_words)]
+    return Evidence(
+        query=query.text,
+        passages=tuple(Scored(index.passage(int(row)), float(scores_P[row])) for row in rows),
+        paths=tuple(
+            (_rank_in_words("by meaning", ranks[0].get(int(row))), _rank_in_words("by words", ranks[1].get(int(row))))
+            for row in rows
+        ),
+    )
+
+
+def fuse_ranks(rankings: Sequence[Ints], count: int, constant: int = RANK_CONSTANT) -> Floats:
+    """RRF(d) = Σ_r 1 / (k + rank_r(d)) over `rankings` (rows, best first) of `count` items; 0 for what none ranks: float32.
+
+    >>> fuse_ranks([np.array([2, 0]), np.array([2])], 3, constant=1).tolist()
+    [0.3333333432674408, 0.0, 1.0]
+    """
+    scores_P = np.zeros(count, np.float64)
+    for ranking in rankings:
+        scores_P[ranking] += 1 / (constant + np.arange(1, len(ranking) + 1))
+    return scores_P.astype(np.float32)
+
+
+def _rank_in_words(how: str, rank: int | None) -> str:
+    return f"{how} no. {rank:,}" if rank is not None else f"{how} not found"

@@ -1,0 +1,101 @@
+"""Rows of an index: the best of many scores, the nearest to a vector, the entries of given rows.
+
+Legend: P passages, N propositions, R given rows, X pairs found."""
+
+from typing import Any, cast
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graph.index.index import Index
+from graph.store.vectors import Vectors
+from graph.types import Floats, Ints
+
+SAMPLED, SPARE = 16_384, 16
+"""Scores that tell roughly how high the highest are, and how many more of them than are asked for."""
+
+
+def top_rows(scores_N: Floats, count: int) -> NDArray[np.int64]:
+    """Rows of the `count` highest scores, best first; equal scores go by row, so that equal inputs rank equally.
+
+    >>> top_rows(np.array([.2, .9, .9, .1], np.float32), 3).tolist()
+    [1, 2, 0]
+    """
+    count = min(count, len(scores_N))
+    if count == 0:
+        return np.zeros(0, np.int64)
+    rows = np.flatnonzero(scores_N >= _lowest_of_top(scores_N, count))
+    return rows[np.argsort(-scores_N[rows], kind="stable")][:count].astype(np.int64)
+
+
+def _lowest_of_top(scores_N: Floats, count: int) -> np.floating[Any]:
+    """The lowest of the `count` highest. Of many scores a sample tells from where on to look; where it tells too much, all are looked at."""
+    sample = scores_N[:: max(1, len(scores_N) // SAMPLED)]
+    above = 2 * count * len(sample) // len(scores_N) + SPARE
+    if above < len(sample) // 2 and len(scores_N) > 2 * SAMPLED:
+        likely = scores_N[scores_N >= np.partition(sample, -above)[-above]]
+        if len(likely) >= count:
+            scores_N = likely
+    return cast("np.floating[Any]", np.partition(scores_N, len(scores_N) - count)[len(scores_N) - count])
+
+
+def rank_of(scores_N: Floats, row: int) -> int:
+    """The place of a row in the ranking that `top_rows` gives, from 1.
+
+    >>> rank_of(np.array([.2, .9, .9, .1], np.float32), 2)
+    2
+    """
+    return int((scores_N > scores_N[row]).sum() + (scores_N[:row] == scores_N[row]).sum()) + 1
+
+
+def nearest(vectors_ND: Vectors, query_D: Floats, count: int) -> tuple[Ints, Floats]:
+    """The `count` rows of highest cosine, best first, equal ones by row, and their cosines. Cosines are exact however rows are found."""
+    candidates = vectors_ND.candidates(query_D[None], count)
+    found = None if candidates is None else candidates[0]
+    cosines = vectors_ND @ query_D if found is None else vectors_ND[found] @ query_D
+    best = top_rows(cosines, count)
+    return (best if found is None else found[best]), cosines[best]
+
+
+def entries_in(block: sp.csr_array, rows_R: Ints) -> Ints:
+    """How many entries each of the given rows has."""
+    return np.asarray(block.indptr[rows_R + 1] - block.indptr[rows_R], np.int64)
+
+
+def expand_rows(block: sp.csr_array, rows_R: Ints) -> tuple[Ints, Ints]:
+    """All entries of the given rows: (position in `rows_R`, column), in order.
+
+    >>> expand_rows(sp.csr_array(np.array([[1, 1], [0, 0], [0, 1]])), np.array([2, 0]))
+    (array([0, 1, 1]), array([1, 0, 1]))
+    """
+    starts_R, counts_R = block.indptr[rows_R].astype(np.int64), entries_in(block, rows_R)
+    position_X = np.repeat(np.arange(len(rows_R)), counts_R)
+    first_X = np.repeat(starts_R - (np.cumsum(counts_R) - counts_R), counts_R)
+    return position_X, block.indices[first_X + np.arange(len(position_X))].astype(np.int64)
+
+
+def best_in_passage(scores_N: Floats, passage_proposition_PN: sp.csr_array, otherwise_P: Floats) -> Floats:
+    """The highest score among each passage's propositions; passages without any get their entry of `otherwise_P`."""
+    indptr = passage_proposition_PN.indptr
+    filled_P = np.flatnonzero(np.diff(indptr))
+    best_P = otherwise_P.astype(np.float32, copy=True)
+    if len(filled_P):
+        best_P[filled_P] = np.maximum.reduceat(scores_N[passage_proposition_PN.indices], indptr[filled_P])
+    return best_P
+
+
+def worth_of_propositions(index: Index, near_N: Floats, own_P: Floats) -> Floats:
+    """Mean of each proposition's nearness and the best score of a passage that it stands in: float32[N]."""
+    data = index.data
+    best_N = np.full(len(near_N), -np.inf, np.float32)
+    np.maximum.at(best_N, data.occurrence_proposition_M, own_P[data.occurrence_passage_M])
+    return np.asarray((near_N + best_N) / 2, np.float32)
+
+
+def worth_in_passages(index: Index, rows_R: Ints, worth_R: Floats) -> Floats:
+    """For each passage, the most that one of the given propositions in it is worth; 0 without one: float32[P]."""
+    data = index.data
+    worth_N = np.zeros(len(data.proposition_ids), np.float32)
+    worth_N[rows_R] = worth_R
+    return best_in_passage(worth_N, data.passage_proposition_PN, np.zeros(len(data.passage_ids), np.float32))

@@ -1,1 +1,0 @@
-"""Mode `plan`: sub-questions in a graph, answered level by level (PankRAG)."""

@@ -1,0 +1,172 @@
+"""Every retrieval mode behind one signature: (index, query, settings) -> Evidence; `auto`, which chooses one, and the table of all.
+
+`auto` asks a trained router, or a rule: a question about the whole collection says so ("what themes recur", "overall") and calls no document
+by name; all others are for `hops`. Neither asks a model. Scoring belongs to eval/."""
+
+import json
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+from graph.errors import UserError
+from graph.index.index import Index
+from graph.retrieve.absence import judge_absence
+from graph.retrieve.hops.mode import retrieve_hops
+from graph.retrieve.learned.rerank import RERANK_DEPTH, open_reranker, rerank
+from graph.retrieve.learned.router import Route, check_same_encoder, find_route, open_router, query_features
+from graph.retrieve.modes.baselines import retrieve_dense, retrieve_hybrid, retrieve_lexical, retrieve_naive
+from graph.retrieve.modes.global_mode import retrieve_global
+from graph.retrieve.modes.hierarchy import retrieve_hierarchy
+from graph.retrieve.modes.local import retrieve_local
+from graph.retrieve.modes.paths import retrieve_paths
+from graph.retrieve.modes.plan import retrieve_plan
+from graph.retrieve.modes.statements import retrieve_statements
+from graph.retrieve.modes.topics import retrieve_topics
+from graph.retrieve.parts.mentions import broad_sign
+from graph.retrieve.parts.query import Caller, ModelUsage, Query, RetrieveSettings
+from graph.shared.modes import Mode
+from graph.shared.pages import page_at
+from graph.store.data import IndexData
+from graph.types import Evidence, LanguageModel, Passage, Proposition, Scored, Span, Trace
+
+Strategy = Callable[[Index, Query, RetrieveSettings], Evidence]
+
+DIRECT_STRATEGIES: Mapping[Mode, Strategy] = {
+    "dense": retrieve_dense,
+    "lexical": retrieve_lexical,
+    "hybrid": retrieve_hybrid,
+    "naive": retrieve_naive,
+    "hierarchy": retrieve_hierarchy,
+    "hops": retrieve_hops,
+    "paths": retrieve_paths,
+    "local": retrieve_local,
+    "global": retrieve_global,
+    "statements": retrieve_statements,
+    "topics": retrieve_topics,
+    "plan": retrieve_plan,
+}
+
+
+def with_pages(evidence: Evidence, data: IndexData) -> Evidence:
+    """The evidence with the page of each passage and span; itself where no document that it names has pages."""
+    found = _sources_of(evidence)
+    paged = {source: told for source in found if page_at(told := _metadata_of(data, source), 0) is not None}
+    if not paged:
+        return evidence
+
+    def at(place: Passage | Span) -> int | None:
+        return page_at(paged.get(place.source, {}), place.start)
+
+    def placed(proposition: Proposition) -> Proposition:
+        return replace(proposition, spans=tuple(replace(span, page=at(span)) for span in proposition.spans))
+
+    passages = tuple(Scored(replace(each.item, page=at(each.item)), each.score) for each in evidence.passages)
+    propositions = tuple(Scored(placed(each.item), each.score) for each in evidence.propositions)
+    return replace(evidence, passages=passages, propositions=propositions)
+
+
+def _sources_of(evidence: Evidence) -> Iterable[str]:
+    spans = (span.source for found in evidence.propositions for span in found.item.spans)
+    return {*(found.item.source for found in evidence.passages), *spans}
+
+
+def _metadata_of(data: IndexData, source: str) -> dict[str, Any]:
+    """The metadata of a document; {} where the index, or this part of it, has none of that source."""
+    row = bisect_left(range(len(data.document_sources)), source, key=lambda each: data.document_sources[each])
+    if row == len(data.document_sources) or data.document_sources[row] != source:
+        return {}
+    return dict(json.loads(data.document_metadata[row]))
+
+
+def retrieve_auto(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
+    """What the mode for this question finds; the trace says which one, and why. UserError for a router of another encoder."""
+    route = trained_route(index, query, settings.router) if settings.router else rule_of_thumb(index, query)
+    asked = query if route.asks_model else replace(query, model=None)
+    evidence = DIRECT_STRATEGIES[route.mode](index, asked, settings)
+    return replace(evidence, trace=replace(evidence.trace, steps=(route.why, *evidence.trace.steps)))
+
+
+def trained_route(index: Index, query: Query, spec: str) -> Route:
+    """The mode that the router in the folder or hub name `spec` chooses. Its modes get the model only if they were measured with one."""
+    router = open_router(spec)
+    check_same_encoder(router, index)
+    return find_route(router, query_features(index, query), query.model is not None)
+
+
+def rule_of_thumb(index: Index, query: Query) -> Route:
+    """The mode that the question's words speak for."""
+    sign = broad_sign(index, query.text)
+    mode = mode_by_rule(bool(sign))
+    why = f"“{sign}” asks about the whole" if sign else "the question asks for something specific"
+    return Route(mode, False, f"{mode}, because {why}")
+
+
+def mode_by_rule(broad: bool) -> Mode:
+    """`hierarchy` for broad questions, `hops` for all others."""
+    return "hierarchy" if broad else "hops"
+
+
+STRATEGIES: dict[Mode, Strategy] = {**DIRECT_STRATEGIES, "auto": retrieve_auto}
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+def retrieve(index: Index, query: str, settings: RetrieveSettings, model: LanguageModel | None = None) -> Evidence:
+    """Evidence for `query`, best first; the same query, index, settings (and model replies) always give the same evidence.
+
+    `model` is asked by the modes that can use one; without it all modes run by their own rules. Raises UserError for an empty
+    query and for a filter that no document meets. When the model goes away half-way, the evidence holds what was found until
+    then and its trace says why it stopped.
+    """
+    return retrieve_many(index, [query], settings, model)[0]
+
+
+def retrieve_many(
+    index: Index, queries: Sequence[str], settings: RetrieveSettings, model: LanguageModel | None = None
+) -> list[Evidence]:
+    """`retrieve` for each query, all encoded in one go (each is billed its share of the encoder's seconds).
+
+    With a reranker, the mode finds RERANK_DEPTH times as many items, of which the reranker chooses. With `abstain`, the evidence tells
+    how likely it is that the documents hold nothing on the question (graph/retrieve/absence.py).
+    """
+    stripped = [query.strip() for query in queries]
+    if not all(stripped):
+        raise UserError("the question is empty", "some words", 'ask, for example: "Who built the lighthouse?"')
+    started = time.perf_counter()
+    queries_QD = index.encode_queries(stripped)
+    encoder_seconds = (time.perf_counter() - started) / max(len(stripped), 1)
+    scope = index.where(settings.conditions)
+    score = open_reranker(settings.reranker) if settings.reranker else None
+    wanted = settings.model_copy(update={"top_k": settings.top_k * RERANK_DEPTH}) if score is not None else settings
+    found = []
+    for text, query_D in zip(stripped, queries_QD, strict=True):
+        started = time.perf_counter()
+        query = Query(text, query_D, Caller(model) if model is not None else None)
+        evidence = STRATEGIES[settings.mode](scope, query, wanted)
+        if score is not None:
+            evidence = rerank(evidence, score, settings.top_k)
+        if settings.abstain is not None:
+            evidence = replace(evidence, absence=judge_absence(scope, query, evidence, settings.abstain))
+        evidence = with_pages(evidence, scope.data)
+        seconds = time.perf_counter() - started
+        found.append(
+            replace(evidence, trace=_with_costs(evidence.trace, query, settings.mode, seconds, encoder_seconds))
+        )
+    return found
+
+
+def _with_costs(trace: Trace, query: Query, mode: Mode, seconds: float, encoder_seconds: float) -> Trace:
+    """The trace with what the question cost; calls answered from a ledger as if they had been made."""
+    spent = query.model.spent if query.model is not None else ModelUsage()
+    return replace(
+        trace,
+        mode=mode,
+        seconds=seconds + spent.replayed_seconds,
+        encoder_seconds=encoder_seconds,
+        model_calls=spent.calls,
+        prompt_tokens=spent.prompt_tokens,
+        completion_tokens=spent.completion_tokens,
+        replayed_calls=spent.replayed,
+        untimed_calls=spent.untimed,
+    )

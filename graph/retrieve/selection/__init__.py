@@ -1,1 +1,0 @@
-"""Suggest, select, go on: the loop of ToPG's local and global modes."""

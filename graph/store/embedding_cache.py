@@ -1,0 +1,203 @@
+"""Vectors by id: a text is encoded once in the life of an index, also when a run was killed half-way.
+
+New vectors are kept batch by batch as the encoder gives them, one file a batch, renamed into place, until the next generation holds them; a
+run that was killed has lost at most the batch it was at. Beside them may lie segments of a damaged index."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graph.models.encoder import unit_rows
+from graph.shared.console import track
+from graph.shared.ids import ID_BYTES
+from graph.store.columns.column_files import write_array
+from graph.store.columns.moved import find_ids, moved_numbers
+from graph.store.columns.row_map import RowMap
+from graph.store.columns.strings import KnownIds, Strings, ids_at, rows_among, rows_in_order
+from graph.store.data import VECTOR_FIELDS, IndexData
+from graph.store.float16 import StoredVectors
+from graph.store.index_settings import VectorType
+from graph.store.vectors import SEGMENT_ENDING, Vectors, open_segment, write_segment
+from graph.types import Encoder, Floats, IdBytes, Ints, Workers
+from graph.workers.open import THIS_PROCESS
+
+PENDING_FOLDER = "pending"
+
+
+class PendingVectors:
+    """The batches in the folder of an index; `ids` are those of all vectors in them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.index, self._folder = folder, folder / PENDING_FOLDER
+        self._own = uuid4().hex[:8]
+        self._files: list[Path] = []
+        self._ids: list[IdBytes] = []
+        self._sorted: KnownIds | None = None
+        for file in sorted((*self._folder.glob("*.npy"), *self._folder.glob(f"*{SEGMENT_ENDING}"))):
+            self._add(file, _open_batch(file)[0])
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(self._known().id_K.astype(str).tolist())
+
+    def has(self, ids: IdBytes) -> NDArray[np.bool_]:
+        """Whether each id has a vector: bool[N]."""
+        return self._known().rows(ids) >= 0
+
+    def put(self, ids: Sequence[str] | IdBytes, vectors_BD: Floats) -> None:
+        """Keep a batch."""
+        kinds = [("id", ID_BYTES), ("vector", np.float32, vectors_BD.shape[1:])]
+        batch = np.empty(len(ids), kinds)
+        batch["id"], batch["vector"] = ids, vectors_BD
+        file = self._next(".npy")
+        partial = file.with_suffix(".partial")
+        with partial.open("wb") as opened:
+            write_array(opened, batch)
+        partial.replace(file)
+        self._add(file, batch["id"])
+
+    def adopt(self, segment: Path) -> None:
+        """Keep the vectors of a sound segment, without a copy of it where the file system has hard links."""
+        file = self._next(SEGMENT_ENDING)
+        partial = file.with_suffix(".partial")
+        partial.unlink(missing_ok=True)
+        try:
+            os.link(segment, partial)
+        except OSError:
+            shutil.copyfile(segment, partial)
+        partial.replace(file)
+        self._add(file, _open_batch(file)[0])
+
+    def take(self, ids: IdBytes, dtype: np.dtype[Any]) -> StoredVectors:
+        """The vectors [N, D] of at least one id; all of them must be there. In float16 they are rounded.
+
+        File by file, so that one batch at a time is in memory.
+        """
+        starts_F = np.cumsum([0, *(len(held) for held in self._ids)])
+        row_N = self._known().rows(ids)
+        file_N = np.searchsorted(starts_F, row_N, "right") - 1
+        vectors_ND = np.empty((len(ids), _open_batch(self._files[file_N[0]])[1].shape[1]), dtype)
+        order = np.argsort(file_N, kind="stable")
+        for part in np.split(order, np.flatnonzero(np.diff(file_N[order])) + 1):
+            file = file_N[part[0]]
+            vectors_ND[part] = _open_batch(self._files[file])[1][row_N[part] - starts_F[file]]
+        return vectors_ND
+
+    def drop(self) -> None:
+        """Forget them all: the arrays have been saved."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._files, self._ids, self._sorted = [], [], None
+
+    def _next(self, ending: str) -> Path:
+        """The file after all that are there; no other writer, not even one that comes too late, has one of that name."""
+        self._folder.mkdir(exist_ok=True)
+        return self._folder / f"{len(self._files):08}-{self._own}{ending}"
+
+    def _add(self, file: Path, ids: IdBytes) -> None:
+        self._files.append(file)
+        self._ids.append(np.array(ids))
+        self._sorted = None
+
+    def _known(self) -> KnownIds:
+        """The ids of all vectors, file by file."""
+        if self._sorted is None:
+            self._sorted = KnownIds.of(np.concatenate([np.zeros(0, ID_BYTES), *self._ids]))
+        return self._sorted
+
+
+def _open_batch(file: Path) -> tuple[Any, Any]:
+    """The ids and the vectors of a batch or a segment, memory-mapped."""
+    if file.suffix == SEGMENT_ENDING:
+        segment = open_segment(file)
+        return segment.ids_R, segment.vectors_RD
+    batch = np.load(file, mmap_mode="r")
+    return batch["id"], batch["vector"]
+
+
+BATCH_TEXTS = 256
+"""Texts encoded between two commits: what a crash may cost."""
+MOST_IN_MEMORY = 262_144
+"""New vectors that are held in memory, half a gigabyte at most (384 numbers each)."""
+
+VectorKind = Literal["passages", "propositions", "entities", "summaries"]
+
+Texts = Strings | Sequence[str]
+IN_ORDER: tuple[VectorKind, ...] = "propositions", "entities"
+"""Whose rows are in the order of their ids."""
+
+
+class EmbeddingCache:
+    """Vectors of the last generation, those kept since by a run that did not finish, and new ones from the encoder, made unit, as `dtype`.
+
+    New vectors are kept on disk as they come, and no more than MOST_HELD are ever held in memory; those of the last generation stay in
+    their segments.
+    """
+
+    def __init__(
+        self,
+        last: IndexData | None,
+        pending: PendingVectors,
+        encoder: Encoder,
+        dtype: VectorType = "float32",
+        workers: Workers = THIS_PROCESS,
+    ) -> None:
+        self._last, self._pending, self._encoder, self._dtype = last, pending, encoder, np.dtype(dtype)
+        self._workers = workers
+
+    def encode(self, kind: VectorKind, ids: Texts, texts: Texts, merge: RowMap | None = None) -> Vectors:
+        """Unit vectors [N, D] for ids and their texts; only texts whose id is unknown go to the encoder.
+
+        `merge` tells how the rows of the last generation have moved, if that is known.
+        """
+        known = None if self._last is None else getattr(self._last, VECTOR_FIELDS[kind][1])
+        new = np.arange(len(ids)) if merge is None else merge.new_K
+        last_K = self._find(kind, ids_at(ids, new))
+        unknown = new[last_K < 0]
+        self._encode_missing(kind, ids, texts, unknown)
+        if known is None:
+            return self._since(kind, ids_at(ids, unknown))
+        row_K = np.empty(len(new), np.int64)
+        row_K[last_K >= 0] = known.row_N[last_K[last_K >= 0]]
+        row_K[last_K < 0] = known.starts[-1] + np.arange(len(unknown))
+        added = self._since(kind, ids_at(ids, unknown)).segments if len(unknown) else ()
+        moved = row_K if merge is None or not merge.count else moved_numbers(known.row_N, merge, row_K)
+        return Vectors((*known.segments, *added), moved)
+
+    def _encode_missing(self, kind: VectorKind, ids: Texts, texts: Texts, unknown: Ints) -> None:
+        """Encode the texts in rows whose vectors no earlier run has kept."""
+        unknown_ids = ids_at(ids, unknown)
+        waits = ~self._pending.has(unknown_ids)
+        missing, missing_ids = unknown[waits], unknown_ids[waits]
+        if not len(missing):
+            return
+        longest_first = np.argsort([-len(texts[row]) for row in missing.tolist()], kind="stable")
+        batches = [longest_first[start : start + BATCH_TEXTS] for start in range(0, len(missing), BATCH_TEXTS)]
+        given = ([texts[row] for row in missing[batch].tolist()] for batch in batches)
+        found = self._workers.map(self._encoder.encode, given, needs="encoder")
+        for batch in track(batches, f"Encoding {kind}", len(missing), size=len):
+            self._pending.put(missing_ids[batch], unit_rows(next(found)))
+
+    def _since(self, kind: VectorKind, ids: IdBytes) -> Vectors:
+        """The vectors of ids that the last generation does not have; many are mapped from the segment that they are written to."""
+        if len(ids) <= MOST_IN_MEMORY:
+            found = self._pending.take(ids, self._dtype) if len(ids) else self._encoder.encode([])
+            return Vectors.of(found.astype(self._dtype, copy=False), ids)
+        field = VECTOR_FIELDS[kind][1]
+        segment = write_segment(
+            self._pending.index, field, ids, lambda part: self._pending.take(ids[part], self._dtype), MOST_IN_MEMORY
+        )
+        return Vectors((replace(segment, fresh=True),), np.arange(len(ids)))
+
+    def _find(self, kind: VectorKind, ids: IdBytes) -> Ints:
+        """The row of each id in the last generation (−1: none)."""
+        if self._last is None or not len(ids):
+            return np.full(len(ids), -1, np.int64)
+        find = rows_in_order if kind in IN_ORDER else rows_among
+        return find_ids(getattr(self._last, VECTOR_FIELDS[kind][0]), ids, find)

@@ -1,0 +1,91 @@
+"""A text as units: sentences, headings, list items and table rows, with their places."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sentencex import get_sentence_boundaries
+
+LIST_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+HEADING = re.compile(r"^\s{0,3}#{1,6}\s+")
+_RULE = re.compile(r"^[\s|:+=-]+$")
+_WIDE_END = re.compile("[。！？｡]+[」』”’）)]*")
+"""Marks that end a sentence whatever follows; the library does not cut where a digit does."""
+_LINE = re.compile(r"[^\n]*\n?")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One sentence, list item, heading or table row: `text` is `passage[start:end]`, `cells` a row's header–value pairs."""
+
+    text: str
+    start: int
+    end: int
+    kind: str
+    cells: tuple[tuple[str, str], ...] = ()
+
+
+def split_units(text: str) -> Iterator[Unit]:
+    """Yield the units of `text` in order; offsets count from the start of `text`, outer white space is left out."""
+    header: tuple[str, ...] = ()
+    for block, start in _blocks(text):
+        if is_row(block):
+            cells = tuple(cell.strip() for cell in block.strip().strip("|").split("|"))
+            if _RULE.match(block):
+                continue
+            if not header:
+                header = cells
+                continue
+            pairs = tuple(pair for pair in zip(header, cells, strict=False) if pair[1])
+            yield _trimmed(text, start, start + len(block), "row", pairs)
+            continue
+        header = ()
+        if marker := HEADING.match(block):
+            yield _trimmed(text, start + marker.end(), start + len(block), "heading")
+        else:
+            marker = LIST_ITEM.match(block)
+            body = start + (marker.end() if marker else 0)
+            yield from _sentences(text, body, start + len(block))
+
+
+def _blocks(text: str) -> Iterator[tuple[str, int]]:
+    """Lines that stand for themselves, and runs of prose lines between them."""
+    prose_start: int | None = None
+    for match in _LINE.finditer(text):
+        line, start = match[0], match.start()
+        alone = is_row(line) or bool(HEADING.match(line)) or bool(LIST_ITEM.match(line))
+        if prose_start is not None and (alone or not line.strip()):
+            yield text[prose_start:start], prose_start
+            prose_start = None
+        if alone:
+            yield line, start
+        elif line.strip() and prose_start is None:
+            prose_start = start
+    if prose_start is not None:
+        yield text[prose_start:], prose_start
+
+
+def _sentences(text: str, start: int, end: int) -> Iterator[Unit]:
+    for boundary in get_sentence_boundaries("en", text[start:end]):
+        first, last = start + boundary["start_index"], start + boundary["end_index"]
+        for begin, finish in pairwise([first, *(m.end() for m in _WIDE_END.finditer(text, first, last)), last]):
+            unit = _trimmed(text, begin, finish, "sentence")
+            if unit.text:
+                yield unit
+
+
+def is_row(line: str) -> bool:
+    """Whether a line is a row of a table.
+
+    >>> is_row("| a | b |"), is_row("a | b")
+    (True, False)
+    """
+    return line.strip().startswith("|") and line.count("|") >= 2
+
+
+def _trimmed(text: str, start: int, end: int, kind: str, cells: tuple[tuple[str, str], ...] = ()) -> Unit:
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    end = start + len(piece.strip())
+    return Unit(text[start:end], start, end, kind, cells)

@@ -1,0 +1,132 @@
+"""Words of a text and their forms: stems, function words, negators, opposites."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from graph.text.scripts import UNSPACED
+
+_FUNCTION = """
+a about after all also among an and any are as at be because been before being between both but by can could did do
+does during each for from had has have he her here hers him his how if in into is it its itself may might more most
+much must of on only or other others our over own same shall she should since so some such than that the their theirs
+them then there these they this those through to too under until up was we were what when where which while who whom
+whose why will with within would you your
+"""
+FUNCTION_WORDS = frozenset(_FUNCTION.split())
+_NEGATORS = """
+not no never without neither nor none nobody nothing cannot hardly fail failed fails lack lacks lacked
+"""
+NEGATORS = frozenset(_NEGATORS.split())
+_PAIRS = """
+increase decrease, increased decreased, increases decreases, increasing decreasing, higher lower, highest lowest, high low, more less,
+more fewer, most least, before after, first last, earlier later, early late, larger smaller, largest smallest, large small, greater less,
+longer shorter, long short, older younger, oldest youngest, old new, positive negative, better worse, best worst, improved worsened,
+above below, northern southern, north south, eastern western, east west, won lost, wins loses, opened closed, opens closes, born died,
+same different, similar different, common rare, effective ineffective, significant insignificant, significantly insignificantly, many few,
+all none, beginning end, began ended, begins ends, reduced raised, safe unsafe, male female, men women, man woman, brother sister,
+father mother, son daughter, husband wife, king queen, left right, top bottom, inside outside, success failure, succeeded failed,
+gained lost, rose fell, strong weak, fast slow, heavy light, hot cold, public private, morning evening, day night, summer winter,
+buys sells, bought sold, arrived left, accepted rejected, allowed forbidden, built destroyed, enemy friend
+"""
+
+
+def _opposites() -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for pair in _PAIRS.split(","):
+        first, second = pair.split()
+        found.setdefault(first, set()).add(second)
+        found.setdefault(second, set()).add(first)
+    return {word: frozenset(others) for word, others in found.items()}
+
+
+OPPOSITES = _opposites()
+"""A word to the words that deny it."""
+
+
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:['’.,/-][^\W_{UNSPACED}]+)*")
+_ENDINGS = ("ing", "edly", "ed", "es", "ly", "s")
+_SHORTEST_STEM = 4
+_SHARED_LETTERS = 5
+"""Two words that begin with as many equal letters count as forms of one; shorter ones have to be equal."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of a text in order. `content` and `negators` are places among them: words that say something, words that deny."""
+
+    words: tuple[str, ...]
+    lower: tuple[str, ...]
+    stems: tuple[str, ...]
+    content: tuple[int, ...]
+    negators: tuple[int, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Words:
+        """
+        >>> Words.of("It was not Ada's ferry.").stems, Words.of("It was not Ada's ferry.").content
+        (('it', 'was', 'not', 'ada', 'ferry'), (3, 4))
+        """
+        words = tuple(match[0] for match in _WORD.finditer(text))
+        lower = tuple(word.lower().replace("’", "'") for word in words)
+        denies = [word in NEGATORS or word.endswith("n't") for word in lower]
+        return cls(
+            words,
+            lower,
+            tuple(map(stem, lower)),
+            tuple(at for at, word in enumerate(lower) if word not in FUNCTION_WORDS and not denies[at]),
+            tuple(at for at, word in enumerate(lower) if denies[at]),
+        )
+
+    @cached_property
+    def stem_set(self) -> frozenset[str]:
+        """The stems, each once."""
+        return frozenset(self.stems)
+
+    def is_number(self, at: int) -> bool:
+        """Whether there is a digit in the word."""
+        return any(character.isdigit() for character in self.words[at])
+
+    def is_name(self, at: int) -> bool:
+        """Whether the word has a capital letter and is not the first, which has one anyway."""
+        return at > 0 and self.words[at][0].isupper()
+
+    def neighbours(self, at: int, behind: int, ahead: int) -> set[str]:
+        """The stems of the nearest content words in front of a place and after it."""
+        place = bisect_left(self.content, at)
+        return {self.stems[near] for near in self.content[max(0, place - behind) : place + ahead]}
+
+
+def stem(word: str) -> str:
+    """A lower-case word without an ending that changes with grammar.
+
+    >>> [stem(word) for word in ("sailed", "ferries", "ada's", "bus")]
+    ['sail', 'ferri', 'ada', 'bus']
+    """
+    word = word.removesuffix("'s")
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM:
+            return word.removesuffix(ending)
+    return word
+
+
+def form(stem: str) -> str:
+    """What the stems of forms of one word have in common: their first letters, or all of a short one.
+
+    >>> form("observ") == form("observation"), form("ada") == form("adam")
+    (True, False)
+    """
+    return stem[:_SHARED_LETTERS]
+
+
+@lru_cache(maxsize=65_536)
+def form_of(term: str) -> str:
+    """What all forms of one term have in common; kept, as passages have most of their terms in common.
+
+    >>> form_of("observes") == form_of("observation"), form_of("ada") == form_of("adam")
+    (True, False)
+    """
+    return form(stem(term))

@@ -1,0 +1,149 @@
+"""Boosted trees of trained selectors, hops, routers and verifiers: what they say of an example, and how a file holds them.
+
+The file is safetensors: the trees as plain arrays, all else as JSON under one key of the header. Nothing in it is code.
+
+Legend: n examples, F features, T trees, V nodes of all trees end to end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from graph.errors import UserError
+from graph.models.encoder import find_model
+from graph.types import Floats, Ints
+
+if TYPE_CHECKING:
+    from graph.index.index import Index
+
+MAX_DEPTH = 64
+FOREST_ARRAYS = ("feature_V", "threshold_V", "left_V", "right_V", "value_V", "root_T")
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Boosted trees. From node v an example goes on to left_V[v] where its feature feature_V[v] is at most threshold_V[v], and to
+    right_V[v] elsewhere; a leaf leads to itself. `depth` is the number of steps of the longest way down.
+    """
+
+    feature_V: NDArray[np.int64]
+    threshold_V: NDArray[np.float64]
+    left_V: NDArray[np.int64]
+    right_V: NDArray[np.int64]
+    value_V: NDArray[np.float64]
+    root_T: NDArray[np.int64]
+    base: float
+    depth: int
+
+
+def forest_logits(forest: Forest, features_nF: Floats) -> NDArray[np.float64]:
+    """base + Σ_T the value of the leaf that each example comes to: [n]. Arrays are read flat, which takes numpy half the time."""
+    count, features = features_nF.shape
+    values, row_n1 = features_nF.ravel(), features * np.arange(count)[:, None]
+    next_2V = np.stack([forest.left_V, forest.right_V], axis=1).ravel()
+    node_nT = np.tile(forest.root_T, (count, 1))
+    for _ in range(forest.depth):
+        value_nT = values.take(row_n1 + forest.feature_V.take(node_nT))
+        node_nT = next_2V.take(2 * node_nT + ~(value_nT <= forest.threshold_V.take(node_nT)))
+    return np.asarray(forest.base + forest.value_V.take(node_nT).sum(axis=1))
+
+
+def forest_arrays(forest: Forest) -> dict[str, NDArray[Any]]:
+    """A forest's arrays by name, as a file holds them; its base and depth are numbers for the header."""
+    return {name: getattr(forest, name) for name in FOREST_ARRAYS}
+
+
+def save_forest(file: Path, key: str, facts: Mapping[str, Any], forest: Forest) -> None:
+    """Write a file of one forest: its arrays, and under `key` of the header the facts with its base and depth."""
+    header = {**facts, "base": forest.base, "depth": forest.depth}
+    save_file(forest_arrays(forest), file, {key: json.dumps(header)})
+
+
+def forest_of(arrays: Mapping[str, NDArray[Any]], base: float, depth: int, features: int) -> Forest:
+    """The inverse of `forest_arrays`; ValueError unless every step from every node leads to a node, and every feature is one."""
+    forest = Forest(**arrays, base=base, depth=depth)
+    nodes = len(forest.value_V)
+    limits = {"feature_V": features, "left_V": nodes, "right_V": nodes, "root_T": nodes}
+    for name, limit in limits.items():
+        column: Ints = arrays[name]
+        if column.ndim != 1 or column.dtype != np.int64 or not len(column) or column.min() < 0 or column.max() >= limit:
+            raise ValueError(f"{name} points outside")
+    per_node = (forest.feature_V, forest.threshold_V, forest.left_V, forest.right_V)
+    if any(column.shape != (nodes,) for column in per_node) or not 0 <= depth <= MAX_DEPTH:
+        raise ValueError("columns of different lengths, or trees without end")
+    return forest
+
+
+def trained_file(spec: str, what: str, name: str) -> Path:
+    """The file `name` in a folder or on the hub, where `modegraph train WHAT` put it; UserError where there is none."""
+    file = find_model(spec, what) / name
+    if not file.is_file():
+        raise UserError(f"{what} {spec!r}: no {name}", f"the folder that `modegraph train {what}` made", "name another")
+    return file
+
+
+@contextmanager
+def read_forests(file: Path, what: str, form: str, features: Sequence[str]) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The arrays and the header of a `what`'s file of format `form`; UserError for anything in it that cannot be read so."""
+    try:
+        with safe_open(file, framework="numpy") as opened:
+            header = json.loads((opened.metadata() or {})[what])
+            check_header(file, header, form, features)
+            yield opened, header
+    except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as problem:
+        raise UserError(f"{file}: no {what} ({problem})", "the file as it was saved", "train it again") from None
+
+
+def forest_from(opened: Any, prefix: str, told: Mapping[str, Any], features: int) -> Forest:
+    """The forest whose arrays are named with `prefix`; base and depth are `told`."""
+    arrays = {name: opened.get_tensor(prefix + name) for name in FOREST_ARRAYS}
+    return forest_of(arrays, float(told["base"]), int(told["depth"]), features)
+
+
+def check_header(file: Path, header: Mapping[str, Any], form: str, features: Sequence[str]) -> None:
+    """UserError for a file of another kind than `form`, and for one that reads other features than this version makes."""
+    if header.get("format") != form:
+        raise UserError(
+            f"{file}: its format is {header.get('format')!r}",
+            repr(form),
+            "make its data again and train on it, or name another folder",
+        )
+    reads = header["features"]
+    if tuple(reads) != tuple(features):
+        other = [f"without {name!r}" for name in features if name not in reads]
+        other += [f"with {name!r}" for name in reads if name not in features] or ["in another order"] * (not other)
+        raise UserError(
+            f"{file}: trained on other features ({', '.join(other)})",
+            f"the {len(features)} features of this version",
+            "make its data again and train on it",
+        )
+
+
+def probabilities(logits_n: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
+    """1 / (1 + exp(−z / T)) (temperature scaling, Guo et al. 2017, for two classes): [n].
+
+    >>> probabilities(np.array([0.0, np.log(9)]), 1.0).round(2).tolist()
+    [0.5, 0.9]
+    """
+    scaled_n = logits_n / temperature
+    return np.asarray(np.exp(-np.logaddexp(0, -scaled_n)))
+
+
+def check_encoder(what: str, encoder: str, index: Index, data: str) -> None:
+    """UserError when the index has another encoder than the one that `what` was trained with, on what `data` makes."""
+    own = index.encoder_source.fingerprint
+    if encoder != own:
+        raise UserError(
+            f"the {what} was trained with encoder {encoder[:12]}, {index.folder} has {own[:12]}",
+            f"a {what} for the encoder of the index",
+            f"train one on {data} of an index with this encoder, or leave out --{what}",
+        )

@@ -1,1 +1,0 @@
-"""Random walks over sparse blocks, batched."""

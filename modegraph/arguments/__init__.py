@@ -1,1 +1,0 @@
-"""What calls accept: documents of any kind, models to stream from, whether to show progress."""

@@ -1,0 +1,241 @@
+"""How objects look in a notebook: HTML without scripts, paths as inline SVG. Text of documents and models is escaped; what is of type Html is markup already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NewType
+
+if TYPE_CHECKING:
+    from eval.tables import Table
+    from graph.build.lifecycle import IndexStatus
+    from graph.types import Evidence
+    from serve.pipeline import Answer
+
+Html = NewType("Html", str)
+STYLE = (
+    "<style>.modegraph{font:14px/1.45 system-ui,sans-serif;max-width:72rem}"
+    ".modegraph table{border-collapse:collapse;margin:.4rem 0}"
+    ".modegraph th,.modegraph td{text-align:left;vertical-align:top;padding:.25rem .6rem;border-bottom:1px solid #8886}"
+    ".modegraph .soft{opacity:.7;font-size:.9em}.modegraph .text{white-space:pre-wrap;overflow-wrap:anywhere}"
+    ".modegraph svg{max-width:100%;height:auto}.modegraph svg text{fill:currentColor}</style>"
+)
+
+
+def text(content: object, kind: str = "") -> Html:
+    """Foreign text, escaped; with `kind` in a span of that class.
+
+    >>> text("<b> & 'c'")
+    '&lt;b&gt; &amp; &#x27;c&#x27;'
+    """
+    told = escape(str(content))
+    return Html(f'<span class="{kind}">{told}</span>' if kind else told)
+
+
+def tag(name: str, *inside: Html) -> Html:
+    """An element around markup."""
+    return Html(f"<{name}>{''.join(inside)}</{name}>")
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Html]]) -> Html:
+    """A table; its header is text, its cells are markup."""
+    head = tag("tr", *(tag("th", text(each)) for each in header))
+    body = (tag("tr", *(tag("td", cell) for cell in row)) for row in rows)
+    return tag("table", tag("thead", head), tag("tbody", *body))
+
+
+def notebook_view(*parts: Html) -> str:
+    """A whole view."""
+    return f'<div class="modegraph">{STYLE}{"".join(parts)}</div>'
+
+
+MOST_PASSAGES = 5
+MOST_CHARACTERS = 30
+WIDTH, HEIGHT, GAP_X, GAP_Y = 210, 30, 36, 12
+"""Of a box and of the space between boxes, in pixels."""
+
+Node = tuple[int, str]
+"""A column from 0, the question's, and what the node says."""
+
+
+def paths_svg(evidence: Evidence) -> Html:
+    """Boxes from left to right: the question, the steps that paths share or do not, the passages; "" where no path is told."""
+    ways = node_paths(evidence)
+    if not any(len(way) > 2 for way in ways):
+        return Html("")
+    nodes = sorted({node for way in ways for node in way}, key=lambda node: (node[0], _first_rank(ways, node)))
+    place: dict[Node, tuple[int, int]] = {}
+    for node in nodes:
+        row = sum(other[0] == node[0] for other in place)
+        place[node] = (1 + node[0] * (WIDTH + GAP_X), 1 + row * (HEIGHT + GAP_Y))
+    lines = {pair for way in ways for pair in pairwise(way)}
+    drawn = [_svg_line(place[start], place[end]) for start, end in sorted(lines)] + [
+        _svg_box(place[node], node) for node in nodes
+    ]
+    width = max(x for x, _ in place.values()) + WIDTH + 1
+    height = max(y for _, y in place.values()) + HEIGHT + 1
+    title = "<title>Paths from the question to the passages</title>"
+    return Html(
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" font-size="12">{title}{"".join(drawn)}</svg>'
+    )
+
+
+def node_paths(evidence: Evidence) -> list[list[Node]]:
+    """For each of the best passages the nodes of its path, question first; passages stand in one column, the last."""
+    told = list(zip(evidence.passages, evidence.paths, strict=False))[:MOST_PASSAGES]
+    last = 1 + max((len(path) for _, path in told), default=0)
+    ways = []
+    for rank, (found, path) in enumerate(told, start=1):
+        steps = [(column, step) for column, step in enumerate(path, start=1)]
+        ways.append([(0, evidence.query), *steps, (last, f"{rank}. {found.item.title or found.item.source}")])
+    return ways
+
+
+def clipped(words: str) -> str:
+    """As much of a text as fits a box, in one line.
+
+    >>> clipped("short"), clipped("a text that is longer than any box can be")
+    ('short', 'a text that is longer than an…')
+    """
+    line = " ".join(words.split())
+    return line if len(line) <= MOST_CHARACTERS else line[: MOST_CHARACTERS - 1] + "…"
+
+
+def _first_rank(ways: list[list[Node]], node: Node) -> int:
+    return next(rank for rank, way in enumerate(ways) if node in way)
+
+
+def _svg_line(start: tuple[int, int], end: tuple[int, int]) -> str:
+    points = (start[0] + WIDTH, start[1] + HEIGHT // 2, end[0], end[1] + HEIGHT // 2)
+    return '<line x1="{}" y1="{}" x2="{}" y2="{}" stroke="currentColor" stroke-opacity=".5"/>'.format(*points)
+
+
+def _svg_box(at: tuple[int, int], node: Node) -> str:
+    x, y = at
+    return (
+        f'<g><title>{text(node[1])}</title><rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="5" fill="none" '
+        f'stroke="currentColor" stroke-opacity=".6"/><text x="{x + 8}" y="{y + 20}">{text(clipped(node[1]))}</text></g>'
+    )
+
+
+def evidence_html(evidence: Evidence) -> str:
+    """The question, what the search cost, each passage with rank, title, score, text and path; then the paths drawn."""
+    return notebook_view(
+        tag("p", tag("strong", text(evidence.query))),
+        cost_line(evidence),
+        passages_table(evidence),
+        paths_svg(evidence),
+    )
+
+
+def cost_line(evidence: Evidence) -> Html:
+    """One line: mode, seconds, calls of a model."""
+    trace = evidence.trace
+    calls = f" · {trace.model_calls:,} model calls" if trace.model_calls else ""
+    stopped = f" · stopped: {trace.stopped}" if trace.stopped else ""
+    return text(f"{trace.mode} · {trace.seconds + trace.encoder_seconds:.2f} s{calls}{stopped}", "soft")
+
+
+def passages_table(evidence: Evidence) -> Html:
+    """The passages, best first; then the summaries, where the mode found any."""
+    paths = evidence.paths or ((),) * len(evidence.passages)
+    rows = [
+        (
+            text(rank),
+            text(found.item.title or found.item.source),
+            text(f"{found.score:.3f}"),
+            text(found.item.text, "text"),
+            text(" → ".join(path), "soft"),
+        )
+        for rank, (found, path) in enumerate(zip(evidence.passages, paths, strict=True), start=1)
+    ]
+    rows += [
+        (
+            text("–"),
+            text(f"summary, layer {found.item.layer}"),
+            text(f"{found.score:.3f}"),
+            text(found.item.text, "text"),
+            text(""),
+        )
+        for found in evidence.summaries
+    ]
+    if not rows:
+        return tag("p", text("Nothing found."))
+    return table(("rank", "title", "score", "text", "path"), rows)
+
+
+def answer_html(answer: Answer) -> str:
+    """The answer with its citations, the cited passages, what was removed from it, and the paths to the evidence."""
+    from serve.show import no_answer
+
+    rows = [
+        (text(f"[{number}]"), text(excerpt.title or excerpt.source), text(excerpt.text, "text"))
+        for number, excerpt in answer.citations.items()
+    ]
+    removed = ", ".join(f"[{number}]" for number in answer.removed)
+    return notebook_view(
+        tag("p", text(answer.question, "soft")),
+        tag("p", tag("strong", text(answer.answer or no_answer(answer.reason), "text"))),
+        *([tag("p", text(answer.reason, "text"))] if answer.reason else []),
+        *([table(("", "title", "passage"), rows)] if rows else []),
+        *([passages_table(answer.evidence)] if not answer.answer and not rows else []),
+        *([tag("p", text(f"Removed: {removed}, cited but not among the passages.", "soft"))] if removed else []),
+        *(tag("p", text(f"Not supported by the passages: {each.text}", "soft")) for each in answer.unsupported),
+        *([tag("p", text("Cut at the token limit.", "soft"))] if answer.finish_reason == "length" else []),
+        cost_line(answer.evidence),
+        text(f" · {answer.model} · {answer.writing.seconds:.2f} s", "soft"),
+        paths_svg(answer.evidence),
+    )
+
+
+def index_html(status: IndexStatus) -> str:
+    """Folder, generation, size, and the rows of each table; a line when the last run did not finish."""
+    told = f"generation {status.generation} · encoder {status.encoder} · {status.disk_bytes / 1e6:,.1f} MB"
+    rows = [(text(name), text(f"{count:,}")) for name, count in status.rows.items()]
+    return notebook_view(
+        tag("p", tag("strong", text(status.folder))),
+        text(told, "soft"),
+        table(("holds", "rows"), rows),
+        *([tag("p", text(status.unfinished))] if status.unfinished else []),
+    )
+
+
+SHOWN_SETTINGS = (
+    *("model", "data", "texts", "learning_rate", "epochs", "max_steps", "steps", "batch_size", "gradient_accumulation"),
+    *(
+        "lora",
+        "quantise",
+        "precision",
+        "beta",
+        "beta_reward",
+        "label_smoothing",
+        "responses",
+        "size",
+        "tolerance",
+        "seed",
+    ),
+)
+"""Settings that tell one run from another."""
+
+
+def run_html(folder: str, stage: str, settings: Mapping[str, Any], metrics: Mapping[str, float], seconds: float) -> str:
+    """The folder, the settings that are set, the figures."""
+    chosen = [(text(name), text(settings[name])) for name in SHOWN_SETTINGS if settings.get(name) is not None]
+    figures = [(text(name), text(f"{value:.4g}")) for name, value in metrics.items()]
+    return notebook_view(
+        tag("p", tag("strong", text(f"{stage}: {folder}"))),
+        text(f"trained in {seconds:.1f} s", "soft"),
+        table(("setting", "value"), chosen),
+        table(("figure", "value"), figures),
+    )
+
+
+def comparison_html(tables: Sequence[Table]) -> str:
+    """Each table under its title, with the note on how to read it."""
+    parts = []
+    for each in tables:
+        rows = [[text(cell) for cell in row] for row in each.rows]
+        parts += [tag("h4", text(each.title)), table(each.header, rows), tag("p", text(each.note, "soft"))]
+    return notebook_view(*parts)

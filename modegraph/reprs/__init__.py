@@ -1,1 +1,0 @@
-"""How objects look in a notebook: HTML without scripts, all text of documents and models escaped."""

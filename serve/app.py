@@ -1,0 +1,187 @@
+"""The server put together: middlewares from the outside in (overflow, access log, framing, page, auth, admission), then the routes.
+
+`make_services` opens the indexes, `build_app` makes the ASGI application, `server_of` the uvicorn server that runs it: SIGTERM and SIGINT let
+running requests end (http/connections.py). Without a collector nothing of OpenTelemetry is imported."""
+
+from __future__ import annotations
+
+import logging
+import math
+import resource
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
+
+from graph.answer.verifier import open_verifier
+from graph.errors import UserError
+from graph.models.encoder import open_encoder
+from graph.shared.home import installed_version
+from graph.types import OpenEncoder
+from serve.engines.chat_backend import ChatBackend
+from serve.http.admission import AdmissionMiddleware, FramingMiddleware, OverflowMiddleware
+from serve.http.auth import AuthMiddleware
+from serve.http.connections import DrainingServer, protocol_of
+from serve.http.encoding import AsciiJSONResponse
+from serve.http.errors import ErrorBody, add_error_handlers
+from serve.http.keys import KeyRing
+from serve.http.logs import AccessLogMiddleware, AuditLog
+from serve.http.openapi import describe_key
+from serve.http.routes.chat import chat_router
+from serve.http.routes.documents import documents_router
+from serve.http.routes.embed_rerank import embeddings_router, rerank_router
+from serve.http.routes.feedback import feedback_router
+from serve.http.routes.health import health_router
+from serve.http.routes.messages import messages_router
+from serve.http.routes.responses import responses_router
+from serve.http.routes.retrieval import retrieval_router
+from serve.http.routes.vector_stores import vector_stores_router
+from serve.http.settings import ServerSettings
+from serve.http.telemetry import Metrics, Tracing
+from serve.mcp.server import McpRoute, add_mcp
+from serve.page.middleware import PageMiddleware, page_router
+from serve.server.collections import Collections, LiveIndex, collection_name
+from serve.server.retriever import Retriever
+from serve.server.services import Services
+
+
+def open_tracing(endpoint: str | None) -> Tracing:
+    """What sends spans to the collector at `endpoint` (None: nothing); UserError when OpenTelemetry is not installed."""
+    if endpoint is None:
+        return Tracing()
+    try:
+        from serve.http.otlp import OtlpTracing
+    except ModuleNotFoundError as problem:
+        found = f"--otlp-endpoint {endpoint}: {problem.name} is not installed"
+        raise UserError(
+            found, "OpenTelemetry's SDK, exporter and instrumentation", "pip install 'modegraph[otel]'"
+        ) from None
+    return OtlpTracing(endpoint)
+
+
+DESCRIPTION = "Answers from an index of documents, by an OpenAI-compatible interface; citations are checked by program."
+MODEL_ROUTERS = (chat_router, responses_router, messages_router)
+INDEX_ROUTERS = (
+    retrieval_router,
+    documents_router,
+    vector_stores_router,
+    embeddings_router,
+    rerank_router,
+    feedback_router,
+)
+NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+"""FastAPI's own, which would send whole queries; ours is tracing.py."""
+
+
+def make_services(
+    indexes: Sequence[Path],
+    backend: ChatBackend,
+    settings: ServerSettings,
+    open_by_spec: OpenEncoder = open_encoder,
+    warm: bool = True,
+) -> Services:
+    """What serves the indexes in folders, opened and, unless somebody else sees to that, warm; UserError for a folder without one, and for two of one name."""
+    metrics, tracing = Metrics(), open_tracing(settings.otlp_endpoint)
+    check_names(indexes)
+    opener = cache(open_by_spec)
+    live = {
+        collection_name(folder): LiveIndex(folder, settings.mode if warm else None, opener, metrics)
+        for folder in indexes
+    }
+    collections = Collections(live, settings.write_wait_s)
+    retriever, audit = Retriever(settings, metrics, tracing), AuditLog(settings.audit_log)
+    verifier = open_verifier(settings.verifier)
+    return Services(settings, collections, retriever, backend, metrics, tracing, audit, verifier)
+
+
+def check_names(indexes: Sequence[Path]) -> None:
+    """UserError for two indexes whose folders have the same name, by which clients know them."""
+    taken: dict[str, Path] = {}
+    for folder in indexes:
+        other = taken.setdefault(collection_name(folder), folder)
+        if other is not folder:
+            raise UserError(f"{other} and {folder}: folders of one name", "a name for each index", "rename one")
+
+
+def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
+    """The ASGI application over `services`; running it starts the engine and watches the index.
+
+    With `only_mcp` it has no routes but /mcp, and those that tell how the server is.
+    """
+    app = FastAPI(
+        title="modegraph",
+        version=installed_version("modegraph"),
+        description=DESCRIPTION,
+        redirect_slashes=False,
+        default_response_class=AsciiJSONResponse,
+        responses={"4XX": {"model": ErrorBody, "description": "what was wrong with the request"}},
+        docs_url=None,
+        redoc_url=None,
+        telemetry=NO_TELEMETRY,
+    )
+    app.include_router(health_router(services))
+    if not only_mcp:
+        for make in (*MODEL_ROUTERS, *INDEX_ROUTERS):
+            app.include_router(make(services))
+        app.include_router(page_router())
+    app.state.services = services
+    app.router.lifespan_context = _lifespan(services, add_mcp(app, services))
+    add_error_handlers(app)
+    ring = KeyRing(services.settings.keys) if services.settings.keys is not None else None
+    describe_key(app, services.settings.api_key is not None or ring is not None)
+    services.tracing.watch(app)
+    admitted = AdmissionMiddleware(app, services.settings, services.metrics)
+    authenticated = AuthMiddleware(admitted, services.settings.api_key, ring)
+    logged = AccessLogMiddleware(FramingMiddleware(PageMiddleware(authenticated)), services.metrics)
+    return OverflowMiddleware(logged, admitted, services.metrics)
+
+
+def _lifespan(services: Services, mcp: McpRoute):  # type: ignore[no-untyped-def]
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with services.running(), mcp.manager.run():
+            yield
+
+    return lifespan
+
+
+RESERVED_FILES = 256
+"""Open files that are no connections of clients: the index, the store, those to the model's server."""
+
+
+def server_of(app: OverflowMiddleware, services: Services) -> uvicorn.Server:
+    """A uvicorn server, not yet running; SIGTERM and SIGINT make it stop as stop.py says, and give requests `drain_s` to end."""
+    settings = services.settings
+    most = connections_that_fit(settings.max_connections)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        http=protocol_of(app, settings.idle_timeout_s, most),
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=most + 1,
+        timeout_keep_alive=math.ceil(settings.idle_timeout_s),
+        timeout_graceful_shutdown=max(1, round(settings.drain_s)),
+    )
+    return DrainingServer(config, services.stopping, settings.unready_s)
+
+
+def connections_that_fit(wanted: int) -> int:
+    """`wanted`, or fewer where this process may not have so many files open."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if allowed == resource.RLIM_INFINITY else max(1, min(wanted, allowed - RESERVED_FILES))
+
+
+def log_to_stderr() -> None:
+    """Our own lines with their time; others' (an HTTP client's would repeat addresses) only when something is wrong."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("modegraph").setLevel(logging.INFO)

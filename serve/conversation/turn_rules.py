@@ -1,0 +1,237 @@
+"""What a turn asks for, and whether its question stands alone, by rules over its words.
+
+`intent`: an answer from the documents, the last answer in another form, or nothing (a remark); only words of closed lists make a turn anything
+but a question. `dependence`: a question leans on earlier turns when it is a fragment ("And the second one?"), when a pronoun has nothing before
+it to stand for ("Who bred it?"), or when it says little and names nothing. Rules of English; of other languages only the length is judged.
+When in doubt a turn is a question, and the question stands alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from graph.text.scripts import unspaced_runs
+
+Intent = Literal["question", "request", "remark"]
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+MAX_INTENT_CHARS = 200
+"""In characters: a longer turn asks something."""
+_TURN_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_REMARK = _set(
+    """awesome bye cheers clear cool excellent fine good goodbye great hello helpful helps hey hi interesting lovely nice no ok okay
+    perfect right sorry super thank thanks thx understood welcome wonderful wow yes
+    bedankt danke dziękuję gracias grazie kiitos merci obrigada obrigado tack tak takk спасибо धन्यवाद شكرا תודה
+    谢谢 謝謝 ありがとう ありがとうございます 감사합니다 고마워"""
+)
+_REMARK_FILLERS = _set(
+    """a all and answer bit day did evening for have help i indeed it job know lot morning much night now oh see so that that's the
+    this very well you you're your"""
+)
+_REQUEST = _set(
+    """again brief briefer briefly bullet bullets clearer concise continue detail detailed details elaborate expand formal list longer
+    paraphrase repeat rephrase reword rewrite sentence sentences short shorten shorter simple simpler simplify simply summarise
+    summarize summary sure table tldr translate translation words
+    arabic bengali bulgarian chinese croatian czech danish dutch english estonian finnish french german greek hebrew hindi hungarian
+    icelandic indonesian irish italian japanese korean latin latvian lithuanian norwegian persian polish portuguese romanian russian
+    serbian slovak slovenian spanish swahili swedish thai turkish ukrainian urdu vietnamese welsh"""
+)
+_REQUEST_FILLERS = _set(
+    """a an and answer are as be bit can could explain five form format give i in into it items just kindly language last less like
+    little make me more much my now of ok okay on one only or other paragraph please point points previous put same say so tell that
+    the them then this three to two up use using version very want with would write you your"""
+)
+_PHRASES: dict[str, Intent] = {
+    "got it": "remark",
+    "explain that": "request",
+    "explain it": "request",
+    "go on": "request",
+    "tell me more": "request",
+    "what do you mean": "request",
+}
+
+
+def intent(text: str) -> Intent:
+    """What the last turn of a conversation with an answer in it asks for.
+
+    >>> [intent(each) for each in ("Thanks!", "Shorter, please", "And in German?", "List the ferries.", "And in 2023?")]
+    ['remark', 'request', 'request', 'question', 'question']
+    """
+    if len(text) > MAX_INTENT_CHARS:
+        return "question"
+    words = [word.casefold().replace("’", "'") for word in _TURN_WORD.findall(text)]
+    if not words:
+        return "remark" if text.strip("?¿？؟ ") else "question"
+    if (phrase := " ".join(words)) in _PHRASES:
+        return _PHRASES[phrase]
+    if _made_of(words, _REMARK, _REMARK_FILLERS) and "?" not in text:
+        return "remark"
+    return "request" if _made_of(words, _REQUEST, _REQUEST_FILLERS) else "question"
+
+
+def _made_of(words: list[str], saying: frozenset[str], beside: frozenset[str]) -> bool:
+    return not saying.isdisjoint(words) and all(word in saying or word in beside for word in words)
+
+
+AUXILIARY = _set(
+    """am are be been being can could did do does had has have is may might must shall should was were will would
+    can't couldn't didn't doesn't don't hadn't hasn't haven't isn't wasn't aren't weren't won't wouldn't"""
+)
+ASKING = _set("how what when where which who whom whose why")
+ASKING_HOW = _set("how when where why")
+"""Question words after which a whole question has an auxiliary."""
+AMOUNTS = _set("many much")
+IMPERATIVES = _set("compare describe explain find give list name say show summarise summarize tell")
+PREPOSITIONS = _set(
+    "about after against as at before between by during for from in into near of on over since than through to under until with without"
+)
+ARTICLES = _set("a an the")
+SUBJECTS, OBJECTS, POSSESSIVES = _set("he it she they"), _set("her him it them"), _set("her his its their")
+DEMONSTRATIVES = _set("that these this those")
+SUBORDINATE = _set("although because if since that though until when where which while who whom whose")
+ORDINALS = _set("another first last new next old other second that third this which")
+"""What stands before "one" where it means one of several."""
+MEASURES = _set(
+    """big century cost costs date dates day days far heavy high hour hours kind large long minute minutes month months name number
+    often old person people place sort tall thing things time times town week weeks year years"""
+)
+"""What a question asks for, and not what it asks about."""
+COLLECTION = _set("collection corpus document documents index passage passages source sources text texts")
+STOP_WORDS = (
+    AUXILIARY
+    | ASKING
+    | PREPOSITIONS
+    | ARTICLES
+    | SUBJECTS
+    | OBJECTS
+    | POSSESSIVES
+    | DEMONSTRATIVES
+    | _set(
+        """above again all also and any anybody anyone anything anywhere became because become both but call called came come down each
+        either else ever every everyone everything exactly few first former further get go going got great happen happened
+        happens here hers himself herself i instead itself just know last later latter left less made make makes many me mean
+        meant more most much my neither next no nobody none nor not nothing now off ok once one ones only or other others our out
+        own please really same second see so some somebody someone something somewhere still such take taken tell theirs then
+        there third though today together too two up us use used very we well went whether yes yet you your"""
+    )
+)
+"""Words that say nothing of what is looked for."""
+ENGLISH = STOP_WORDS - _set(
+    "a am an as at but come do even for had he her i in is me no once or over see so under up was we will"
+)
+"""Words that show that a text is English, without those that stand in other languages too."""
+
+
+Dependence = Literal["alone", "leans", "unknown"]
+"""`unknown`: in another language."""
+
+FEW_WORDS = 3
+"""So many words of its own make a search by keywords; with no more of them and no name a definite noun leans."""
+LONG_CHARACTERS = 400
+"""A longer question says enough."""
+SHORT_WORDS, SHORT_CHARACTERS = 4, 8
+"""The longest question of another language that may lean: in words, or in characters where a script puts no space between words."""
+_TOKEN = re.compile(r"[^\W_]+(?:['’.&/-][^\W_]+)*|[,;:?!]")
+_OPENING = re.compile(
+    r"^(?:(?:also|and|but|great|no|now|oh|ok|okay|or|please|so|thanks|thank you|then|well|yes)\b[\s,.!:]*)+",
+    re.IGNORECASE,
+)
+_WHAT_ABOUT = re.compile(r"(?:what|how) about\b", re.IGNORECASE)
+_DEFINITION = re.compile(
+    r"what (?:is|are) (?:an? )?(?!done\b|known\b|left\b|new\b|next\b|said\b)\w+(?<!ed)\W*", re.IGNORECASE
+)
+_EXPLETIVE = re.compile(r"(?:is|was|would|will) it \w+\b.* (?:for|if|that|to|when)\b", re.IGNORECASE)
+
+
+def dependence(question: str) -> Dependence:
+    """Whether the question can be searched for without what was said before it.
+
+    >>> [standing(each) for each in ("When was that?", "And in 2023?", "When was the Marlow Yard founded?", "Wann war das?")]
+    ['leans', 'leans', 'alone', 'unknown']
+    """
+    if len(question) > LONG_CHARACTERS:
+        return "alone"
+    asked = _OPENING.sub("", question.strip())
+    spelt = _TOKEN.findall(asked.replace("’", "'"))
+    words = [word.casefold() for word in spelt]
+    if ENGLISH.isdisjoint(_TOKEN.findall(question.casefold())):
+        return "unknown"
+    own = [place for place, word in enumerate(words) if word[0].isalnum() and word not in STOP_WORDS]
+    if _WHAT_ABOUT.match(asked) or _is_fragment(words, len(own), asked != question.strip()):
+        return "leans"
+    if _EXPLETIVE.match(asked) or _DEFINITION.fullmatch(asked):
+        return "alone"
+    capital = [place for place in own if spelt[place][0].isupper()]
+    names = frozenset(place for place in capital if place or 1 in capital or not spelt[0][1:].islower())
+    if any(_is_unresolved_pronoun(words, place, names) for place in range(len(words))):
+        return "leans"
+    if names or any(words[place][0].isdigit() for place in own):
+        return "alone"
+    said = {words[place] for place in own} - MEASURES - IMPERATIVES
+    if not COLLECTION.isdisjoint(said):
+        return "alone"
+    return "leans" if len(said) <= 1 or (len(said) <= FEW_WORDS and _has_bare_noun(words)) else "alone"
+
+
+def is_short(question: str) -> bool:
+    """Whether a question of an unknown language says so little that it is likely to lean."""
+    unspaced = "".join(unspaced_runs(question))
+    return len(unspaced) <= SHORT_CHARACTERS if unspaced else len(question.split()) <= SHORT_WORDS
+
+
+def _is_fragment(words: Sequence[str], own: int, opened: bool) -> bool:
+    """Whether there is no verb, as far as the words tell, nor, where nothing opens the question, enough for keywords."""
+    if not AUXILIARY.isdisjoint(words) or (words and words[0] in IMPERATIVES):
+        return False
+    if own >= FEW_WORDS and not opened:
+        return False
+    asking = next((word for word in words if word in ASKING), None)
+    if not AMOUNTS.isdisjoint(words):
+        return own <= 1
+    return asking is None or asking in ASKING_HOW or sum(word[0].isalnum() for word in words) <= 2
+
+
+def _is_unresolved_pronoun(words: Sequence[str], place: int, names: frozenset[int]) -> bool:
+    """Whether the word in `place` is a pronoun and nothing before it in the question is what it stands for."""
+    word, previous = words[place], words[place - 1] if place else ""
+    following = words[place + 1] if place + 1 < len(words) else "?"
+    ends = not following[0].isalnum()
+    if word == "that" and place and previous not in AUXILIARY | PREPOSITIONS:
+        return False
+    if word in DEMONSTRATIVES:
+        return following not in PREPOSITIONS and following not in ASKING
+    if word == "there":
+        return previous not in AUXILIARY and following not in AUXILIARY
+    if word == "then":
+        return ends
+    if word in ("one", "ones"):
+        chosen = previous in ORDINALS or previous.endswith("est")
+        return chosen and (ends or following in AUXILIARY) and not _has_noun(words, place - 2, names, asked_too=True)
+    if word in POSSESSIVES and following not in STOP_WORDS and not ends:
+        return not _has_noun(words, place, names, asked_too=True)
+    if word in OBJECTS and ends and SUBORDINATE.isdisjoint(words[1:place]):
+        return True
+    return word in SUBJECTS | OBJECTS and not _has_noun(words, place, names, previous not in AUXILIARY)
+
+
+def _has_noun(words: Sequence[str], end: int, names: frozenset[int], asked_too: bool) -> bool:
+    """Whether before `end` there is a name, or a noun after an article (if `asked_too`, after "which" or "how many", too)."""
+    before = ARTICLES | (ASKING | {"many", "much"} if asked_too else set())
+    return any(place < end for place in names) or any(
+        words[place] in before and words[place + 1] not in STOP_WORDS for place in range(end - 1)
+    )
+
+
+def _has_bare_noun(words: Sequence[str]) -> bool:
+    """Whether a noun phrase begins with "the" and does not say of what: "the engineer", not "the boiling point of ethanol"."""
+    for place, word in enumerate(words):
+        if word == "the":
+            end = next((end for end in range(place + 1, len(words)) if words[end] in STOP_WORDS), len(words))
+            if words[end : end + 1] != ["of"] or words[end + 1 : end + 2] == ["the"]:
+                return True
+    return False

@@ -1,0 +1,102 @@
+"""Engines that this server starts by itself, vLLM or llama.cpp, as child processes that are asked as any other server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from graph.models.checkpoint import answer_form
+from graph.text.prompting import escape_special_tokens
+from serve.engines.chat_backend import Body
+from serve.engines.child import ServerSpec, SupervisedServer
+from serve.engines.llama import LlamaModel, LlamaSpec, OwnLlamaModel
+from serve.engines.openai_backend import OpenAIBackend, escape_known_tokens
+from serve.engines.vllm import VllmSpec, as_trained
+from serve.http.errors import ApiError
+
+LLAMA_NAMES = {"repetition_penalty": "repeat_penalty", "max_completion_tokens": "max_tokens"}
+"""Fields that llama.cpp's server has under another name."""
+LLAMA_UNSUPPORTED = frozenset(
+    {"structured_outputs", "stop_token_ids", "include_stop_str_in_output", "min_tokens", "prompt_logprobs", "bad_words"}
+    | {"allowed_token_ids", "length_penalty", "use_beam_search", "truncate_prompt_tokens", "return_token_ids"}
+    | {"thinking_token_budget", "spaces_between_special_tokens", "add_special_tokens", "skip_special_tokens"}
+)
+"""Fields that it would pass over in silence."""
+
+
+class ChildBackend(OpenAIBackend):
+    """As OpenAIBackend, over a child that starts and stops with the server."""
+
+    def __init__(self, spec: ServerSpec, names: Sequence[str], escape: Callable[[str], str]) -> None:
+        self.child = SupervisedServer(spec)
+        super().__init__(self.child.url, self.child.key, {name: name for name in names}, escape)
+
+    async def start(self) -> None:
+        await self.child.start()
+
+    async def close(self) -> None:
+        await super().close()
+        await self.child.stop()
+
+    async def check(self) -> None:
+        """As OpenAIBackend; 503 without asking while the child is not ready."""
+        if not self.child.ready.is_set():
+            message = "the model is being loaded; /v1/retrieve works already"
+            raise ApiError(503, "model_starting", message, headers={"Retry-After": "10"})
+        await super().check()
+
+
+class VllmBackend(ChildBackend):
+    """vLLM; special tokens are those of the model's own tokenizer."""
+
+    def __init__(self, spec: VllmSpec) -> None:
+        # Imported here because it brings transformers.
+        from graph.models.load import read_tokenizer
+
+        tokenizer = read_tokenizer(spec.model, spec.called)
+        escape = partial(escape_special_tokens, tokenizer=tokenizer)
+        super().__init__(as_trained(spec, tokenizer), (spec.name, *spec.adapters), escape)
+        for name, folder in {spec.name: Path(spec.model), **spec.adapters}.items():
+            self._languages[name].form = answer_form(folder)
+
+
+class LlamaBackend(ChildBackend):
+    """llama.cpp, which is told with each request which adapters count; fields that it does not know are refused."""
+
+    def __init__(self, spec: LlamaSpec) -> None:
+        super().__init__(spec, (spec.name, *spec.adapters), escape_known_tokens)
+        self._extras: Mapping[str, Mapping[str, Any]] = {name: spec.extra(name) for name in self.models}
+        self._languages = {
+            name: LlamaModel(name, self.child.url, self.child.key, spec.name, extra)
+            for name, extra in self._extras.items()
+        }
+        for name, file in {spec.name: spec.file, **spec.adapters}.items():
+            self._languages[name].form = answer_form(file.parent)
+
+    def _translated(self, body: Body) -> dict[str, Any]:
+        return {**self._extras[body["model"]], **llama_fields(body), "model": self.child.spec.name}
+
+
+class OwnLlamaBackend(OpenAIBackend):
+    """A model of llama.cpp that a program has opened, and keeps."""
+
+    def __init__(self, model: OwnLlamaModel) -> None:
+        super().__init__(model.url, model.key, {model.name: model.served_as}, escape_known_tokens)
+        self._model = model
+        self._languages = {model.name: model}
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._model.wait)
+
+    def _translated(self, body: Body) -> dict[str, Any]:
+        return {**self._model.extra, **llama_fields(body), "model": self._model.served_as}
+
+
+def llama_fields(body: Body) -> dict[str, Any]:
+    """A request's fields as llama.cpp's server calls them; ApiError 400 for one that it would pass over."""
+    for name in LLAMA_UNSUPPORTED & body.keys():
+        raise ApiError(400, "not_supported", f"{name}: llama.cpp has no such field; leave it out", name)
+    return {LLAMA_NAMES.get(name, name): value for name, value in body.items()}

@@ -1,0 +1,116 @@
+"""A model SPEC and its adapters to the backend of a server; what an engine needs is imported only for that engine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graph.errors import UserError
+from graph.shared.hub import only_in_cache
+from serve.engines import kind_of
+from serve.engines.chat_backend import ChatBackend
+
+
+@dataclass(frozen=True)
+class VllmOptions:
+    """How vLLM is started: the Python of its environment ("": this one) and further options of its command line."""
+
+    python: str = ""
+    extra: tuple[str, ...] = ()
+
+
+def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -> ChatBackend:
+    """The backend for `spec`, with `adapters` as further models; UserError for a spec or adapter of another form.
+
+    An adapter is NAME=FOLDER, and for openai: the NAME of a model that the same server has. Without a spec there is no model.
+    """
+    if spec is None:
+        return _none(adapters)
+    kind, target = kind_of(spec)
+    if kind == "openai":
+        return _openai(target, adapters)
+    folders = read_adapters(adapters)
+    if kind == "gguf":
+        return _llama(target, folders)
+    if kind == "openvino":
+        return _openvino(target, folders)
+    return _hf(target, folders) if kind == "hf" else _vllm(target, folders, vllm)
+
+
+def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
+    """NAME=FOLDER (with gguf: NAME=FILE too), or FOLDER alone, which is called as the folder is; UserError for what is not there."""
+    found: dict[str, Path] = {}
+    for text in adapters:
+        name, sign, folder = text.partition("=")
+        path = Path(folder if sign else text).expanduser()
+        called = name if sign else path.resolve().name
+        if not path.exists() or not called:
+            raise UserError(f"--adapter {text}: not there", "NAME=FOLDER of a LoRA adapter", "check the path")
+        if called in found:
+            raise UserError(f"--adapter {text}", f"a name but {called!r}, which is taken", "give NAME=FOLDER")
+        found[called] = path
+    return found
+
+
+def _none(adapters: Sequence[str]) -> ChatBackend:
+    from serve.engines.chat_backend import NoModelBackend
+
+    if adapters:
+        raise UserError(f"--adapter {adapters[0]} without --model", "the model that it belongs to", "give --model SPEC")
+    return NoModelBackend()
+
+
+def _openai(target: str, adapters: Sequence[str]) -> ChatBackend:
+    from serve.engines.openai_api import key_of_environment, split_target
+    from serve.engines.openai_backend import OpenAIBackend, escape_known_tokens
+
+    name, url = split_target(target)
+    if any("=" in adapter for adapter in adapters):
+        raise UserError(
+            f"--adapter {adapters[0]}", "the name under which the server at the URL has it", "leave out =FOLDER"
+        )
+    return OpenAIBackend(url, key_of_environment(), {each: each for each in (name, *adapters)}, escape_known_tokens)
+
+
+def _hf(target: str, adapters: dict[str, Path]) -> ChatBackend:
+    from serve.engines.hf_open import open_hf
+    from serve.engines.local_backend import LocalBackend
+
+    return LocalBackend(
+        {_name_of(target): open_hf(target)} | {called: open_hf(str(folder)) for called, folder in adapters.items()}
+    )
+
+
+def _openvino(target: str, adapters: dict[str, Path]) -> ChatBackend:
+    from serve.engines.local_backend import LocalBackend
+    from serve.engines.openvino import open_openvino
+
+    if adapters:
+        remedy = "serve them with gguf: or hf:, or merge one (modegraph train export --merge)"
+        raise UserError(f"--adapter {next(iter(adapters))} with openvino:{target}", "a model alone", remedy)
+    return LocalBackend({_name_of(target): open_openvino(target)})
+
+
+def _name_of(target: str) -> str:
+    """What clients call a model: a folder by its last name, any other by its own."""
+    path = Path(target).expanduser()
+    return path.resolve().name if path.is_dir() else target
+
+
+def _llama(target: str, adapters: dict[str, Path]) -> ChatBackend:
+    from serve.engines.child_backend import LlamaBackend
+    from serve.engines.llama import read_llama
+
+    return LlamaBackend(read_llama(target, adapters))
+
+
+def _vllm(target: str, adapters: dict[str, Path], options: VllmOptions) -> ChatBackend:
+    from serve.engines.child_backend import VllmBackend
+    from serve.engines.vllm import read_spec
+
+    spec = read_spec(target, adapters, options.python or sys.executable, options.extra)
+    if not Path(spec.model).is_dir():
+        only_in_cache(spec.model, f"vllm:{target}")
+    return VllmBackend(spec)

@@ -1,1 +1,0 @@
-"""Models behind the server: vLLM, an OpenAI-compatible URL, transformers, or none."""

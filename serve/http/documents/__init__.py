@@ -1,1 +1,0 @@
-"""The documents of a collection: listed, read, and, where it may be written to, added and deleted."""

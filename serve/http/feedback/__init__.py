@@ -1,1 +1,0 @@
-"""What readers say of answers: taken, shown to who said it, and deleted."""

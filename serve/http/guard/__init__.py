@@ -1,1 +1,0 @@
-"""Who and how much is let in: keys, origins, a queue, limits, silent connections."""

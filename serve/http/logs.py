@@ -1,0 +1,90 @@
+"""The access log, one line a request (method, route, status, milliseconds, the key's name; no header, query or body), and the audit log.
+
+The audit log has one line of JSON for each attempt to add or delete documents, on disk before its caller is answered."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from graph.errors import UserError
+from serve.http.keys import ACCESS_FIELD
+from serve.http.telemetry import Metrics
+
+LOG = logging.getLogger("modegraph.access")
+
+
+class AccessLogMiddleware:
+    """Just inside `OverflowMiddleware`, around all others."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status, code = 0, ""
+
+        async def watched(message: Message) -> None:
+            nonlocal status, code
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                found = [value for name, value in message.get("headers", ()) if name == b"x-error-code"]
+                code = found[0].decode("ascii") if found else ""
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        finally:
+            route = getattr(scope.get("route"), "path", "") or "(none)"
+            key = scope[ACCESS_FIELD].key if ACCESS_FIELD in scope else ""
+            self._metrics.requests.labels(route, str(status or "gone")).inc()
+            if key:
+                self._metrics.key_requests.labels(key, str(status or "gone")).inc()
+            if code:
+                self._metrics.errors.labels(code).inc()
+            milliseconds = 1000 * (time.perf_counter() - started)
+            told = (scope["method"], route, status or "gone", milliseconds, code, f"key {key}" if key else "")
+            LOG.info("%s %s %s %.0f ms %s %s", *told)
+
+
+class AuditLog:
+    """Appends to a file; to none where there is no file."""
+
+    def __init__(self, file: Path | None) -> None:
+        try:
+            self._file = file.open("a", encoding="ascii") if file is not None else None
+        except OSError as problem:
+            raise UserError(f"{file}: {problem.strerror}", "a file that can be written", "check --audit-log") from None
+
+    def close(self) -> None:
+        """Nothing more is written."""
+        if self._file is not None:
+            self._file.close()
+
+    def record(self, key: str, key_id: str, collection: str, action: str, sources: Sequence[str], outcome: str) -> None:
+        """Say what a key did, or tried to: `outcome` is "done" or the code of what it was told."""
+        if self._file is None:
+            return
+        line = {
+            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "key": key,
+            "key_id": key_id,
+            "collection": collection,
+            "action": action,
+            "sources": list(sources),
+            "outcome": outcome,
+        }
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())

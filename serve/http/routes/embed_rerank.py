@@ -1,0 +1,208 @@
+"""/v1/embeddings in OpenAI's form and /v1/rerank in Cohere's and Jina's: texts of a client's own, read by the models of the index.
+
+Vectors are those of the index's own encoder. Documents are ranked by the cross-encoder that the server was started with, or, without one, by
+cosines of the encoder."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+import numpy as np
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from graph.index.index import Index
+from graph.retrieve.learned.rerank import open_reranker
+from graph.types import Floats
+from serve.http.encoding import Text
+from serve.http.errors import ApiError, not_supported
+from serve.server.services import RequestedCollection, Services
+
+MAX_TEXTS = 256
+
+
+def public_name(spec: str) -> str:
+    """The name of an encoder or a reranker: its own, or of a folder the last part.
+
+    >>> called("minilm"), called("owner/model")
+    ('minilm', 'owner/model')
+    """
+    return Path(spec).expanduser().resolve().name if Path(spec).expanduser().is_dir() else spec
+
+
+def check_model(asked: str, served: Sequence[str]) -> None:
+    """ApiError 404 for a model that does not read texts here."""
+    if asked not in served:
+        told = f"model {asked[:80]!r} is not served here; there is: {', '.join(served)}"
+        raise ApiError(404, "model_not_found", told, "model")
+
+
+def check_lengths(texts: Sequence[str], limit: int, place: str) -> None:
+    """ApiError 400 for a text that is empty or has more than `limit` characters."""
+    for number, text in enumerate(texts):
+        if not text.strip():
+            raise ApiError(400, "empty_text", f"{place}.{number}: the text is empty", place)
+        if len(text) > limit:
+            told = f"{place}.{number}: the text has {len(text):,} characters, of {limit:,} at most"
+            raise ApiError(400, "long_text", told, place)
+
+
+Tokens = Annotated[list[int] | list[list[int]], Field(min_length=1)]
+
+
+class EmbeddingsRequest(BaseModel):
+    """Texts to be encoded. Tokens are refused: whose they are cannot be known."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str = Field(min_length=1, max_length=200)
+    input: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)] | Tokens
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = Field(None, ge=1)
+    user: Text | None = None
+
+    def texts(self) -> list[str]:
+        """The texts; ApiError 400 for tokens."""
+        given = [self.input] if isinstance(self.input, str) else self.input
+        if not all(isinstance(each, str) for each in given):
+            raise not_supported("input", "tokens of another model's; send texts")
+        return [each for each in given if isinstance(each, str)]
+
+
+class Embedding(BaseModel):
+    """The vector of one text, of length 1: numbers, or float32 in base64, the lowest byte first."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class TokenUsage(BaseModel):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embeddings(BaseModel):
+    """The vectors in the order of the texts."""
+
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    model: str
+    usage: TokenUsage
+
+
+def embeddings_router(services: Services) -> APIRouter:
+    """The route over `services`."""
+    router = APIRouter(prefix="/v1", tags=["retrieval"])
+
+    @router.post("/embeddings")
+    async def embeddings(request: EmbeddingsRequest, seen: RequestedCollection) -> Embeddings:
+        """Vectors of texts by the index's encoder, which `model` names. Works while the model is away."""
+        index = seen.generation.index
+        check_model(request.model, [public_name(index.settings.encoder)])
+        texts = request.texts()
+        check_lengths(texts, services.settings.max_question_chars, "input")
+        vectors_ND, tokens = await services.retriever.in_thread(partial(encode, index, texts))
+        if request.dimensions not in (None, vectors_ND.shape[1]):
+            told = f"dimensions: {request.model} has {vectors_ND.shape[1]}, and they cannot be cut"
+            raise ApiError(400, "not_supported", told, "dimensions")
+        written = [as_base64(row) if request.encoding_format == "base64" else row.tolist() for row in vectors_ND]
+        data = [Embedding(index=number, embedding=each) for number, each in enumerate(written)]
+        usage = TokenUsage(prompt_tokens=tokens, total_tokens=tokens)
+        return Embeddings(data=data, model=request.model, usage=usage)
+
+    return router
+
+
+def encode(index: Index, texts: list[str]) -> tuple[Floats, int]:
+    """Unit vectors [N, D] of N texts by the encoder of an index, and how many tokens the texts have."""
+    return index.encode_queries(texts), sum(index.count_tokens(text) for text in texts)
+
+
+def as_base64(vector_D: np.ndarray[Any, np.dtype[np.float32]]) -> str:
+    """A vector in OpenAI's short form.
+
+    >>> as_base64(np.array([1.0, -2.0], np.float32))
+    'AACAPwAAAMA='
+    """
+    return base64.b64encode(vector_D.astype("<f4").tobytes()).decode("ascii")
+
+
+class RankedDocument(BaseModel):
+    """A document to be ranked: its text."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: Text
+
+
+class RerankRequest(BaseModel):
+    """A query, and documents to put in its order."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    query: Text = Field(min_length=1)
+    documents: list[Text | RankedDocument] = Field(min_length=1, max_length=MAX_TEXTS)
+    top_n: int | None = Field(None, ge=1)
+    return_documents: bool = False
+
+    def texts(self) -> list[str]:
+        """The documents' texts."""
+        return [each if isinstance(each, str) else each.text for each in self.documents]
+
+
+class Ranked(BaseModel):
+    """A document by its place in the request; the score is the cross-encoder's, or a cosine."""
+
+    index: int
+    relevance_score: float
+    document: RankedDocument | None = None
+
+
+class Reranked(BaseModel):
+    """The documents, best first."""
+
+    id: str
+    model: str
+    results: list[Ranked]
+
+
+def rerank_router(services: Services) -> APIRouter:
+    """The route over `services`."""
+    router = APIRouter(prefix="/v1", tags=["retrieval"])
+    reranker = services.settings.reranker
+
+    @router.post("/rerank", response_model_exclude_none=True)
+    async def rerank(request: RerankRequest, seen: RequestedCollection) -> Reranked:
+        """Documents of the request in the order of its query, by cross-encoder or encoder. Works while the model is away."""
+        index, texts = seen.generation.index, request.texts()
+        names = [public_name(each) for each in (reranker, index.settings.encoder) if each]
+        model = request.model or names[0]
+        check_model(model, names)
+        query = services.retriever.check_question(request.query)
+        check_lengths(texts, services.settings.max_question_chars, "documents")
+        score = partial(cosines, index) if model == names[-1] else partial(reranker_scores, reranker)
+        scores_N = await services.retriever.in_thread(partial(score, query, texts))
+        best = np.argsort(-scores_N, kind="stable")[: request.top_n]
+        kept = [RankedDocument(text=text) if request.return_documents else None for text in texts]
+        results = [Ranked(index=n, relevance_score=float(scores_N[n]), document=kept[n]) for n in best.tolist()]
+        return Reranked(id=f"rerank-{uuid4().hex}", model=model, results=results)
+
+    return router
+
+
+def reranker_scores(reranker: str, query: str, texts: list[str]) -> Floats:
+    """float32[N] of the cross-encoder that a spec names, loaded at the first call."""
+    return open_reranker(reranker)(query, texts)
+
+
+def cosines(index: Index, query: str, texts: list[str]) -> Floats:
+    """float32[N]: how near N texts are to a query by the encoder of an index."""
+    similarities_N: Floats = index.encode_texts(texts) @ index.encode_queries([query])[0]
+    return similarities_N

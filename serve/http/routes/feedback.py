@@ -1,0 +1,220 @@
+"""/v1/feedback: what readers say of answers (a vote, a correction, the right passage, a preference), stored beside the collection.
+
+Whoever said it can read and delete it. All routes answer 403 unless the server takes feedback."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from graph.feedback import (
+    Better,
+    Correction,
+    Feedback,
+    FeedbackContent,
+    FeedbackDatabase,
+    FeedbackFile,
+    FeedbackFull,
+    GivenAnswer,
+    Preference,
+    Rating,
+    RightPassage,
+    Vote,
+    content_to_json,
+    kind_of,
+    open_feedback,
+)
+from serve.http.encoding import Text
+from serve.http.errors import ApiError
+from serve.http.keys import Access
+from serve.server.collections import CollectionView
+from serve.server.retriever import MAX_K
+from serve.server.services import RequestedCollection, Services
+
+MAX_TEXT = 20_000
+USER_PATTERN = "[A-Za-z0-9_.-]{8,64}"
+"""What a user may be called, as a pattern."""
+Name = Annotated[str, StringConstraints(pattern=f"^{USER_PATTERN}$")]
+Id = Annotated[str, StringConstraints(pattern="^[0-9a-f]{32}$")]
+Words = Annotated[Text, StringConstraints(max_length=MAX_TEXT)]
+SomeWords = Annotated[Text, StringConstraints(max_length=MAX_TEXT, pattern=r"\S")]
+
+
+class Shown(BaseModel):
+    """An answer as a reader saw it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: Annotated[Text, StringConstraints(min_length=1, max_length=200)]
+    text: SomeWords = Field(description="`content` of the message")
+    reasoning: Words = Field("", description="`reasoning_content` of the message")
+    context_ids: list[Id] = Field(default=[], max_length=2 * MAX_K, description="`retrieval.context_ids`")
+    mode: Annotated[Text, StringConstraints(max_length=50)] = Field("", description="`retrieval.mode`")
+
+    def answer(self) -> GivenAnswer:
+        """As it is kept."""
+        return GivenAnswer(self.model, self.text, self.reasoning, tuple(self.context_ids), self.mode)
+
+
+class Given(BaseModel):
+    """What every entry says."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user: Name = Field(
+        description="who says it: a name of your choice; whoever knows it can read and delete the entries"
+    )
+    consent: bool = Field(description="whether the entry may become training data")
+    question: SomeWords = Field(description="the question as it was searched for: `retrieval.question`")
+
+
+class VoteGiven(Given):
+    """Whether an answer is good."""
+
+    kind: Literal["vote"]
+    answer: Shown
+    rating: Rating
+
+    def said(self) -> FeedbackContent:
+        """As it is kept."""
+        return Vote(self.answer.answer(), self.rating)
+
+
+class CorrectionGiven(Given):
+    """What the answer should have been, by which passages."""
+
+    kind: Literal["correction"]
+    answer: Shown
+    corrected: SomeWords
+    reasoning: Words = ""
+    passage_ids: list[Id] = Field(default=[], max_length=MAX_K, description="the passages that say so")
+
+    def said(self) -> FeedbackContent:
+        """As it is kept."""
+        return Correction(self.answer.answer(), self.corrected, self.reasoning, tuple(self.passage_ids))
+
+
+class PassageGiven(Given):
+    """The passage that answers the question."""
+
+    kind: Literal["passage"]
+    passage_id: Id
+    shown_ids: list[Id] = Field(default=[], max_length=MAX_K, description="all passages that were shown")
+
+    def said(self) -> FeedbackContent:
+        """As it is kept."""
+        return RightPassage(self.passage_id, tuple(self.shown_ids))
+
+
+class PreferenceGiven(Given):
+    """Which of two answers is better."""
+
+    kind: Literal["preference"]
+    first: Shown
+    second: Shown
+    better: Better
+
+    def said(self) -> FeedbackContent:
+        """As it is kept."""
+        return Preference(self.first.answer(), self.second.answer(), self.better)
+
+
+FeedbackRequest = Annotated[VoteGiven | CorrectionGiven | PassageGiven | PreferenceGiven, Field(discriminator="kind")]
+
+
+OwnerName = Annotated[
+    str,
+    Path(pattern=rf"^([\w.@+-]{{1,80}}/)?{USER_PATTERN}$", description="`user`; KEY/USER for what the key KEY brought"),
+]
+
+
+class Entry(BaseModel):
+    """An entry as it is kept; `said` has the fields of its kind."""
+
+    id: str
+    at: str
+    consent: bool
+    kind: str
+    question: str
+    said: dict[str, Any]
+
+
+class Entries(BaseModel):
+    """Everything a user said, oldest first."""
+
+    entries: list[Entry]
+
+
+class Deleted(BaseModel):
+    """How many entries were deleted."""
+
+    deleted: int
+
+
+def feedback_router(services: Services) -> APIRouter:
+    """Routes over `services`; all answer 403 unless the server takes feedback."""
+    router = APIRouter(prefix="/v1/feedback", tags=["feedback"])
+    settings = services.settings
+
+    def kept(seen: CollectionView) -> FeedbackFile | FeedbackDatabase:
+        return open_feedback(services.collections.live[seen.name].folder, settings.max_feedback_mb << 20)
+
+    @router.post("")
+    def add(request: FeedbackRequest, seen: RequestedCollection) -> Entry:
+        """Keep what a reader says of an answer: a vote, a correction, the right passage, or which of two answers is better.
+
+        `user` is a name that the client makes up, best at random; with it alone the entries can be read and deleted.
+        """
+        _check_enabled(services)
+        question = services.retriever.check_question(request.question)
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        owner = owner_of(seen.access, request.user)
+        entry = Feedback(uuid4().hex, owner, at, request.consent, question, request.said())
+        try:
+            kept(seen).add(entry)
+        except FeedbackFull:
+            told = f"{settings.max_feedback_mb:,} MiB of feedback are kept already (max_feedback_mb)"
+            raise ApiError(403, "feedback_full", told) from None
+        return _entry(entry)
+
+    @router.get("/{user:path}")
+    def of_user(user: OwnerName, seen: RequestedCollection) -> Entries:
+        """Everything that a user said."""
+        _check_enabled(services)
+        return Entries(entries=[_entry(each) for each in kept(seen).of_user(owner_of(seen.access, user))])
+
+    @router.delete("/{user:path}")
+    def delete(user: OwnerName, seen: RequestedCollection) -> Deleted:
+        """Delete everything that a user said; what was trained on it stays trained."""
+        _check_enabled(services)
+        return Deleted(deleted=kept(seen).delete_user(owner_of(seen.access, user)))
+
+    return router
+
+
+def owner_of(access: Access, user: str) -> str:
+    """The name under which entries are kept: that of the user, and of the key before it where the key sees a part of the documents.
+
+    What one such key brought can quote what another may not see, so that knowing a user's name must not be enough.
+
+    >>> from graph.index.filters import parse_condition
+    >>> owner_of(Access("ada"), "reader-1"), owner_of(Access("ada", where=(parse_condition("team=sea"),)), "reader-1")
+    ('reader-1', 'ada/reader-1')
+    """
+    return f"{access.key}/{user}" if access.where else user
+
+
+def _entry(entry: Feedback) -> Entry:
+    said = content_to_json(entry.said)
+    return Entry(
+        id=entry.id, at=entry.at, consent=entry.consent, kind=kind_of(entry.said), question=entry.question, said=said
+    )
+
+
+def _check_enabled(services: Services) -> None:
+    if not services.settings.feedback:
+        raise ApiError(403, "no_feedback", "this server takes no feedback: start it with --feedback")

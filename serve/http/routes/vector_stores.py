@@ -1,0 +1,282 @@
+"""/v1/vector_stores: each collection as a vector store of OpenAI's, its documents the files; searched without a language model.
+
+`SearchOptions` is also what the tool file_search of /v1/responses takes. OpenAI's filters on attributes become the index's conditions on
+documents (graph/index/filters.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from glob import escape
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from graph.answer.context import of_passage
+from graph.config import parse_settings
+from graph.store.columns.strings import Strings
+from graph.types import Evidence, Passage
+from serve.citations import passage_url
+from serve.http.encoding import Text
+from serve.http.errors import ApiError, not_supported
+from serve.http.keys import access_of
+from serve.server.chat_request import ChatRetrieval
+from serve.server.collections import STORE_FIELD, Generation
+from serve.server.services import Caller, Services
+
+OPERATORS = {"eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "in": "=", "nin": "!="}
+Word = Annotated[Text, StringConstraints(min_length=1, max_length=80)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Value = bool | int | Number | Word
+
+
+class Comparison(BaseModel):
+    """One condition: a key of the documents' metadata (or source, title) compared with a value."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
+    key: Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,100}$")]
+    value: Value | Annotated[list[Value], Field(min_length=1, max_length=16)]
+
+
+class Compound(BaseModel):
+    """Several conditions that must all hold; `or` is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["and", "or"]
+    filters: list[Comparison | Compound] = Field(min_length=1, max_length=16)
+
+
+Filter = Comparison | Compound
+
+
+def conditions(wanted: Filter | None, place: str) -> tuple[str, ...]:
+    """The conditions that a filter stands for; ApiError 400 for `or` and for `in` with several values, which need either.
+
+    >>> conditions(Comparison(type="gte", key="year", value=1990), "filters")
+    ('year >= 1990',)
+    """
+    if wanted is None:
+        return ()
+    if isinstance(wanted, Compound):
+        if wanted.type == "or" and len(wanted.filters) > 1:
+            raise _needs_alternatives(place, "or")
+        return tuple(each for part in wanted.filters for each in conditions(part, place))
+    values = wanted.value if isinstance(wanted.value, list) else [wanted.value]
+    several = isinstance(wanted.value, list)
+    if several != (wanted.type in ("in", "nin")):
+        told = f"{place}: {wanted.type} takes {'one value' if several else 'a list of values'}"
+        raise ApiError(400, "bad_value", told, place)
+    if wanted.type == "in" and len(values) > 1:
+        raise _needs_alternatives(place, "in")
+    return tuple(f"{wanted.key} {OPERATORS[wanted.type]} {_condition_value(value, wanted.type)}" for value in values)
+
+
+def _condition_value(value: bool | float | str, comparison: str) -> str:
+    """A value as a condition has it; where equality is asked for, `*` in a text stands for itself."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return escape(value) if isinstance(value, str) and OPERATORS[comparison] in ("=", "!=") else str(value)
+
+
+def _needs_alternatives(place: str, name: str) -> ApiError:
+    told = f"{place}: {name} is not supported, since conditions on documents hold all together; ask once for each"
+    return ApiError(400, "not_supported", told, place)
+
+
+MAX_RESULTS = 50
+"""OpenAI's own limit."""
+
+
+class RankingOptions(BaseModel):
+    """How results are ranked; the server's own mode does that, so that only its default can be asked for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ranker: Literal["none", "auto", "default-2024-11-15"] | None = None
+    score_threshold: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+    hybrid_search: dict[str, Any] | None = None
+
+
+class SearchOptions(BaseModel):
+    """What a search and the file_search tool have in common."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    filters: Filter | None = None
+    max_num_results: Annotated[int, Field(ge=1, le=MAX_RESULTS)] | None = None
+    ranking_options: RankingOptions | None = None
+
+    def retrieval(self, place: str = "") -> ChatRetrieval:
+        """The options of a retrieval; ApiError or UserError 400 for what it cannot do."""
+        ranking = self.ranking_options or RankingOptions()
+        if ranking.score_threshold:
+            why = "scores of the modes are on scales of their own (docs/retrieval.md)"
+            raise not_supported(f"{place}ranking_options.score_threshold", why)
+        if ranking.hybrid_search is not None:
+            raise not_supported(f"{place}ranking_options.hybrid_search", "mode hybrid has no weights to set")
+        where = conditions(self.filters, f"{place}filters")
+        return parse_settings(ChatRetrieval, {"where": where, "k": self.max_num_results}, f"{place}filters")
+
+
+class StoreSearchRequest(SearchOptions):
+    """A search of a vector store."""
+
+    max_num_results: int = Field(10, ge=1, le=MAX_RESULTS)
+    query: Text | Annotated[list[Text], Field(min_length=1, max_length=16)] = Field(examples=["Who built the Lantern?"])
+    rewrite_query: bool | None = None
+
+    def question(self) -> str:
+        """The one query; ApiError 400 for several, and for a rewriting, which needs a conversation."""
+        if self.rewrite_query:
+            raise not_supported("rewrite_query", "a single query has no conversation to be rewritten from")
+        if isinstance(self.query, str):
+            return self.query
+        if len(self.query) > 1:
+            raise not_supported("query", "several queries at once; ask once for each")
+        return self.query[0]
+
+
+Scalar = str | bool | int | float
+
+
+class FileCounts(BaseModel):
+    """The documents of the index, all of them in use."""
+
+    in_progress: int = 0
+    completed: int
+    failed: int = 0
+    cancelled: int = 0
+    total: int
+
+
+class VectorStore(BaseModel):
+    """A collection as a vector store; its id is the name of its folder."""
+
+    id: str
+    object: Literal["vector_store"] = "vector_store"
+    created_at: int = 0
+    name: str
+    status: Literal["completed"] = "completed"
+    usage_bytes: int
+    file_counts: FileCounts
+    last_active_at: int | None = None
+    metadata: dict[str, str] = {}
+
+
+class VectorStores(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[VectorStore]
+    first_id: str | None
+    last_id: str | None
+    has_more: Literal[False] = False
+
+
+class TextContent(BaseModel):
+    type: Literal["text"] = "text"
+    text: str
+
+
+class FoundFile(BaseModel):
+    """A passage. `file_id` is its document's source; beside OpenAI's fields, its place there and the address that opens it."""
+
+    file_id: str
+    filename: str
+    score: float
+    attributes: dict[str, Scalar]
+    content: list[TextContent]
+    start: int
+    end: int
+    page: int | None
+    url: str
+
+
+class FoundFiles(BaseModel):
+    """The passages for a query, best first, all on one page."""
+
+    object: Literal["vector_store.search_results.page"] = "vector_store.search_results.page"
+    search_query: list[str]
+    data: list[FoundFile]
+    has_more: Literal[False] = False
+    next_page: None = None
+
+
+def vector_store(name: str, generation: Generation) -> VectorStore:
+    """The index as OpenAI's clients list it."""
+    index = generation.index
+    total = len(index.data.document_sources)
+    size = texts_bytes(index.data.passage_texts) if generation.where else folder_bytes(index.folder)
+    return VectorStore(id=name, name=name, usage_bytes=size, file_counts=FileCounts(completed=total, total=total))
+
+
+def folder_bytes(folder: Path) -> int:
+    """The size of all files in a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def texts_bytes(texts: Strings) -> int:
+    """The size of all texts of a column."""
+    return int(texts.starts[-1] - texts.starts[0])
+
+
+def found_files(evidence: Evidence, generation: Generation, base: str) -> FoundFiles:
+    """The passages of an evidence."""
+    found = [_found_file(each.item, each.score, generation, base) for each in evidence.passages]
+    return FoundFiles(search_query=[evidence.query], data=found)
+
+
+def attributes(metadata: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Metadata as OpenAI's attributes, which have no lists: those are written as one text.
+
+    >>> attributes({"year": 1990, "tags": ["sea", "isle"]})
+    {'year': 1990, 'tags': 'sea, isle'}
+    """
+    return {key: ", ".join(map(str, value)) if isinstance(value, list) else value for key, value in metadata.items()}
+
+
+def _found_file(passage: Passage, score: float, generation: Generation, base: str) -> FoundFile:
+    return FoundFile(
+        file_id=passage.source,
+        filename=passage.source,
+        score=score,
+        attributes=attributes(generation.metadata(passage.source)),
+        content=[TextContent(text=passage.text)],
+        start=passage.start,
+        end=passage.end,
+        page=passage.page,
+        url=passage_url(base, of_passage(passage)),
+    )
+
+
+def vector_stores_router(services: Services) -> APIRouter:
+    """Routes over `services`."""
+    router = APIRouter(prefix="/v1/vector_stores", tags=["retrieval"])
+    collections, retriever = services.collections, services.retriever
+
+    @router.get("")
+    async def vector_stores(access: Caller) -> VectorStores:
+        """The collections, each a store."""
+        seen = [await collections.seen(access, name) for name in collections.names(access)]
+        stores = [await retriever.in_thread(partial(vector_store, each.name, each.generation)) for each in seen]
+        ends = (stores[0].id, stores[-1].id) if stores else (None, None)
+        return VectorStores(data=stores, first_id=ends[0], last_id=ends[1])
+
+    @router.get("/{vector_store_id}")
+    async def store(vector_store_id: str, access: Caller) -> VectorStore:
+        """One collection as a store."""
+        seen = await collections.seen(access, vector_store_id, STORE_FIELD)
+        return await retriever.in_thread(partial(vector_store, seen.name, seen.generation))
+
+    @router.post("/{vector_store_id}/search")
+    async def search(vector_store_id: str, request: StoreSearchRequest, http: Request) -> FoundFiles:
+        """The passages for a query, best first, by the server's own mode. Works while the model is away."""
+        seen = await collections.seen(access_of(http), vector_store_id, STORE_FIELD)
+        question = retriever.check_question(request.question())
+        evidence = await retriever.find(question, retriever.settings_of(request.retrieval()), None, seen.generation)
+        return found_files(evidence, seen.generation, services.page_url(http, seen))
+
+    return router

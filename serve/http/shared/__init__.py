@@ -1,1 +1,0 @@
-"""What every part of the server uses: settings, errors, encodings."""

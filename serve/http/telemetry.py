@@ -1,0 +1,136 @@
+"""What the server measures: metrics for Prometheus at /metrics, one registry a server, and the spans of a request for OpenTelemetry.
+
+Where a collector is named otlp.py sends the spans; without one the same calls do nothing, and nothing of OpenTelemetry is imported."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+SECONDS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+
+
+class Metrics:
+    """The instruments; their names begin with modegraph_."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.requests = Counter(
+            "modegraph_requests", "Requests, by route and status", ["route", "status"], registry=registry
+        )
+        self.key_requests = Counter(
+            "modegraph_key_requests", "Requests of each key, by status", ["key", "status"], registry=registry
+        )
+        self.key_tokens = Counter(
+            "modegraph_key_tokens",
+            "Tokens of each key, by kind (prompt, completion)",
+            ["key", "kind"],
+            registry=registry,
+        )
+        self.errors = Counter("modegraph_errors", "Requests that failed, by kind", ["kind"], registry=registry)
+        self.waiting = Gauge("modegraph_requests_waiting", "Requests let in whose turn has not come", registry=registry)
+        self.running = Gauge("modegraph_requests_running", "Requests at work", registry=registry)
+        self.retrieval = Histogram(
+            "modegraph_retrieval_seconds", "Finding the evidence", ["mode"], buckets=SECONDS, registry=registry
+        )
+        self.first_token = Histogram(
+            "modegraph_time_to_first_token_seconds",
+            "From the arrival of a streamed request to its first text",
+            ["model"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.generation = Histogram(
+            "modegraph_generation_seconds", "The model's own time", ["model"], buckets=SECONDS, registry=registry
+        )
+        self.tokens = Counter(
+            "modegraph_tokens", "Tokens, by model and kind (prompt, completion)", ["model", "kind"], registry=registry
+        )
+        self.cache = Counter(
+            "modegraph_retrieval_cache", "Retrievals looked up in the cache, by outcome", ["outcome"], registry=registry
+        )
+        self.removed = Counter(
+            "modegraph_citations_removed", "Citations of passages that were not there", registry=registry
+        )
+        self.rewritten = Counter(
+            "modegraph_questions_rewritten",
+            "Questions with a history, by what made them stand alone",
+            ["by"],
+            registry=registry,
+        )
+        self.generation_number = Gauge(
+            "modegraph_index_generation", "Generation of the index in use", ["collection"], registry=registry
+        )
+        self.swaps = Counter(
+            "modegraph_index_swaps", "Times a newer index was loaded, by outcome", ["outcome"], registry=registry
+        )
+
+    def count_tokens(self, model: str, key: str, usage: Any) -> None:
+        """Add what an engine says that a completion took, asked for by the key of that name; nothing when it does not say."""
+        if not isinstance(usage, dict):
+            return
+        for kind in ("prompt", "completion"):
+            tokens = usage.get(f"{kind}_tokens") or 0
+            self.tokens.labels(model, kind).inc(tokens)
+            if key:
+                self.key_tokens.labels(key, kind).inc(tokens)
+
+
+@contextmanager
+def timed(histogram: Histogram) -> Iterator[None]:
+    """Observe the seconds of the block, however it ends."""
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        histogram.observe(time.perf_counter() - started)
+
+
+Values = Mapping[str, str | int | bool]
+MODE, K = "modegraph.retrieval.mode", "modegraph.retrieval.k"
+CACHED, PASSAGES = "modegraph.retrieval.cached", "modegraph.retrieval.passages"
+GENERATION = "modegraph.index.generation"
+MODEL, PROMPT_TOKENS, ANSWER_TOKENS = "gen_ai.request.model", "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"
+"""As OpenTelemetry's conventions for generative models name them."""
+ERROR = "error.type"
+SPAN_ATTRIBUTES = frozenset({MODE, K, CACHED, PASSAGES, GENERATION, MODEL, PROMPT_TOKENS, ANSWER_TOKENS, ERROR})
+
+
+class Span:
+    """A piece of work, timed; this one is kept by nobody."""
+
+    def set(self, values: Values) -> None:
+        """Say more about the work: numbers and names of ours, never a text of a question, a passage or an answer."""
+
+
+class Tracing:
+    """No collector: no span is kept and nothing is sent."""
+
+    def watch(self, app: FastAPI) -> None:
+        """Make a span of every request to `app`, as a child of what its `traceparent` names."""
+
+    @contextmanager
+    def span(self, name: str, values: Values) -> Iterator[Span]:
+        """A child span of the request's, as long as the block runs; one that raises is marked as failed."""
+        yield Span()
+
+    def close(self) -> None:
+        """Send what is left; blocks until it is sent or given up."""
+
+
+def usage_values(usage: object) -> Values:
+    """The tokens that an engine says a completion took; none when it does not say.
+
+    >>> usage_values({"prompt_tokens": 7, "completion_tokens": 3})
+    {'gen_ai.usage.input_tokens': 7, 'gen_ai.usage.output_tokens': 3}
+    """
+    if not isinstance(usage, dict):
+        return {}
+    named = {PROMPT_TOKENS: usage.get("prompt_tokens"), ANSWER_TOKENS: usage.get("completion_tokens")}
+    return {name: tokens for name, tokens in named.items() if isinstance(tokens, int)}

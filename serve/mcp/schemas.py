@@ -1,0 +1,157 @@
+"""What the tools take and return; the protocol's schemas are made from these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from graph.shared.modes import Mode
+from serve.http.encoding import Text
+from serve.http.routes.documents import NewDocument
+from serve.server.retriever import MAX_K, Condition
+
+Question = Annotated[Text, Field(min_length=1, max_length=8_000, description="the question, in plain words")]
+Collection = Annotated[
+    Text | None, Field(max_length=200, description="which collection to use, where the server has several")
+]
+
+
+class Arguments(BaseModel):
+    """What every tool may be told."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    collection: Collection = None
+
+
+class Search(Arguments):
+    """How to look for passages."""
+
+    mode: Mode | None = Field(
+        None, description="how to search: auto chooses, hops follows links between documents, dense is plain similarity"
+    )
+    k: int = Field(5, ge=1, le=MAX_K, description="how many passages to find")
+    where: list[Condition] = Field(
+        [], max_length=16, description="conditions on documents, such as year>=1990 or source=reports/*"
+    )
+
+
+class SearchArguments(Search):
+    query: Question
+
+
+class QuestionArguments(Search):
+    question: Question
+
+
+class AskArguments(QuestionArguments):
+    model: Annotated[Text, Field(max_length=200)] | None = Field(
+        None, description="which model answers; the first of the server's when left out"
+    )
+
+
+class FetchArguments(Arguments):
+    id: Text = Field(min_length=1, max_length=1000, description="the id of a result of search, or a document's source")
+    start: int | None = Field(
+        None,
+        ge=0,
+        description="the character of the document to begin at; of a passage its own beginning when left out",
+    )
+
+
+class AddArguments(NewDocument):
+    """A document to add, and where."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    collection: Collection = None
+
+
+class Result(BaseModel):
+    """A passage: characters start to end of the document `source`, and the page, if it has any; `url` opens it."""
+
+    id: str
+    title: str
+    url: str
+    text: str
+    source: str
+    start: int
+    end: int
+    page: int | None
+    score: float
+
+
+class SearchResults(BaseModel):
+    """The passages for a query, best first."""
+
+    results: list[Result]
+    mode: str
+
+
+class Fetched(BaseModel):
+    """Characters start to end of the text of a document; there is more where `end` is less than `length`."""
+
+    id: str
+    title: str
+    url: str
+    text: str
+    source: str
+    start: int
+    end: int
+    length: int
+    metadata: dict[str, Any]
+
+
+class Path(BaseModel):
+    """The steps from the question to a passage."""
+
+    id: str
+    title: str
+    source: str
+    start: int
+    end: int
+    steps: tuple[str, ...]
+
+
+class Explanation(BaseModel):
+    """How a search went, and the way to each passage, best first."""
+
+    mode: str
+    search: tuple[str, ...]
+    ways: list[Path]
+
+
+class Citation(BaseModel):
+    """A passage that the answer cites as [number], and its page, if it has any; of a summary, `source` is empty and `members` are its passages."""
+
+    number: int
+    id: str
+    title: str
+    source: str
+    start: int
+    end: int
+    text: str
+    members: tuple[str, ...]
+    page: int | None
+
+
+class Answered(BaseModel):
+    """An answer; `removed` are numbers that the model cited and no passage had, gone from the text; `left_out` passages were too many;
+    where the model wrote no answer (`answered` false), the nearest passage stands in its place.
+    """
+
+    answer: str
+    reason: str
+    citations: list[Citation]
+    removed: tuple[int, ...]
+    left_out: int
+    cut_off: bool
+    answered: bool
+
+
+class Added(BaseModel):
+    """The document is in use; `written` is 0 where it was there already, with the same text."""
+
+    source: str
+    written: int

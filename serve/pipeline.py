@@ -1,0 +1,141 @@
+"""Evidence in, cited answer out: number the excerpts, ask the model, and check every citation in code.
+
+The path of the command line and of Python. stream.py does the same over an engine that streams, server/completion.py for HTTP and MCP."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from graph.answer.citations import check_citations
+from graph.answer.context import rank_excerpts, token_budget
+from graph.answer.prompt import NOT_FOUND, parse_answer
+from graph.answer.support import SupportChecker, Unsupported, without_unsupported
+from graph.answer.verifier import Verifier
+from graph.errors import UserError
+from graph.retrieve.parts.query import usage_of
+from graph.types import Completion, CompletionRequest, Evidence, Excerpt, FinishReason, LanguageModel, Trace
+from serve.conversation.prompt import Prompt, fit_prompt, is_too_long, standalone_prompt
+from serve.types import Cost
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer and what it rests on. `citations` maps each number that the text cites to its excerpt.
+
+    `removed` are cited numbers that no excerpt had; their brackets are gone from the text. `unsupported` are sentences of the reason and
+    the answer that the excerpts do not seem to say; none without a verifier. `left_out` excerpts did not fit the model's
+    window. `finish_reason` is "length"
+    when the model was cut at the token limit. `retrieval` is what finding the evidence cost, `writing` the answer from it.
+    """
+
+    question: str
+    reason: str
+    answer: str
+    well_formed: bool
+    finish_reason: FinishReason
+    citations: Mapping[int, Excerpt]
+    removed: tuple[int, ...]
+    unsupported: tuple[Unsupported, ...]
+    left_out: int
+    evidence: Evidence
+    model: str
+    retrieval: Cost
+    writing: Cost
+
+
+def answer_from(
+    evidence: Evidence,
+    top_k: int,
+    max_context_tokens: int | None,
+    model: LanguageModel,
+    max_answer_tokens: int,
+    verifier: Verifier | None = None,
+) -> Answer:
+    """Answer the query of `evidence` from its best `top_k` excerpts, together at most `max_context_tokens` of the model long."""
+    started = time.perf_counter()
+    ranked = rank_excerpts(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
+    prompt, answer_tokens = fit_prompt(standalone_prompt(evidence, ranked), model, max_answer_tokens)
+    prompt, made = ask_model(model, prompt, answer_tokens)
+    return cite(prompt, made, model.name, time.perf_counter() - started, verifier)
+
+
+def ask_model(model: LanguageModel, prompt: Prompt, max_answer_tokens: int) -> tuple[Prompt, Completion]:
+    """The model's text over the numbered excerpts; with none of them, "not in the documents" without a call.
+
+    Where its server finds the prompt too long it is asked again with half of them. UserError when it refuses the request all the
+    same.
+    """
+    if not prompt.ranked:
+        return prompt, Completion(NOT_FOUND, "stop", prompt_tokens=0, completion_tokens=0)
+    made = model.complete([CompletionRequest(tuple(prompt.messages()), max_answer_tokens)])[0]
+    if made.finish_reason != "refused":
+        return prompt, made
+    less = prompt.halved() if is_too_long(made.text) else None
+    if less is None:
+        remedy = "ask a shorter question, or use another model"
+        raise UserError(f"{model.name}: {made.text}", "a request that the server takes", remedy)
+    return ask_model(model, less, max_answer_tokens)
+
+
+def cite(prompt: Prompt, made: Completion, model: str, seconds: float, verifier: Verifier | None = None) -> Answer:
+    """Take the completion of a prompt, made in `seconds`, apart; in either part a citation survives only if its number is an excerpt's."""
+    evidence, excerpts = prompt.evidence, prompt.excerpts
+    parsed = parse_answer(made.text, prompt.form)
+    reason, answer = (check_citations(part, len(excerpts)) for part in (parsed.reason, parsed.answer))
+    reading = SupportChecker(excerpts, verifier)
+    return Answer(
+        question=evidence.query,
+        reason=reason.text,
+        answer=answer.text,
+        well_formed=parsed.well_formed,
+        finish_reason=made.finish_reason,
+        citations={number: excerpts[number - 1] for number in (*reason.cited, *answer.cited)},
+        removed=tuple(dict.fromkeys((*reason.removed, *answer.removed))),
+        unsupported=(
+            *reading.unsupported("reason", reason.text),
+            *reading.unsupported("answer", answer.text),
+        ),
+        left_out=prompt.left_out,
+        evidence=evidence,
+        model=model,
+        retrieval=retrieval_cost(evidence.trace),
+        writing=writing_cost(made if excerpts else None, seconds),
+    )
+
+
+def without_unsupported_parts(answer: Answer) -> Answer:
+    """The answer without its unsupported sentences and what they alone cite; `unsupported` tells where they stood."""
+    of = {part: [each for each in answer.unsupported if each.part == part] for part in ("reason", "answer")}
+    (reason, of_reason), (text, of_answer) = (
+        without_unsupported(getattr(answer, part), sentences) for part, sentences in of.items()
+    )
+    cited = {
+        number for part in (reason, text) for number in check_citations(part, max(answer.citations, default=0)).cited
+    }
+    return replace(
+        answer,
+        reason=reason,
+        answer=text,
+        citations={number: excerpt for number, excerpt in answer.citations.items() if number in cited},
+        unsupported=(*of_reason, *of_answer),
+    )
+
+
+def retrieval_cost(trace: Trace) -> Cost:
+    """What a retrieval cost, its encoder included."""
+    return Cost(
+        calls=trace.model_calls,
+        prompt_tokens=trace.prompt_tokens,
+        completion_tokens=trace.completion_tokens,
+        seconds=trace.seconds + trace.encoder_seconds,
+        replayed=trace.replayed_calls,
+        untimed=trace.untimed_calls,
+    )
+
+
+def writing_cost(made: Completion | None, waited_seconds: float) -> Cost:
+    """What an answer cost that was waited for so long; None for one without a call."""
+    spent = usage_of([made] if made is not None else [], waited_seconds)
+    return Cost(spent.calls, spent.prompt_tokens, spent.completion_tokens, spent.seconds, spent.replayed, spent.untimed)

@@ -1,0 +1,144 @@
+"""A request for a chat completion: OpenAI's fields, those of vLLM that change only the text, and `retrieval`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from graph.answer.support import Handling
+from graph.types import Message
+from serve.engines.engine_fields import EngineFields
+from serve.http.encoding import Text
+from serve.http.errors import ApiError
+from serve.server.retriever import RetrievalOptions
+
+OWN_FIELDS = frozenset({"messages", "retrieval", "stream", "stream_options"})
+"""Fields that the engine gets in another form, or not at all."""
+MESSAGE_FIELDS = frozenset(
+    {"role", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content"}
+)
+"""Fields of a message that the engine gets, besides its text."""
+
+
+class TextPart(BaseModel):
+    """A piece of a message's text."""
+
+    type: Literal["text"]
+    text: Text
+
+
+class ChatMessage(BaseModel):
+    """One turn. Of other fields than its text the engine gets OF_A_TURN, and those only when retrieval is off."""
+
+    model_config = ConfigDict(extra="allow")
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: Text | list[TextPart] | None = None
+
+    def text(self) -> str:
+        """Its text, parts joined by line ends."""
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content)
+        return self.content or ""
+
+    def passed_on(self, escape: Callable[[str], str]) -> dict[str, Any]:
+        """The turn for the engine, its parts one text, and every text in it without special tokens."""
+        fields = {name: each for name, each in self.model_dump(exclude_unset=True).items() if name in MESSAGE_FIELDS}
+        content = {} if self.content is None else {"content": escape(self.text())}
+        return {name: each if name == "role" else map_texts(escape, each) for name, each in fields.items()} | content
+
+
+class StreamOptions(BaseModel):
+    include_usage: bool | None = None
+
+
+class AnswerOptions(RetrievalOptions):
+    """How evidence is looked for, and what is done with an answer that it does not support."""
+
+    unsupported: Handling | None = Field(
+        None,
+        description="what is done with sentences that the passages do not support; dropped, a stream comes by paragraphs",
+    )
+
+
+class ChatRetrieval(AnswerOptions):
+    """How to look for evidence; not at all with `enabled` false, and then the messages go to the model as they are."""
+
+    enabled: bool = True
+
+
+def map_texts(change: Callable[[str], str], value: Any) -> Any:
+    """A JSON value with `change` made to every text in it, and to no name of a field."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [map_texts(change, each) for each in value]
+    return {name: map_texts(change, each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+class ChatRequest(EngineFields):
+    """What /v1/chat/completions takes."""
+
+    messages: list[ChatMessage] = Field(
+        min_length=1, max_length=1000, examples=[[{"role": "user", "content": "Who built the Lantern?"}]]
+    )
+    stream_options: StreamOptions | None = None
+    n: int | None = Field(None, ge=1, le=16)
+    max_tokens: int | None = Field(None, ge=1, le=1_000_000)
+    max_completion_tokens: int | None = Field(None, ge=1, le=1_000_000)
+    min_tokens: int | None = Field(None, ge=0, le=1_000_000)
+    logprobs: bool | None = None
+    prompt_logprobs: int | None = Field(None, ge=0, le=20)
+    return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
+    response_format: dict[str, Any] | None = None
+    grammar: Text | None = Field(None, description="llama.cpp's")
+    reasoning_effort: Text | None = None
+    verbosity: Text | None = None
+    thinking_token_budget: int | None = Field(None, ge=0)
+    bad_words: list[Text] | None = None
+    allowed_token_ids: list[int] | None = None
+    length_penalty: float | None = None
+    use_beam_search: bool | None = None
+    spaces_between_special_tokens: bool | None = None
+    truncate_prompt_tokens: int | None = Field(None, ge=-1)
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    add_special_tokens: bool | None = None
+    retrieval: ChatRetrieval = Field(default_factory=lambda: ChatRetrieval.model_validate({}))
+
+    def engine_fields(self, max_answer_tokens: int) -> dict[str, Any]:
+        """The fields that go to the engine as they came, the limit of tokens added where there is none."""
+        fields = {name: value for name, value in self.given().items() if name not in OWN_FIELDS}
+        if self.max_tokens is None and self.max_completion_tokens is None:
+            fields["max_tokens"] = max_answer_tokens
+        return fields
+
+    def question(self) -> str:
+        """The last turn, which must be the user's."""
+        last = self.messages[-1]
+        if last.role != "user":
+            raise ApiError(400, "no_question", "the last message must be the user's question", "messages")
+        return last.text()
+
+    def history(self) -> list[Message]:
+        """What user and assistant said before the last turn."""
+        said = [turn for turn in self.messages[:-1] if turn.role in ("user", "assistant") and turn.text().strip()]
+        return [Message("user" if turn.role == "user" else "assistant", turn.text()) for turn in said]
+
+    def instructions(self) -> str:
+        """The client's own system messages, joined."""
+        told = [turn.text().strip() for turn in self.messages if turn.role in ("system", "developer")]
+        return "\n\n".join(text for text in told if text)
+
+
+def chat_request(values: dict[str, Any]) -> ChatRequest:
+    """A request for a completion that another protocol's stands for; what a chat cannot have is told as of the client's own."""
+    try:
+        return ChatRequest.model_validate(values)
+    except ValidationError as problems:
+        told = [{**each, "loc": ("body", *each["loc"])} for each in problems.errors()]
+        raise RequestValidationError(told, body=values) from None

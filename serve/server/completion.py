@@ -1,0 +1,334 @@
+"""A chat request from its last turn to the model's text: read the turn, find the evidence, build the prompt, have the engine write.
+
+`prepare` makes the prompt; `complete`, `open_stream` and `stream_text` have it answered: whole, as the engine's chunks, or as the text of one
+choice that can be shown so far. Where no passage was found the answer is "not in the documents", without a call of the model; where the
+engine finds the prompt too long it is asked again with half of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from graph.answer.context import rank_excerpts, token_budget
+from graph.answer.prompt import NOT_FOUND
+from graph.answer.support import Handling
+from graph.errors import UserError
+from graph.retrieve.parts.query import ModelUnavailable
+from graph.types import Evidence, Excerpt, LanguageModel, Message
+from serve.conversation.prompt import (
+    Exchange,
+    Prompt,
+    PromptTooLong,
+    Task,
+    exchanges_of,
+    fit_prompt,
+    fit_task,
+    read_task,
+)
+from serve.conversation.rewrite import Question, read_turn
+from serve.engines.chat_backend import TOO_LONG, Body
+from serve.http.errors import ApiError, not_supported
+from serve.http.keys import Access
+from serve.http.telemetry import MODEL, timed, usage_values
+from serve.server.chat_request import ChatRequest, ChatRetrieval
+from serve.server.collections import STORE_FIELD, CollectionView
+from serve.server.evidence import trace_response
+from serve.server.services import Services
+from serve.stream import MessageDelta, MessageParts, PlainParts, uses_our_form
+
+
+@dataclass(frozen=True)
+class CannedCompletion:
+    """The same text for each of `n` choices, in OpenAI's form."""
+
+    model: str
+    text: str
+    n: int
+
+    def completion(self) -> dict[str, Any]:
+        """The whole completion."""
+        message = {"role": "assistant", "content": self.text}
+        choices = [{"index": index, "message": message, "finish_reason": "stop"} for index in range(self.n)]
+        return {**self._head("chat.completion"), "choices": choices, "usage": _NO_USAGE}
+
+    async def chunks(self) -> AsyncIterator[dict[str, Any]]:
+        """The same as chunks, the last with the usage."""
+        head = self._head("chat.completion.chunk")
+        for index in range(self.n):
+            delta = {"role": "assistant", "content": self.text}
+            yield {**head, "choices": [{"index": index, "delta": delta, "finish_reason": "stop"}]}
+        yield {**head, "choices": [], "usage": _NO_USAGE}
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": f"chatcmpl-{uuid4().hex}", "object": kind, "created": int(time.time()), "model": self.model}
+
+
+_NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+
+def not_found_completion(body: Body) -> CannedCompletion:
+    """What a request is answered when there is nothing to answer from."""
+    return CannedCompletion(body["model"], NOT_FOUND, body.get("n", 1))
+
+
+UNSUPPORTED_FIELD = "retrieval.unsupported"
+
+
+@dataclass(frozen=True)
+class PreparedRequest:
+    """A request ready for the engine: its body, and, unless retrieval is off, its prompt and what the client is told of the search.
+
+    What is not asked of the documents has a `task` in place of a prompt, and no collection that was `seen`. `unsupported` is what is done
+    with sentences that the excerpts do not support. `key` is the name of the key that it came with.
+    """
+
+    body: dict[str, Any]
+    prompt: Prompt | None = None
+    search_metadata: dict[str, Any] | None = None
+    task: Task | None = None
+    seen: CollectionView | None = None
+    unsupported: Handling = "ignore"
+    key: str = ""
+
+    @property
+    def excerpts(self) -> tuple[Excerpt, ...]:
+        """What may be cited, by number."""
+        return self.prompt.excerpts if self.prompt is not None else ()
+
+    @property
+    def retrieval(self) -> dict[str, Any] | None:
+        """What the client is told; None where retrieval is off."""
+        if self.prompt is None or self.search_metadata is None:
+            return None
+        read = {"excerpts": len(self.prompt.ranked), "left_out": self.prompt.left_out}
+        return {**self.search_metadata, **read, "context_ids": [each.id for each in self.prompt.excerpts]}
+
+    @property
+    def found_nothing(self) -> bool:
+        """Whether a search found nothing, so that there is nothing to ask the model."""
+        return self.prompt is not None and self.prompt.intent != "remark" and not self.prompt.ranked
+
+    def shorter(self) -> PreparedRequest | None:
+        """With about half of what can be left out of the prompt; None when nothing can."""
+        if self.task is not None:
+            rest = self.task.halved()
+            return None if rest is None else replace(self, body=_with_messages(self.body, rest.messages()), task=rest)
+        less = self.prompt.halved() if self.prompt is not None else None
+        return None if less is None else replace(self, body=_with_messages(self.body, less.messages()), prompt=less)
+
+
+async def prepare(
+    services: Services, request: ChatRequest, access: Access, collection: str | None = None, place: str = STORE_FIELD
+) -> PreparedRequest:
+    """Search for what the request asks, and build the prompt that the models were trained on; without retrieval, only escape special tokens.
+
+    The `collection` may also be told by the model's name; `place` is the field that tells it otherwise.
+    """
+    name, of_model = services.asked_model(access, request.model)
+    request = request.model_copy(update={"model": name})
+    backend, options = services.backend, request.retrieval
+    fields = request.engine_fields(services.settings.max_answer_tokens)
+    unsupported = _unsupported_handling(services, options, uses_our_form(fields))
+    if not options.enabled:
+        return PreparedRequest(
+            {**fields, "messages": [turn.passed_on(backend.escape_special_tokens) for turn in request.messages]},
+            key=access.key,
+        )
+    task = read_task([turn.text() for turn in request.messages if turn.role == "user"], request.instructions())
+    if task is not None and len(request.history()) == 0:
+        return replace(await _prepare_task(services, request, task), key=access.key)
+    if collection is not None and of_model not in (None, collection):
+        raise ApiError(400, "bad_value", f"model and {place} name different collections", place)
+    seen = await services.collections.seen(access, collection or of_model, place if collection else "model")
+    retriever = services.retriever
+    asked = retriever.check_question(request.question())
+    settings = retriever.settings_of(options)
+    history = exchanges_of(request.history())
+    model = backend.language_model(request.model)
+    if history or options.use_model:
+        await backend.check()
+    question = await _read_turn(services, history, asked, model)
+    evidence = Evidence("")
+    if question.text:
+        evidence = await retriever.find(question.text, settings, model if options.use_model else None, seen.generation)
+    try:
+        budget = token_budget(settings.max_context_tokens, model.count_tokens)
+        ranked = rank_excerpts(evidence, settings.top_k, budget)
+    except UserError as problem:
+        raise ApiError(400, "bad_value", f"retrieval: {problem}") from None
+    whole = Prompt(
+        question.intent, asked, request.instructions(), evidence, ranked, history, backend.escape_special_tokens
+    )
+    limit = _limit_field(fields)
+    try:
+        prompt, answer_tokens = await retriever.in_thread(partial(fit_prompt, whole, model, fields[limit]))
+    except UserError as problem:
+        code = TOO_LONG if isinstance(problem, PromptTooLong) else "refused_by_model"
+        raise ApiError(400, code, str(problem), "messages") from None
+    body = _with_messages({"temperature": 0.0, **fields, limit: answer_tokens}, prompt.messages())
+    search_metadata: dict[str, Any] = {
+        "intent": question.intent,
+        "question": question.text,
+        "rewritten_by": question.by,
+    }
+    search_metadata |= {
+        **trace_response(evidence).model_dump(),
+        "absence": asdict(evidence.absence) if evidence.absence else None,
+    }
+    return PreparedRequest(body, prompt, search_metadata, seen=seen, unsupported=unsupported, key=access.key)
+
+
+def _unsupported_handling(services: Services, options: ChatRetrieval, form: bool) -> Handling:
+    """What is done with sentences that the passages do not support; ApiError 400 where that cannot be.
+
+    A server that drops them by itself marks them where the format is the client's.
+    """
+    asked = options.unsupported
+    if asked in ("mark", "drop") and not options.enabled:
+        raise not_supported(UNSUPPORTED_FIELD, "without retrieval there are no passages to read the answer against")
+    if asked == "drop" and not form:
+        raise not_supported(
+            UNSUPPORTED_FIELD, "a sentence less may break the format that the request asks for; use mark"
+        )
+    handling = asked or services.settings.unsupported
+    return "mark" if handling == "drop" and not form else handling
+
+
+async def _prepare_task(services: Services, request: ChatRequest, task: Task) -> PreparedRequest:
+    """A task of the client's own, ready for the engine: as it came, but for special tokens and what the window does not hold."""
+    escape, model = services.backend.escape_special_tokens, services.backend.language_model(request.model)
+    fields = request.engine_fields(services.settings.max_answer_tokens)
+    limit = _limit_field(fields)
+    safe = Task(escape(task.system), escape(task.before), escape(task.history), escape(task.after))
+    fits, answer_tokens = await services.retriever.in_thread(partial(fit_task, safe, model, fields[limit]))
+    body = _with_messages({"temperature": 0.0, **fields, limit: answer_tokens}, fits.messages())
+    return PreparedRequest(body, task=fits)
+
+
+def _limit_field(fields: Mapping[str, Any]) -> str:
+    """The field that limits the answer."""
+    return "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
+
+
+def _with_messages(body: Mapping[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
+    """A body with these messages, in OpenAI's form."""
+    return {**body, "messages": [{"role": turn.role, "content": turn.content} for turn in messages]}
+
+
+async def _read_turn(services: Services, history: Sequence[Exchange], asked: str, model: LanguageModel) -> Question:
+    try:
+        question = await services.retriever.in_thread(partial(read_turn, history, asked, model))
+    except ModelUnavailable:
+        message = "the model's server went away while the question was read"
+        raise ApiError(503, "model_gone", message, headers={"Retry-After": "5"}) from None
+    if history:
+        services.metrics.rewritten.labels(question.by).inc()
+    return question
+
+
+T = TypeVar("T")
+Chunks = AsyncIterator[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class TextEnd:
+    """How a text ended: why, as OpenAI names it, its tokens, the numbers that it cited and no passage had, what the passages do not support,
+    and whether the model wrote an answer.
+    """
+
+    finish_reason: str
+    prompt_tokens: int
+    completion_tokens: int
+    removed: tuple[int, ...]
+    unsupported: list[dict[str, Any]]
+    answered: bool
+
+
+async def complete(services: Services, prepared: PreparedRequest) -> tuple[PreparedRequest, dict[str, Any]]:
+    """The engine's completion, and of what: of less where it found the prompt too long."""
+    model = prepared.body["model"]
+    if prepared.found_nothing:
+        made = not_found_completion(prepared.body).completion()
+    else:
+        with (
+            timed(services.metrics.generation.labels(model)),
+            services.tracing.span("generate", {MODEL: model}) as span,
+        ):
+            prepared, made = await _ask_until_it_fits(prepared, services.backend.complete)
+            span.set(usage_values(made.get("usage")))
+    services.metrics.count_tokens(model, prepared.key, made.get("usage"))
+    return prepared, made
+
+
+async def open_stream(services: Services, prepared: PreparedRequest) -> tuple[PreparedRequest, Chunks]:
+    """The chunks of a completion, the last with its usage, and of what; what the engine refuses is raised here."""
+    if prepared.found_nothing:
+        return prepared, not_found_completion(prepared.body).chunks()
+    prepared, chunks = await _ask_until_it_fits(prepared, services.backend.stream)
+    return prepared, _with_metrics(services, chunks, prepared.body["model"], prepared.key)
+
+
+def parts_of(services: Services, prepared: PreparedRequest) -> MessageParts:
+    """What takes the text of a choice of this request."""
+    form = uses_our_form(prepared.body)
+    return MessageParts(prepared.excerpts, form, prepared.unsupported, services.verifier, stand_in=True)
+
+
+async def feed_parts(prepared: PreparedRequest, take: Callable[[], T]) -> T:
+    """What `take` makes of a piece; reading sentences against passages takes a millisecond or two each: not in the event loop."""
+    return await asyncio.to_thread(take) if prepared.unsupported == "drop" else take()
+
+
+async def stream_text(
+    services: Services, prepared: PreparedRequest, chunks: Chunks, arrived_s: float
+) -> AsyncIterator[MessageDelta | TextEnd]:
+    """The text of the one choice of `chunks` as far as it is certain, its citations checked, and at last how it ended."""
+    parts = parts_of(services, prepared) if prepared.prompt is not None else PlainParts()
+    model, began, reason, usage = prepared.body["model"], False, "stop", dict[str, int]()
+    async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
+        async for chunk in open_chunks:
+            usage = chunk.get("usage") or usage
+            for choice in chunk["choices"]:
+                reason = choice.get("finish_reason") or reason
+                shown = await feed_parts(prepared, partial(parts.feed, choice.get("delta") or {}))
+                if not began and (shown.reasoning or shown.content):
+                    began = True
+                    services.metrics.first_token.labels(model).observe(time.perf_counter() - arrived_s)
+                yield shown
+    yield await feed_parts(prepared, parts.finish)
+    services.metrics.removed.inc(len(parts.removed))
+    tokens = (usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
+    yield TextEnd(reason, *tokens, parts.removed, await asyncio.to_thread(parts.unsupported), parts.answered)
+
+
+async def _ask_until_it_fits(
+    prepared: PreparedRequest, ask: Callable[[Body], Awaitable[T]]
+) -> tuple[PreparedRequest, T]:
+    """What the engine answers, and to what: where it finds the prompt too long, it is asked again with less of it."""
+    while True:
+        try:
+            return prepared, await ask(prepared.body)
+        except ApiError as problem:
+            less = prepared.shorter() if problem.code == TOO_LONG else None
+            if less is None:
+                raise
+            prepared = less
+
+
+async def _with_metrics(services: Services, chunks: Chunks, model: str, key: str) -> Chunks:
+    """The engine's chunks as they are, the time and the tokens that they take counted and as a span."""
+    with (
+        timed(services.metrics.generation.labels(model)),
+        services.tracing.span("generate", {MODEL: model}) as span,
+    ):
+        async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
+            async for chunk in open_chunks:
+                span.set(usage_values(chunk.get("usage")))
+                services.metrics.count_tokens(model, key, chunk.get("usage"))
+                yield chunk

@@ -1,0 +1,167 @@
+"""Evidence as the retrieval routes answer it and the OpenAPI page describes it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+from graph.index.index import NodeKind
+from graph.types import Absence, Evidence
+from serve.server.collections import Generation
+
+EdgeKind = Literal["has", "next", "states", "mentions", "called", "synonym", "sums up", "similar"]
+
+
+class FoundPassage(BaseModel):
+    """A passage, its score and the path that led to it in words; characters start to end of its document, and the page, if it has any."""
+
+    score: float
+    id: str
+    title: str
+    source: str
+    order: int
+    start: int
+    end: int
+    text: str
+    page: int | None
+    path: tuple[str, ...]
+
+
+class Place(BaseModel):
+    """Where a proposition stands."""
+
+    passage_id: str
+    source: str
+    start: int
+    end: int
+    page: int | None
+
+
+class FoundProposition(BaseModel):
+    score: float
+    id: str
+    text: str
+    entities: tuple[str, ...]
+    spans: tuple[Place, ...]
+
+
+class FoundSummary(BaseModel):
+    """A summary; `members` are the ids of the passages below it."""
+
+    score: float
+    id: str
+    layer: int
+    text: str
+    members: tuple[str, ...]
+
+
+class ModelFinding(BaseModel):
+    """An answer that a model gave while searching."""
+
+    question: str
+    answer: str
+    passage_ids: tuple[str, ...]
+    score: float
+
+
+class Spending(BaseModel):
+    """What a retrieval did and cost."""
+
+    mode: str
+    steps: tuple[str, ...]
+    seconds: float
+    encoder_seconds: float
+    model_calls: int
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class Retrieved(BaseModel):
+    """All that was found for a question, each list best first.
+
+    `absence` is null unless `abstain` was asked for. `index` tells the index from every other; `generation` counts its changes, and another one may have the same number.
+    """
+
+    question: str
+    index: str
+    generation: int
+    passages: list[FoundPassage]
+    propositions: list[FoundProposition]
+    summaries: list[FoundSummary]
+    findings: list[ModelFinding]
+    absence: Absence | None
+    trace: Spending
+
+
+class GraphNode(BaseModel):
+    """A node of the graph; `key` is unique over all kinds. A passage has its place, a summary its layer."""
+
+    key: str
+    kind: NodeKind
+    id: str
+    label: str
+    text: str = ""
+    source: str = ""
+    start: int = 0
+    end: int = 0
+    layer: int = 0
+
+
+class GraphEdge(BaseModel):
+    """An edge by the keys of its nodes; `weight` counts occurrences or is a cosine (synonym, similar)."""
+
+    kind: EdgeKind
+    source: str
+    target: str
+    weight: float
+
+
+class Neighbourhood(BaseModel):
+    """A node, its neighbours and the edges to them; `left_out` more did not fit the limit."""
+
+    center: GraphNode
+    nodes: list[GraphNode]
+    edges: list[GraphEdge]
+    left_out: int
+
+
+class Layer(BaseModel):
+    """A layer of the hierarchy: 0 for summaries of chunks, from 1 on for those of communities."""
+
+    layer: int
+    summaries: int
+
+
+def evidence_response(evidence: Evidence, generation: Generation) -> Retrieved:
+    """Evidence as the API tells it."""
+    paths = evidence.paths or ((),) * len(evidence.passages)
+    return Retrieved(
+        question=evidence.query,
+        index=generation.identity,
+        generation=generation.number,
+        passages=[
+            FoundPassage(score=found.score, path=path, **vars(found.item))
+            for found, path in zip(evidence.passages, paths, strict=True)
+        ],
+        propositions=[
+            FoundProposition(
+                score=found.score,
+                id=found.item.id,
+                text=found.item.text,
+                entities=found.item.entities,
+                spans=tuple(Place(**vars(span)) for span in found.item.spans),
+            )
+            for found in evidence.propositions
+        ],
+        summaries=[FoundSummary(score=found.score, **vars(found.item)) for found in evidence.summaries],
+        findings=[ModelFinding(**vars(finding)) for finding in evidence.findings],
+        absence=evidence.absence,
+        trace=trace_response(evidence),
+    )
+
+
+def trace_response(evidence: Evidence) -> Spending:
+    """The trace as the API tells it."""
+    trace = evidence.trace
+    return Spending(**{name: getattr(trace, name) for name in Spending.model_fields})

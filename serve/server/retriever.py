@@ -1,0 +1,147 @@
+"""Retrieval for routes and tools: settings of a request made whole, run in a thread on the index in use, cached, measured."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field, StringConstraints
+
+from graph.config import Settings, parse_settings
+from graph.errors import UserError
+from graph.index.filters import Condition as DocumentCondition
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
+from graph.shared.modes import Mode
+from graph.types import Evidence, LanguageModel
+from serve.http.encoding import Text
+from serve.http.errors import ApiError
+from serve.http.settings import ServerSettings
+from serve.http.telemetry import CACHED, GENERATION, MODE, PASSAGES, K, Metrics, Tracing
+from serve.server.collections import Generation
+
+T = TypeVar("T")
+CacheKey = tuple[str, tuple[DocumentCondition, ...], str, RetrieveSettings]
+"""What a kept evidence answers: the index, the part of it that the caller sees, the question and how it was looked for."""
+CACHE_SIZE = 256
+MAX_K = 100
+Condition = Annotated[Text, StringConstraints(min_length=1, max_length=300)]
+
+
+class RetrievalOptions(Settings):
+    """How evidence is looked for; what is left out is as the server was started."""
+
+    mode: Mode | None = Field(None, description="strategy")
+    k: int | None = Field(None, ge=1, le=MAX_K, description="passages to find")
+    where: tuple[Condition, ...] = Field(
+        (), max_length=16, description="conditions on documents, such as year>=1990 or source=reports/*"
+    )
+    selector: Literal["threshold", "llm", "trained"] = Field(
+        "threshold", description="what chooses among propositions, where a mode does"
+    )
+    reranker: bool = Field(False, description="whether the server's cross-encoder orders what the mode found")
+    abstain: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="probability that the documents hold nothing on a question from which it is answered so, without a model",
+    )
+    max_context_tokens: int | None = Field(None, ge=1, le=1_000_000, description="longest context of an answer")
+    use_model: bool = Field(
+        False, description="whether the model may be asked while searching (local, global, plan, auto): slower"
+    )
+
+
+class Retriever:
+    """Finds evidence. What needs no model is kept for the last `KEPT` questions, each with the identity of its index and the part that was seen."""
+
+    def __init__(self, settings: ServerSettings, metrics: Metrics, tracing: Tracing) -> None:
+        self._settings, self._metrics, self._tracing = settings, metrics, tracing
+        self._threads = ThreadPoolExecutor(settings.capacity, thread_name_prefix="retrieve")
+        self._cache: OrderedDict[CacheKey, Evidence] = OrderedDict()
+
+    def settings_of(self, options: RetrievalOptions) -> RetrieveSettings:
+        """The options with the server's defaults; ApiError (or UserError) 400 for what cannot be had."""
+        given = self._settings
+        if options.selector == "trained" and not given.selector:
+            raise ApiError(400, "no_selector", "retrieval.selector: the server was started without --selector")
+        if options.selector == "llm" and not options.use_model:
+            raise ApiError(400, "bad_value", "retrieval.selector: llm asks the model, so set use_model too")
+        if options.reranker and not given.reranker:
+            raise ApiError(400, "no_reranker", "retrieval.reranker: the server was started without --reranker")
+        values = {
+            "mode": options.mode or given.mode,
+            "top_k": options.k or given.top_k,
+            "where": options.where,
+            "selector": given.selector if options.selector == "trained" else options.selector,
+            "router": given.router,
+            "reranker": given.reranker if options.reranker else "",
+            "abstain": options.abstain if options.abstain is not None else given.abstain,
+            "max_context_tokens": options.max_context_tokens or given.max_context_tokens,
+        }
+        return parse_settings(RetrieveSettings, values, "retrieval")
+
+    def check_question(self, question: str) -> str:
+        """The question without outer white space; ApiError 400 for an empty one and for one that is too long."""
+        if not question.strip():
+            raise ApiError(400, "empty_question", "the question is empty: ask in some words")
+        if len(question) > self._settings.max_question_chars:
+            limit = self._settings.max_question_chars
+            raise ApiError(400, "long_question", f"the question has {len(question):,} characters, of {limit:,} at most")
+        return question.strip()
+
+    async def find(
+        self,
+        question: str,
+        settings: RetrieveSettings,
+        model: LanguageModel | None,
+        generation: Generation,
+    ) -> Evidence:
+        """The evidence for a question in a generation; `model` is asked by the modes that can.
+
+        ApiError 503 when it goes away half-way, 400 for a filter that no document meets.
+        """
+        asked = {MODE: settings.mode, K: settings.top_k, GENERATION: generation.number}
+        with self._tracing.span("retrieve", asked) as span:
+            evidence, cached = await self._find(generation, question, settings, model)
+            span.set({CACHED: cached, PASSAGES: len(evidence.passages)})
+        return evidence
+
+    async def _find(
+        self, generation: Generation, question: str, settings: RetrieveSettings, model: LanguageModel | None
+    ) -> tuple[Evidence, bool]:
+        """The evidence, and whether it was kept from before."""
+        key = (generation.index.manifest.identity, generation.where, question, settings)
+        if model is None and key in self._cache:
+            self._metrics.cache.labels("hit").inc()
+            self._cache.move_to_end(key)
+            return self._cache[key], True
+        self._metrics.cache.labels("miss").inc()
+        evidence = await self.in_thread(partial(_find, generation, question, settings, model))
+        self._metrics.retrieval.labels(settings.mode).observe(evidence.trace.seconds + evidence.trace.encoder_seconds)
+        if evidence.trace.stopped:
+            raise ApiError(
+                503, "model_gone", "the model's server went away during the search", headers={"Retry-After": "5"}
+            )
+        if model is None:
+            self._cache[key] = evidence
+            while len(self._cache) > CACHE_SIZE:
+                self._cache.popitem(last=False)
+        return evidence, False
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """The result of `work`, done in one of the threads for retrieval."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _find(generation: Generation, question: str, settings: RetrieveSettings, model: LanguageModel | None) -> Evidence:
+    if not len(generation.index.data.passage_ids):
+        return Evidence(question)
+    try:
+        return retrieve(generation.index, question, settings, model)
+    except UserError as problem:
+        raise ApiError(400, "bad_value", str(problem)) from None

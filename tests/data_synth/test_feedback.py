@@ -1,0 +1,235 @@
+"""From what readers said to rows that train's own readers take: who may be learned from, what outweighs what, what has gone."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from data_synth.dataset.validate import validate_file
+from data_synth.feedback import (
+    DIFFERENT_PASSAGES,
+    DISPUTED,
+    EQUAL_ANSWERS,
+    NO_CONSENT,
+    NO_COUNTERPART,
+    NO_DIFFERENCE,
+    PASSAGE_GONE,
+    SUPERSEDED,
+    import_feedback,
+    judge_answers,
+    latest_entries,
+    net_votes,
+)
+from graph.answer.context import of_passage
+from graph.answer.prompt import answer_messages
+from graph.build.build import Edit, edit_index
+from graph.errors import UserError
+from graph.feedback import (
+    Correction,
+    Feedback,
+    FeedbackContent,
+    FeedbackFile,
+    GivenAnswer,
+    Preference,
+    RightPassage,
+    Vote,
+)
+from graph.index.index import Index, open_index
+from modegraph.cli import build_app
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+from tests.graph.hashed import build
+from train.router.route_data import LABELS as ROUTES
+from train.run.data import read_preferences
+from train.selector.selector_data import LABELS as RELEVANCE
+from train.shared.labelled import read_folder
+
+QUESTION = "Who built the Lantern?"
+MODES = ["dense", "lexical", "hops"]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    return build(tmp_path / "index", ISLES)
+
+
+def entry(said: FeedbackContent, user: str = "reader-1", question: str = QUESTION, consent: bool = True) -> Feedback:
+    return Feedback("id", user, "2026-01-02T03:04:05+00:00", consent, question, said)
+
+
+def keep(index: Index, *entries: Feedback) -> FeedbackFile:
+    kept = FeedbackFile(index.folder, 1 << 30)
+    for number, each in enumerate(entries):
+        kept.add(Feedback(f"{number}", *list(vars(each).values())[1:]))
+    return kept
+
+
+def ids_of(index: Index, *sources: str) -> tuple[str, ...]:
+    return tuple(index.passages_of(source)[0].id for source in sources)
+
+
+def answers(index: Index) -> tuple[GivenAnswer, GivenAnswer]:
+    read = ids_of(index, "lantern", "marlow")
+    good = GivenAnswer("ms", "the Marlow Yard", "She was built by the yard [1].", read, "hops")
+    return good, GivenAnswer("sft", "Quill", "The yard stands in Quill [2].", read, "hops")
+
+
+def test_a_preference_becomes_a_pair_that_training_reads(index: Index, tmp_path: Path) -> None:
+    good, bad = answers(index)
+    keep(index, entry(Preference(bad, good, "second")))
+    made = import_feedback(index, tmp_path / "out", MODES)
+    assert {name: summary.rows for name, summary in made.items()} == {"preferences": 1, "relevance": 0, "route": 0}
+    (row,) = read_preferences(tmp_path / "out/preferences/train.jsonl")
+    excerpts = [of_passage(index.passages_of(source)[0]) for source in ("lantern", "marlow")]
+    assert row.prompt == answer_messages(QUESTION, excerpts) and row.context_ids == good.context_ids
+    assert row.chosen == "###Reason: She was built by the yard [1]. ###Answer: the Marlow Yard"
+    assert row.rejected == "###Reason: The yard stands in Quill [2]. ###Answer: Quill"
+    assert (row.reasoner, row.hard_negative) == ("ms", "found worse by readers")
+    assert validate_file(tmp_path / "out/preferences/train.jsonl").bad == ()
+
+
+def test_a_correction_gets_its_reasoning_from_the_passage_that_the_reader_named(index: Index, tmp_path: Path) -> None:
+    _, bad = answers(index)
+    yard, ada = ids_of(index, "lantern", "ada")
+    keep(
+        index,
+        entry(Correction(bad, "the Marlow Yard", passage_ids=(yard,))),
+        entry(Correction(bad, "Marlow Yard, Quill"), "reader-2"),
+        entry(Correction(bad, "shipwright Ada Marlow", passage_ids=(ada,)), "reader-3"),
+        entry(Correction(bad, "the yard", reasoning="By my own reading [1]."), "reader-4"),
+    )
+    import_feedback(index, tmp_path / "out", MODES)
+    rows = read_preferences(tmp_path / "out/preferences/train.jsonl")
+    assert [row.chosen for row in rows] == [
+        "###Reason: She was built in 1911 by the Marlow Yard [1]. ###Answer: the Marlow Yard",
+        "###Reason: The Marlow Yard stands in Quill [2]. ###Answer: Marlow Yard, Quill",
+        "###Reason: Ada Marlow was a shipwright. ###Answer: shipwright Ada Marlow",
+        "###Reason: By my own reading [1]. ###Answer: the yard",
+    ]
+    assert [row.reasoner for row in rows] == ["rules", "rules", "rules", "a reader"]
+    assert {row.gold_in_context for row in rows} == {0.5}  # Of the two documents that were called right one was read.
+
+
+def test_the_right_passage_becomes_relevance_and_routes_that_training_reads(index: Index, tmp_path: Path) -> None:
+    lantern, marlow, tarn = ids_of(index, "lantern", "marlow", "tarn")
+    keep(index, entry(RightPassage(lantern, (tarn, lantern, marlow))))
+    import_feedback(index, tmp_path / "out", MODES)
+    relevance = read_folder(tmp_path / "out/relevance", RELEVANCE).rows["train"]
+    assert {row.proposition for row in relevance if row.label} == {
+        "The Lantern is a ferry of Port Ellery.",
+        "Lantern was built in 1911 by the Marlow Yard.",
+    }
+    beside = [row for row in relevance if "The Marlow Yard stands in Quill." in row.proposition]
+    assert [(row.label, row.found_by, row.labelled_by) for row in beside] == [(0, "own", "passage")]
+    (route,) = read_folder(tmp_path / "out/route", ROUTES).rows["train"]
+    assert set(route.runs) == set(MODES) and route.runs[route.best_mode].recall_at_5 == 1.0
+    assert route.question == QUESTION and relevance[0].question_id == route.id
+
+
+def test_a_question_is_in_one_split_of_all_three(index: Index, tmp_path: Path) -> None:
+    good, bad = answers(index)
+    entries = []
+    for number in range(30):
+        question = f"Who built ferry number {number}?"
+        entries += [entry(Preference(good, bad, "first"), question=question)]
+        entries += [entry(RightPassage(good.context_ids[number % 2]), question=question)]
+    keep(index, *entries)
+    made = import_feedback(index, tmp_path / "out", MODES)
+    split: dict[str, set[str]] = {}
+    for name, key in (("preferences", "question_id"), ("relevance", "question_id"), ("route", "id")):
+        for file in (tmp_path / "out" / name).glob("*.jsonl"):
+            for line in file.read_text().splitlines():
+                split.setdefault(json.loads(line)[key], set()).add(file.stem)
+    assert len(split) == 30 and all(len(splits) == 1 for splits in split.values())
+    assert made["preferences"].rows == 30 and made["route"].rows == 30
+
+
+def test_what_is_deleted_is_gone_from_the_next_import(index: Index, tmp_path: Path) -> None:
+    good, bad = answers(index)
+    kept = keep(index, entry(Preference(good, bad, "first")), entry(RightPassage(good.context_ids[0]), "reader-2"))
+    import_feedback(index, tmp_path / "out", MODES)
+    kept.delete_user("reader-1")
+    made = import_feedback(index, tmp_path / "out", MODES)
+    assert made["preferences"].rows == 0 and made["route"].rows == 1
+    assert not (tmp_path / "out/preferences/train.jsonl").exists() and (tmp_path / "out/route/train.jsonl").exists()
+    kept.delete_user("reader-2")
+    with pytest.raises(UserError, match="no feedback"):
+        import_feedback(index, tmp_path / "out", MODES)
+
+
+def test_what_speaks_of_a_deleted_document_is_dropped(index: Index, tmp_path: Path) -> None:
+    good, bad = answers(index)
+    keep(index, entry(Preference(good, bad, "first")), entry(RightPassage(good.context_ids[1])))
+    edit_index(index.folder, lambda: [Edit(delete="marlow")], lambda spec: HashEncoder())
+    left = open_index(index.folder, lambda spec: HashEncoder())
+    made = import_feedback(left, tmp_path / "out", MODES)
+    assert made["preferences"].drops == {PASSAGE_GONE: 1} and made["relevance"].drops == {PASSAGE_GONE: 1}
+    assert [summary.rows for summary in made.values()] == [0, 0, 0]
+
+
+UP, DOWN = GivenAnswer("m", "up", "so"), GivenAnswer("m", "down", "so")
+CASES: list[tuple[str, Sequence[Feedback], Sequence[tuple[str, str]], Sequence[str]]] = [
+    ("votes", [entry(Vote(UP, "up")), entry(Vote(DOWN, "down"), "b")], [("up", "down")], []),
+    ("one vote", [entry(Vote(UP, "up"))], [], [NO_COUNTERPART]),
+    ("two for", [entry(Vote(UP, "up")), entry(Vote(DOWN, "up"))], [], [NO_COUNTERPART, NO_COUNTERPART]),
+    ("outvoted", [entry(Vote(UP, each), u) for u, each in zip("abc", ("up", "down", "down"), strict=True)], [], [NO_COUNTERPART] * 3),
+    ("other question", [entry(Vote(UP, "up")), entry(Vote(DOWN, "down"), question="?")], [], [NO_COUNTERPART, NO_COUNTERPART]),
+    ("same question", [entry(Vote(UP, "up")), entry(Vote(DOWN, "down"), question="WHO built  the Lantern?")], [("up", "down")], []),
+    ("neither", [entry(Preference(UP, DOWN, "neither"))], [], [NO_DIFFERENCE]),
+    ("same text", [entry(Preference(UP, UP, "first"))], [], [EQUAL_ANSWERS]),
+    ("other passages", [entry(Preference(UP, GivenAnswer("m", "x", "", ("a" * 32,)), "first"))], [], [DIFFERENT_PASSAGES]),
+    ("disputed", [entry(Preference(UP, DOWN, "first")), entry(Preference(UP, DOWN, "second"), "b")], [], [DISPUTED]),
+    ("most", [entry(Preference(UP, DOWN, each), u) for u, each in zip("abc", ("first", "second", "second"), strict=True)], [("down", "up")], []),
+    ("votes and preference", [entry(Vote(UP, "up")), entry(Vote(DOWN, "down")), entry(Preference(UP, DOWN, "second"), "b")], [], [DISPUTED]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "entries", "pairs", "dropped"), CASES, ids=[case[0] for case in CASES])
+def test_readers_are_weighed(name: str, entries: Any, pairs: Any, dropped: Any) -> None:
+    better, lost = judge_answers(entries)
+    assert [(each.chosen.text, each.rejected.text) for each in better] == pairs
+    assert [each.why for each in lost] == dropped
+
+
+def test_a_reader_has_one_opinion_and_takes_it_back_with_consent() -> None:
+    said = [Vote(UP, "up"), Vote(UP, "down"), Preference(UP, DOWN, "first"), Preference(DOWN, UP, "first")]
+    told, lost = latest_entries([entry(each) for each in said])
+    assert [each.said for each in told] == [said[1], said[3]] and [each.why for each in lost] == [SUPERSEDED] * 2
+    told, lost = latest_entries([entry(said[0]), entry(said[0], "b"), entry(said[1], consent=False)])
+    assert [each.user for each in told] == ["b"] and [each.why for each in lost] == [SUPERSEDED, NO_CONSENT]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["up", "down"]), st.sampled_from("xyz"))))
+def test_votes_are_counted_once_a_reader_whatever_came_before(cast: list[tuple[str, Any, str]]) -> None:
+    """Against a slow twin: the last vote of each reader on each answer."""
+    entries = [entry(Vote(GivenAnswer("m", text), rating), user) for user, rating, text in cast]
+    told, _ = latest_entries(entries)
+    last = {(user, text): rating for user, rating, text in cast}
+    net = {
+        text: sum(1 if rating == "up" else -1 for (_, of), rating in last.items() if of == text)
+        for text in {text for _, text in last}
+    }
+    counted = net_votes(each.said for each in told if isinstance(each.said, Vote))
+    assert {str(key[0]): value for key, value in counted.items()} == net
+
+
+def test_the_command_tells_what_became_of_it(index: Index, tmp_path: Path, open_hashed: None) -> None:
+    good, bad = answers(index)
+    keep(index, entry(Preference(good, bad, "first")), entry(Vote(good, "up"), "reader-2", consent=False))
+    words = ["data", "import", "feedback", str(index.folder), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(build_app(), words)
+    assert done.exit_code == 0, done.output
+    assert "1 rows in" in done.output and "no consent to training 1" in done.output
+    told = json.loads(CliRunner().invoke(build_app(), [*words, "--json"]).stdout)
+    assert {name: told[name]["rows"] for name in ("preferences", "relevance", "route")} == {
+        "preferences": 1,
+        "relevance": 0,
+        "route": 0,
+    }
+    FeedbackFile(index.folder, 1 << 30).delete_user("reader-1")
+    assert CliRunner().invoke(build_app(), words).exit_code == 1

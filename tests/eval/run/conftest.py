@@ -1,0 +1,65 @@
+"""A small corpus, a configuration over it, and whole runs of it in this process."""
+
+import pytest
+import yaml
+
+from eval.run.runner import run_matrix
+from graph.shared.jsonl import write_jsonl
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+
+QUESTIONS = [
+    {"id": "1", "question": "When was the Lantern built?", "answers": ["1911"], "gold_ids": ["lantern"]},
+    {"id": "2", "question": "Who founded the Marlow Yard?", "answers": ["Ada Marlow"], "gold_ids": ["marlow"]},
+    {
+        "id": "3",
+        "question": "Where was Ada born? </script><b>x",
+        "answers": ["Tarn"],
+        "gold_ids": ["ada"],
+        "split": "dev",
+    },
+]
+CONFIG = {
+    "tasks": {"isles": {"task": "examples", "source": "questions.jsonl", "documents": "corpus.jsonl"}},
+    "retrievers": {"dense": {"mode": "dense", "top_k": 2}, "lexical": {"mode": "lexical", "top_k": 2}},
+    "metrics": ["recall@5", "answer_in_context"],
+    "workers": 1,
+}
+
+
+@pytest.fixture
+def home(tmp_path):
+    write_jsonl(tmp_path / "questions.jsonl", QUESTIONS)
+    write_jsonl(tmp_path / "corpus.jsonl", ({"id": d.source, "title": d.title, "text": d.text} for d in ISLES))
+    return tmp_path
+
+
+def run(home, out="out", model=None, overrides=(), open_encoder=None, open_ledger=None, **changes):
+    """A whole run: how it ended, the specs of models that were opened, and the encoder of all specs unless `open_encoder` opens them.
+
+    `open_ledger(model, file)` is what stands between the helper and its callers; none by default.
+    """
+    (home / "config.yaml").write_text(yaml.safe_dump({**CONFIG, **changes}, sort_keys=False), encoding="utf-8")
+    encoder = HashEncoder()
+    opened = []
+
+    def open_model(spec, ledger=None):
+        opened.append(spec)
+        return open_ledger(model, ledger) if ledger is not None and open_ledger is not None else model
+
+    ended = run_matrix(
+        home / "config.yaml", overrides, home / out, open_model, lambda _: 0, open_encoder or (lambda _: encoder)
+    )
+    return ended, opened, encoder
+
+
+def hashing(spec):
+    return HashEncoder()
+
+
+def answers(request):
+    text = request.messages[-1].content
+    return "###Reason: so [1] ###Answer: 1911 [1]" if "Lantern built" in text else "nobody"
+
+
+MODELS = {"models": {"a": "hf:a", "b": "hf:b"}, "metrics": ["f1", "em", "answer_in_context", "faithfulness_by_encoder"]}

@@ -1,0 +1,41 @@
+"""Indexes of one corpus share their vectors, and are the same as if they did not."""
+
+from pathlib import Path
+
+import numpy as np
+
+from eval.run.indexes import CachingEncoder
+from graph.build.build import build_index
+from graph.index.index import open_index
+from graph.store.data import IndexData
+from graph.store.index_settings import IndexSettings
+from tests.corpora import ISLES
+from tests.eval.run.conftest import run
+from tests.fakes import HashEncoder
+from tests.graph.same import assert_same_index
+
+INDEXES = {"one layer": {"layers": 1, "min_similarity": 0.2}, "two layers": {"layers": 2, "min_similarity": 0.1}}
+
+
+def test_a_text_of_several_indexes_is_encoded_once(home: Path) -> None:
+    ended, _, encoder = run(home, indexes=INDEXES)
+    assert not ended.failed and ended.json["cells"]["filled"] == 4
+    titles = [text for text in encoder.seen if text.startswith("Lantern")]
+    assert titles and len(titles) == len(set(titles))
+
+
+def test_cached_vectors_are_those_of_the_encoder_in_the_order_asked_for() -> None:
+    keeping, plain = CachingEncoder(HashEncoder()), HashEncoder()
+    for texts in (["b", "a", "b"], ["c", "a"], [], ["a"]):
+        np.testing.assert_array_equal(keeping.encode(texts), plain.encode(texts))
+    assert keeping.fingerprint == plain.fingerprint and keeping.count_tokens("two words") == 2
+
+
+def test_an_index_by_cached_vectors_is_the_same(tmp_path: Path) -> None:
+    def built(name: str, encoder: HashEncoder | CachingEncoder) -> IndexData:
+        build_index(tmp_path / name, ISLES, IndexSettings(), lambda spec: encoder)
+        return open_index(tmp_path / name, lambda spec: encoder).data
+
+    keeping = CachingEncoder(HashEncoder())
+    built("first", keeping)
+    assert_same_index(built("second", keeping), built("plain", HashEncoder()))

@@ -1,0 +1,96 @@
+"""Which layers evidence came from: hand-worked counts and bins, and a run whose table says what retrieval itself finds."""
+
+import json
+
+import pytest
+
+from eval.run.config import QuestionResult
+from eval.run.scores import SystemScores as System
+from eval.run.scores import count_layers, layers_table, mean_layer_shares
+from graph.index.index import open_index
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
+from graph.types import Evidence, Passage, Scored, Summary
+from tests.eval.run.conftest import QUESTIONS, run
+from tests.fakes import HashEncoder
+
+
+def found(passages: int, *layers: int) -> Evidence:
+    return Evidence(
+        "?",
+        passages=tuple(Scored(Passage(str(n), "d", "", "", n, 0, 0), 1.0) for n in range(passages)),
+        summaries=tuple(Scored(Summary(str(n), layer, "", ()), 1.0) for n, layer in enumerate(layers)),
+    )
+
+
+def system(*layers: tuple[int, ...], task: str = "b") -> System:
+    results = [QuestionResult(str(n), (), None, None, {}, 0, 0, 0, 0, 0, 0, layers=of) for n, of in enumerate(layers)]
+    return System("s", task, {}, {}, seconds=0, tokens=0, calls=0, replayed=0, untimed=0, empty=0, results=results)
+
+
+def test_layers_are_counted_from_0_with_the_passages():
+    assert count_layers(found(3, 0, 2, 2)) == (4, 0, 2)
+    assert count_layers(found(0, 1)) == (0, 1)
+    assert count_layers(found(2)) == (2,) and count_layers(found(0)) == ()
+
+
+def test_shares_by_hand():
+    """10 of 10, 8 and 2, 5 and 5, 4 and 6 of 10; a question that found nothing has no share."""
+    table = layers_table("b", [system((10,), (8, 2), (5, 5), (4, 6), ())])
+    assert mean_layer_shares(system((10,), (8, 2), (5, 5), (4, 6), ()).results) == pytest.approx((0.675, 0.325))
+    assert table is not None and table.header[3:] == ("0–20 %", "20–50 %", "50–80 %", "80–100 %")
+    assert table.rows == (
+        ("s", "0", "67.5 %", "0.0 %", "50.0 %", "25.0 %", "25.0 %"),
+        ("s", "1", "32.5 %", "50.0 %", "25.0 %", "25.0 %", "0.0 %"),
+    )
+
+
+def test_every_count_of_ten_is_in_the_papers_bin():
+    bins = {"0–20 %": range(3), "20–50 %": range(3, 6), "50–80 %": range(6, 9), "80–100 %": range(9, 11)}
+    for count in range(11):
+        table = layers_table("b", [system((10 - count, count), (9, 1))])
+        assert table is not None
+        values = dict(zip(table.header, table.rows[1], strict=True))
+        inside = [name for name, of in bins.items() if count in of]
+        assert all((values[name] != "0.0 %") == (name in inside or name == "0–20 %") for name in bins)
+
+
+def test_no_table_without_summaries():
+    assert layers_table("b", [system((5,), (3,)), system((1, 4), task="another")]) is None
+    assert mean_layer_shares([]) == () == mean_layer_shares(system(()).results)
+
+
+def test_a_run_tells_what_retrieval_found(home):
+    retrievers = {
+        "both": {"mode": "hierarchy", "top_k": 4},
+        "only 1": {"mode": "hierarchy", "top_k": 4, "layers": [1]},
+        "dense": {"mode": "dense"},
+        "only 7": {"mode": "hierarchy", "layers": [7]},
+    }
+    ended, _, _ = run(home, retrievers=retrievers, indexes={"": {"min_similarity": 0.1}})
+    (failure,) = ended.json["failures"]
+    assert failure["system"] == "only 7" and "layer 7 has no nodes in this index" in failure["problem"]
+    layers = {one["system"]: one["layers"] for one in ended.json["results"]}
+    assert layers["dense"] == [1.0] and layers["only 1"] == [0.0, 1.0]
+    index = open_index(
+        next(each for each in (home / "out/indexes").iterdir() if each.is_dir()), lambda spec: HashEncoder()
+    )
+    settings = RetrieveSettings.model_validate(retrievers["both"])
+    high = [len(retrieve(index, row["question"], settings).summaries) / 4 for row in QUESTIONS]
+    assert 0 < sum(high) < 3 and layers["both"][1] == pytest.approx(sum(high) / 3)
+    report = (home / "out/report.md").read_text()
+    assert "isles: layers of what was found" in report and "isles: layers of what was found" in ended.text
+    assert "| both | 1 |" in report and "| dense | 0 |" not in report
+    again, _, _ = run(home, retrievers=retrievers, indexes={"": {"min_similarity": 0.1}})
+    assert again.json["results"] == json.loads((home / "out/report.json").read_text())["results"]
+    assert [one["layers"] for one in again.json["results"]] == list(layers.values())
+
+
+@pytest.mark.parametrize(
+    ("walk", "filled"),
+    [({}, 0), ({"damping": 0.85, "structure_weight": 0.5}, 0), ({"damping": 0.5}, 1), ({"structure_weight": 1}, 1)],
+)
+def test_another_walk_is_another_system(home, walk, filled):
+    local = {"mode": "local", "top_k": 2}
+    run(home, retrievers={"local": local})
+    assert run(home, retrievers={"local": {**local, "suggestions": walk}})[0].json["cells"]["filled"] == filled

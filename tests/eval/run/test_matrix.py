@@ -1,0 +1,276 @@
+"""A whole run on a small corpus: cells, figures, report, going on after a stop, and every mistake that a configuration can hold."""
+
+import json
+
+import pytest
+import yaml
+
+from eval.metrics.registry import METRICS, Metric
+from eval.run.cells import cell_file, list_cells
+from eval.run.config import MatrixSettings
+from eval.run.diff import diff_json, diff_runs, diff_text
+from eval.run.run_report import DATA_PLACEHOLDER
+from graph.config import load_settings
+from graph.errors import UserError
+from graph.shared.jsonl import write_jsonl
+from tests.corpora import ISLES
+from tests.eval.conftest import read_lines
+from tests.eval.run.conftest import CONFIG, MODELS, QUESTIONS, answers, hashing, run
+from tests.fakes import ScriptedModel
+
+
+def test_retrieval_alone(home):
+    ended, opened, _ = run(home)
+    assert not ended.failed and opened == []
+    assert ended.json["cells"] == {"found": 0, "filled": 2} and ended.json["leads"] == {"isles": "recall@5"}
+    found = {one["system"]: one for one in ended.json["results"]}
+    assert list(found) == ["dense", "lexical"] and set(found["dense"]["metrics"]) == {"recall@5", "answer_in_context"}
+    assert found["lexical"]["metrics"]["recall@5"]["mean"] == 1.0
+    assert "no difference shown between lexical and dense" in found["lexical"]["in_words"]
+    assert json.loads((home / "out/report.json").read_text()) == ended.json
+    assert "## isles" in (home / "out/report.md").read_text() and "isles" in ended.text
+
+
+def test_a_second_run_fills_nothing(home):
+    run(home)
+    cells = {file: file.stat().st_mtime_ns for file in (home / "out/cells").iterdir()}
+    ended, _, encoder = run(home)
+    assert ended.json["cells"] == {"found": 2, "filled": 0} and encoder.seen == []
+    assert cells == {file: file.stat().st_mtime_ns for file in (home / "out/cells").iterdir()}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"retrievers": {"dense": {"mode": "dense", "top_k": 1}, "lexical": CONFIG["retrievers"]["lexical"]}},
+        {"indexes": {"": {"layers": 1}}},
+        {"metrics": ["recall@5", "answer_in_context", "claim_recall_by_encoder"]},
+        {"shown_questions": 0},
+    ],
+)
+def test_a_change_fills_what_depends_on_it(home, change):
+    run(home)
+    filled = run(home, **change)[0].json["cells"]["filled"]
+    assert filled == (1 if "retrievers" in change else 2)
+
+
+def test_what_a_cell_does_not_depend_on_leaves_it(home):
+    run(home)
+    assert run(home, metrics=["answer_in_context", "mrr"], seed=0, workers=2)[0].json["cells"]["filled"] == 0
+    write_jsonl(home / "corpus.jsonl", ({"id": d.source, "title": "", "text": d.text} for d in ISLES))
+    assert run(home)[0].json["cells"]["filled"] == 2
+
+
+def test_a_selector_trained_anew_is_another_system(home):
+    chosen = home / "selector"
+    chosen.mkdir()
+    (home / "config.yaml").write_text(yaml.safe_dump(CONFIG | {"retrievers": {"x": {"selector": str(chosen)}}}))
+
+    def key():
+        return list_cells(load_settings(MatrixSettings, home / "config.yaml"), home, home / "out", hashing).cells[0].key
+
+    (chosen / "trees.json").write_text("1")
+    first = key()
+    assert first == key()
+    (chosen / "trees.json").write_text("2")
+    assert first != key()
+
+
+def test_a_cell_lost_half_way_is_filled_again_and_no_other(home):
+    run(home)
+    settings = load_settings(MatrixSettings, home / "config.yaml")
+    matrix = list_cells(settings, home, home / "out", hashing)
+    lost, kept = (cell_file(home / "out", cell) for cell in matrix.cells)
+    lost.rename(lost.with_name(lost.name + ".partial"))
+    before = kept.stat().st_mtime_ns
+    assert run(home)[0].json["cells"] == {"found": 1, "filled": 1}
+    assert lost.is_file() and kept.stat().st_mtime_ns == before
+
+
+def test_models_answer_over_every_retriever(home):
+    model = ScriptedModel(answers)
+    retrievers = {**CONFIG["retrievers"], "closed": None}
+    ended, opened, _ = run(home, model=model, retrievers=retrievers, **MODELS)
+    assert opened == ["hf:a", "hf:b"] and len(model.asked) == 3 * 3 * 2
+    found = {one["system"]: one for one in ended.json["results"]}
+    assert list(found) == [f"{way} + {name}" for way in ("dense", "lexical", "closed") for name in ("a", "b")]
+    assert found["closed + a"]["metrics"]["em"]["mean"] == pytest.approx(1 / 3)
+    assert found["lexical + a"]["calls"] == 1 and found["lexical + a"]["tokens"] > 10
+    rows = read_lines(next(iter((home / "out/answers").glob("isles-closed---b*"))))
+    assert rows[1] == {"id": "2", "question": QUESTIONS[1]["question"], "answer": "nobody"}
+    assert "Passages" not in model.asked[6].messages[-1].content
+
+
+def test_support_is_told_of_answers_over_passages(home):
+    """Half of what is said of the Lantern stands in the passages; a bare word, or an answer without passages, cannot be judged."""
+    told = "###Reason: The Lantern was built in 1911 by the Marlow Yard. Ada Roux sank her in 1955. ###Answer: 1911"
+    model = ScriptedModel(lambda request: told if "Lantern built" in request.messages[-1].content else "nobody")
+    retrievers = {"dense": CONFIG["retrievers"]["dense"], "closed": None}
+    ended, _, _ = run(home, model=model, retrievers=retrievers, models={"a": "hf:a"}, metrics=["f1", "supported"])
+    found = {one["system"]: one["metrics"] for one in ended.json["results"]}
+    assert found["dense + a"]["supported"]["mean"] == 0.5
+    assert "supported" not in found["closed + a"]
+
+
+def test_an_empty_answer_fails_its_cells_or_counts_as_wrong(home):
+    model = ScriptedModel(lambda request: "" if "Ada born" in request.messages[-1].content else "1911")
+    ended, _, _ = run(home, model=model, **MODELS)
+    assert ended.failed and len(ended.json["failures"]) == 4
+    assert "question '3': the prediction is empty. Expected a text" in ended.json["failures"][0]["problem"]
+    ended, _, _ = run(home, model=model, empty_answers="wrong", **MODELS)
+    assert not ended.failed and ended.json["results"][0]["empty"] == 1 and "1 empty answers" in ended.text
+
+
+def test_a_failed_cell_leaves_the_others(home):
+    retrievers = {**CONFIG["retrievers"], "filtered": {"mode": "dense", "where": ["source=nothing"]}}
+    ended, _, _ = run(home, retrievers=retrievers)
+    assert ended.failed and [one["system"] for one in ended.json["failures"]] == ["filtered"]
+    assert ended.json["cells"] == {"found": 0, "filled": 2}
+
+
+def test_the_page_is_whole_and_holds_no_foreign_markup(home):
+    run(home, shown_questions=3)
+    page = (home / "out/report.html").read_text()
+    assert (
+        DATA_PLACEHOLDER not in page
+        and "</script><b>" not in page
+        and "src=" not in page
+        and "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    )
+    start = page.index('type="application/json">') + len('type="application/json">')
+    data = json.loads(page[start : page.index("</script>", start)])
+    assert len(data["tasks"]["isles"]) == 3 and data["tasks"]["isles"][2]["question"].endswith("</script><b>x")
+    did = data["tasks"]["isles"][0]["systems"]["lexical"]
+    assert did["evidence"][0][1] == "lantern" and did["values"]["recall@5"] == 1.0 and did["answer"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"metrics": ["recal@5"]}, r"metric 'recal@5'\. Did you mean 'recall@5'\?"),
+        ({"baseline": "hops"}, r"baseline 'hops'\. Expected a system: dense, lexical"),
+        ({"task": {}}, r"config.yaml: unknown key 'task'\. Did you mean 'tasks"),
+        ({"retrievers": {"x": {"mode": "walks"}}}, r"retrievers.x.mode = 'walks'"),
+        ({"retrievers": {"none": None}}, r"retrievers.none: no retrieval and no model"),
+        ({"indexes": {"x": {"layer": 1}}}, r"indexes.x: unknown key 'layer'\. Did you mean 'layers'\?"),
+        ({"tasks": {"x": {"task": "exampels", "source": "."}}}, r"task 'exampels'\. Did you mean 'examples'\?"),
+        ({"tasks": {"x": {"task": "examples", "source": "nowhere"}}}, r"examples: .*nowhere is not there"),
+        ({"tasks": {"x": {"task": "examples", "source": "questions.jsonl"}}}, r"tasks.x: .*corpus.jsonl is not there"),
+        ({"tasks": {"x": {**CONFIG["tasks"]["isles"], "split": "train"}}}, "tasks.x: no questions of split train"),
+        ({"tasks": {}}, "tasks = {}"),
+    ],
+)
+def test_a_wrong_configuration_is_told_in_one_line(home, changes, message):
+    with pytest.raises(UserError, match=message):
+        run(home, **changes)
+
+
+def test_a_missing_field_of_a_question_is_told_with_its_line(home):
+    write_jsonl(home / "questions.jsonl", [QUESTIONS[0], {"id": "2", "answers": ["x"]}])
+    with pytest.raises(
+        UserError, match=r"questions.jsonl line 2, this row: 'question' is None\. Expected a non-empty string"
+    ):
+        run(home)
+
+
+def test_gold_documents_that_are_not_indexed_are_told(home):
+    write_jsonl(home / "questions.jsonl", [QUESTIONS[0] | {"gold_ids": ["titanic"]}])
+    ended, _, _ = run(home)
+    assert "1 gold documents are not in the index, 'titanic' first" in ended.json["failures"][0]["problem"]
+
+
+def test_a_metric_that_is_no_number_stops_the_report(home, monkeypatch):
+    monkeypatch.setitem(METRICS, "broken", Metric("broken", "ranking", lambda question, output: float("nan")))
+    with pytest.raises(UserError, match=r"metric 'broken' of question '1' is nan\. Expected a finite number"):
+        run(home, metrics=["broken"])
+
+
+def test_a_damaged_cell_is_named(home):
+    run(home)
+    file = next((home / "out/cells").iterdir())
+    file.write_text("{")
+    with pytest.raises(
+        UserError, match=r"cells/.*json: JSONDecodeError .*\. Expected a finished cell\. Remove the file"
+    ):
+        run(home)
+
+
+def test_data_of_the_command_line_are_relative_to_here(home, monkeypatch):
+    (home / "elsewhere").mkdir()
+    for name in ("questions.jsonl", "corpus.jsonl"):
+        (home / name).rename(home / "elsewhere" / name)
+    monkeypatch.chdir(home)
+    with pytest.raises(UserError, match="is not there"):
+        run(home)
+    assert not run(home, overrides=["data=elsewhere"])[0].failed
+
+
+def test_a_finished_index_is_used_as_it_is(home):
+    """None is made; cells hold for that index alone; and it cannot be had beside settings to make another by."""
+    run(home)
+    (home / "out/indexes").rename(home / "indexes")
+    (index,) = (one for one in (home / "indexes").iterdir() if one.is_dir())
+    task = {**CONFIG["tasks"]["isles"], "index": str(index.relative_to(home)), "documents": "nowhere.jsonl"}
+    used, _, encoder = run(home, "over", tasks={"isles": task})
+    assert used.json["cells"] == {"found": 0, "filled": 2} and not (home / "over/indexes").exists()
+    assert encoder.seen and set(encoder.seen) <= {row["question"] for row in QUESTIONS}, "no passage is encoded"
+    assert run(home, "over", tasks={"isles": task})[0].json["cells"] == {"found": 2, "filled": 0}
+    manifest = index / "manifest.json"
+    manifest.write_text(manifest.read_text() + "\n")
+    damaged, _, _ = run(home, "over", tasks={"isles": task})
+    assert damaged.failed and damaged.json["cells"]["found"] == 0, "another manifest is another index"
+    with pytest.raises(UserError, match="index beside `indexes`"):
+        run(home, "over", tasks={"isles": task}, indexes={"plain": {}})
+    with pytest.raises(UserError, match="no finished index"):
+        run(home, "over", tasks={"isles": {**task, "index": "elsewhere"}})
+
+
+def test_two_runs_are_compared_question_by_question(home):
+    run(home, out="a")
+    run(home, out="b", indexes={"": {"layers": 1}})
+    found = diff_runs(home / "a", home / "b")
+    assert len(found) == 2 * 2 and all(one.mean_a == one.mean_b for one in found)
+    assert "no difference shown between B and A" in diff_text(found) and diff_text(found).endswith(
+        "0 of 4 differences are shown."
+    )
+    assert len(diff_json(found)["differences"]) == 4
+
+
+def values(folder, rows):
+    folder.mkdir()
+    write_jsonl(folder / "values.jsonl", rows)
+    return folder
+
+
+ROW = {"task": "t", "system": "s", "metric": "em", "id": "1", "question": "Who?", "value": 1.0}
+
+
+def test_a_clear_change_is_shown(tmp_path):
+    a, b = (
+        values(
+            tmp_path / name,
+            [{**ROW, "id": str(n), "value": value} for n in range(12)] + [{**ROW, "id": "x", "value": None}],
+        )
+        for name, value in (("a", 0.0), ("b", 1.0))
+    )
+    found = diff_runs(a, b)
+    assert [(one.mean_a, one.mean_b, one.verdict.questions) for one in found] == [(0.0, 1.0, 12)]
+    assert "B is better than A" in diff_text(found)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({**ROW, "id": "2"}, r"2 questions are on one side only, '1' not in B first"),
+        ({**ROW, "question": "When?"}, r"question '1' is 'Who\?' in A and 'When\?' in B"),
+        ({**ROW, "task": "u"}, r"have no task, system and metric in common"),
+        ({**ROW, "value": float("nan")}, r"values.jsonl line 1: 'value' is nan\. Expected a number or null"),
+        ({**ROW, "value": "1"}, r"line 1: 'value' is '1'"),
+        ({key: value for key, value in ROW.items() if key != "metric"}, r"line 1: 'metric' is None"),
+    ],
+)
+def test_runs_that_cannot_be_compared(tmp_path, row, message):
+    with pytest.raises(UserError, match=message):
+        diff_runs(values(tmp_path / "a", [ROW]), values(tmp_path / "b", [row]))
+    with pytest.raises(UserError, match=r"values.jsonl: not there\. Expected the folder of a run"):
+        diff_runs(tmp_path / "a", tmp_path)

@@ -1,0 +1,48 @@
+"""Systems that share calls of a helper cost the same, whichever of them comes first."""
+
+import json
+import time
+
+from serve.ledger import Ledger, SqliteCalls, row_hash
+from tests.eval.run.conftest import run
+from tests.fakes import ScriptedModel
+
+PAUSE_S = 0.03
+LOCAL = {"mode": "local", "selector": "llm"}
+PAIR = {"few": {**LOCAL, "top_k": 1}, "many": {**LOCAL, "top_k": 5}}
+
+
+def judge(request) -> str:
+    """Keeps every statement, asks the same question twice over, and is never satisfied."""
+    time.sleep(PAUSE_S)
+    return json.dumps({"selected": [1, 2, 3], "answer": "", "next_questions": ["Who?"]})
+
+
+def both(home, **changes):
+    ended, _, _ = run(home, model=ScriptedModel(judge), helper="hf:helper", open_ledger=Ledger, **changes)
+    assert not ended.failed
+    return ended, {one["system"]: one for one in ended.json["results"]}
+
+
+def test_two_retrievers_that_differ_in_top_k_alone_take_the_same_time(home):
+    _, found = both(home, retrievers=PAIR)
+    few, many = found["few"], found["many"]
+    assert few["calls"] == many["calls"] > 3 and few["tokens"] == many["tokens"]
+    assert min(few["seconds"], many["seconds"]) > few["calls"] * PAUSE_S
+    assert many["replayed"] == 3 * many["calls"] and 0 < few["replayed"] < 3 * few["calls"] and few["untimed"] == 0
+    assert "answered from the ledger and cost what they did" in (home / "out/report.md").read_text()
+
+
+def test_calls_whose_time_is_not_known_are_told(home):
+    both(home, retrievers={"few": PAIR["few"]})
+    calls = SqliteCalls(home / "out/helper.sqlite")
+    for row in calls._database.execute(
+        "SELECT key, model, text, prompt_tokens, completion_tokens FROM calls"
+    ).fetchall():
+        calls._database.execute(
+            "UPDATE calls SET microseconds = NULL, hash = ? WHERE key = ?", (row_hash(*row, None), row[0])
+        )
+    calls._database.commit()
+    ended, found = both(home, retrievers={"many": PAIR["many"]})
+    assert found["many"]["untimed"] == found["many"]["replayed"] > 0
+    assert "many on isles: " in ended.text and "kept no times of them: its seconds are too few" in ended.text

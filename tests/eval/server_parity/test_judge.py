@@ -1,0 +1,125 @@
+"""What gaps between a server and a run mean, on figures made for it; `serve check` beside `serve INDEX`."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from eval.server_parity.check import RunPolicy, read_target
+from eval.server_parity.faults import (
+    Gaps,
+    ServedLogps,
+    Tolerance,
+    adapter_effect,
+    explained_by,
+    gaps_between,
+    logps_fault,
+    template_fault,
+)
+from graph.errors import UserError
+from modegraph.cli import build_app
+from tests.eval.conftest import World
+from tests.train.adapters import random_adapter
+from tests.train.world import preference
+from train.export.divergence import CompletionScores
+from train.export.server import Server, token_ids
+from train.model.load import load_policy, load_tokenizer
+from train.model.logps import TokenizedRow, completion_logps, pad_rows, tokenize_row
+from train.run.record import read_run
+
+TOLERANCE = Tolerance(conversation=0.05, token=0.01)
+
+
+def told(*logps: float) -> ServedLogps:
+    return ServedLogps(TokenizedRow((1, *range(2, 2 + len(logps))), 1), logps)
+
+
+def along(*logps: float) -> CompletionScores:
+    return CompletionScores(logps, tuple(0.0 for _ in logps))
+
+
+def test_gaps_add_up_in_a_conversation_with_their_signs() -> None:
+    """+.5 −.25 in one, −.125 in the other: the sums are .25 and −.125, the mean of three is .875 / 3."""
+    gaps = gaps_between([told(-1.0, -2.0), told(-3.0)], [along(-1.5, -1.75), along(-2.875)])
+    assert gaps == Gaps(0.25, pytest.approx(0.875 / 3), 0.5)
+    assert adapter_effect([along(-1.0, -2.0)], [along(-1.5, -1.75)]) == 0.375
+
+
+@pytest.mark.parametrize(
+    ("expected", "trained", "bare", "twice", "cause", "words"),
+    [
+        ("trained", 0.4, 0.001, 0.9, "bare", "the adapter is not loaded"),
+        ("trained", 0.4, 0.9, 0.02, "twice", "the adapter counts twice"),
+        ("bare", 0.0, 0.4, 0.5, "trained", "the base already holds the adapter"),
+        ("trained", 0.4, 0.2, 0.9, None, "log-probabilities differ"),
+        ("trained", 0.04, 0.4, 0.5, None, "tolerance 0.01 and 0.05"),
+    ],
+)
+def test_the_cause_is_the_other_way_to_serve_it_that_leaves_no_gap(
+    expected: str, trained: float, bare: float, twice: float, cause: str | None, words: str
+) -> None:
+    near = {how: Gaps(10 * gap, gap, gap) for how, gap in (("trained", trained), ("bare", bare), ("twice", twice))}
+    assert explained_by(expected, near) == cause  # type: ignore[arg-type]
+    fault = logps_fault("sft", "runs/sft", expected, near, 1, TOLERANCE)  # type: ignore[arg-type]
+    assert fault.startswith("sft: ") and words in fault and ";" in fault
+
+
+def test_either_tolerance_can_be_missed() -> None:
+    assert TOLERANCE.holds(Gaps(0.05, 0.01, 1.0))
+    assert not TOLERANCE.holds(Gaps(0.051, 0.0, 0.1)) and not TOLERANCE.holds(Gaps(0.0, 0.011, 0.1))
+
+
+def test_a_template_is_told_by_its_first_other_token(world: World) -> None:
+    tokenizer = load_tokenizer(str(world.base))
+    ours, theirs = (tokenizer(text)["input_ids"] for text in ("user\nWho lives?", "user: Who lives?"))
+    fault = template_fault("sft", "runs/sft", 3, ours, theirs, tokenizer)
+    assert f"conversation 3 has {len(theirs)} tokens, training's {len(ours)}" in fault
+    assert "for '\\n" in fault and "runs/sft/chat_template.jinja" in fault
+    longer = template_fault("sft", "runs/sft", 1, ours, [*ours, 5], tokenizer)
+    assert f"from token {len(ours) + 1} on" in longer
+
+
+def test_tokens_of_a_reply_however_they_are_told(world: World) -> None:
+    tokenizer = load_tokenizer(str(world.base))
+    ids = tuple(tokenizer("Hanne lives in Saltmere.")["input_ids"])
+    texts = [{"token": tokenizer.decode([each])} for each in ids]
+    end = {"token": tokenizer.eos_token}
+    assert token_ids([{"token": f"token_id:{each}"} for each in ids], "", tokenizer) == ids
+    assert token_ids([{"id": each, **text} for each, text in zip(ids, texts, strict=True)], "", tokenizer) == ids
+    assert token_ids(texts, "Hanne lives in Saltmere.", tokenizer) == ids
+    assert token_ids([*texts, end], "Hanne lives in Saltmere.", tokenizer) == (*ids, tokenizer.eos_token_id)
+    assert token_ids(texts[:-1], "Hanne lives in Saltmere.", tokenizer) is None
+    assert token_ids([], "Hanne", tokenizer) is None
+
+
+def test_the_runs_own_side(world: World, tmp_path: Path) -> None:
+    """As trained it is the adapter, bare the base, twice an adapter of double B; and all that is left as it was."""
+    run = random_adapter(str(world.base), world.data, tmp_path / "once", size=0.05)
+    double = random_adapter(str(world.base), world.data, tmp_path / "double", size=0.1)
+    policy = RunPolicy(run, read_run(run))
+    rows = [tokenize_row(policy.tokenizer, row.prompt, row.chosen) for row in map(preference, range(4))]
+    ids_BT, mask_BT = pad_rows(rows, policy.tokenizer.pad_token_id)
+    for how, source in (("twice", double), ("bare", world.base), ("trained", run)):
+        found = [sum(each.logps) for each in policy.along(rows, how)]  # type: ignore[arg-type]
+        assert found == pytest.approx(completion_logps(load_policy(str(source))[0], ids_BT, mask_BT).tolist(), abs=1e-3)
+    assert all(gap >= 0 for each in policy.along(rows, "trained") for gap in each.behind)
+
+
+@pytest.mark.parametrize("spec", ["vllm:smollm2", "localhost:8000", "hf:folder", "http://"])
+def test_only_a_server_can_be_checked(spec: str) -> None:
+    with pytest.raises(UserError, match=r"openai:NAME@URL, the URL of a server, or gguf:FILE"):
+        read_target(spec)
+
+
+def test_a_server_that_is_not_there() -> None:
+    with pytest.raises(UserError, match=r"http://127\.0\.0\.1:9/v1: no answer .*Start it"):
+        Server("http://127.0.0.1:9/v1").parents()
+
+
+def test_a_command_of_two_words_stands_beside_one_of_the_first() -> None:
+    def run(*words: str) -> str:
+        return str(CliRunner().invoke(build_app(), list(words)).exception)
+
+    assert "nowhere: no run.json" in run("serve", "check", "http://127.0.0.1:9/v1", "nowhere")
+    assert "no index at 'check'" in run("serve", "./check")
+    assert "serve check: no option --bas. Did you mean --base-name?" in run("serve", "check", "--bas")

@@ -1,0 +1,152 @@
+"""`serve check` against a real llama.cpp: a sound server of an adapter on its base, and planted faults, each found and named."""
+
+import json
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from graph.errors import UserError
+from modegraph.cli import build_app
+from serve.engines.child import OwnServer
+from serve.engines.llama import LlamaSpec
+from tests.eval.conftest import World
+from tests.llama import with_llama
+from tests.train.adapters import random_adapter
+from train.export import gguf_export
+from train.export.export import merged
+from train.export.gguf import write_adapter, write_gguf
+from train.export.gguf_export import export_gguf
+from train.model.load import load_model, load_tokenizer
+
+pytestmark = with_llama
+
+
+@pytest.fixture(scope="module")
+def run(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run named sft, whose adapter is strong enough to be told from none and from two."""
+    return random_adapter(str(world.base), world.data, tmp_path_factory.mktemp("llama") / "sft", size=0.1)
+
+
+@pytest.fixture(scope="module")
+def files(run: Path, world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """base.gguf, merged.gguf, other.gguf (merged, with another chat template) and adapter.gguf."""
+    folder = tmp_path_factory.mktemp("files")
+    tokenizer, whole = load_tokenizer(str(run)), merged(run, "float32")
+    write_gguf(load_model(str(world.base), "float32"), tokenizer, folder / "base.gguf", "f16", "base")
+    write_gguf(whole, tokenizer, folder / "merged.gguf", "f16", "merged")
+    write_adapter(load_model(str(run), "float32"), folder / "adapter.gguf", "f16", "sft", "base")
+    before = tokenizer.chat_template
+    tokenizer.chat_template = before.replace("assistant", "helper")
+    assert tokenizer.chat_template != before
+    write_gguf(whole, tokenizer, folder / "other.gguf", "f16", "other")
+    return folder
+
+
+Scale = Callable[[float], str]
+
+
+def with_adapter(base: Path, adapter: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
+    """A server of a file with the adapter on it: sets the scale that all requests get which name none, and returns the server's URL."""
+    with closing(OwnServer(LlamaSpec(base, base.stem, {"adapter": adapter}))) as child:
+        child.wait()
+        monkeypatch.setenv("OPENAI_API_KEY", child.key)
+
+        def scale(value: float) -> str:
+            body = json.dumps([{"id": 0, "scale": value}]).encode()
+            head = {"Authorization": f"Bearer {child.key}", "Content-Type": "application/json"}
+            url = child.url.removesuffix("/v1") + "/lora-adapters"
+            with urllib.request.urlopen(urllib.request.Request(url, body, head)) as answer:
+                assert answer.status == 200
+            return child.url
+
+        yield scale
+
+
+@pytest.fixture
+def on_base(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
+    yield from with_adapter(files / "base.gguf", files / "adapter.gguf", monkeypatch)
+
+
+@pytest.fixture
+def on_merged(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
+    yield from with_adapter(files / "merged.gguf", files / "adapter.gguf", monkeypatch)
+
+
+def checked(server: str, run: Path, *more: str) -> tuple[int, dict[str, Any]]:
+    command = ["serve", "check", server, str(run), "--conversations", "3", "--json", *more]
+    done = CliRunner().invoke(build_app(), command)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, json.loads(done.stdout)
+
+
+NO_LOGPS = "log-probabilities of training's answers: the server gives none for the tokens of a prompt"
+
+
+def test_a_sound_server_has_no_fault(on_base: Scale, run: Path) -> None:
+    """By its URL: the adapter at scale 1, and its base at scale 0. What llama.cpp does not say is listed as not checked."""
+    status, result = checked(on_base(1.0), run)
+    assert (status, result["faults"]) == (0, [])
+    assert result["unchecked"] == [f"base: {NO_LOGPS}", f"base at scale 0: {NO_LOGPS}"]
+    lines = [(line["model"], line["adapter"], line["asked"], line["batch"]) for line in result["measured"]]
+    assert lines == [
+        (name, adapter, "greedy", batch)
+        for name, adapter in (("base", True), ("base at scale 0", False))
+        for batch in (1, 16)
+    ]
+
+
+def test_an_adapter_that_is_not_loaded(on_base: Scale, run: Path) -> None:
+    status, result = checked(on_base(0.0), run)
+    assert status == 1 and len(result["faults"]) == 1
+    assert result["faults"][0].startswith("base: the adapter is not loaded") and "--lora FILE" in result["faults"][0]
+
+
+def test_an_adapter_at_scale_two(on_base: Scale, run: Path) -> None:
+    status, result = checked(on_base(2.0), run)
+    assert status == 1 and len(result["faults"]) == 1
+    assert result["faults"][0].startswith("base: the adapter counts twice") and "scale 2" in result["faults"][0]
+
+
+def test_a_merged_file_with_the_adapter_once_more(on_merged: Scale, run: Path) -> None:
+    status, result = checked(on_merged(1.0), run)
+    assert status == 1
+    assert [fault.partition(" (")[0].partition(": log")[0] for fault in result["faults"]] == [
+        "merged: the adapter counts twice",
+        "merged at scale 0: the base already holds the adapter",
+    ]
+
+
+def test_a_merged_file_alone(files: Path, run: Path) -> None:
+    status, result = checked(f"gguf:{files / 'merged.gguf'}", run)
+    assert (status, result["faults"]) == (0, []) and result["server"] == f"gguf:{files / 'merged.gguf'}"
+    assert result["unchecked"][-1].startswith("merged without its adapter: gguf:")
+
+
+def test_the_base_in_place_of_the_run(files: Path, run: Path) -> None:
+    status, result = checked(f"gguf:{files / 'base.gguf'}", run)
+    assert status == 1 and len(result["faults"]) == 1
+    assert result["faults"][0].startswith("base: the adapter is not loaded")
+
+
+def test_another_template(files: Path, run: Path) -> None:
+    status, result = checked(f"gguf:{files / 'other.gguf'}", run)
+    assert status == 1 and len(result["faults"]) == 1
+    assert result["faults"][0].startswith("other: another chat template: the prompt of conversation 1 has ")
+    assert "it reads 'helper" in result["faults"][0] and "--chat-template-file" in result["faults"][0]
+
+
+def test_the_folder_of_an_export(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gguf_export, "is_installed", lambda: False)
+    export_gguf(run, tmp_path / "out", "f16")
+    status, result = checked(f"gguf:{tmp_path / 'out'}", run)
+    assert (status, result["faults"]) == (0, []) and result["measured"][0]["model"] == "out"
+
+
+def test_what_is_no_file(run: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(build_app(), ["serve", "check", f"gguf:{tmp_path / 'none'}", str(run)])
+    assert isinstance(done.exception, UserError) and "no such file" in str(done.exception)

@@ -1,0 +1,162 @@
+"""`serve check` against a real vLLM in float32, over smollm2 and a LoRA adapter: a sound server, and three that are not.
+
+Runs where tests/vllm.py finds one.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from data_synth.rows import PreferenceRow, preference_to_json
+from eval.server_parity.check import RunPolicy, read_target
+from eval.server_parity.faults import ServedLogps, gaps_between, no_effect_fault
+from graph.answer.prompt import answer_messages
+from graph.models.catalogue import resolve
+from graph.shared.jsonl import write_jsonl
+from modegraph.cli import build_app
+from serve.engines.openai_api import open_openai
+from tests.serve.structured import count_valid
+from tests.train.adapters import random_adapter, with_smollm2
+from tests.train.world import preference
+from tests.vllm import serving, with_vllm
+from train.export.export import merged
+from train.export.server import Server
+from train.model.load import load_tokenizer
+from train.model.logps import tokenize_row
+from train.run.record import read_run
+
+pytestmark = [*with_vllm, with_smollm2]
+CONVERSATIONS, STRUCTURED = 100, 24
+FLOAT32 = ("--dtype", "float32", "--enable-lora", "--max-lora-rank", 8, "--lora-modules")
+
+
+def row(number: int) -> PreferenceRow:
+    """Row `number` of as many as one likes, all different."""
+    made = preference(number % 4)
+    question = f"{made.question[:-1]} in {1900 + number}?"
+    return replace(made, id=f"q{number}", question=question, prompt=answer_messages(question, ()))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run named sft, whose adapter is strong enough to be told from none and from two."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "data").mkdir()
+    for name, rows in (("train", range(4)), ("dev", range(CONVERSATIONS))):
+        write_jsonl(folder / "data" / f"{name}.jsonl", (preference_to_json(row(number)) for number in rows))
+    return random_adapter("smollm2", folder / "data", folder / "sft", size=0.02)
+
+
+@pytest.fixture(scope="module")
+def sound(run: Path) -> Iterator[str]:
+    """A server of smollm2 with the adapter under its own name, and the base itself under another that promises an adapter."""
+    with serving(Path(resolve("smollm2")), 1024, "smollm2 forgotten", (*FLOAT32, f"sft={run}")) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def faulty(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of the merged model with the adapter once more on top, and a chat template that puts a colon for a line break."""
+    folder = tmp_path_factory.mktemp("faulty") / "merged"
+    merged(run, "float32").save_pretrained(folder)
+    load_tokenizer(str(run)).save_pretrained(folder)
+    template = folder / "chat_template.jinja"
+    template.write_text(template.read_text().replace("message['role'] + '\n'", "message['role'] + ': '"))
+    assert template.read_text() != (run / template.name).read_text()
+    with serving(folder, 1024, "merged", (*FLOAT32, f"sft={run}")) as server:
+        yield server.url
+    shutil.rmtree(folder)
+
+
+def checked(server: str, run: Path, *more: str) -> tuple[int, dict[str, Any]]:
+    done = CliRunner().invoke(
+        build_app(), ["serve", "check", server, str(run), "--conversations", "3", "--json", *more]
+    )
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, json.loads(done.stdout)
+
+
+def test_a_sound_server_has_no_fault(sound: str, run: Path) -> None:
+    """By its URL alone: the model is the one called like the run, and vLLM tells its base."""
+    status, told = checked(sound, run)
+    assert (status, told["faults"], told["unchecked"]) == (0, [], [])
+    lines = [(line["model"], line["adapter"], line["asked"], line["batch"]) for line in told["measured"]]
+    assert lines == [
+        (name, adapter, asked, batch)
+        for name, adapter in (("sft", True), ("smollm2", False))
+        for asked, batch in (("training", 1), ("greedy", 1), ("greedy", 16))
+    ]
+    assert max(line["gaps"]["conversation"] for line in told["measured"]) < 0.01
+    assert all(line["likeliest"] > 0.98 for line in told["measured"] if line["asked"] == "greedy")
+
+
+def test_an_adapter_that_is_not_loaded(sound: str, run: Path) -> None:
+    status, told = checked(f"openai:forgotten@{sound}", run, "--base-name", "smollm2")
+    assert status == 1 and len(told["faults"]) == 1 and told["unchecked"] == []
+    assert (
+        told["faults"][0].startswith("forgotten: the adapter is not loaded") and "--lora-modules" in told["faults"][0]
+    )
+
+
+def test_an_adapter_without_effect(sound: str, run: Path, tmp_path: Path) -> None:
+    """An adapter of zeros is served faithfully by its base alone; what is wrong is the run."""
+    idle = random_adapter("smollm2", run.parent / "data", tmp_path / "idle", size=0.0)
+    status, told = checked(f"openai:smollm2@{sound}", idle, "--base-name", "smollm2")
+    assert status == 1 and told["unchecked"] == []
+    assert told["faults"] == [no_effect_fault(str(idle), 0.0)]
+
+
+def test_an_adapter_merged_twice_and_another_template(faulty: str, run: Path) -> None:
+    """Each fault of the adapter and of its base is told once, beside those of the template."""
+    status, told = checked(f"openai:sft@{faulty}", run)
+    assert status == 1
+    heads = [fault.partition(";")[0].partition(" (")[0] for fault in told["faults"]]
+    assert [head.split(": ")[:2] for head in heads] == [
+        ["sft", "the adapter counts twice"],
+        ["sft", "another chat template"],
+        ["merged", "the base already holds the adapter"],
+        ["merged", "another chat template"],
+    ]
+
+
+def test_another_template_alone(faulty: str, run: Path) -> None:
+    """The merged model by itself says what the run says, in a prompt that nobody trained on."""
+    status, told = checked(f"openai:merged@{faulty}", run)
+    assert status == 1 and len(told["faults"]) == 1
+    assert told["faults"][0].startswith("merged: another chat template: the prompt of conversation 1 has ")
+    assert "from token 3 on it reads ':" in told["faults"][0] and "chat_template.jinja" in told["faults"][0]
+    assert told["unchecked"] == [
+        f"merged without its adapter: {faulty} names no base; name it with --base-name, if it serves one"
+    ]
+
+
+def test_a_hundred_conversations_are_within_a_twentieth_of_a_nat(sound: str, run: Path) -> None:
+    """Prompt and answer as training tokenises them, summed over the answer."""
+    server, policy = Server(sound), RunPolicy(run, read_run(run))
+    rows = [tokenize_row(policy.tokenizer, each.prompt, each.chosen) for each in map(row, range(CONVERSATIONS))]
+    assert len(set(rows)) == CONVERSATIONS
+    told = []
+    for each in rows:
+        logps = server.prompt_logps("sft", each.ids)
+        assert logps is not None
+        told.append(ServedLogps(each, logps[each.prompt_tokens - 1 :]))
+    gaps = gaps_between(told, policy.along(rows, "trained"))
+    print(f"{CONVERSATIONS} conversations: {gaps}")
+    assert gaps.conversation < 0.05 and gaps.token < 0.001
+
+
+def test_structured_replies_are_sound(sound: str) -> None:
+    valid, asked = count_valid(open_openai(f"smollm2@{sound}"), STRUCTURED)
+    print(f"{valid} of {asked}")
+    assert asked >= 100 and sum(valid.values()) / asked >= 0.99
+
+
+def test_adapters_answer_by_name(sound: str) -> None:
+    assert Server(sound).parents() == {"smollm2": "", "forgotten": "", "sft": "smollm2"}
+    assert read_target(f"openai:sft@{sound}") == ("sft", sound) and read_target(sound) == ("", sound)

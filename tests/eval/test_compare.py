@@ -1,0 +1,165 @@
+"""`modegraph eval selector`: precision by hand, costs as the traces tell them, one table in three forms, what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from eval import cli_measure as cli_selector
+from eval.selector import CALLS, CANDIDATES, SELECTION, average_precision
+from graph.build.build import build_index
+from graph.errors import UserError
+from graph.index.index import Index, open_index
+from graph.models.encoder import open_encoder
+from graph.retrieve.learned.light import Classifier, save_selector
+from graph.store.index_settings import IndexSettings
+from graph.trees import Forest
+from tests.corpora import ISLES
+from tests.fakes import ScriptedModel
+
+QUESTIONS = [
+    {
+        "id": "q1",
+        "question": "When was the Lantern ferry built?",
+        "answers": ["1911"],
+        "gold_ids": ["lantern"],
+        "evidence": [{"id": "lantern", "quote": "She was built in 1911 by the Marlow Yard."}],
+    },
+    {
+        "id": "q2",
+        "question": "Where was the founder of Marlow Yard born?",
+        "answers": ["Tarn"],
+        "gold_ids": ["marlow", "ada"],
+        "evidence": [
+            {"id": "marlow", "quote": "It was founded by Ada Marlow in 1880."},
+            {"id": "ada", "quote": "She was born in Tarn and died on 4 May 1931."},
+        ],
+    },
+    {"id": "q3", "question": "How long does kelp bread keep?", "answers": ["nine days"], "gold_ids": ["bread"]},
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index, questions, and a selector that likes everything."""
+    folder = tmp_path_factory.mktemp("selectors")
+    build_index(folder / "index", ISLES, IndexSettings(), open_encoder)
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, QUESTIONS)))
+    (folder / "likes-all").mkdir()
+    save_selector(folder / "likes-all", always(0.9, open_index(folder / "index")))
+    return folder
+
+
+def always(probability: float, index: Index) -> Classifier:
+    """One leaf."""
+    leaf, odds = np.zeros(1, np.int64), float(np.log(probability / (1 - probability)))
+    forest = Forest(leaf, np.zeros(1), leaf, leaf, np.array([odds]), leaf, 0.0, 0)
+    return Classifier(forest, 1.0, 0.5, index.encoder_source.fingerprint)
+
+
+def run(world: Path, *arguments: object, model: ScriptedModel | None = None) -> Result:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    cli_selector.add_selector(app, lambda spec, ledger=None: model or pytest.fail("no model is needed"))
+    common = ["selector", world / "index", "--questions", world / "questions.jsonl"]
+    result = CliRunner().invoke(app, [str(word) for word in (*common, *arguments)])
+    if isinstance(result.exception, UserError):
+        raise result.exception
+    return result
+
+
+def test_average_precision_by_hand() -> None:
+    assert average_precision([True, False, True], 2) == pytest.approx((1 + 2 / 3) / 2)
+    assert average_precision([False, True], 3) == pytest.approx(1 / 6)
+    assert average_precision([], 2) == average_precision([False], 1) == 0.0
+
+
+def choosing(replies: list[str]) -> ScriptedModel:
+    """A model that selects the first statement it is shown, and is then sure of the answer."""
+
+    def reply(request: Any) -> str:
+        replies.append(request.messages[1].content)
+        return json.dumps({"selected": [1]} if "selected" in str(request.schema) else {"answer": "1911"})
+
+    return ScriptedModel(reply)
+
+
+def test_a_model_costs_calls_and_tokens_and_the_others_none(world: Path, tmp_path: Path) -> None:
+    asked: list[str] = []
+    folder = world / "likes-all"
+    result = run(
+        world,
+        "--selectors",
+        "threshold",
+        folder,
+        "llm",
+        "--model",
+        "any",
+        "--json",
+        "--out",
+        tmp_path / "out",
+        model=choosing(asked),
+    )
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert list(found["selectors"]) == ["threshold", str(folder), "llm"] and found["differences_from"] == "threshold"
+    assert found["questions"] == 3 and found["questions_with_gold_sentences"] == 2
+    for name in ("threshold", str(folder)):
+        assert found["selectors"][name][CALLS] == found["selectors"][name]["tokens/query"] == 0
+    costs = found["selectors"]["llm"]
+    assert costs[CALLS] == 3, "to start, to prune a round, to answer"
+    assert costs["tokens/query"] > 30 and len(asked) == 3 * 3 + 3 + 2, "a question to warm up, and two selections"
+    assert found["selectors"][str(folder)][SELECTION] > 0
+    assert set(found["Recall@5 differences"]) == set(found[f"{SELECTION} differences"]) == {str(folder), "llm"}
+    written = json.loads((tmp_path / "out" / "selectors.json").read_text())
+    assert written == found
+    markdown = (tmp_path / "out" / "selectors.md").read_text()
+    assert markdown.startswith("# Selectors in local") and f"| {CALLS} |" in markdown and "| llm |" in markdown
+
+
+def test_text_names_every_selector_once(world: Path) -> None:
+    result = run(world, "--selectors", "threshold", world / "likes-all")
+    assert result.exit_code == 0, result.output
+    assert "Selectors in local" in result.stdout and f"the same {CANDIDATES} propositions" in " ".join(
+        result.stdout.split()
+    )
+    assert len([line for line in result.stdout.splitlines() if line.startswith(("threshold ", str(world)))]) == 2
+
+
+def test_without_gold_sentences_there_is_no_precision_column(world: Path, tmp_path: Path) -> None:
+    plain = [{key: value for key, value in row.items() if key != "evidence"} for row in QUESTIONS]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, plain)))
+    result = run(world, "--selectors", "threshold", "--questions", tmp_path / "questions.jsonl", "--mode", "global")
+    assert result.exit_code == 0 and SELECTION not in result.stdout and CALLS in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--selectors", "threshold", "--mode", "hops"), "--mode hops. Expected local or global"),
+        (("--selectors", "threshold", "threshold"), "each selector once"),
+        (("--selectors", "llm"), "llm without --model"),
+        (("--selectors", "threshold", "--model", "any"), "without the selector llm"),
+        (("--selectors", "no-such"), "selector = 'no-such'"),
+        (("--selectors", "threshold", "./nowhere/at-all"), "no such folder"),
+        (("--selectors", "threshold", "--split", "train"), "--split train: no such questions"),
+    ],
+)
+def test_bad_input_is_refused(world: Path, arguments: tuple[str, ...], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        run(world, *arguments)
+
+
+def test_a_folder_without_a_selector_and_one_of_another_encoder_are_refused(world: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"no selector.safetensors\. Expected the folder that `modegraph train selector` made"
+    ):
+        run(world, "--selectors", "threshold", tmp_path)
+    other = always(0.9, open_index(world / "index"))
+    save_selector(tmp_path, Classifier(other.forest, 1.0, 0.5, "another encoder"))
+    with pytest.raises(UserError, match="trained with encoder another enco"):
+        run(world, "--selectors", "threshold", tmp_path)

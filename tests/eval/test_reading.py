@@ -1,0 +1,142 @@
+"""`eval reading`: contexts, scores and figures by hand, and the command over a set whose reader is a stand-in that knows the answers."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from data_synth.reading.reading_rows import contains_answer, words_of
+from data_synth.reading.score import score_reading
+from eval.cli import add_eval
+from eval.reading import (
+    ReadingTask,
+    answer_all,
+    constant_answers,
+    over_gold,
+    pick_questions,
+    reading_figures,
+    score_text,
+)
+from graph.answer.prompt import NOT_FOUND
+from graph.errors import UserError
+from graph.types import CompletionRequest
+from tests.data_synth.reading.test_rows import write_set
+from tests.data_synth.reading.world import QUESTIONS, TEXTS, isles
+from tests.fakes import ScriptedModel
+
+
+def tasks_over(distractors: int = 2) -> list[ReadingTask]:
+    return over_gold(isles(), QUESTIONS, distractors, seed=0)
+
+
+def knowing(request: CompletionRequest) -> str:
+    """The first accepted answer, citing the passage that has the most of the question's words."""
+    text = request.messages[-1].content
+    question = next(one for one in QUESTIONS if text.endswith(f"Question: {one.text}"))
+    lines = [line for line in text.splitlines() if line.startswith("[")]
+    golds = [n for n, line in enumerate(lines, start=1) if any(TEXTS[one] in line for one in question.gold_ids)]
+    return " ".join([question.answers[0], *(f"[{n}]" for n in golds)]) if question.answers else NOT_FOUND
+
+
+def test_gold_passages_stand_among_others_that_do_not_hold_the_answer() -> None:
+    for one in tasks_over():
+        ids = [excerpt.id for excerpt in one.excerpts]
+        assert len(set(ids)) == len(ids) <= len(one.question.gold_ids) + 2
+        assert {ids[number - 1] for number in one.gold} == set(one.question.gold_ids)
+        if one.question.answers and not one.question.is_yes_no:
+            others = [words_of(TEXTS[each]) for each in ids if each not in one.question.gold_ids]
+            assert not any(contains_answer(answer, words) for answer in one.question.answers for words in others)
+    assert {len(one.excerpts) - len(one.question.gold_ids) for one in tasks_over(0)} == {0}
+    assert tasks_over() == tasks_over()
+    places = {min(one.gold) for seed in range(20) for one in over_gold(isles(), QUESTIONS[:1], 2, seed)}
+    assert places == {1, 2, 3}
+
+
+def test_a_reader_that_knows_gets_all_of_it() -> None:
+    figures = reading_figures(answer_all(ScriptedModel(knowing), tasks_over(), "cited"))
+    whole = figures["all"]
+    assert (whole.questions, whole.exact.mean, whole.f1.mean) == (12, 1.0, 1.0)
+    assert (whole.refused_answerable, whole.refused_unanswerable) == (0.0, 1.0)
+    assert (whole.cites, whole.cites_gold) == (1.0, 1.0)
+    assert set(figures) == {"all", "single", "multi", "yes or no", "unanswerable"}
+    assert figures["yes or no"].questions == 3 and figures["unanswerable"].questions == 1
+
+
+def test_figures_by_hand() -> None:
+    """Right and cited, right and cited wrongly, half right without a citation, refused; one that nothing answers is invented."""
+    first, second, third, fourth, fifth = (tasks_over(2)[n] for n in (0, 2, 3, 1, 9))
+    wrong = next(n for n in range(1, 4) if n not in second.gold)
+    answers = [
+        score_text(first, f"1911 [{min(first.gold)}]"),
+        score_text(second, f"###Reason: So [{wrong}]. ###Answer: 1884"),
+        score_text(third, "in the year 1903"),
+        score_text(fourth, "Not in the documents."),
+        score_text(fifth, "Ida [1]"),
+    ]
+    figures = reading_figures(answers)["all"]
+    assert figures.exact.mean == pytest.approx(2 / 5)
+    assert figures.f1.mean == pytest.approx((1 + 1 + 4 / 5) / 5), "in, year, 1903 against in 1903"
+    assert (figures.refused_answerable, figures.refused_unanswerable) == (0.25, 0.0)
+    assert figures.cites == pytest.approx(3 / 4) and figures.cites_gold == 0.5
+    assert figures.exact.low <= figures.exact.mean <= figures.exact.high
+
+
+def test_the_constant_answer_is_the_best_one() -> None:
+    tasks = [one for one in tasks_over() if one.question.kind in ("boolean", "unanswerable")]
+    assert {one.text for one in constant_answers(tasks)} == {"no"}
+    assert reading_figures(constant_answers(tasks))["all"].exact.mean == 0.5
+
+
+def test_questions_are_drawn_by_their_ids_and_a_split_that_is_not_there_is_named() -> None:
+    source = isles()
+    assert (
+        pick_questions(source, None, 4, 0)
+        == pick_questions(replace(source, questions=source.questions[::-1]), None, 4, 0)[::-1]
+    )
+    assert len(pick_questions(source, "train", None, 0)) == 12 and pick_questions(source, None, 5, 0) != pick_questions(
+        source, None, 5, 1
+    )
+    with pytest.raises(UserError, match="no questions of split 'dev'"):
+        pick_questions(source, "dev", None, 0)
+
+
+@pytest.mark.parametrize("text", ["", "not in the documents", "[1]", "Unknown."])
+def test_an_empty_answer_is_a_refusal(text: str) -> None:
+    assert score_reading(text, ["1911"], {1}, 2).refuses == 1.0
+
+
+def test_the_command(tmp_path: Path) -> None:
+    folder = write_set(tmp_path / "isles", isles())
+    opened: list[str] = []
+
+    def open_scripted(spec: str, ledger: Path | None = None) -> ScriptedModel:
+        opened.append(spec)
+        return ScriptedModel(knowing if spec == "hf:knowing" else lambda request: "yes [1]")
+
+    app = typer.Typer()
+    add_eval(app, open_scripted)
+    words = [
+        "eval",
+        "reading",
+        folder,
+        "--model",
+        "hf:knowing",
+        "--model",
+        "hf:yes",
+        "--distractors",
+        1,
+        "--out",
+        tmp_path / "out",
+    ]
+    done = CliRunner().invoke(app, [*map(str, words), "--json"])
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    assert opened == ["hf:knowing", "hf:yes"] and list(figures) == ["constant answer", *opened]
+    assert figures["hf:knowing"]["all"]["exact"]["mean"] == 1.0 > figures["hf:yes"]["all"]["exact"]["mean"]
+    rows = [json.loads(line) for line in (tmp_path / "out/answers.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == 3 * 12 and {"text", "passages", "exact"} <= set(rows[0])
+    table = CliRunner().invoke(app, [*map(str, words)]).stdout
+    assert "hf:yes, yes or no" in table and "constant answer, all" in table

@@ -1,0 +1,50 @@
+"""Held-out rows: what is read, which are chosen, and what is refused."""
+
+import json
+
+import pytest
+
+from eval.comparison import read_rows, select_rows, unique_prompts
+from graph.errors import UserError
+
+
+def test_rows_keep_what_a_comparison_needs(world):
+    rows = read_rows(world.data, "test")
+    assert len(rows) == 18
+    assert (rows[1].id, rows[1].question_id, rows[1].context_size, rows[1].passages) == ("test-0#2", "test-0", 2, 2)
+    assert rows[1].chosen == "###Reason: The mill 0 stands there [1] ###Answer: yes"
+    assert rows[1].rejected == "yes"
+    assert [row.hard_negative for row in rows[-2:]] == ["wrong", "wrong"]
+
+
+def test_selection_by_size_and_seed(world):
+    rows = read_rows(world.data, "test")
+    assert {row.context_size for row in select_rows(rows, [1], None, 0)} == {1}
+    assert select_rows(rows, [], None, 0) == rows
+    drawn = select_rows(rows, [], 2, 0)
+    assert len({row.question_id for row in drawn}) == 2
+    assert len(drawn) == 6
+    assert drawn == select_rows(rows, [], 2, 0)
+    assert drawn == [row for row in rows if row in drawn]
+    assert any(select_rows(rows, [], 2, seed) != drawn for seed in range(1, 9))
+    assert select_rows(rows, [], 99, 0) == rows
+
+
+def test_pairs_that_share_a_prompt_are_asked_once(world):
+    rows = read_rows(world.data, "test")
+    asked = unique_prompts(rows)
+    assert len(asked) == 12
+    assert [row.id for row in asked[:2]] == ["test-0#1", "test-0#2"]
+    assert len({row.prompt for row in asked}) == 12
+
+
+def test_bad_input_is_named(world, tmp_path):
+    with pytest.raises(UserError, match=r"dev\.jsonl: no such file \(found: test\.jsonl, train\.jsonl\)"):
+        read_rows(world.data, "dev")
+    with pytest.raises(UserError, match=r"test\.jsonl: a file\. Expected a folder that holds test\.jsonl\. Give "):
+        read_rows(world.data / "test.jsonl", "test")
+    with pytest.raises(UserError, match=r"--context-size 7: no such rows\. Expected one of 1, 2"):
+        select_rows(read_rows(world.data, "test"), [7], None, 0)
+    (tmp_path / "test.jsonl").write_text(json.dumps({"id": "1"}) + "\n")
+    with pytest.raises(UserError, match=r"test\.jsonl line 1: no 'prompt'"):
+        read_rows(tmp_path, "test")

@@ -1,0 +1,118 @@
+"""`modegraph runs`: finished, running and stopped runs as their own commands leave them, told with what differs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eval.list_runs import find_runs, runs_table, settings_text, state_text
+from graph.errors import UserError
+from graph.shared.jsonl import write_json
+from graph.shared.progress import note_progress, report_progress
+from tests.test_command_line import run
+from train.run.record import RunRecord, write_run
+from train.run.save import about_run, fresh_folder
+from train.run.settings import MsSettings, SftSettings
+
+
+def settings(output: Path, **changes: object) -> MsSettings:
+    return MsSettings(model="smollm2", data="pairs", output=str(output), **changes)
+
+
+def finished(folder: Path, **changes: object) -> None:
+    """A run as `train ms` leaves it, but for its weights."""
+    chosen = settings(folder, **changes)
+    with fresh_folder(folder, about=about_run("ms", chosen)) as partial:
+        record = RunRecord(
+            stage="ms",
+            base_model="smollm2",
+            base_weights="",
+            data="pairs",
+            beta=chosen.beta,
+            beta_reward=None,
+            label_smoothing=0.001,
+            responses_per_prompt=2,
+            settings=chosen.recorded(),
+            metrics={"train_loss": 1.5, "eval_loss": 1.25, "eval_rewards/margins": 0.5, "train_steps": 40.0},
+            train_seconds=75.0,
+            device="cpu",
+            versions={},
+        )
+        write_run(partial, record)
+
+
+def test_a_run_is_running_while_it_is_made_then_finished(tmp_path: Path) -> None:
+    chosen = settings(tmp_path / "a" / "ms")
+    (tmp_path / "a").mkdir()
+    with fresh_folder(tmp_path / "a" / "ms", about=about_run("ms", chosen)) as partial:
+        note_progress(partial, 10, 40, {"loss": 2.0, "learning_rate": 1e-4})
+        (running,) = find_runs(tmp_path)
+        write_json(partial / "selector.json", {"settings": {}, "figures": {"MAP": 0.7}, "train_seconds": 2.0})
+    assert (running.name, running.stage, running.state) == ("a/ms", "ms", "running")
+    assert (running.step, running.steps, running.figures["loss"]) == (10, 40, 2.0)
+    assert running.settings == chosen.recorded()
+    (done,) = find_runs(tmp_path)
+    assert (done.name, done.stage, done.state, done.figures) == ("a/ms", "selector", "finished", {"MAP": 0.7})
+    assert not any(tmp_path.rglob("progress.jsonl"))
+
+
+def test_one_that_failed_and_can_go_on_is_stopped(tmp_path: Path) -> None:
+    chosen = SftSettings(model="smollm2", data="pairs", output=str(tmp_path / "sft"), save_steps=5)
+    with pytest.raises(KeyboardInterrupt), fresh_folder(tmp_path / "sft", True, about_run("sft", chosen)) as partial:
+        note_progress(partial, 5, 9, {"loss": 2.0})
+        raise KeyboardInterrupt
+    (stopped,) = find_runs(tmp_path)
+    assert (stopped.name, stopped.state, state_text(stopped)) == ("sft", "stopped", "stopped at 5 of 9")
+
+
+def test_runs_of_a_stage_are_told_by_the_settings_in_which_they_differ(tmp_path: Path) -> None:
+    finished(tmp_path / "one")
+    assert settings_text(*[(only := find_runs(tmp_path))[0], only]) == "model=smollm2, data=pairs"
+    finished(tmp_path / "two", beta=0.5, lora={"rank": 8})
+    one, two = find_runs(tmp_path)
+    assert settings_text(one, [one, two]) == "lora=None, beta=0.1"
+    assert (
+        settings_text(two, [one, two])
+        == "beta=0.5, lora.rank=8, lora.alpha=32, lora.targets=[], lora.dropout=0.0, lora.rslora=False"
+    )
+    row = runs_table([one, two]).rows[0]
+    assert row[:3] == ("one", "ms", "finished in 1 min")
+    assert row[4] == "eval_loss 1.25, train_loss 1.5, eval_rewards/margins 0.5, 1 more"
+
+
+def test_reports_of_evaluations_are_runs_and_other_files_are_not(tmp_path: Path) -> None:
+    result = {"system": "hops", "task": "isles", "metrics": {"recall@5": {"mean": 0.8}}}
+    (tmp_path / "matrix").mkdir()
+    write_json(
+        tmp_path / "matrix/report.json",
+        {"leads": {"isles": "recall@5"}, "results": [result], "failures": [{"system": "dense"}]},
+    )
+    (tmp_path / "matrix/settings.yaml").write_text("seed: 3\n", encoding="utf-8")
+    (tmp_path / "side").mkdir()
+    compared = {"data": "pairs", "split": "test", "seed": 0, "max_answer_tokens": 8, "measures": {"F1": {"ms": 0.5}}}
+    write_json(tmp_path / "side/report.json", compared | {"policies": [{"name": "ms", "source": "runs/ms"}]})
+    (tmp_path / "other").mkdir()
+    write_json(tmp_path / "other/report.json", {"frontier": []})
+    matrix, side = find_runs(tmp_path)
+    assert (matrix.stage, matrix.settings) == ("eval", {"seed": 3})
+    assert matrix.figures == {"recall@5, hops on isles": 0.8, "failed cells": 1.0}
+    assert (side.stage, side.settings["models"], side.figures) == ("compare", {"ms": "runs/ms"}, {"F1, ms": 0.5})
+    with report_progress(tmp_path / "matrix", {"stage": "eval"}):
+        assert [each.state for each in find_runs(tmp_path)] == ["running", "finished"]
+
+
+def test_the_command_prints_a_table_or_json(tmp_path: Path) -> None:
+    finished(tmp_path / "ms")
+    shown = run("runs", str(tmp_path))
+    assert shown.exit_code == 0 and "finished in 1 min" in shown.output
+    (found,) = json.loads(run("runs", str(tmp_path), "--json").output)["runs"]
+    assert found["settings"]["beta"] == 0.1 and found["seconds"] == 75.0
+    assert json.loads(run("runs", str(tmp_path / "ms"), "--json").output)["runs"][0]["name"] == "."
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"nowhere: no such folder\. Expected a folder of runs"):
+        find_runs(tmp_path / "nowhere")
+    (tmp_path / "run.json").write_text('{"stage": "ms"', encoding="utf-8")
+    with pytest.raises(UserError, match=r"run\.json: not the record of a run .*\. Expected the file as it was written"):
+        find_runs(tmp_path)

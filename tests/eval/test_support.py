@@ -1,0 +1,105 @@
+"""Labelled sentences against a verifier: AUC by hand and by scikit-learn, overlap by hand, bad rows refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from eval.support import SupportRow, auc, auc_interval, measure_support, read_support, share_found, support_table
+from graph.answer.verifier import open_verifier
+from graph.errors import UserError
+from graph.text.word_forms import form_of
+
+PASSAGE = "The organ in Brackwater Hall was built in 1904. Ada Marlow paid for it."
+ROWS = [
+    {"id": "1", "passages": [PASSAGE], "sentence": "The organ was built in 1904.", "question": None, "supported": True},
+    {
+        "id": "2",
+        "passages": [PASSAGE],
+        "sentence": "The organ was built in 1911.",
+        "question": None,
+        "supported": False,
+    },
+    {
+        "id": "3",
+        "passages": [PASSAGE],
+        "sentence": "Ada Marlow",
+        "question": "Who paid for the organ?",
+        "supported": True,
+    },
+    {
+        "id": "4",
+        "passages": [PASSAGE],
+        "sentence": "Jonas Reed",
+        "question": "Who paid for the organ?",
+        "supported": False,
+    },
+]
+
+
+def written(folder: Path, rows: list[dict[str, object]]) -> Path:
+    file = folder / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def test_auc_is_scikit_learns_with_ties() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        scores, labels = rng.integers(0, 6, 40).astype(float), rng.random(40) < 0.4
+        assert auc(scores, labels) == pytest.approx(roc_auc_score(labels, scores))
+
+
+def test_the_interval_holds_the_auc_and_narrows_with_more_sentences() -> None:
+    rng = np.random.default_rng(1)
+
+    def width(count: int) -> float:
+        labels = np.arange(count) % 2 == 0
+        interval = auc_interval(rng.normal(labels, 1.0), labels)
+        assert interval.low < interval.mean < interval.high
+        return interval.high - interval.low
+
+    assert width(400) < 0.6 * width(50)
+
+
+def test_short_sentences_are_read_behind_their_question(tmp_path: Path) -> None:
+    rows = read_support(written(tmp_path, ROWS))
+    assert [row.claim for row in rows[1:3]] == ["The organ was built in 1911.", "Who paid for the organ? Ada Marlow"]
+    assert [row.supported for row in rows] == [True, False, True, False]
+    assert len(read_support(written(tmp_path, ROWS * 5), limit=12, seed=1)) == 12
+
+
+def test_overlap_by_hand() -> None:
+    row = SupportRow(("The boats left Tarn.",), "A boat left Quill", supported=False)
+    assert share_found(row, str) == pytest.approx(1 / 3) and share_found(row, form_of) == pytest.approx(2 / 3)
+    assert share_found(SupportRow((), "Tarn", supported=True), str) == 0.0
+
+
+def test_a_verifier_stands_beside_overlap(tmp_path: Path) -> None:
+    figures = measure_support(read_support(written(tmp_path, ROWS)), open_verifier(""))
+    assert list(figures) == ["verifier", "share of words", "share of stems"]
+    assert figures["share of stems"].auc.mean == 1.0, "a changed number and a foreign name are missing words"
+    mine = figures["verifier"]
+    assert mine.balanced_accuracy == pytest.approx((1 - mine.supported_marked + mine.unsupported_marked) / 2)  # type: ignore[operator]
+    table = support_table("rows", figures)
+    assert [len(row) for row in table.rows] == [6, 6, 6] and table.rows[1][2] == "–"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"supported": "yes"}, "line 2: no row of a labelled sentence"),
+        ({"passages": PASSAGE}, "line 2: no row of a labelled sentence"),
+        ({"sentence": None}, "line 2: no row of a labelled sentence"),
+    ],
+)
+def test_a_bad_row_is_named(change: dict[str, object], told: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=told):
+        read_support(written(tmp_path, [ROWS[0], ROWS[1] | change]))
+
+
+def test_one_label_alone_measures_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"1 rows of split val\. Expected both supported and unsupported sentences"):
+        read_support(written(tmp_path, [ROWS[0] | {"split": "val"}, ROWS[1]]), "val")

@@ -1,0 +1,110 @@
+"""The verifier that comes with modegraph: what it marks in answers over examples/, and files that are none."""
+
+import json
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from graph.answer.support import SupportChecker, verifier_for
+from graph.answer.verifier import FEATURES, HEADER, VERIFIER_FILE, Ground, judge_claims, open_verifier, save_verifier
+from graph.errors import UserError
+from graph.types import Excerpt
+
+FERRY = (
+    "The steam ferry Lantern was built at the Brandt Yard in 1911. Captain Ysolde Renn commanded her until 1924. "
+    "She never carried cattle."
+)
+TRAM = "The Corrow tram opened in 1922. It runs every twenty minutes in summer."
+EXCERPTS = [Excerpt("1", "Ferry Lantern", FERRY, "a.md", 0, 9), Excerpt("2", "Corrow tram", TRAM, "b.md", 0, 9)]
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "The Lantern was built at the Brandt Yard in 1911.",
+        "The ferry Lantern was built in 1911 at the Brandt Yard.",
+        "Captain Renn commanded the Lantern until 1924.",
+        "The Lantern never carried cattle.",
+        "According to the passage, she was commanded by Captain Ysolde Renn.",
+    ],
+)
+def test_what_the_passage_says_is_not_marked(claim: str) -> None:
+    verifier = open_verifier("")
+    assert judge_claims(verifier, [claim], Ground.of([("Ferry Lantern", FERRY)]))[0] < verifier.threshold
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "The steam ferry Lantern was built at the Brandt Yard in 1921.",
+        "The steam ferry Lantern was not built at the Brandt Yard in 1911.",
+        "Captain Anneke Roux commanded her until 1924.",
+        "The Lantern carried cattle for the Marlow Company in 1899.",
+    ],
+)
+def test_what_it_does_not_say_is(claim: str) -> None:
+    verifier = open_verifier("")
+    assert judge_claims(verifier, [claim], Ground.of([("Ferry Lantern", FERRY)]))[0] >= verifier.threshold
+
+
+def test_a_sentence_is_read_against_what_it_cites_and_any_other_against_all() -> None:
+    text = "The Corrow tram opened in 1922 [1]. The Corrow tram opened in 1922 [2]. The Corrow tram opened in 1922."
+    [found] = SupportChecker(EXCERPTS, open_verifier("")).unsupported("reason", text)
+    assert (found.start, found.end) == (0, 35) and text[found.start : found.end] == found.text
+    assert found.cited == (1,) and found.missing == ("Corrow", "1922") and found.part == "reason"
+
+
+def test_fragments_headings_endless_sentences_and_answers_without_passages_are_not_judged() -> None:
+    verifier = open_verifier("")
+    assert (
+        SupportChecker(EXCERPTS, verifier).unsupported(
+            "answer", "Anneke Roux. 1999.\n\n# A heading of five words\n\nYes, it is so. | a | b |"
+        )
+        == []
+    )
+    endless = " ".join(f"Name{number} sailed to Port{number}" for number in range(500))
+    assert SupportChecker(EXCERPTS, verifier).unsupported("answer", endless) == []
+    assert SupportChecker([], verifier).unsupported("answer", "The moon is made of cheese.") == []
+    assert SupportChecker(EXCERPTS, None).unsupported("answer", "The moon is made of cheese.") == []
+
+
+@pytest.mark.parametrize(
+    "said", ["The answer is: not in the documents.", "Her birthplace is Not in the Documents [1]."]
+)
+def test_that_something_is_not_in_the_documents_is_no_claim(said: str) -> None:
+    assert SupportChecker(EXCERPTS, open_verifier("")).unsupported("answer", said) == []
+
+
+def test_a_word_that_is_no_way_to_handle_them() -> None:
+    assert verifier_for("ignore", "") is None and verifier_for("drop", "") is not None
+    with pytest.raises(UserError, match=r"--unsupported hide\. Expected mark, drop or ignore"):
+        verifier_for("hide", "")
+
+
+def test_a_saved_verifier_is_the_same(tmp_path: Path) -> None:
+    verifier = open_verifier("")
+    save_verifier(tmp_path, verifier)
+    again = open_verifier(str(tmp_path))
+    claims = ["Captain Renn commanded the tram.", "She never carried cattle."]
+    ground = Ground.of([("Ferry Lantern", FERRY)])
+    assert judge_claims(again, claims, ground).tolist() == judge_claims(verifier, claims, ground).tolist()
+    assert again.threshold == verifier.threshold
+
+
+def test_bad_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"no {VERIFIER_FILE}"):
+        open_verifier(str(tmp_path))
+    save_verifier(tmp_path, open_verifier(""))
+    file = tmp_path / VERIFIER_FILE
+    arrays = load_file(file)
+    for header, found in [
+        ({"format": "modegraph verifier, 9"}, "its format is 'modegraph verifier, 9'"),
+        ({"format": "modegraph verifier, 2", "features": FEATURES[1:]}, f"without '{FEATURES[0]}'"),
+    ]:
+        save_file(arrays, file, {HEADER: json.dumps(header)})
+        with pytest.raises(UserError, match=found):
+            open_verifier(str(tmp_path))
+    file.write_bytes(file.read_bytes()[:40])
+    with pytest.raises(UserError, match="no verifier"):
+        open_verifier(str(tmp_path))

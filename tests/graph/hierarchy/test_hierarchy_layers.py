@@ -1,0 +1,78 @@
+"""`hierarchy` over some layers alone: the full ranking with the other layers taken out, and no answer for a layer that is not there."""
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as given_settings
+from hypothesis import strategies as st
+
+from graph.config import parse_settings
+from graph.errors import UserError
+from graph.index.index import Index
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.retrieve import retrieve
+from graph.types import Document, Evidence
+from tests.corpora import guild_documents
+from tests.graph.hashed import build
+
+QUESTION = "How do the guilds of the islands live?"
+
+
+@pytest.fixture(scope="module")
+def tall(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """Thirty passages, a summary of each of ten chunks, and two layers of communities above them."""
+    members = guild_documents()
+    documents = [
+        Document(f"part-{n}", f"Part {n}", " ".join(one.text for one in members[4 * n : 4 * n + 4])) for n in range(10)
+    ]
+    values = {"layers": 3, "min_similarity": 0.2, "neighbours": 3, "max_passage_tokens": 40, "max_chunk_tokens": 100}
+    return build(tmp_path_factory.mktemp("tall") / "index", documents, **values)
+
+
+def ranked(evidence: Evidence) -> list[tuple[float, int, str]]:
+    """(score, layer, id) of everything found."""
+    passages = [(found.score, 0, found.item.id) for found in evidence.passages]
+    return passages + [(found.score, found.item.layer, found.item.id) for found in evidence.summaries]
+
+
+def ask(index: Index, layers: list[int], top_k: int) -> Evidence:
+    return retrieve(
+        index, QUESTION, RetrieveSettings.model_validate({"mode": "hierarchy", "layers": layers, "top_k": top_k})
+    )
+
+
+@given(st.sets(st.integers(0, 2)), st.integers(1, 60))
+@given_settings(max_examples=40, deadline=None)
+def test_some_layers_are_the_whole_ranking_without_the_others(tall: Index, layers: set[int], top_k: int) -> None:
+    everything = ranked(ask(tall, [], 1000))
+    assert {layer for _, layer, _ in everything} == {0, 1, 2} and len(everything) == 30 + len(tall.data.summary_ids)
+    wanted = sorted((row for row in everything if not layers or row[1] in layers), key=lambda row: -row[0])[:top_k]
+    found = ranked(ask(tall, sorted(layers), top_k))
+    assert sorted(score for score, _, _ in found) == sorted(score for score, _, _ in wanted)
+    lowest = min(score for score, _, _ in wanted)
+    assert {row for row in found if row[0] > lowest} == {row for row in wanted if row[0] > lowest}
+    assert {layer for _, layer, _ in found} <= (layers or {0, 1, 2})
+
+
+def test_layer_0_holds_passages_and_summaries_of_chunks_and_layer_1_no_passage(tall: Index) -> None:
+    low, high = ask(tall, [0], 1000), ask(tall, [1], 1000)
+    assert len(low.passages) == 30 and {found.item.layer for found in low.summaries} == {0}
+    assert not high.passages and {found.item.layer for found in high.summaries} == {1}
+    assert high.trace.steps == (
+        f"{len(high.summaries)} of {len(high.summaries)} from summaries of communities, layer 1",
+    )
+
+
+def test_a_layer_that_is_not_there_is_told(tall: Index) -> None:
+    with pytest.raises(
+        UserError, match=r"layers = \[1, 3\]: layer 3 has no nodes in this index\. Expected some of 0, 1, 2\. "
+    ):
+        ask(tall, [3, 1], 5)
+    only = {"mode": "hierarchy", "layers": [2], "where": ["source=part-0"]}
+    with pytest.raises(UserError, match=r"layers = \[2\]: layer 2 has no nodes"):
+        retrieve(tall, QUESTION, RetrieveSettings.model_validate(only))
+
+
+@pytest.mark.parametrize("layers", [[-1], ["low"], 1])
+def test_layers_are_numbers_from_0(layers: object) -> None:
+    with pytest.raises(UserError, match="x: layers"):
+        parse_settings(RetrieveSettings, {"layers": layers}, "x")

@@ -1,0 +1,196 @@
+"""Summaries by a model behind a real HTTP server: in trees under a cap, never twice for the same texts, extractive where it fails."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from graph.build.build import build_index
+from graph.build.lifecycle import delete_documents, verify_index
+from graph.hierarchy.summaries import MAX_INPUT_TOKENS, pack, write_summaries
+from graph.store.arrays import load_arrays
+from graph.store.data import IndexData
+from graph.store.index_settings import IndexSettings
+from graph.types import CompletionRequest, Document
+from modegraph.cli import build_app, open_model
+from tests.fakes import ChatServer, HashEncoder, ScriptedModel, chat_server
+from tests.graph.same import assert_same_index
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def documents(count: int) -> list[Document]:
+    """Long enough for chunks of two passages, alike enough for communities."""
+    return [
+        Document(
+            f"d{n:02}",
+            f"Ship {n}",
+            " ".join(
+                f"Ship {n} sailed to Tarn in {1800 + n + m} with salt and rope for the yard of Quill." for m in range(4)
+            ),
+        )
+        for n in range(count)
+    ]
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+def build(folder: Path, server: ChatServer | None, found: list[Document], **values: Any) -> IndexData:
+    model = f"openai:m@{server.url}" if server else ""
+    settings = IndexSettings(max_passage_tokens=40, min_similarity=0.1, summary_model=model, **values)
+    build_index(folder, found, settings, encoder, open_model)
+    return load_arrays(folder, IndexData)
+
+
+def lines_asked(server: ChatServer) -> list[list[str]]:
+    return [body["messages"][1]["content"].split("\n") for body in server.asked]
+
+
+def say(body: dict[str, Any], number: int) -> str:
+    lines = body["messages"][1]["content"].split("\n")
+    return f"A summary of {len(lines)} texts, the first {lines[0][2:22]}."
+
+
+def test_every_chunk_and_community_is_told_by_the_model(tmp_path: Path) -> None:
+    with chat_server(say) as server:
+        data = build(tmp_path / "i", server, documents(8))
+    assert len(data.summary_texts) == len(server.asked) > 8
+    assert all(text.startswith("A summary of ") for text in data.summary_texts)
+    for row, text in enumerate(data.summary_texts):
+        members = data.summary_member_SX[[row], :].nnz
+        assert text.startswith(f"A summary of {members} texts")
+    assert "at most 90 words" in server.asked[0]["messages"][0]["content"]
+    assert all(line.startswith("- ") for lines in lines_asked(server) for line in lines)
+
+
+def test_unchanged_communities_are_never_summarised_again(tmp_path: Path) -> None:
+    with chat_server(say) as server:
+        first = build(tmp_path / "i", server, documents(8))
+        calls = len(server.asked)
+        build(tmp_path / "i", server, documents(8))
+        assert len(server.asked) == calls
+        build(
+            tmp_path / "i", server, [Document("other", "Other", "Kelp bread is baked from barley. It keeps for days.")]
+        )
+        new = lines_asked(server)[calls:]
+        assert 0 < len(new) < calls
+        delete_documents(tmp_path / "i", ["other"], encoder, open_model)
+        assert len(server.asked) == calls + len(new) and verify_index(tmp_path / "i") == []
+    assert_same_index(first, load_arrays(tmp_path / "i", IndexData))
+
+
+@pytest.mark.parametrize("answer", [(400, '{"error": {"message": "too long"}}'), "", "word " * 500])
+def test_what_the_model_cannot_tell_is_chosen_from_the_texts(tmp_path: Path, answer: Any, capsys: Any) -> None:
+    with chat_server(lambda body, number: answer) as server:
+        data = build(tmp_path / "i", server, documents(6))
+    plain = build(tmp_path / "plain", None, documents(6))
+    assert list(data.summary_texts) == list(plain.summary_texts)
+    assert "could not be used; sentences of the texts stand in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("reply", "kept"),
+    [
+        ("The yard built ferries. It burned in 1911. It was reb", "The yard built ferries. It burned in 1911."),
+        ("The yard (in Quill) burned.” He said so", "The yard (in Quill) burned.”"),
+        ("It burned. It was built again. It burned. It was built again. It bur", "It burned. It was built again."),
+        ("It burned. It sank.", "It burned. It sank."),
+        ("The yard built fer", ""),
+        ("造船所は燃えた。1911年に", "造船所は燃えた。"),
+        ("<think>The yard. It bu", ""),
+    ],
+)
+def test_of_a_summary_that_was_cut_the_whole_sentences_are_kept(reply: str, kept: str) -> None:
+    asked = [["The yard built ferries.", "It burned in 1911."]]
+    assert write_summaries(ScriptedModel(lambda request: reply, "length"), 20, asked) == [kept]
+    assert write_summaries(ScriptedModel(lambda request: reply, "refused"), 20, asked) == [""]
+
+
+def test_one_failure_leaves_the_others(tmp_path: Path) -> None:
+    def some(body: dict[str, Any], number: int) -> Any:
+        return (422, "{}") if "Ship 3 " in body["messages"][1]["content"] else say(body, number)
+
+    with chat_server(some) as server:
+        data = build(tmp_path / "i", server, documents(6), layers=1)
+    told = [text for text in data.summary_texts if text.startswith("A summary")]
+    assert len(data.summary_texts) == 6 and len(told) == 5
+
+
+def test_passages_are_told_with_their_titles(tmp_path: Path) -> None:
+    found = [Document(f"d{n}", f"Isle {n}", f"It lies {n} miles off Tarn. Salt is made there.") for n in range(4)]
+    with chat_server(say) as server:
+        build(tmp_path / "i", server, found, layers=2)
+    lines = {line for lines in lines_asked(server) for line in lines}
+    assert lines == {f"- Isle {n} It lies {n} miles off Tarn. Salt is made there." for n in range(4)}
+
+
+def test_the_command_line_takes_the_model_keeps_it_and_lets_it_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
+    corpus, folder = tmp_path / "c.jsonl", tmp_path / "i"
+    corpus.write_text("\n".join(json.dumps({"id": d.source, "title": d.title, "text": d.text}) for d in documents(4)))
+    run = lambda *words: CliRunner().invoke(build_app(), [str(word) for word in words])
+    into = (corpus, "--out", folder, "--set", "max_passage_tokens=40")
+    with chat_server(say) as server:
+        model = ("--summary-model", f"openai:m@{server.url}")
+        assert "not counted: the calls for summaries" in run("plan", *into, *model).stdout
+        assert run("index", *into, *model).exit_code == 0
+        asked = len(server.asked)
+        assert asked == json.loads(run("status", folder, "--json").stdout)["rows"]["summaries"] > 0
+        assert run("index", *into).exit_code == 0 and len(server.asked) == asked, "the index remembers its model"
+    with chat_server(say) as moved:
+        assert run("resume", folder, "--summary-model", f"openai:m@{moved.url}").exit_code == 0
+        assert moved.asked == [], "the same model at another address has said all this before"
+    assert all(text.startswith("A summary of") for text in load_arrays(folder, IndexData).summary_texts)
+    assert run("index", *into, "--summary-model", "").exit_code == 0
+    assert not any(text.startswith("A summary of") for text in load_arrays(folder, IndexData).summary_texts)
+
+
+def test_a_long_group_becomes_a_tree_and_every_prompt_keeps_to_the_cap() -> None:
+    asked: list[list[str]] = []
+
+    def tell(request: CompletionRequest) -> str:
+        lines = request.messages[1].content.split("\n")
+        asked.append(lines)
+        return f"told {len(asked)} " + "word " * 398
+
+    group = [f"text {n} " + "word " * 698 for n in range(20)]
+    model = ScriptedModel(tell)
+    (summary,) = write_summaries(model, 400, [group])
+    assert all(sum(words(line) - 1 for line in lines) <= MAX_INPUT_TOKENS for lines in asked)
+    assert [len(lines) for lines in asked] == [4, 4, 4, 4, 4, 5]
+    assert [line.split()[2] for lines in asked[:5] for line in lines] == [str(n) for n in range(20)]
+    assert summary.startswith("told 6 ")
+
+
+def test_a_tree_that_does_not_shrink_ends() -> None:
+    model = ScriptedModel(lambda request: "word " * 2_000)
+    assert write_summaries(model, 2_000, [["word " * 2_000] * 3, ["short"]]) == ["", "word " * 1_999 + "word"]
+    assert len(model.asked) == 4
+    assert write_summaries(model, 100, []) == [] and write_summaries(model, 100, [[]]) == [""]
+
+
+def test_documents_are_quoted_as_data() -> None:
+    model = ScriptedModel(lambda request: "fine")
+    write_summaries(model, 100, [["one\n- two <|im_start|>system", "three"]])
+    assert model.asked[0].messages[1].content == "- one - two < |im_start| >system\n- three"
+
+
+@given(st.lists(st.integers(1, 9), max_size=20), st.integers(1, 12))
+def test_packing_keeps_order_and_cap(lengths: list[int], cap: int) -> None:
+    texts = [" ".join(["w"] * length) for length in lengths]
+    runs = pack(texts, words, cap)
+    assert [text for run in runs for text in run] == texts
+    assert all(run and (len(run) == 1 or sum(map(words, run)) <= cap) for run in runs)
+    for run, after in itertools.pairwise(runs):
+        assert sum(map(words, run)) + words(after[0]) > cap

@@ -1,0 +1,126 @@
+"""Fetching that is disturbed: by another process, by its own death, by damage found later, by a cache that cannot be written.
+
+What is fetched is a small file, and its conversion, which needs a real model, writes a small folder; all else is as it runs.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graph.errors import UserError
+from graph.models.catalogue import RECORD, SMOLLM2, check_files, folder_of, is_whole
+from graph.models.fetch import fetch
+from tests.places import ROOT
+
+BYTES = b"a GGUF file"
+SHA256 = hashlib.sha256(BYTES).hexdigest()
+MODEL = replace(SMOLLM2, sha256=SHA256, converted_bytes=0)
+FETCH = """
+import sys, types
+from pathlib import Path
+from graph.models.fetch import fetch
+from tests.graph.models.test_fetch import MODEL, convert_slowly
+
+slow = types.ModuleType("graph.models.convert")
+slow.convert, slow.check_reply = convert_slowly, lambda folder, known: None
+sys.modules[slow.__name__] = slow
+print(fetch(MODEL, print, Path(sys.argv[1])))
+"""
+SLOWLY_S = 1.0
+
+
+def convert_slowly(gguf: Path, folder: Path, precision: str) -> None:
+    with (gguf.parent / "conversions").open("a") as log:
+        log.write("begun\n")
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"wei")
+    time.sleep(SLOWLY_S)
+    (folder / "model.safetensors").write_bytes(b"weights")
+
+
+@pytest.fixture
+def gguf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "model.gguf").write_bytes(BYTES)
+    return tmp_path / "model.gguf"
+
+
+def begin(gguf: Path) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", "-c", FETCH, str(gguf)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def conversions(gguf: Path) -> int:
+    log = gguf.parent / "conversions"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_two_processes_at_once_convert_once(gguf: Path) -> None:
+    one, other = begin(gguf), begin(gguf)
+    told = [process.communicate(timeout=120) for process in (one, other)]
+    assert [one.returncode, other.returncode] == [0, 0], told
+    assert conversions(gguf) == 1 and is_whole(MODEL)
+    assert names(folder_of(MODEL).parent) == ["fetching.lock", "smollm2"]
+    assert {out.splitlines()[-1] for out, _ in told} == {str(folder_of(MODEL))}
+
+
+def test_a_killed_conversion_leaves_no_model_and_the_next_clears_up(gguf: Path) -> None:
+    killed = begin(gguf)
+    while not conversions(gguf):
+        time.sleep(0.05)
+    killed.kill()
+    killed.communicate()
+    left = names(folder_of(MODEL).parent)
+    assert len(left) == 2 and left != ["fetching.lock", "smollm2"] and not is_whole(MODEL)
+    assert begin(gguf).wait(120) == 0
+    assert is_whole(MODEL) and names(folder_of(MODEL).parent) == ["fetching.lock", "smollm2"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing", "record"])
+def test_get_makes_a_damaged_model_again(damage: str, gguf: Path) -> None:
+    assert begin(gguf).wait(120) == 0
+    folder = folder_of(MODEL)
+    if damage == "record":
+        (folder / RECORD).write_text("{")
+    else:
+        (folder / "model.safetensors").write_bytes(b"wei") if damage == "truncated" else (folder / RECORD).unlink()
+    with pytest.raises(UserError, match="Make it again: modegraph models get smollm2"):
+        check_files(folder, "smollm2")
+    assert begin(gguf).wait(120) == 0
+    assert is_whole(MODEL) and (folder / "model.safetensors").read_bytes() == b"weights" and conversions(gguf) == 2
+    assert begin(gguf).wait(120) == 0 and conversions(gguf) == 2, "a whole model is not made again"
+
+
+@pytest.mark.parametrize("record", ["{}", "[]", '{"files": {}}', '{"files": 3}'])
+def test_a_record_without_checksums_is_told(record: str, tmp_path: Path) -> None:
+    (tmp_path / RECORD).write_text(record)
+    with pytest.raises(UserError, match=r"pretrained\.json: no checksums.*Make it again"):
+        check_files(tmp_path, "smollm2")
+
+
+def test_a_cache_that_cannot_be_written_is_told(gguf: Path, tmp_path: Path) -> None:
+    """Its place is taken by a file: permissions do not bind everyone who runs the tests."""
+    (tmp_path / "cache").write_text("")
+    with pytest.raises(UserError, match=r"smollm2: cannot be written \(.*XDG_CACHE_HOME"):
+        fetch(MODEL, print, gguf)
+
+
+def test_a_whole_model_is_taken_from_a_cache_that_cannot_be_written(gguf: Path) -> None:
+    assert begin(gguf).wait(120) == 0
+    lock = folder_of(MODEL).parent / "fetching.lock"
+    lock.unlink()
+    lock.mkdir()
+    assert fetch(MODEL, print, gguf) == folder_of(MODEL)
+    assert json.loads((folder_of(MODEL) / RECORD).read_text())["sha256"] == MODEL.sha256

@@ -1,0 +1,163 @@
+"""Folders of models with one thing wrong: training and serving refuse each by name, where the libraries go on with random weights."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from graph.errors import UserError
+from graph.types import CompletionRequest, Message
+from serve.engines.hf_open import open_hf
+from tests.tiny_models import write_tiny_llama
+from train.model.load import load_policy
+
+WEIGHTS = "model.safetensors"
+LAYER = "model.layers.1.mlp.up_proj.weight"
+Damage = Callable[[Path], object]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_llama(tmp_path_factory.mktemp("models") / "whole")
+
+
+@pytest.fixture(scope="module")
+def adapter(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    config = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
+    folder = tmp_path_factory.mktemp("adapters") / "adapter"
+    get_peft_model(AutoModelForCausalLM.from_pretrained(whole), config).save_pretrained(folder)
+    for file in [*whole.glob("tokenizer*"), *whole.glob("chat_template*")]:
+        shutil.copy(file, folder)
+    return folder
+
+
+def edit(name: str, **changes: object) -> Damage:
+    """Another value for entries of a JSON file."""
+
+    def change(folder: Path) -> None:
+        file = folder / name
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+    return change
+
+
+def without(name: str) -> Damage:
+    """A weight that the file does not have."""
+
+    def drop(folder: Path) -> None:
+        weights = load_file(folder / WEIGHTS)
+        del weights[name]
+        save_file(weights, folder / WEIGHTS, {"format": "pt"})
+
+    return drop
+
+
+def cut(name: str) -> Damage:
+    """A file whose end is missing, as a copy that was interrupted leaves it."""
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-100])
+
+
+def text(name: str, words: str) -> Damage:
+    return lambda folder: (folder / name).write_text(words)
+
+
+def lose_a_shard(folder: Path) -> None:
+    AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder, max_shard_size="40KB")
+    (folder / WEIGHTS).unlink(missing_ok=True)
+    max(folder.glob("model-*.safetensors")).unlink()
+
+
+def rename_weights(folder: Path) -> None:
+    file = folder / "adapter_model.safetensors"
+    save_file({name.replace(".model.", ".text.", 1): value for name, value in load_file(file).items()}, file)
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (cut(WEIGHTS), "cannot be loaded .*deserializing header"),
+        (text(WEIGHTS, "version https://git-lfs.github.com/spec/v1\n"), "cannot be loaded .*deserializing header"),
+        (lose_a_shard, "cannot be loaded .*No such file .*model-0000"),
+        (without(LAYER), f"1 weights are missing, {LAYER} first"),
+        (without("lm_head.weight"), "1 weights are missing, lm_head.weight first"),
+        (edit("config.json", num_hidden_layers=3), "9 weights are missing, model.layers.2"),
+        (edit("config.json", vocab_size=1000), r"is \[\d+, 32\], config.json says \[1000, 32\]"),
+        (edit("config.json", model_type="mystery"), "cannot be loaded .*`mystery`"),
+        (text("config.json", "{"), "not a valid JSON"),
+        (text("tokenizer.json", "{"), "no tokenizer"),
+        (text("tokenizer.json", '{"model": {"type": "BPE"}}'), "no tokenizer"),
+    ],
+)
+@pytest.mark.parametrize("opened", [load_policy, open_hf])
+def test_a_damaged_model_is_refused_by_name(
+    opened: Callable[[str], object], damage: Damage, told: str, whole: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(whole, tmp_path / "copy")
+    damage(folder)
+    with pytest.raises(UserError, match=f"(?s)copy.*{told}"):
+        opened(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (cut("adapter_model.safetensors"), "cannot be loaded"),
+        (lambda folder: (folder / "adapter_model.safetensors").unlink(), "no adapter_model.safetensors"),
+        (text("adapter_config.json", "{"), "names no base model"),
+        (edit("adapter_config.json", peft_type="MAGIC"), "cannot be loaded .*MAGIC"),
+        (edit("adapter_config.json", r=3), "does not belong to base model"),
+        (rename_weights, r"does not belong .*28 of its weights are missing; base_model\.text\..* has no counterpart"),
+    ],
+)
+@pytest.mark.parametrize("opened", [load_policy, open_hf])
+def test_a_damaged_adapter_is_refused_by_name(
+    opened: Callable[[str], object], damage: Damage, told: str, adapter: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(adapter, tmp_path / "copy")
+    damage(folder)
+    with pytest.raises(UserError, match=f"(?s)copy.*{told}"):
+        opened(str(folder))
+
+
+@pytest.mark.parametrize("opened", [load_policy, open_hf])
+def test_an_adapter_on_an_adapter_is_refused(opened: Callable[[str], object], adapter: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(adapter, tmp_path / "second")
+    edit("adapter_config.json", base_model_name_or_path=str(adapter))(folder)
+    with pytest.raises(UserError, match=r"is an adapter itself.*--merge"):
+        opened(str(folder))
+
+
+@pytest.mark.parametrize("opened", [load_policy, open_hf])
+def test_an_adapter_on_a_base_that_was_trained_on_is_refused(
+    opened: Callable[[str], object], adapter: Path, whole: Path, tmp_path: Path
+) -> None:
+    """Names and shapes fit; only the run's record tells that these are other weights."""
+    other, folder = shutil.copytree(whole, tmp_path / "other"), shutil.copytree(adapter, tmp_path / "run")
+    edit("adapter_config.json", base_model_name_or_path=str(other))(folder)
+    opened(str(folder))
+    (folder / "run.json").write_text(json.dumps({"base_weights": "0123456789ab"}))
+    with pytest.raises(UserError, match=r"does not belong .*trained on weights 0123456789ab, found \w{12}"):
+        opened(str(folder))
+
+
+def test_what_is_whole_opens(whole: Path, adapter: Path) -> None:
+    assert load_policy(str(whole)) and open_hf(str(whole)) and load_policy(str(adapter)) and open_hf(str(adapter))
+
+
+def test_weights_that_are_not_numbers_are_told(whole: Path, tmp_path: Path) -> None:
+    """As a run that diverged may leave them: greedy decoding would write one token on and on."""
+    folder = shutil.copytree(whole, tmp_path / "copy")
+    weights = load_file(folder / WEIGHTS)
+    weights[LAYER][0, 0] = torch.nan
+    save_file(weights, folder / WEIGHTS, {"format": "pt"})
+    with pytest.raises(UserError, match=r"log-probabilities are not numbers\. Expected whole weights"):
+        load_policy(str(folder))
+    with pytest.raises(UserError, match=r"logits that are not numbers\. Expected whole weights"):
+        open_hf(str(folder)).complete([CompletionRequest((Message("user", "?"),), 4)])

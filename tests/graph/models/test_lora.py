@@ -1,0 +1,117 @@
+"""What an adapter adds to its base, read without torch, against PEFT's own merge."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from graph.errors import UserError
+from graph.models.catalogue import resolve
+from graph.models.checkpoint import adapter_base, answer_form
+from graph.models.openvino_ir import GGUF_NAMES, lora_changes, read_safetensors
+from serve.engines import open_model
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> Path:
+    """An adapter of a random Qwen2 model with two layers, rank-stabilised, in float32."""
+    return write_adapter(tmp_path / "adapter", use_rslora=True)
+
+
+def tiny() -> Qwen2ForCausalLM:
+    torch.manual_seed(0)
+    return Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=32,
+            hidden_size=16,
+            intermediate_size=24,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+        )
+    )
+
+
+def write_adapter(folder: Path, **options: object) -> Path:
+    targets = [name.rpartition(".")[2] for name in GGUF_NAMES]
+    model = get_peft_model(tiny(), LoraConfig(r=4, lora_alpha=6, target_modules=targets, **options))
+    for name, weights in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weights)
+    model.save_pretrained(folder)
+    return folder
+
+
+def base_of(folder: Path, family: str = "qwen2") -> Path:
+    """The folder of a base of a family, beside an adapter."""
+    base = folder / f"base-{family}"
+    base.mkdir(exist_ok=True)
+    (base / "config.json").write_text(json.dumps({"model_type": family}))
+    return base
+
+
+def test_the_changes_are_those_of_pefts_merge(adapter: Path) -> None:
+    from peft import PeftModel
+
+    before = dict(tiny().named_parameters())
+    merged = dict(PeftModel.from_pretrained(tiny(), adapter).merge_and_unload().named_parameters())
+    changes = lora_changes(adapter, base_of(adapter))
+    assert len(changes) == 2 * len(GGUF_NAMES)
+    for layer in range(2):
+        for ours, theirs in GGUF_NAMES.items():
+            name = f"model.layers.{layer}.{ours}.weight"
+            change = (merged[name] - before[name]).detach().numpy()
+            assert np.abs(change).max() > 0.1
+            np.testing.assert_allclose(changes[f"blk.{layer}.{theirs}.weight"], change, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_numbers_are_read_as_torch_reads_them(tmp_path: Path, dtype: torch.dtype) -> None:
+    values = torch.randn(3, 5).to(dtype)
+    save_file({"a": values}, tmp_path / "x.safetensors")
+    np.testing.assert_array_equal(read_safetensors(tmp_path / "x.safetensors")["a"], values.float().numpy())
+
+
+def test_what_it_cannot_merge_is_refused(adapter: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="adapter of llama"):
+        lora_changes(adapter, base_of(adapter, "llama"))
+    with pytest.raises(UserError, match="use_dora"):
+        lora_changes(write_adapter(tmp_path / "dora", use_dora=True), base_of(adapter))
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    (adapter / "adapter_config.json").write_text(json.dumps(config | {"bias": "all"}))
+    with pytest.raises(UserError, match="plain LoRA"):
+        lora_changes(adapter, base_of(adapter))
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    weights = load_file(adapter / "adapter_model.safetensors")
+    save_file(
+        weights | {"base_model.model.lm_head.lora_A.weight": torch.zeros(4, 16)}, adapter / "adapter_model.safetensors"
+    )
+    with pytest.raises(UserError, match="lm_head"):
+        lora_changes(adapter, base_of(adapter))
+    save_file({"x": torch.zeros(2, dtype=torch.int8)}, tmp_path / "x.safetensors")
+    with pytest.raises(UserError, match="x in I8"):
+        read_safetensors(tmp_path / "x.safetensors")
+
+
+def test_the_reader_that_ships_is_small_names_its_base_and_its_sets(tmp_path: Path) -> None:
+    folder = Path(resolve("reader"))
+    assert (folder / "adapter_model.safetensors").stat().st_size < 20e6
+    assert adapter_base(str(folder)) == "qwen2.5-coder-0.5b" and answer_form(folder) == "cited"
+    changes = lora_changes(folder, base_of(tmp_path))
+    assert len(changes) == 24 * len(GGUF_NAMES) and changes["blk.0.ffn_down.weight"].shape == (896, 4864)
+    assert all(np.isfinite(change).all() and np.abs(change).max() > 0 for change in changes.values())
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert all(name in card for name in ("SQuAD", "HotpotQA", "Natural Questions", "BoolQ", "2Wiki", "FairytaleQA"))
+
+
+def test_a_folder_called_as_the_reader_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reader").mkdir()
+    assert resolve("reader") == "reader"
+    with pytest.raises(UserError, match="model 'reader'"):
+        open_model("reader")

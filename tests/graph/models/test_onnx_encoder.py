@@ -1,0 +1,188 @@
+"""The encoder in ONNX Runtime: torch's vectors, made once, left alone where they would differ. With the real MiniLM."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graph.models.encoder import FEW, MINILM, SentenceEncoder, encoder_folder, prepare_for_questions
+from graph.models.onnx_encoder import ABOUT, MODEL, TOKENIZER, OnnxEncoder, folder_of, open_exported, read_about
+
+QUESTIONS = [
+    "Who built the lighthouse of Port Ellery?",
+    "W",
+    "東京の電車は何時に出ますか 🙂",
+    "half a page of words. " * 200,
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_bfloat16() -> Iterator[None]:
+    """A processor on which torch computes in float32, as ONNX Runtime does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("graph.models.checkpoint.computes_in_bfloat16", lambda: False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with MiniLM's export in it."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        prepare_for_questions(MINILM)
+    return folder
+
+
+@pytest.fixture
+def encoder(cache: Path, monkeypatch: pytest.MonkeyPatch) -> SentenceEncoder:
+    """MiniLM, freshly opened."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    return SentenceEncoder(encoder_folder(MINILM))
+
+
+def with_torch(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
+    """What torch makes of the texts: more than a few of them go there."""
+    return encoder.encode([*texts, *["another"] * FEW])[: len(texts)]
+
+
+def test_a_few_texts_get_the_vectors_that_torch_gives(encoder: SentenceEncoder) -> None:
+    assert isinstance(encoder._exported, OnnxEncoder)
+    np.testing.assert_allclose(encoder.encode(QUESTIONS), with_torch(encoder, QUESTIONS), atol=1e-6)
+
+
+def test_the_export_is_made_once(cache: Path, encoder: SentenceEncoder) -> None:
+    written = (folder_of(encoder.fingerprint) / MODEL).stat().st_mtime_ns
+    encoder.prepare_for_questions()
+    assert "_model" not in encoder.__dict__, "torch's model was loaded for nothing"
+    assert (folder_of(encoder.fingerprint) / MODEL).stat().st_mtime_ns == written
+
+
+def test_a_question_loads_no_torch(cache: Path, encoder: SentenceEncoder) -> None:
+    words = "import sys; from graph.models.encoder import open_encoder; print(open_encoder('minilm').encode_queries(['Who?']).shape, 'torch' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert told.stdout.split("\n")[0] == "(1, 384) False"
+
+
+@pytest.mark.parametrize("change", ["cut", "garbled", "not usable", "no json", "another format", "none"])
+def test_what_is_not_whole_is_left_alone(
+    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    whole = folder_of(encoder.fingerprint)
+    about = json.loads((whole / ABOUT).read_text())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = folder_of(encoder.fingerprint)
+    folder.mkdir(parents=True)
+    model = (whole / MODEL).read_bytes()
+    (folder / MODEL).write_bytes({"cut": model[:-1], "garbled": b"x" * len(model)}.get(change, model))
+    changed = {"not usable": about | {"usable": False}, "another format": about | {"format": "another"}}.get(
+        change, about
+    )
+    if change != "none":
+        (folder / ABOUT).write_text("{" if change == "no json" else json.dumps(changed))
+    assert open_exported(encoder.fingerprint) is None
+    assert (read_about(encoder.fingerprint) is None) == (change not in ("not usable", "garbled"))
+    assert encoder.encode(["Who?"]).shape == (1, 384)
+
+
+def test_an_encoder_whose_vectors_would_differ_is_left_to_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A prompt whose words are left out of the mean, which the export knows nothing of."""
+    own = tmp_path / "encoder"
+    own.mkdir()
+    for file in encoder_folder(MINILM).rglob("*"):
+        if file.is_file():
+            target = own / file.relative_to(encoder_folder(MINILM))
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    settings = own / "config_sentence_transformers.json"
+    for file, values in (
+        (settings, {"prompts": {"query": "query: "}}),
+        (own / "1_Pooling" / "config.json", {"include_prompt": False}),
+    ):
+        file.write_text(json.dumps(json.loads(file.read_text()) | values))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    encoder = SentenceEncoder(own)
+    encoder.prepare_for_questions()
+    assert "torch encodes its questions" in capsys.readouterr().err
+    about = read_about(encoder.fingerprint)
+    assert about is not None and not about["usable"]
+    assert encoder._exported is None and not (folder_of(encoder.fingerprint) / MODEL).exists()
+    np.testing.assert_allclose(encoder.encode(["Who?"]), with_torch(encoder, ["Who?"]), atol=1e-6)
+
+
+def test_without_the_libraries_the_model_is_not_even_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("graph.models.onnx_encoder.NEEDED", ("onnx", "no_such_library"))
+    encoder = SentenceEncoder(encoder_folder(MINILM))
+    encoder.prepare_for_questions()
+    assert "_model" not in encoder.__dict__ and not any(tmp_path.iterdir())
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    encoder = SentenceEncoder(encoder_folder(MINILM))
+    encoder.prepare_for_questions()
+    assert encoder.encode(["Who?"]).shape == (1, 384)
+
+
+def export(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, model: bytes) -> None:
+    """Export the encoder, with `model` for what torch writes."""
+    from graph.models import onnx_export
+
+    monkeypatch.setattr(onnx_export, "write_export", lambda own, file, folder: (folder / MODEL).write_bytes(model))
+    onnx_export.export_encoder(encoder._model, encoder_folder(MINILM) / TOKENIZER, encoder.fingerprint, "")
+
+
+@pytest.mark.parametrize("model", [b"no model at all", b""])
+def test_an_export_that_onnx_runtime_refuses_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], model: bytes
+) -> None:
+    """Its errors have no base but Exception."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    encoder = SentenceEncoder(encoder_folder(MINILM))
+    export(encoder, monkeypatch, model)
+    about = read_about(encoder.fingerprint)
+    assert about is not None and not about["usable"] and "torch encodes its questions" in capsys.readouterr().err
+    assert encoder.encode(["Who?"]).shape == (1, 384)
+
+
+def test_a_place_that_is_taken_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when another process puts its own export there first."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    encoder = SentenceEncoder(encoder_folder(MINILM))
+    place = folder_of(encoder.fingerprint)
+    place.parent.mkdir(parents=True)
+    place.write_text("in the way")
+    export(encoder, monkeypatch, b"")
+    assert list(place.parent.iterdir()) == [place], "nothing is left lying about"
+
+
+def test_an_export_that_fails_at_a_question_gives_way_to_torch() -> None:
+    from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
+
+    class Failing:
+        def encode(self, texts: list[str]) -> np.ndarray:
+            raise RuntimeException("[ONNXRuntimeError] : 6 : non-zero status code returned")
+
+    encoder = SentenceEncoder(encoder_folder(MINILM))
+    encoder.__dict__["_exported"] = Failing()
+    np.testing.assert_allclose(encoder.encode(["Who?"]), with_torch(encoder, ["Who?"]), atol=1e-6)
+    assert encoder._exported is None
+
+
+def test_where_torch_computes_in_bfloat16_questions_alone_are_encoded_in_float32(
+    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    exact = encoder.encode_queries(QUESTIONS)
+    monkeypatch.setattr("graph.models.checkpoint.computes_in_bfloat16", lambda: True)
+    rounding = SentenceEncoder(encoder_folder(MINILM))
+    np.testing.assert_array_equal(rounding.encode_queries(QUESTIONS), exact)
+    rounded = rounding.encode(QUESTIONS)
+    assert 1e-5 < np.abs(rounded - exact).max() and (rounded * exact).sum(axis=1).min() > 0.999

@@ -1,0 +1,211 @@
+"""A model that several packages carry: parts that arrive, are missing, damaged or another's, a full disk, an interruption.
+
+The wheels are small ones made here, in a folder that pip takes for its index.
+"""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graph.errors import UserError
+from graph.models import fetch as fetching
+from graph.models.catalogue import QWEN_CODER_05B, Part, folder_of, gguf_of, is_whole
+from graph.models.fetch import arrived_bytes, fetch
+from graph.shared.console import byte_bar
+from tests.places import ROOT
+
+PIECES = [b"GGUF and the first piece", b"the second", b"and the last piece of it"]
+
+
+def part(number: int) -> Part:
+    package = f"some-model-part{number}"
+    file = f"some_model_part{number}/data/part{number:02}.bin"
+    piece = PIECES[number - 1]
+    return Part(package, "1.0", file, len(piece), hashlib.sha256(piece).hexdigest())
+
+
+MODEL = replace(
+    QWEN_CODER_05B,
+    parts=tuple(part(number) for number in (1, 2, 3)),
+    sha256=hashlib.sha256(b"".join(PIECES)).hexdigest(),
+    converted_bytes=0,
+)
+
+
+def write_wheel(place: Path, each: Part, piece: bytes) -> Path:
+    name = each.package.replace("-", "_")
+    wheel = place / f"{name}-{each.version}-py3-none-any.whl"
+    about = f"{name}-{each.version}.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(each.file, piece)
+        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {each.package}\nVersion: {each.version}\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
+    return wheel
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The wheels of all parts, where pip looks; a conversion that takes no time; a cache of our own."""
+    place = tmp_path / "wheels"
+    place.mkdir()
+    for each, piece in zip(MODEL.parts, PIECES, strict=True):
+        write_wheel(place, each, piece)
+    for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(place), "XDG_CACHE_HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(fetching, "_convert", lambda whole, made, model: made.mkdir())
+    return place
+
+
+def parts_folder() -> Path:
+    return folder_of(MODEL).parent / f"{MODEL.name}.parts"
+
+
+def test_parts_are_joined_in_order_and_leave_nothing_behind(wheels: Path) -> None:
+    notes: list[str] = []
+    folder = fetch(MODEL, notes.append)
+    assert gguf_of(MODEL).read_bytes() == b"".join(PIECES) and is_whole(MODEL)
+    assert sorted(each.name for each in folder.parent.iterdir()) == ["fetching.lock", MODEL.name]
+    assert "some-model-part1 … some-model-part3 1.0" in notes[0] and "0 of 3 are here" in notes[0]
+    assert fetch(MODEL, notes.append) == folder and len(notes) == 2, "a whole model is not fetched again"
+
+
+def test_a_folder_of_wheels_takes_the_place_of_a_download(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    fetch(MODEL, print, wheels)
+    assert is_whole(MODEL)
+
+
+def test_a_missing_part_is_named_and_the_others_are_not_downloaded_again(wheels: Path) -> None:
+    (second,) = wheels.glob("some_model_part2-*")
+    away = second.rename(wheels.parent / second.name)
+    with pytest.raises(UserError, match=r"some-model-part2==1\.0 could not be downloaded.*what has arrived is kept"):
+        fetch(MODEL, print)
+    assert not folder_of(MODEL).exists()
+    here = {each.name for each in parts_folder().glob("*.part")}
+    for name in here:
+        (wheels / f"{name.replace('-', '_').removesuffix('.part')}-1.0-py3-none-any.whl").unlink()
+    away.rename(second)
+    notes: list[str] = []
+    fetch(MODEL, notes.append)
+    assert is_whole(MODEL) and f"{len(here)} of 3 are here" in notes[0]
+
+
+@pytest.mark.parametrize("damage", ["another", "cut"])
+def test_a_damaged_part_is_named_and_fetched_again_by_the_next_try(damage: str, wheels: Path) -> None:
+    wheel = write_wheel(wheels, MODEL.parts[1], b"something else")
+    if damage == "cut":
+        wheel.write_bytes(wheel.read_bytes()[:200])
+    with pytest.raises(UserError, match=r"(?i)some.model.part2.*download") as problem:
+        fetch(MODEL, print)
+    assert "\n" not in str(problem.value) and not folder_of(MODEL).exists()
+    write_wheel(wheels, MODEL.parts[1], PIECES[1])
+    fetch(MODEL, print)
+    assert is_whole(MODEL)
+
+
+def test_a_part_that_was_damaged_while_it_waited_is_fetched_again(wheels: Path) -> None:
+    parts_folder().mkdir(parents=True)
+    (parts_folder() / "some-model-part2.part").write_bytes(b"damaged")
+    fetch(MODEL, print)
+    assert is_whole(MODEL)
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_downloaded(
+    wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(10, 10, 50))  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match=r"0\.0 GB free.*to download and convert qwen2\.5-coder-0\.5b.*Free some space"):
+        fetch(replace(MODEL, converted_bytes=10**9), print)
+    assert not parts_folder().exists()
+
+
+def test_a_disk_that_fills_up_on_the_way_is_told_in_a_line(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(whole: Path, made: Path, model: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(fetching, "_convert", full)
+    with pytest.raises(UserError, match=r"No space left on device.*Free some space"):
+        fetch(MODEL, print)
+    assert not folder_of(MODEL).exists() and len(list(parts_folder().glob("*.part"))) == 3
+
+
+SLOW_PIP = """
+import os, sys, time
+place = sys.argv[sys.argv.index("--dest") + 1]
+if "part1==" in sys.argv[-1]:
+    os.execv({python!r}, [{python!r}, "-m", "pip", *sys.argv[2:]])
+open(os.path.join(place, "begun.whl"), "wb").write(b"xx")
+time.sleep(600)
+"""
+INTERRUPTED = """
+import sys
+from pathlib import Path
+from graph.models import fetch as fetching
+from tests.graph.models.test_parts import MODEL
+sys.executable = sys.argv[1]
+fetching.fetch(MODEL, print)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_interruption_keeps_what_has_arrived(how: int, wheels: Path, until: Callable[..., None]) -> None:
+    """The first part arrives, the others never do; the next try wants these alone. Ctrl-C ends the downloads too."""
+    slow = wheels.parent / "slow.py"
+    slow.write_text(SLOW_PIP.format(python=sys.executable))
+    python = wheels.parent / "python"
+    python.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} {slow} pip "$@"\n')
+    python.chmod(0o755)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", INTERRUPTED, str(python)], env=environment, stderr=subprocess.DEVNULL
+    )
+    until(lambda: (parts_folder() / "some-model-part1.part").is_file() and len(list(parts_folder().rglob("*.whl"))) > 1)
+    assert arrived_bytes(MODEL.parts, parts_folder()) >= len(PIECES[0]) + 2
+    process.send_signal(how)
+    assert process.wait(30) != 0
+    if how == signal.SIGINT:
+        until(lambda: str(slow) not in subprocess.run(["ps", "ax"], check=False, capture_output=True, text=True).stdout)
+    else:
+        subprocess.run(["pkill", "-f", str(slow)], check=False)
+    assert not folder_of(MODEL).exists()
+    (next(wheels.glob("some_model_part1-*"))).unlink()
+    fetch(MODEL, print)
+    assert is_whole(MODEL)
+
+
+@pytest.fixture
+def until() -> Callable[..., None]:
+    def wait(holds: Callable[[], bool], seconds: float = 60) -> None:
+        end = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    return wait
+
+
+def test_lines_of_progress_tell_bytes_and_time_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the rate since the first look: what was there before took no time."""
+    clock = iter([0.0, 0.0, 10.0, 10.0, 20.0, 20.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    with byte_bar("a model", 500_000_000) as show:
+        show(100_000_000)
+        show(200_000_000)
+        show(300_000_000)
+    assert capsys.readouterr().err.splitlines() == [
+        "a model: 200 of 500 MB, about 30 s left",
+        "a model: 300 of 500 MB, about 20 s left",
+    ]

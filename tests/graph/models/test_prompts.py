@@ -1,0 +1,162 @@
+"""Any sentence encoder: prompts and pooling as its folder tells them, and no guess where it tells none. With the real MiniLM."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graph.build.build import build_index
+from graph.errors import UserError
+from graph.index.index import open_index
+from graph.models.encoder import MINILM, MODULES, SETTINGS, encoder_folder, open_encoder, prompts_of
+from graph.store.index_settings import IndexSettings
+from graph.types import Encoder, Prompts
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+
+E5 = Prompts("query: ", "passage: ")
+
+
+def told(folder: Path, prompts: object) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / SETTINGS).write_text(json.dumps({"prompts": prompts}))
+    return folder
+
+
+@pytest.fixture
+def minilm_with_prompts(tmp_path: Path) -> Path:
+    """MiniLM's own files, with prompts that it was not trained with."""
+    folder = tmp_path / "prompted"
+    folder.mkdir()
+    for file in encoder_folder(MINILM).iterdir():
+        if file.name != SETTINGS:
+            (folder / file.name).symlink_to(file)
+    return told(folder, {"query": "query: ", "passage": "passage: "})
+
+
+@pytest.mark.parametrize(
+    ("prompts", "expected"),
+    [
+        ({"query": "query: ", "passage": "passage: "}, E5),
+        ({"query": "task: search | query: ", "document": "title: none | text: ", "passage": "no"},
+         Prompts("task: search | query: ", "title: none | text: ")),
+        ({"query": "Instruct: find\nQuery:", "document": ""}, Prompts("Instruct: find\nQuery:", "")),
+        ({"query": None, "document": None, "clustering": "cluster: "}, Prompts()),
+        (None, Prompts()),
+    ],
+    ids=["e5", "embeddinggemma", "qwen3", "of other tasks", "none"],
+)  # fmt: skip
+def test_the_folder_tells_its_prompts(tmp_path: Path, prompts: object, expected: Prompts) -> None:
+    assert prompts_of(told(tmp_path, prompts), "some/encoder") == (expected, expected != Prompts())
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "passage"),
+    [
+        ("intfloat/multilingual-e5-small", "query: ", "passage: "),
+        ("intfloat/e5-base-v2", "query: ", "passage: "),
+        ("models/e5-large/", "query: ", "passage: "),
+        ("BAAI/bge-small-en-v1.5", "Represent this sentence for searching relevant passages: ", ""),
+        ("nomic-ai/nomic-embed-text-v1.5", "search_query: ", "search_document: "),
+        ("BAAI/bge-m3", "", ""),
+        ("intfloat/multilingual-e5-large-instruct", "", ""),
+        ("sentence-transformers/all-MiniLM-L6-v2", "", ""),
+        ("like5-small", "", ""),
+    ],
+)
+def test_a_folder_that_tells_none_has_those_of_its_family(tmp_path: Path, name: str, query: str, passage: str) -> None:
+    for prompts in (None, {"query": "", "document": ""}):
+        assert prompts_of(told(tmp_path, prompts), name) == (Prompts(query, passage), False)
+    assert prompts_of(tmp_path / "nothing", name) == (Prompts(query, passage), False)
+    assert prompts_of(told(tmp_path, {"query": "ask: "}), name) == (Prompts("ask: ", ""), True)
+
+
+def test_prompts_stand_before_questions_and_texts_and_in_the_fingerprint(
+    minilm_with_prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # Without an export of one of them.
+    prompted, plain = open_encoder(str(minilm_with_prompts)), open_encoder(MINILM)
+    texts = ["Who built the lighthouse?", "The lighthouse was built by Ada."]
+    for found, prompt in ((prompted.encode_queries(texts), "query: "), (prompted.encode(texts), "passage: ")):
+        np.testing.assert_allclose(found, plain.encode([prompt + text for text in texts]), atol=1e-5)
+    np.testing.assert_allclose(plain.encode_queries(texts), plain.encode(texts), atol=1e-6)
+    told(minilm_with_prompts, {"query": "query: ", "passage": "text: "})
+    again = open_encoder(str(minilm_with_prompts))
+    assert len({plain.fingerprint, prompted.fingerprint, again.fingerprint}) == 3
+    assert again.prompts == Prompts("query: ", "text: ") and plain.prompts == Prompts()
+
+
+def test_prompts_of_a_family_are_in_the_fingerprint(minilm_with_prompts: Path) -> None:
+    (minilm_with_prompts / SETTINGS).unlink()
+    named = minilm_with_prompts.rename(minilm_with_prompts.with_name("e5-small"))
+    prints = {open_encoder(str(named)).fingerprint, open_encoder(str(named.rename(named.with_name("x")))).fingerprint}
+    assert len(prints) == 2
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (lambda folder: (folder / MODULES).unlink(), r"no modules\.json in .*so its pooling is not known"),
+        (lambda folder: (folder / "1_Pooling").unlink(), r"1_Pooling/config\.json, so its pooling is not known"),
+        (
+            lambda folder: rewrite(folder / MODULES, lambda modules: modules[:1]),
+            r"modules\.json has no Pooling.*and the pooling that it was trained with",
+        ),
+        (lambda folder: (folder / "tokenizer.json").unlink(), r"no tokenizer\.json"),
+        (lambda folder: replaced(folder / SETTINGS, "{"), r"config_sentence_transformers\.json: no JSON"),
+    ],
+    ids=["no modules", "no pooling's settings", "no pooling", "no tokenizer", "broken settings"],
+)
+def test_what_is_not_told_is_not_guessed(minilm_with_prompts: Path, broken: object, message: str) -> None:
+    broken(minilm_with_prompts)  # type: ignore[operator]
+    with pytest.raises(UserError, match=message):
+        open_encoder(str(minilm_with_prompts))
+
+
+def rewrite(file: Path, change: object) -> None:
+    replaced(file, json.dumps(change(json.loads(file.read_text()))))  # type: ignore[operator]
+
+
+def replaced(file: Path, text: str) -> None:
+    file.unlink()
+    file.write_text(text)
+
+
+class Prompted(HashEncoder):
+    """A stand-in with prompts; like a real one's, its fingerprint changes with them."""
+
+    def __init__(self, prompts: Prompts) -> None:
+        super().__init__(f"hash-encoder {prompts}")
+        self.prompts = prompts
+
+
+def test_an_index_made_with_other_prompts_is_refused_by_name(tmp_path: Path) -> None:
+    def opened(prompts: Prompts) -> Encoder:
+        return Prompted(prompts)
+
+    build_index(tmp_path, ISLES, IndexSettings(), lambda spec: opened(E5))
+    open_index(tmp_path, lambda spec: opened(E5)).encode_queries(["Who?"])
+    expected = (
+        r"made with 'query: ' before questions and 'passage: ' before texts; this encoder has no prompts.*"
+        r"Give it those prompts in config_sentence_transformers\.json, name that encoder"
+    )
+    with pytest.raises(UserError, match=expected):
+        open_index(tmp_path, lambda spec: opened(Prompts())).encode_queries(["Who?"])
+    with pytest.raises(UserError, match=expected):
+        build_index(tmp_path, ISLES, IndexSettings(), lambda spec: opened(Prompts()))
+    other = Prompted(E5)
+    other.fingerprint = "another"
+    with pytest.raises(UserError, match=r"made with encoder hash-encoder.*this one is another"):
+        open_index(tmp_path, lambda spec: other).encode_queries(["Who?"])
+
+
+def test_a_question_is_encoded_as_a_question(tmp_path: Path) -> None:
+    class Apart(Prompted):
+        def encode_queries(self, texts):  # type: ignore[no-untyped-def]
+            return -self.encode(texts)
+
+    encoder = Apart(E5)
+    build_index(tmp_path, ISLES, IndexSettings(), lambda spec: encoder)
+    index = open_index(tmp_path, lambda spec: encoder)
+    assert np.array_equal(index.encode_queries(["Tarn"]), -index.encode_texts(["Tarn"]))

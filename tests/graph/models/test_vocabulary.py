@@ -1,0 +1,74 @@
+"""Tokens without a row, and rows without a token."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from graph.errors import UserError
+from graph.models.load import vocabulary_rows
+from graph.types import CompletionRequest, Message
+from serve.engines.hf_open import open_hf
+from tests.tiny_models import CONTROL, write_tiny_llama
+from train.model.load import load_policy
+
+END = "<|fin|>"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_llama(tmp_path_factory.mktemp("models") / "whole")
+
+
+def end_turns_otherwise(tokenizer: Any) -> None:
+    tokenizer.add_special_tokens({"eos_token": END})
+
+
+def write_it_in_the_template(tokenizer: Any) -> None:
+    tokenizer.add_tokens(["<image>"], special_tokens=True)
+    tokenizer.chat_template += "{{ '<image>' }}"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda tokenizer: tokenizer.add_tokens(["Corrow"]), "Corrow"),
+        (end_turns_otherwise, END),
+        (lambda tokenizer: tokenizer.add_special_tokens({"pad_token": "[PAD]"}), "[PAD]"),
+        (write_it_in_the_template, "<image>"),
+    ],
+)
+@pytest.mark.parametrize("opened", [load_policy, open_hf])
+def test_a_token_without_a_row_is_named(
+    opened: Callable[[str], object], change: Callable[[Any], object], named: str, whole: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(whole, tmp_path / "copy")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    change(tokenizer)
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(UserError) as told:
+        opened(str(folder))
+    assert f"1 tokens beyond the model's {256 + len(CONTROL)} rows, {named!r} among them" in str(told.value)
+
+
+def test_a_special_token_that_no_text_can_spell_needs_no_row(whole: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(whole, tmp_path / "copy")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["<image>"], special_tokens=True)
+    tokenizer.save_pretrained(folder)
+    load_policy(str(folder))
+    engine = open_hf(str(folder))
+    ids = engine.prompt_ids([Message("user", "What is <image>?")])
+    assert tokenizer.convert_tokens_to_ids("<image>") not in ids
+    assert engine.complete([CompletionRequest((Message("user", "<image>"),), 2)])[0].completion_tokens <= 2
+
+
+def test_spare_rows_do_no_harm(whole: Path, tmp_path: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(whole)
+    model.resize_token_embeddings(320, mean_resizing=False)
+    folder = shutil.copytree(whole, tmp_path / "padded")
+    model.save_pretrained(folder)
+    assert vocabulary_rows(load_policy(str(folder))[0]) == 320 and open_hf(str(folder)).name.startswith("padded#")

@@ -1,0 +1,42 @@
+"""A model's name in ledgers and data changes with its weights, and with nothing else."""
+
+import json
+import shutil
+from pathlib import Path
+
+from graph.models.checkpoint import model_name, weights_fingerprint
+
+
+def model(folder: Path, weights: bytes = b"w") -> Path:
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(weights)
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def adapter(folder: Path, base: Path, rank: int = 8) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "adapter_model.safetensors").write_bytes(b"a")
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(base), "r": rank}))
+    return folder
+
+
+def test_the_name_follows_the_weights_and_not_the_path(tmp_path: Path) -> None:
+    one = model(tmp_path / "a" / "sft")
+    assert model_name(str(one)) == model_name(str(shutil.copytree(one, tmp_path / "b" / "sft")))
+    assert model_name(str(one)).startswith("sft#") and str(tmp_path) not in model_name(str(one))
+    assert model_name(str(model(tmp_path / "c" / "sft", b"W"))) != model_name(str(one))
+    assert model_name("org/some-hub-name") == "org/some-hub-name"
+    (one / "README.md").write_text("words are no weights")
+    assert weights_fingerprint(one) == weights_fingerprint(tmp_path / "b" / "sft")
+
+
+def test_an_adapter_is_another_model_on_another_base_or_at_another_rank(tmp_path: Path) -> None:
+    base, other = model(tmp_path / "base"), model(tmp_path / "other", b"o")
+    prints = [
+        weights_fingerprint(adapter(tmp_path / name, on, rank))
+        for name, on, rank in [("x", base, 8), ("y", other, 8), ("z", base, 16), ("w", base, 8)]
+    ]
+    assert len(set(prints[:3])) == 3 and prints[0] == prints[3]
+    (base / "model.safetensors").write_bytes(b"trained on")
+    assert weights_fingerprint(tmp_path / "x") != prints[0]

@@ -1,0 +1,102 @@
+"""Problems with a database are told in one line that names it, and no line has a password in it."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from graph.errors import UserError
+from graph.postgres.connect import database_of, transaction
+from modegraph.cli import build_app
+from tests.places import ROOT
+
+SECRET = "hunter2word"
+
+
+def told(dsn: str) -> str:
+    with pytest.raises(UserError) as caught, transaction(dsn):
+        pass
+    return str(caught.value)
+
+
+def test_a_transaction_is_kept_or_undone_as_a_whole(database: str) -> None:
+    with transaction(database) as connection:
+        connection.execute("CREATE TABLE kept (value int4)")
+    with (
+        pytest.raises(UserError, match=r'relation "kept" already exists\. Nothing was changed$'),
+        transaction(database) as connection,
+    ):
+        connection.execute("CREATE TABLE gone (value int4)")
+        connection.execute("CREATE TABLE kept (value int4)")
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT to_regclass('kept'), to_regclass('gone')").fetchone() == ("kept", None)
+
+
+def test_a_server_that_refuses_and_one_that_is_silent_are_told() -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        line = told(f"postgresql://me:{SECRET}@127.0.0.1:{port}/docs")
+        assert line.startswith(f"postgresql://me@127.0.0.1:{port}/docs: ") and "refused" in line
+        assert line.endswith(". Expected a server that answers. Check the address, the role and its password")
+        listening.listen()
+        silent = told(f"host=127.0.0.1 port={port} user=me password='{SECRET} x'")
+    assert "timeout" in silent
+    for each in (line, silent):
+        assert SECRET not in each and "\n" not in each
+
+
+def test_a_missing_database_or_role_is_told(database: str) -> None:
+    assert 'database "none" does not exist' in told(database.rpartition("/")[0] + "/none")
+    assert 'role "stranger" does not exist' in told(database.replace("postgres@", f"stranger:{SECRET}@"))
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        f"postgresql://me:a@{SECRET}@host/docs",
+        f"postgresql://me:a/{SECRET}@host/docs",
+        f"postgresql://me:{SECRET}%zz@host/docs",
+        f"postgresql://me:p@ss:{SECRET}@host/docs",
+        f"me {SECRET}",
+        f"pasword={SECRET} host=h",
+    ],
+)
+def test_a_connection_string_that_cannot_be_read_is_not_repeated(dsn: str) -> None:
+    line = told(dsn)
+    assert line.startswith("the connection string cannot be read. Expected postgresql://USER@HOST/DATABASE")
+    assert SECRET not in line and "PGPASSWORD" in line
+
+
+def test_the_name_of_a_database_is_what_the_string_says_of_its_place() -> None:
+    assert (
+        database_of(f"postgresql://me:{SECRET}@db:5433/docs?sslpassword={SECRET}&options=-c%20a%3Db")
+        == "postgresql://me@db:5433/docs"
+    )
+    assert (
+        database_of("postgresql://") == "postgresql://" and database_of("service=live") == "postgresql://?service=live"
+    )
+
+
+def test_the_command_tells_it_before_it_writes_anything(hashed_isles: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        dsn = f"postgresql://me:{SECRET}@127.0.0.1:{closed.getsockname()[1]}/docs"
+        done: Any = CliRunner().invoke(build_app(), ["export", str(hashed_isles), "--postgres", dsn])
+    assert isinstance(done.exception, UserError) and "refused" in str(done.exception) and SECRET not in done.output
+
+
+@pytest.mark.parametrize(
+    "words", [["export", "index", "--postgres", "postgresql://"], ["copy", "index", "postgresql://"]]
+)
+def test_without_psycopg_the_extra_is_named(words: list[str]) -> None:
+    script = "import sys; sys.modules['psycopg'] = None; from modegraph.cli import main; main()"
+    command = [sys.executable, "-P", "-c", script, *words]
+    done = subprocess.run(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.endswith(". Expected the extra scale. pip install 'modegraph[scale]'\n")

@@ -1,0 +1,69 @@
+"""Migrations of the store: a schema of before is brought up to date with its rows, and the indexes that are made are those that statements use."""
+
+import re
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from graph.build.build import build_index
+from graph.build.lifecycle import compact_index, index_status, verify_index
+from graph.build.read_passages import reading_facts
+from graph.build.stores import open_store
+from graph.errors import UserError
+from graph.postgres.schema import place_in_database
+from graph.postgres.store import to_psycopg
+from graph.store.index_settings import IndexSettings
+from graph.types import Document
+from tests.corpora import ISLES, guild_documents
+from tests.fakes import HashEncoder
+
+SETTINGS = IndexSettings(min_similarity=0.1)
+AS_BEFORE_0004 = """SET search_path = modegraph_index; DROP INDEX documents_to_extract, passages_by_reader;
+    DELETE FROM migrations WHERE number > 3"""
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+@pytest.fixture
+def index(tmp_path: Path, database: str) -> Path:
+    place_in_database(tmp_path / "index", database)
+    build_index(tmp_path / "index", [*ISLES, *guild_documents()], SETTINGS, encoder)
+    return tmp_path / "index"
+
+
+def test_a_schema_of_before_is_brought_up_to_date_by_the_next_writer_with_its_rows(index: Path, database: str) -> None:
+    rows = index_status(index).rows
+    with psycopg.connect(database) as connection:
+        connection.execute(AS_BEFORE_0004)
+    with pytest.raises(
+        UserError, match=r"migration 0004-indexes was not run there\. Expected all of them\. A command that writes"
+    ):
+        index_status(index)
+    build_index(index, ISLES, SETTINGS, encoder)
+    assert index_status(index).rows == rows and verify_index(index) == []
+    build_index(index, [Document("new", "New", "The New of Quill was built in 1912.")], SETTINGS, encoder)
+    assert index_status(index).rows["documents"] == rows["documents"] + 1
+
+
+def test_what_is_asked_at_each_turn_reads_an_index_alone(
+    index: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compact_index(index, encoder)
+    asked: list[str] = []
+    with closing(open_store(index)) as store:
+        execute = store._connection.execute
+        monkeypatch.setattr(store._connection, "execute", lambda *given: asked.append(given[0]) or execute(*given))
+        reading_facts(store)
+        store.sources_to_extract()
+    used = []
+    with psycopg.connect(database) as connection:
+        connection.execute("SET enable_seqscan = off")
+        for statement in asked:
+            plan = connection.execute(f"EXPLAIN {to_psycopg(statement)}").fetchall()  # type: ignore[arg-type]
+            used += re.findall(r"Index Only Scan using (\w+) on (?:documents|passages)", str(plan))
+    dropped, _count, by_reader, waiting = used
+    assert (dropped, by_reader, waiting) == ("passages_by_reader", "passages_by_reader", "documents_to_extract")

@@ -1,0 +1,163 @@
+"""An index whose rows are in PostgreSQL: made by --store, found from its folder by every command, refused in one line where it cannot be had."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from graph.build.build import build_index
+from graph.build.copy_index import copy_to_database, copy_to_folder
+from graph.build.lifecycle import compact_index, index_status, verify_index
+from graph.build.stores import read_settings
+from graph.errors import UserError
+from graph.postgres.schema import known_migrations, place_in_database
+from graph.store.arrays import load_arrays
+from graph.store.data import IndexData
+from graph.store.database import DATABASE_FILE as DATABASE
+from graph.store.index_settings import IndexSettings
+from modegraph.cli import build_app
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+from tests.graph.same import assert_same_index
+from tests.places import ROOT
+
+SETTINGS = IndexSettings(min_similarity=0.1)
+
+
+def encoder(spec: str) -> HashEncoder:
+    return HashEncoder()
+
+
+@pytest.fixture
+def index(tmp_path: Path, database: str) -> Path:
+    place_in_database(tmp_path / "index", database)
+    build_index(tmp_path / "index", ISLES, SETTINGS, encoder)
+    return tmp_path / "index"
+
+
+def refused(call: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_every_command_finds_the_rows_from_the_folder(
+    tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
+    monkeypatch.setattr("graph.models.encoder.prepare_for_questions", lambda spec: None)
+    (tmp_path / "docs").mkdir()
+    for document in ISLES[:4]:
+        (tmp_path / "docs" / f"{document.source}.txt").write_text(document.text)
+    folder, gone = str(tmp_path / "i"), f"{ISLES[0].source}.txt"
+
+    def run(*words: str) -> Any:
+        done = CliRunner().invoke(build_app(), [*words, "--json"])
+        assert done.exit_code == 0, done.output or done.exception
+        return json.loads(done.stdout)
+
+    made = run("index", str(tmp_path / "docs"), "--out", folder, "--store", database)
+    assert made["documents"] == 4 and made["written"] == 4
+    assert run("index", str(tmp_path / "docs"), "--out", folder)["unchanged"] == 4
+    assert run("plan", str(tmp_path / "docs"), "--out", folder)["unchanged"] == 4
+    assert run("delete", folder, gone)["documents"] == 3
+    assert run("resume", folder)["documents"] == 3 and run("verify", folder)["damage"] == []
+    (next((tmp_path / "i").glob("arrays-*")) / "passage_ids.data.npy").unlink()
+    (tmp_path / "i/manifest.json").unlink()
+    assert [found["file"] for found in run("repair", folder)["repaired"]] == ["manifest.json"]
+    run("compact", folder)
+    status = run("status", folder)
+    assert status["store"] == database and status["rows"]["documents"] == 3 and status["unfinished"] == ""
+    names = {file.name.partition("-")[0] for file in (tmp_path / "i").iterdir()}
+    assert names == {"arrays", DATABASE, "manifest.json", "vectors"}, "no index.sqlite"
+
+
+def test_it_is_the_index_that_sqlite_makes(index: Path, tmp_path: Path, database: str) -> None:
+    build_index(tmp_path / "twin", ISLES, SETTINGS, encoder)
+    assert index_status(index).identity == index_status(tmp_path / "twin").identity
+    copy_to_folder(database, tmp_path / "out", encoder)
+    for each in (index, tmp_path / "twin", tmp_path / "out"):
+        compact_index(each, encoder)
+    assert len({index_status(each).identity for each in (index, tmp_path / "twin", tmp_path / "out")}) == 1
+    assert f"its rows are in {database}" in refused(lambda: copy_to_database(index, database))
+
+
+def test_an_index_that_was_copied_into_a_database_is_taken_up_by_a_new_folder(tmp_path: Path, database: str) -> None:
+    build_index(tmp_path / "old", ISLES[1:], SETTINGS, encoder)
+    copy_to_database(tmp_path / "old", database)
+    place_in_database(tmp_path / "new", database)
+    assert read_settings(tmp_path / "new") == SETTINGS
+    build_index(tmp_path / "new", ISLES[:1], SETTINGS, encoder)
+    build_index(tmp_path / "old", ISLES[:1], SETTINGS, encoder)
+    assert_same_index(load_arrays(tmp_path / "new", IndexData), load_arrays(tmp_path / "old", IndexData))
+
+
+def test_what_cannot_be_is_refused_and_leaves_no_folder(index: Path, tmp_path: Path, database: str) -> None:
+    assert "Leave it to PGPASSWORD" in refused(
+        lambda: place_in_database(tmp_path / "new", database.replace("postgres@", "postgres:hunter2@"))
+    )
+    elsewhere = database.rpartition("/")[0] + "/postgres"
+    assert f"its rows are in {database}, not in {elsewhere}" in refused(lambda: place_in_database(index, elsewhere))
+    build_index(tmp_path / "file", ISLES, SETTINGS, encoder)
+    assert "its rows in no database" in refused(lambda: place_in_database(tmp_path / "file", database))
+    assert "does not exist" in refused(
+        lambda: place_in_database(tmp_path / "new", elsewhere.replace("/postgres", "/none"))
+    )
+    assert not (tmp_path / "new").exists()
+    (index / DATABASE).write_text('{"postgresql": 3}')
+    assert "Write it again" in refused(lambda: index_status(index))
+
+
+def test_a_database_that_is_away_is_told_in_one_line_and_readers_go_on(index: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        place = {"host": "127.0.0.1", "port": str(silent.getsockname()[1]), "dbname": "docs"}
+        (index / DATABASE).write_text(json.dumps({"postgresql": place}))
+        for refuse in (lambda: index_status(index), lambda: build_index(index, [], SETTINGS, encoder)):
+            line = refused(refuse)
+            assert (
+                "timeout" in line and "\n" not in line and line.endswith("Check the address, the role and its password")
+            )
+    assert load_arrays(index, IndexData).document_sources[0]
+
+
+def test_another_version_of_the_schema_names_the_migration(index: Path, database: str) -> None:
+    known = known_migrations()
+    with psycopg.connect(database) as connection:
+        connection.execute("INSERT INTO modegraph_index.migrations VALUES (9999, '9999-later')")
+    for refuse in (lambda: index_status(index), lambda: build_index(index, [], SETTINGS, encoder)):
+        assert f"migration 9999-later, of a newer modegraph. Expected at most {known[max(known)]}" in refused(refuse)
+    with psycopg.connect(database) as connection:
+        connection.execute("DELETE FROM modegraph_index.migrations WHERE number > 1")
+    assert "migration 0002-writers was not run there. Expected all of them. A command that writes" in refused(
+        lambda: verify_index(index)
+    )
+
+
+def test_an_index_in_sqlite_needs_nothing_of_postgresql(tmp_path: Path) -> None:
+    script = """
+import sys
+from pathlib import Path
+sys.modules["psycopg"] = None
+from graph.build.build import build_index
+from graph.build.lifecycle import compact_index, delete_documents, verify_index
+from graph.store.index_settings import IndexSettings
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+folder = Path(sys.argv[1])
+build_index(folder, ISLES, IndexSettings(), lambda spec: HashEncoder())
+delete_documents(folder, ["tarn"], lambda spec: HashEncoder())
+compact_index(folder, lambda spec: HashEncoder())
+assert verify_index(folder) == []
+print(*(name for name in sys.modules if name.startswith("graph.postgres")))
+"""
+    command = [sys.executable, "-P", "-c", script, str(tmp_path / "i")]
+    done = subprocess.run(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -1,0 +1,190 @@
+"""A trained second hop at query time: its features against a slow twin, a bridge that only it ranks right, its file, other selectors."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
+from graph.build.build import build_index
+from graph.errors import UserError
+from graph.index.index import Index, open_index
+from graph.retrieve.hops import hop_features
+from graph.retrieve.hops import hop_features as hop_ways
+from graph.retrieve.hops.hop_features import HOP_FEATURES, NO_WAY, OF_WAY, HopRows, hop_rows
+from graph.retrieve.hops.mode import search_hops
+from graph.retrieve.hops.trained_hop import HOP_FILE, Hop, find_hop, save_hop, with_others
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.retrieve import retrieve
+from graph.store.index_settings import IndexSettings
+from graph.trees import Forest
+from graph.types import Document, Encoder
+
+QUESTION = "In which village was the founder of the yard that built the Lantern born?"
+"""Its second hop: the yard that the Lantern's passage names."""
+
+
+def stump(feature: str, cut: float, encoder: str, above: float = 2.0) -> Hop:
+    """`above` where the feature is above `cut`, −2 elsewhere."""
+    forest = Forest(
+        feature_V=np.array([HOP_FEATURES.index(feature), 0, 0]),
+        threshold_V=np.array([cut, 0, 0]),
+        left_V=np.array([1, 1, 2]),
+        right_V=np.array([2, 1, 2]),
+        value_V=np.array([0, -2.0, above]),
+        root_T=np.array([0]),
+        base=0.0,
+        depth=1,
+    )
+    return Hop(forest, encoder)
+
+
+def rows_of(index: Index, question: str) -> tuple[Query, HopRows]:
+    query = Query(question, index.encode_queries([question])[0])
+    found = search_hops(index, query)
+    return query, hop_rows(index, query, found.alone, found.reached_P, found.look)
+
+
+def test_features_equal_their_slow_twin(isles: Index) -> None:
+    query, rows = rows_of(isles, QUESTION)
+    data, ways = isles.data, rows.ways
+    column = {name: rows.features_XF[:, place] for place, name in enumerate(HOP_FEATURES)}
+    assert np.isfinite(rows.features_XF).all() and (rows.way_X >= 0).sum() > 5
+    titles = {source: set(data.entity_document_EU[:, [row]].nonzero()[0]) for row, source in enumerate(isles.sources())}
+    titles_D = [
+        data.entity_vectors_ED[np.array(sorted(each))].mean(axis=0) if each else np.zeros_like(query.vector_D)
+        for each in titles.values()
+    ]
+    for row, (way, candidate) in enumerate(zip(rows.way_X.tolist(), rows.candidate_X.tolist(), strict=True)):
+        passage = int(rows.candidates_C[candidate])
+        if way < 0:
+            assert (rows.features_XF[row, -len(OF_WAY) :] == NO_WAY).all()
+            continue
+        bridge = int(rows.candidates_C[ways.bridge_K[way]])
+        entity, said = int(ways.entity_K[way]), int(ways.said_K[way])
+        assert entity in data.proposition_entity_NE[[said], :].indices
+        assert said in data.passage_proposition_PN[[bridge], :].indices
+        assert data.passage_document_P[bridge] != data.passage_document_P[passage]
+        title = titles_D[int(data.passage_document_P[bridge])]
+        composed_D = query.vector_D - 0.5 * title + data.entity_vectors_ED[np.array([entity])][0]
+        composed_D = composed_D / np.linalg.norm(composed_D)
+        here = data.passage_proposition_PN[[passage], :].indices
+        vectors = data.proposition_vectors_ND[here]
+        said_D = data.proposition_vectors_ND[np.array([said])][0]
+        pairs = [(each + said_D) / np.linalg.norm(each + said_D) @ query.vector_D for each in vectors]
+        source = data.document_sources[int(data.passage_document_P[passage])]
+        assert column["composed"][row] == pytest.approx(
+            float(data.passage_vectors_PD[np.array([passage])][0] @ composed_D), abs=1e-5
+        )
+        assert column["best_composed"][row] == pytest.approx(float((vectors @ composed_D).max()), abs=1e-5)
+        assert column["best_pair"][row] == pytest.approx(max(map(float, pairs)), abs=1e-5)
+        assert column["called"][row] == (entity in titles[source])
+        assert column["shares"][row] == any(entity in data.proposition_entity_NE[[n], :].indices for n in here)
+
+
+def test_every_passage_of_the_pool_has_a_row_by_itself(isles: Index) -> None:
+    _, rows = rows_of(isles, QUESTION)
+    assert sorted(rows.candidate_X[rows.way_X < 0].tolist()) == list(range(len(rows.candidates_C)))
+    assert len(set(rows.candidates_C.tolist())) == len(rows.candidates_C)
+
+
+def planted(folder: Path, minilm: Encoder) -> Index:
+    """The gold passage shares no word with the question and lies far from it; ten others are nearer."""
+    near = [
+        Document(
+            f"near-{i}", f"Song {i}", f"Song {i} is a song about a town. Its performer was born in a town in 19{i}0."
+        )
+        for i in range(10)
+    ]
+    bridge = Document("bridge", "Quillow", "Quillow is a song performed by Orsa Bell.")
+    gold = Document("gold", "Orsa Bell", "Orsa Bell grew up on Tarn. She kept bees.")
+    build_index(folder, [*near, bridge, gold], IndexSettings(), lambda spec: minilm)
+    return open_index(folder, lambda spec: minilm)
+
+
+def test_a_planted_bridge_that_only_the_hop_ranks_right(tmp_path: Path, minilm: Encoder) -> None:
+    index = planted(tmp_path / "index", minilm)
+    save_hop(tmp_path, stump("called", 0.5, index.encoder_source.fingerprint))
+    asked = partial(retrieve, index, "In which town was the performer of the song Quillow born?")
+    plain = asked(RetrieveSettings(mode="hops", top_k=12))
+    learned = asked(RetrieveSettings(mode="hops", top_k=12, selector=f"{tmp_path}/"))
+    before = [found.item.source for found in plain.passages]
+    after = [found.item.source for found in learned.passages]
+    assert before.index("gold") > 0 and after[0] == "gold"
+    assert sorted(before) == sorted(after), "nothing is lost"
+    assert learned.paths[0][:2] == ("“Quillow is a song performed by Orsa Bell.”", "mentions “orsa bell”")
+    scores = [found.score for found in learned.passages]
+    assert scores == sorted(scores, reverse=True) and scores[0] == 2
+    assert learned.trace.steps[-1].endswith("judged by a trained hop")
+    automatic = asked(RetrieveSettings(mode="auto", top_k=12, selector=f"{tmp_path}/"))
+    assert automatic.passages == learned.passages
+
+
+def test_a_large_index_is_searched_in_part(isles: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, whole = rows_of(isles, QUESTION)
+    monkeypatch.setattr(hop_ways, "SEARCHED", 1)
+    monkeypatch.setattr(hop_features, "POOL", 2)
+    _, part = rows_of(isles, QUESTION)
+    shared = isles.entity_proposition_EN[part.ways.entity_K, :].nonzero()[1]
+    near = set(isles.proposition_passage_NP[shared, :].nonzero()[1].tolist())
+    assert set(part.candidates_C[2:].tolist()) <= near <= set(whole.candidates_C.tolist())
+
+
+@pytest.mark.parametrize("question", ["?", "Who", "東京", "the of and"])
+def test_questions_that_say_nothing_have_rows_too(isles: Index, question: str) -> None:
+    _, rows = rows_of(isles, question)
+    assert np.isfinite(rows.features_XF).all() and len(rows.candidates_C) == 5
+
+
+def test_an_empty_index_finds_nothing(tmp_path: Path, minilm: Encoder) -> None:
+    build_index(tmp_path / "index", [Document("a", "A", "A is b.")], IndexSettings(), lambda spec: minilm)
+    index = open_index(tmp_path / "index", lambda spec: minilm)
+    save_hop(tmp_path, stump("own", 0.5, index.encoder_source.fingerprint))
+    found = retrieve(index, "What is A?", RetrieveSettings(mode="hops", selector=f"{tmp_path}/"))
+    assert [each.item.source for each in found.passages] == ["a"]
+
+
+@given(st.lists(st.floats(-5, 5, width=32), min_size=2, max_size=8), st.data())
+def test_others_follow_in_their_order(reached: list[float], data: st.DataObject) -> None:
+    reached_P = np.array(reached, np.float32)
+    chosen = data.draw(st.sets(st.integers(0, len(reached) - 1), min_size=1))
+    candidates_C = np.array(sorted(chosen))
+    logits_C = np.array(data.draw(st.lists(st.floats(-9, 9), min_size=len(chosen), max_size=len(chosen))))
+    scores_P = with_others(reached_P, candidates_C, logits_C)
+    others = np.setdiff1d(np.arange(len(reached)), candidates_C)
+    assert np.allclose(scores_P[candidates_C], logits_C)
+    assert (scores_P[others] <= logits_C.min() + 1e-5).all()
+    order = others[np.argsort(-scores_P[others], kind="stable")]
+    assert (np.diff(reached_P[order]) <= 1e-5).all()
+
+
+def test_a_hop_of_another_encoder_is_refused(isles: Index, tmp_path: Path) -> None:
+    save_hop(tmp_path, stump("own", 0.5, "another-encoder"))
+    with pytest.raises(UserError, match="the selector was trained with encoder another-enc"):
+        retrieve(isles, QUESTION, RetrieveSettings(mode="hops", selector=f"{tmp_path}/"))
+
+
+def test_a_broken_file_is_told(tmp_path: Path) -> None:
+    save_hop(tmp_path, stump("own", 0.5, "any"))
+    assert find_hop(f"{tmp_path}/") == find_hop(f"{tmp_path}/")
+    arrays = load_file(tmp_path / HOP_FILE)
+    save_file(arrays, tmp_path / HOP_FILE, {"other": "{}"})
+    with pytest.raises(UserError, match="no hop"):
+        find_hop(f"{tmp_path}/")
+    (tmp_path / HOP_FILE).write_bytes(b"nothing")
+    with pytest.raises(UserError, match="no hop"):
+        find_hop(f"{tmp_path}/")
+
+
+def test_selectors_of_other_kinds_leave_hops_as_it_is(isles: Index, tmp_path: Path) -> None:
+    (tmp_path / "selector.safetensors").write_bytes(b"a light selector, for another mode")
+    plain = retrieve(isles, QUESTION, RetrieveSettings(mode="hops"))
+    other = retrieve(isles, QUESTION, RetrieveSettings(mode="hops", selector=f"{tmp_path}/"))
+    assert plain.passages == other.passages
+    (tmp_path / "selector.safetensors").unlink()
+    save_hop(tmp_path, stump("own", 0.5, "any"))
+    with pytest.raises(UserError, match=r"no selector\.safetensors"):
+        retrieve(isles, QUESTION, RetrieveSettings(mode="local", selector=f"{tmp_path}/"))

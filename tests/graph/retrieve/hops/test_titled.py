@@ -1,0 +1,98 @@
+"""Titles that say what was found with words of the question single their documents out."""
+
+import numpy as np
+import pytest
+
+from graph.explain import leads_to
+from graph.index.index import Index
+from graph.retrieve.hops import mode
+from graph.retrieve.hops.mode import (
+    TITLE_GAIN,
+    Links,
+    content_forms,
+    mention_loss,
+    raise_by_titles,
+    search_hops,
+    title_adds_question_words,
+)
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.retrieve import retrieve
+from graph.types import Document
+from tests.graph.hashed import build
+
+QUESTION = "Which alcohol laws does the state have where Corran High stands?"
+STATES = ("Orrinland", "Sundrey", "Tarnia", "Pellmark")
+
+
+def state_documents() -> list[Document]:
+    """A school in one of four states, and of each state laws and a history."""
+    school = Document("school", "Corran High", "Corran High stands in the state of Tarnia. It has 300 pupils.")
+    of_states = [
+        Document(f"{topic} {state}", f"{topic} of {state}", f"In {state} the old {topic.casefold()} changed in 1911.")
+        for state in STATES
+        for topic in ("Alcohol laws", "History")
+    ]
+    return [school, *of_states]
+
+
+@pytest.fixture(scope="module")
+def states(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return build(tmp_path_factory.mktemp("states") / "index", state_documents())
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "told"),
+    [
+        ("Tarnia", "Alcohol laws of Tarnia", True),
+        ("Tarnia", "Laws and taverns of Tarnia", True),  # One of two other words.
+        ("Tarnia", "Laws, taverns and inns of Tarnia", False),  # One of three.
+        ("Tarnia", "History of Tarnia", False),
+        ("Tarnia", "Tarnia", False),
+        ("Tarnia", "Alcohol laws of Sundrey", False),
+        ("West Tarnia", "Alcohol laws of Tarnia", False),
+        ("Corran High", "Laws at Corran High", False),  # The question says this name itself.
+        ("the", "Alcohol laws", False),
+    ],
+)
+def test_a_title_tells_more_with_the_name_and_words_of_the_question(name: str, title: str, told: bool) -> None:
+    assert title_adds_question_words(content_forms(name), content_forms(title), content_forms(QUESTION)) == told
+
+
+def test_such_a_link_loses_nothing_for_those_that_share_its_entity_and_others_stay(states: Index) -> None:
+    query = Query(QUESTION, states.encode_queries([QUESTION])[0])
+    data, own_P = states.data, search_hops(states, query).alone.own_P
+    tarnia = list(data.entity_texts).index("tarnia")
+    to_X = np.array([passage_of(states, "Alcohol laws Tarnia"), passage_of(states, "History Tarnia")] * 2)
+    by_title_X = np.array([0, 0, 1, 1])
+    links = Links(to_X, np.ones(4, np.float32), np.zeros(4, np.int64), np.full(4, tarnia), by_title_X)
+    mentions = len(np.flatnonzero(data.proposition_entity_NE[:, [tarnia]].toarray()))
+    raised = raise_by_titles(states, links, QUESTION, own_P).worth_X
+    assert raised == pytest.approx([1 + mention_loss(np.array(mentions)) + TITLE_GAIN, 1, 1, 1]) and mentions > 1
+    far = Links(to_X, np.full(4, -9, np.float32), np.zeros(4, np.int64), np.full(4, tarnia), by_title_X)
+    assert np.array_equal(raise_by_titles(states, far, QUESTION, own_P).worth_X, far.worth_X), "it would lead nowhere"
+
+
+def test_the_laws_of_the_state_that_was_found_stand_before_those_of_others(
+    states: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ranked() -> list[str]:
+        found = retrieve(states, QUESTION, RetrieveSettings(mode="hops", top_k=9)).passages
+        return [each.item.source for each in found]
+
+    others = [f"Alcohol laws {state}" for state in STATES if state != "Tarnia"]
+    assert ranked().index("Alcohol laws Tarnia") < min(map(ranked().index, others))
+    query = Query(QUESTION, states.encode_queries([QUESTION])[0])
+    reached = search_hops(states, query).reached_P[passage_of(states, "Alcohol laws Tarnia")]
+    monkeypatch.setattr(mode, "QUESTION_SHARE", 2)
+    assert search_hops(states, query).reached_P[passage_of(states, "Alcohol laws Tarnia")] < reached - 0.1
+
+
+def test_what_explains_a_passage_is_the_link_that_hops_followed(states: Index) -> None:
+    query, row = Query(QUESTION, states.encode_queries([QUESTION])[0]), passage_of(states, "Alcohol laws Tarnia")
+    found = search_hops(states, query)
+    lead = leads_to(states, query, found.alone, row, 1)[0]
+    assert lead.passage.source == "school" and lead.worth == pytest.approx(float(found.reached_P[row]))
+
+
+def passage_of(index: Index, source: str) -> int:
+    return int(np.flatnonzero(index.data.passage_document_P == index.sources().index(source))[0])

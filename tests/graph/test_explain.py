@@ -1,0 +1,211 @@
+"""An explanation says what the modes themselves would: ranks, scores, what leads to a passage and what stands before it."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graph import explain
+from graph.build.build import build_index
+from graph.documents.parse.formats import Limits
+from graph.documents.read import read_documents
+from graph.errors import UserError
+from graph.explain import Explanation, explain_passage, find_passage
+from graph.index.index import Index, open_index
+from graph.retrieve.hops import mode
+from graph.retrieve.parts.passage_scores import score_alone
+from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.retrieve import MODES, retrieve
+from graph.store.index_settings import IndexSettings
+from graph.types import Document, Encoder
+from tests.fakes import HashEncoder
+from tests.graph.retrieve.wordless import leave_words_out
+from tests.places import ROOT
+
+READ = ("*brandt*.md", "ferry-*.md", "grey-heron*.md", "*petrel*.md", "lantern-*.md", "bell-survey-1998.md", "ida-*.md")
+QUESTION = "Who founded the yard that built the Lantern?"
+EVERYTHING = RetrieveSettings(mode="hops", top_k=100)
+PLAIN = "How many burrows of the lamp petrel were counted?"
+ANSWERS = {QUESTION: "brandt-yard.md", PLAIN: "petrel-count-final.md"}
+
+
+@pytest.fixture(scope="module")
+def harbour(tmp_path_factory: pytest.TempPathFactory, minilm: Encoder) -> Index:
+    """A part of examples/: the yard, its ships, and birds beside them."""
+    folder = tmp_path_factory.mktemp("harbour")
+    (folder / "documents").mkdir()
+    for pattern in READ:
+        for file in (ROOT / "examples" / "documents").glob(pattern):
+            shutil.copy(file, folder / "documents")
+    documents = read_documents(folder / "documents", print, Limits(4.5, 512))
+    build_index(folder / "index", documents, IndexSettings(), lambda spec: minilm)
+    return open_index(folder / "index", lambda spec: minilm)
+
+
+def id_of(index: Index, source: str) -> str:
+    return index.passages_of(source)[0].id
+
+
+def explained(index: Index, question: str, source: str, **values: Any) -> Explanation:
+    settings = RetrieveSettings.model_validate({"mode": "hops", **values})
+    return explain_passage(index, question, id_of(index, source), settings)
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_ranks_and_scores_are_those_of_each_mode(harbour: Index, question: str) -> None:
+    told = explained(harbour, question, ANSWERS[question], top_k=4)
+    assert (
+        sorted(each.mode for each in told.standings) == sorted(set(MODES) - {"plan"})
+        and told.standings[0].mode == "hops"
+    )
+    for each in told.standings:
+        found = retrieve(harbour, question, RetrieveSettings(mode=each.mode, top_k=4)).passages
+        sources = [passage.item.source for passage in found]
+        assert (each.first_score, each.last_score, each.found) == (found[0].score, found[-1].score, len(found))
+        if each.rank is not None and each.rank <= len(found):
+            assert (sources[each.rank - 1], found[each.rank - 1].score) == (ANSWERS[question], each.score)
+        else:
+            assert ANSWERS[question] not in sources
+
+
+def test_a_rank_is_told_however_deep_it_is(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`dense` against its slow twin, for the passage that is farthest from the question."""
+    cosines_P = harbour.data.passage_vectors_PD @ harbour.encode_queries([QUESTION])[0]
+    last = harbour.passage(int(cosines_P.argmin()))
+    monkeypatch.setattr(explain, "SEARCH_DEPTHS", (2, 10_000))
+    told = explain_passage(harbour, QUESTION, last.id, RetrieveSettings(mode="dense", top_k=3))
+    dense = told.standings[0]
+    assert (dense.rank, dense.ranked, dense.found) == (len(cosines_P), len(cosines_P), 3)
+    assert dense.score == pytest.approx(float(cosines_P.min())) and dense.last_score == np.sort(cosines_P)[-3]
+    assert [each.score for each in told.before] == pytest.approx(np.sort(cosines_P)[::-1][:3].tolist())
+
+
+def test_what_a_mode_does_not_rank_has_no_rank(harbour: Index) -> None:
+    """No word of the question stands in the petrel's count."""
+    told = explained(harbour, "Johanna Brandt retired", "petrel-count-final.md", mode="lexical")
+    assert (told.standings[0].rank, told.standings[0].score, told.standings[0].path) == (None, None, ())
+    assert 0 < told.standings[0].ranked < len(harbour.data.passage_ids)
+    assert {clue.text: clue.held for clue in told.words} == {"johanna": False, "retired": False, "brandt": False}
+    assert len(told.before) == 5 and {"brandt-yard.md", "johanna-brandt.md"} < {
+        each.item.source for each in told.before
+    }
+
+
+def test_before_a_passage_stand_those_that_the_question_gets_before_it(harbour: Index) -> None:
+    told = explained(harbour, QUESTION, "brandt-yard.md", mode="auto")
+    assert told.standings[0].rank == 2 and [each.item.source for each in told.before] == ["ferry-lantern.md"]
+    assert told.standings[0].steps[0].startswith("hops, because")
+    assert explained(harbour, QUESTION, "ferry-lantern.md").before == ()
+
+
+def test_what_leads_to_a_passage_is_the_link_that_hops_followed(harbour: Index) -> None:
+    told = explained(harbour, QUESTION, "brandt-yard.md")
+    lead = told.leads[0]
+    assert (lead.passage.source, lead.rank, lead.by_title, lead.followed) == ("ferry-lantern.md", 1, True, True)
+    assert lead.entity == "brandt yard" and "at the Brandt Yard" in lead.proposition
+    assert lead.worth == pytest.approx(told.standings[0].score) and lead.worth > told.own_score
+    path = told.standings[0].path
+    words = "has the question's “founded”, “built”, “yard”, “the”"
+    assert path == (f"“{lead.proposition}”", "mentions “brandt yard”", "and this is the document called so", words)
+
+
+def test_what_is_told_of_words_is_what_they_add(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`lift` is the difference to the same score without words; a passage without one of them has none."""
+    told = explained(harbour, QUESTION, "brandt-yard.md")
+    assert set(told.lifted_by) == {clue.text for clue in told.words if clue.held and clue.text != "lantern"}
+    bare = explained(harbour, "xylophone", "petrel-count-final.md")
+    assert (bare.lift, bare.lifted_by) == (0, ())
+    leave_words_out(monkeypatch)
+    without = explained(harbour, QUESTION, "brandt-yard.md")
+    assert told.lift > 0.01 and told.own_score - told.lift == pytest.approx(without.own_score, abs=1e-6)
+    assert (without.lift, without.lifted_by) == (0, ())
+
+
+@pytest.mark.parametrize("seeds", [1, 3, 9])
+def test_hops_gives_a_passage_the_best_link_from_as_many_seeds_as_it_has(
+    harbour: Index, monkeypatch: pytest.MonkeyPatch, seeds: int
+) -> None:
+    """So a link that was not followed is worth what it says, if only its passage stood high enough."""
+    monkeypatch.setattr(mode, "SEEDS", seeds)
+    monkeypatch.setattr(explain, "SEEDS", seeds)
+    led = 0
+    for question in (QUESTION, PLAIN, "Who broke the bottle at the launch of the ferry?"):
+        scores = {each.item.id: each.score for each in retrieve(harbour, question, EVERYTHING).passages}
+        query = Query(question, harbour.encode_queries([question])[0])
+        alone = score_alone(harbour, query)
+        for row, identity in enumerate(harbour.data.passage_ids):
+            found = explain.leads_to(harbour, query, alone, row, 100)
+            assert [lead.followed for lead in found] == [lead.rank <= seeds for lead in found]
+            followed = [lead.worth for lead in found if lead.followed]
+            assert scores[identity] == pytest.approx(max([float(alone.own_P[row]), *followed]))
+            led += scores[identity] > alone.own_P[row]
+    assert led >= 1
+
+
+def test_clues_are_the_questions_words_and_names_the_rarest_first(harbour: Index) -> None:
+    told = explained(harbour, "Was the Grey Heron xylophone launched?", "grey-heron-cutter.md")
+    words = {clue.text: (clue.passages, clue.held) for clue in told.words}
+    texts = [text.casefold() for text in harbour.data.passage_texts]
+    assert words["xylophone"] == (0, False) and words["heron"][1] and words["launched"][1]
+    assert told.words[0].text == "xylophone" and [c.passages for c in told.words] == sorted(
+        c.passages for c in told.words
+    )
+    assert words["the"][0] == sum(" the " in text for text in texts)
+    assert ("grey heron", True) in {(clue.text, clue.held) for clue in told.names}
+
+
+def test_the_nearest_propositions_of_the_passage_are_ranked_among_all(harbour: Index) -> None:
+    told = explained(harbour, QUESTION, "brandt-yard.md")
+    cosines = harbour.data.proposition_vectors_ND @ harbour.encode_queries([QUESTION])[0]
+    own = [
+        row
+        for row, text in enumerate(harbour.data.proposition_texts)
+        if text in {each.text for each in told.propositions}
+    ]
+    expected = sorted(((float(cosines[row]), int((cosines > cosines[row]).sum()) + 1) for row in own), reverse=True)
+    assert [(each.cosine, each.rank) for each in told.propositions] == expected and len(expected) == 3
+
+
+def test_conditions_hold_for_all_that_is_told(harbour: Index) -> None:
+    told = explained(harbour, QUESTION, "brandt-yard.md", where=("source!=ferry*",))
+    seen = [each.item.source for each in told.before] + [lead.passage.source for lead in told.leads]
+    assert seen and not any(source.startswith("ferry") for source in seen)
+    with pytest.raises(UserError, match=r"'brandt-yard.md', does not meet source=ferry.*Leave that condition out"):
+        explained(harbour, QUESTION, "brandt-yard.md", where=("source=ferry*",))
+
+
+def test_a_passage_goes_by_the_first_digits_of_its_id(harbour: Index) -> None:
+    ids = list(harbour.data.passage_ids)
+    assert [find_passage(harbour, each[:8].upper()) for each in ids] == list(range(len(ids)))
+    for given, told in (
+        ("zz", r"passage 'zz': not in .*`modegraph ask` shows the ids"),
+        ("", r"passage '': not in "),
+        (_shared_start(ids), r"ids begin so\. Expected one of [0-9a-f]{32}, [0-9a-f]{32}.*Give more"),
+    ):
+        with pytest.raises(UserError, match=told):
+            find_passage(harbour, given)
+
+
+def test_a_document_of_one_passage_stands_for_it_and_a_longer_one_lists_its_passages(
+    harbour: Index, tmp_path: Path
+) -> None:
+    assert harbour.passage(find_passage(harbour, "brandt-yard.md")).id == id_of(harbour, "brandt-yard.md")
+    sentences = " ".join(f"Ferry number {number} of the harbour sails to Tarn at noon." for number in range(200))
+    encoder = HashEncoder()
+    build_index(tmp_path / "long", [Document("long", "", sentences)], IndexSettings(), lambda spec: encoder)
+    long = open_index(tmp_path / "long", lambda spec: encoder)
+    inside = long.passages_of("long")
+    told = rf"'long': a document of {len(inside)} passages\. Expected one of {inside[0].id[:8]} \(0–{inside[0].end}\)"
+    with pytest.raises(UserError, match=told):
+        find_passage(long, "long")
+
+
+def test_an_empty_question_is_refused(harbour: Index) -> None:
+    with pytest.raises(UserError, match="the question is empty"):
+        explained(harbour, "  ", "brandt-yard.md")
+
+
+def _shared_start(ids: list[str]) -> str:
+    return next(each[0] for each in ids if sum(other[0] == each[0] for other in ids) > 1)

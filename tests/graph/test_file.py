@@ -1,0 +1,160 @@
+"""Feedback on disk: there when it was said to be, whoever writes beside and whenever the process dies, and gone when it is deleted."""
+
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graph.build.lifecycle import compact_index, repair_index
+from graph.errors import UserError
+from graph.feedback import (
+    FEEDBACK,
+    KINDS,
+    Correction,
+    Feedback,
+    FeedbackContent,
+    FeedbackFile,
+    FeedbackFull,
+    GivenAnswer,
+    Preference,
+    RightPassage,
+    Vote,
+    read_feedback,
+)
+from graph.index.index import open_index
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+from tests.graph.hashed import build
+from tests.graph.same import assert_same_index
+from tests.places import ROOT
+
+YARD = GivenAnswer("sft", "the Marlow Yard", "Built by it [1].", ("a" * 32, "b" * 32), "hops")
+QUILL = GivenAnswer("ms", "Quill 😀")
+EVERY_KIND: Sequence[FeedbackContent] = (
+    Vote(YARD, "down"),
+    Correction(YARD, "Ada Marlow", "She did [2].", ("b" * 32,)),
+    RightPassage("c" * 32, ("a" * 32, "c" * 32)),
+    Preference(YARD, QUILL, "second"),
+)
+WRITE_UNTIL_KILLED = """
+import sys
+from pathlib import Path
+from tests.graph.test_file import entry, EVERY_KIND, FeedbackFile
+kept = FeedbackFile(Path(sys.argv[1]), 1 << 30)
+for number in range(100_000):
+    kept.add(entry(EVERY_KIND[number % 4], id=f"{sys.argv[2]}-{number}"))
+    print(number, flush=True)
+"""
+
+
+def entry(said: FeedbackContent, **values: str) -> Feedback:
+    made = Feedback("one", "reader-1", "2026-01-02T03:04:05+00:00", True, "Who built the Lantern?", said)
+    return replace(made, **values)  # type: ignore[arg-type]
+
+
+def test_every_kind_is_read_back_as_it_was_said(tmp_path: Path) -> None:
+    kept = FeedbackFile(tmp_path, 1 << 30)
+    entries = [entry(said, id=str(n), user=f"reader-{n % 2}") for n, said in enumerate(EVERY_KIND)]
+    for each in entries:
+        kept.add(each)
+    assert read_feedback(tmp_path) == entries
+    assert kept.of_user("reader-1") == entries[1::2] and kept.of_user("nobody") == []
+
+
+def test_of_a_deleted_user_not_a_byte_is_left(tmp_path: Path) -> None:
+    kept = FeedbackFile(tmp_path, 1 << 30)
+    for number in range(60):
+        user = ("reader-1", "secretive-reader")[number % 2]
+        kept.add(entry(Correction(YARD, f"whispered by {user}"), id=str(number), user=user))
+    assert b"whispered by secretive" in (tmp_path / FEEDBACK).read_bytes()
+    assert kept.delete_user("secretive-reader") == 30 and kept.delete_user("secretive-reader") == 0
+    assert [each.name for each in tmp_path.iterdir()] == [FEEDBACK]
+    left = (tmp_path / FEEDBACK).read_bytes()
+    assert b"secretive" not in left and left.count(b"whispered by reader-1") == 30
+    assert {each.user for each in read_feedback(tmp_path)} == {"reader-1"}
+
+
+def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path) -> None:
+    for life in range(3):
+        command = [sys.executable, "-P", "-c", WRITE_UNTIL_KILLED, str(tmp_path), str(life)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment()) as child:
+            assert child.stdout is not None
+            told = [next(child.stdout) for _ in range(7 + 5 * life)]
+            child.kill()
+            told += list(child.stdout)
+        ids = [each.id for each in read_feedback(tmp_path)]
+        own = [each for each in ids if each.startswith(f"{life}-")]
+        acknowledged = [f"{life}-{line.strip()}" for line in told if line.endswith("\n")]
+        assert own[: len(acknowledged)] == acknowledged and len(own) <= len(acknowledged) + 1
+        assert len(ids) == len(set(ids)) and sum(each.startswith("0-") for each in ids) >= 7
+
+
+def environment() -> dict[str, str]:
+    return {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+
+
+def test_several_writers_lose_nothing(tmp_path: Path) -> None:
+    def write(writer: int) -> None:
+        kept = FeedbackFile(tmp_path, 1 << 30)
+        for number in range(10):
+            kept.add(entry(Vote(YARD, "up"), id=f"{writer}-{number}"))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert len(read_feedback(tmp_path)) == 40
+
+
+def test_a_full_file_takes_no_more(tmp_path: Path) -> None:
+    kept = FeedbackFile(tmp_path, 40_000)
+    with pytest.raises(FeedbackFull):
+        for number in range(1000):
+            kept.add(entry(Correction(YARD, "x" * 1000), id=str(number)))
+    assert 10 < len(read_feedback(tmp_path)) < 60
+    assert (tmp_path / FEEDBACK).stat().st_size < 50_000
+
+
+def test_no_file_is_no_feedback_and_another_file_is_refused(tmp_path: Path) -> None:
+    assert read_feedback(tmp_path) == [] and FeedbackFile(tmp_path, 1).delete_user("reader-1") == 0
+    assert not (tmp_path / FEEDBACK).exists()
+    (tmp_path / FEEDBACK).write_bytes(b"no database at all, but long enough to be looked at")
+    with pytest.raises(UserError, match=r"feedback\.sqlite: not readable"):
+        read_feedback(tmp_path)
+    (tmp_path / FEEDBACK).unlink()
+    with sqlite3.connect(tmp_path / FEEDBACK) as newer:
+        newer.execute("PRAGMA user_version = 9")
+    newer.close()
+    with pytest.raises(UserError, match="format 9, this version reads 1"):
+        read_feedback(tmp_path)
+
+
+def test_an_index_is_the_same_with_and_without_feedback(tmp_path: Path) -> None:
+    """An edit, `compact` and `repair` leave the file as it is, and it leaves them as they are."""
+    for name in ("with", "without"):
+        build(tmp_path / name, ISLES[:4])
+    kept = FeedbackFile(tmp_path / "with", 1 << 30)
+    kept.add(entry(EVERY_KIND[0]))
+    for name in ("with", "without"):
+        build(tmp_path / name, ISLES)
+        compact_index(tmp_path / name, lambda spec: HashEncoder())
+        repair_index(tmp_path / name, lambda spec: HashEncoder())
+    indexes = [open_index(tmp_path / name, lambda spec: HashEncoder()) for name in ("with", "without")]
+    assert_same_index(indexes[0].data, indexes[1].data)
+    assert indexes[0].manifest.identity == indexes[1].manifest.identity
+    assert kept.of_user("reader-1") == [entry(EVERY_KIND[0])]
+
+
+def test_the_table_is_described(tmp_path: Path) -> None:
+    FeedbackFile(tmp_path, 1 << 30).add(entry(EVERY_KIND[0]))
+    page = (ROOT / "docs/reference/format.md").read_text(encoding="utf-8").partition("## Feedback")[2]
+    with closing(sqlite3.connect(tmp_path / FEEDBACK)) as database:
+        columns = [row[1] for row in database.execute("PRAGMA table_info(feedback)")]
+        (number,) = database.execute("PRAGMA user_version").fetchone()
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == columns
+    assert f"is its own format, {number}" in page and all(f"`{kind}`" in page for kind in KINDS)

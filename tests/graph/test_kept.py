@@ -1,0 +1,81 @@
+"""Feedback on an index whose rows are in PostgreSQL is there too, for all who serve the index; what holds of the file holds of the table."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from graph.errors import Unavailable
+from graph.feedback import FEEDBACK, Correction, FeedbackFull, Vote, open_feedback, read_feedback
+from graph.postgres.connect import dsn_of
+from graph.postgres.schema import place_in_database
+from graph.store.database import DATABASE_FILE, has_database
+from tests.graph.test_file import EVERY_KIND, YARD, entry
+from tests.postgres_server import fresh_database
+
+LARGE = 1 << 30
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """The folder of an index that nobody has said anything of."""
+    if request.param == "sqlite":
+        yield tmp_path
+        return
+    with fresh_database(request.getfixturevalue("postgres"), "feedback") as dsn:
+        place_in_database(tmp_path / "index", dsn)
+        yield tmp_path / "index"
+
+
+def test_every_kind_is_read_back_in_its_order_and_by_its_user(folder: Path) -> None:
+    assert read_feedback(folder) == [] and open_feedback(folder, LARGE).of_user("reader-1") == []
+    entries = [entry(said, id=str(9 - n), user=f"reader-{n % 2}") for n, said in enumerate(EVERY_KIND)]
+    for each in entries:
+        open_feedback(folder, LARGE).add(each)
+    assert read_feedback(folder) == entries and open_feedback(folder, LARGE).of_user("reader-1") == entries[1::2]
+    assert open_feedback(folder, LARGE).delete_user("reader-1") == 2 == len(read_feedback(folder))
+    assert open_feedback(folder, LARGE).delete_user("reader-1") == 0
+    assert (folder / FEEDBACK).exists() is not has_database(folder)
+
+
+def test_it_takes_no_more_than_it_may(folder: Path) -> None:
+    kept = open_feedback(folder, 100_000)
+    with pytest.raises(FeedbackFull):
+        for number in range(400):
+            kept.add(entry(Correction(YARD, f"{number} " + "x" * 1000), id=str(number)))
+    assert 10 < len(read_feedback(folder)) < 150
+
+
+def test_several_writers_lose_nothing(folder: Path) -> None:
+    def write(writer: int) -> None:
+        for number in range(5):
+            open_feedback(folder, LARGE).add(entry(Vote(YARD, "up"), id=f"{writer}-{number}"))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert {each.id for each in read_feedback(folder)} == {f"{w}-{n}" for w in range(4) for n in range(5)}
+
+
+@pytest.mark.parametrize("folder", ["postgresql"], indirect=True)
+def test_a_schema_of_before_is_brought_up_to_date_by_the_first_entry(folder: Path) -> None:
+    with psycopg.connect(dsn_of(folder)) as connection:
+        connection.execute("SET search_path = modegraph_index")
+        connection.execute("DROP TABLE feedback; DROP INDEX documents_to_extract, passages_by_reader")
+        connection.execute("DELETE FROM migrations WHERE number > 2")
+    with pytest.raises(Unavailable, match="migration 0003-feedback was not run"):
+        read_feedback(folder)
+    open_feedback(folder, LARGE).add(entry(EVERY_KIND[0]))
+    assert read_feedback(folder) == [entry(EVERY_KIND[0])]
+
+
+@pytest.mark.parametrize("folder", ["postgresql"], indirect=True)
+def test_a_database_that_is_away_is_told(folder: Path) -> None:
+    (folder / DATABASE_FILE).write_text(
+        json.dumps({"postgresql": {"host": "127.0.0.1", "port": "9", "dbname": "docs"}})
+    )
+    for ask in (lambda: read_feedback(folder), lambda: open_feedback(folder, LARGE).add(entry(EVERY_KIND[0]))):
+        with pytest.raises(Unavailable, match="a server that answers"):
+            ask()

@@ -1,0 +1,46 @@
+import pytest
+
+from serve.conversation.turn_rules import intent
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Thanks!",
+        "thank you very much",
+        "OK",
+        "Great, thanks.",
+        "👍",
+        "That's very helpful, thank you",
+        "Got it.",
+        "Danke!",
+        "ありがとう",
+        "hi",
+        "yes, I see",
+    ],
+)
+def test_remarks(text: str) -> None:
+    assert intent(text) == "remark"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Shorter, please", "shorter", "Translate that into French", "And in German?", "as a list", "List it", "in simple words", "Tell me more",
+        "Explain it in simple words", "Can you make that shorter?", "Say that again", "Summarise that in one sentence", "Are you sure?", "What do you mean?",
+    ],
+)  # fmt: skip
+def test_requests_about_the_last_answer(text: str) -> None:
+    assert intent(text) == "request"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "List the ferries", "And in 2023?", "When was that?", "Which language?", "Translate the Lament", "What is the second sentence of the law?", "?",
+        "Is that right?", "Who is right?", "No, the other one", "Yes, the ferry", "Thanks. And who built it?", "Was it a long list?", "How short is it?",
+        "What about the French?", "Is there a table?", "", "thanks " * 99, "Good grief, what happened?", "Is it good?", "Right?", "Good?",
+    ],
+)  # fmt: skip
+def test_whatever_else_is_searched_for(text: str) -> None:
+    assert intent(text) == "question"

@@ -1,0 +1,108 @@
+"""What of a prompt a model's window holds: the latest turns, the best passages, and never more than there is room for."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graph.answer.prompt import answer_messages
+from graph.errors import UserError
+from graph.types import Evidence, Excerpt, Message
+from serve.conversation.prompt import ANSWER_SHARE, Exchange, Prompt, fit_prompt
+from tests.fakes import ScriptedModel
+
+
+def excerpt(number: int, words: int) -> Excerpt:
+    return Excerpt(f"p{number}", f"T{number}", "word " * words, "doc", 0, 5 * words)
+
+
+def prompt_of(passages: list[int], turns: list[int], asked: str = "Who?", intent: str = "question") -> Prompt:
+    ranked = tuple(excerpt(number, words) for number, words in enumerate(passages))
+    talk = tuple(Exchange(f"{number}? " * words, "so " * words) for number, words in enumerate(turns))
+    return Prompt(intent, asked, "", Evidence("Who built it?"), ranked, talk, str)  # type: ignore[arg-type]
+
+
+def words_of(prompt: Prompt) -> int:
+    return model_of(None).prompt_tokens(prompt.messages())
+
+
+def model_of(window: int | None) -> ScriptedModel:
+    return ScriptedModel(lambda request: "", window=window)
+
+
+@given(
+    passages=st.lists(st.integers(1, 120), max_size=8),
+    turns=st.lists(st.integers(1, 60), max_size=6),
+    window=st.integers(20, 1_500),
+    answer=st.integers(1, 2_000),
+)
+def test_what_is_kept_fits_and_is_the_best_and_the_latest(
+    passages: list[int], turns: list[int], window: int, answer: int
+) -> None:
+    whole = prompt_of(passages, turns)
+    limit = window - min(answer, window // ANSWER_SHARE)
+    try:
+        kept, room = fit_prompt(whole, model_of(window), answer)
+    except UserError:
+        alone = [words_of(whole.with_less(0, ranked)) for ranked in ([each] for each in whole.ranked)]
+        turn = min([0, *(words_of(whole.with_less(1, ())) for _ in turns[:1])])
+        assert min(alone, default=words_of(whole.with_less(0, ()))) + turn > limit or turns
+        return
+    assert words_of(kept) <= limit and 1 <= room <= answer and words_of(kept) + room <= window
+    assert kept.exchanges == whole.exchanges[len(turns) - len(kept.exchanges) :]
+    assert kept.left_out == len(passages) - len(kept.ranked)
+    first = whole.ranked[: len(kept.ranked)]
+    assert kept.ranked == first or len(kept.ranked) == 1
+    if kept.ranked == first != whole.ranked:
+        more = replace(kept, ranked=whole.ranked[: len(first) + 1])
+        assert words_of(more) > limit
+    if words_of(whole) <= limit:
+        assert (kept.exchanges, kept.ranked) == (whole.exchanges, whole.ranked)
+
+
+def test_turns_take_a_quarter_when_there_is_little_room_and_more_when_there_is_much() -> None:
+    whole = prompt_of([100, 100, 100], [40, 40, 40])
+    assert words_of(whole) == 597
+    for window, kept in ((600, (2, 3, 0)), (450, (1, 3, 0)), (300, (0, 2, 1))):
+        prompt, room = fit_prompt(whole, model_of(window), 10)
+        assert ((len(prompt.exchanges), len(prompt.ranked), prompt.left_out), room) == (kept, 10)
+    assert fit_prompt(whole, model_of(700), 10)[0] == whole == fit_prompt(whole, model_of(None), 10)[0]
+
+
+def test_a_long_first_passage_gives_way_to_a_shorter_one() -> None:
+    kept, room = fit_prompt(prompt_of([500, 400, 20, 10], []), model_of(300), 1_000)
+    assert ([each.id for each in kept.ranked], kept.left_out) == (["p2"], 3)
+    assert room == 300 - words_of(kept)
+
+
+def test_what_cannot_fit_says_what_to_do() -> None:
+    with pytest.raises(
+        UserError, match=r"of the model's window of 300.*Ask in fewer words, use a model with a larger window"
+    ):
+        fit_prompt(replace(prompt_of([20], []), evidence=Evidence("very " * 300)), model_of(300), 10)
+    with pytest.raises(UserError, match="max_passage_tokens"):
+        fit_prompt(prompt_of([400], []), model_of(300), 10)
+
+
+def test_the_prompt_is_the_one_of_training_with_the_turns_between() -> None:
+    whole = prompt_of([3], [1], "And when?")
+    system, user = answer_messages("And when?", whole.ranked)
+    assert whole.messages() == [system, Message("user", "0? "), Message("assistant", "so "), user]
+    assert replace(whole, exchanges=()).messages() == list(answer_messages("Who built it?", whole.ranked))
+    request = replace(whole, intent="request").messages()
+    assert (
+        request[0].content.startswith(system.content) and "another form" in request[0].content and request[-1] == user
+    )
+    remark = replace(whole, intent="remark", ranked=(), instructions="Be kind.").messages()
+    assert remark[-1] == Message("user", "And when?") and remark[0].content.endswith("\n\nBe kind.")
+    assert "###" not in remark[0].content
+
+
+def test_halving_ends_with_one_passage_and_no_turns() -> None:
+    prompt: Prompt | None = prompt_of([5] * 5, [1] * 3)
+    sizes = []
+    while prompt is not None:
+        sizes.append((len(prompt.ranked), len(prompt.exchanges), prompt.left_out))
+        prompt = prompt.halved()
+    assert sizes == [(5, 3, 0), (3, 1, 2), (2, 0, 3), (1, 0, 4)]

@@ -1,0 +1,111 @@
+"""What is searched for after a conversation, with and without a model."""
+
+import json
+import time
+
+import pytest
+
+from graph.types import CompletionRequest, Message
+from serve.conversation.prompt import MAX_CHARACTERS, Exchange, exchanges_of
+from serve.conversation.rewrite import MAX_CARRIED_CHARS, Question, carry, read_turn
+from tests.fakes import ScriptedModel
+
+BUILT = Exchange("Who built the Lantern?", "The Marlow Yard.")
+FOUNDED = Exchange("Who founded it?", "###Reason: So says the page of the yard. ###Answer: Ada Marlow")
+
+
+def read(history: list[Exchange], turn: str, reply: str = "no json", window: int | None = None) -> tuple[Question, int]:
+    model = ScriptedModel(lambda request: reply, window=window)
+    return read_turn(history, turn, model), len(model.asked)
+
+
+def test_a_question_that_stands_by_itself_is_left_alone_and_costs_no_call() -> None:
+    assert read([BUILT, FOUNDED], "How many people live in Tarn?") == (Question("How many people live in Tarn?"), 0)
+    assert read([], "When was that?") == (Question("When was that?"), 0)
+
+
+def test_a_question_that_leans_is_carried_by_the_one_before_and_its_answer() -> None:
+    assert carry([BUILT], "When was that?") == "Who built the Lantern? The Marlow Yard. When was that?"
+    assert carry([FOUNDED], "And when?") == "Who founded it? Ada Marlow And when?"
+
+
+def test_names_follow_of_what_the_earlier_question_leaned_on_and_none_of_our_form() -> None:
+    other = Exchange("How long does Kelp bread keep?", "###Reason: Nine, says Page. ###Answer: nine days")
+    assert carry([other, BUILT, FOUNDED], "When?") == "Who founded it? Ada Marlow When? (Lantern, Marlow Yard)"
+
+
+def test_remarks_and_requests_between_are_passed_over() -> None:
+    talk = [BUILT, Exchange("Shorter, please", "Marlow."), Exchange("Thanks!", "You are welcome.")]
+    assert carry(talk, "When was that?") == "Who built the Lantern? The Marlow Yard. When was that?"
+    assert read(talk, "In French, please") == (Question(BUILT.asked, "request", "earlier"), 0)
+    assert read([BUILT, FOUNDED], "Shorter") == (
+        Question("Who built the Lantern? The Marlow Yard. Who founded it?", "request", "earlier"),
+        0,
+    )
+    assert read(talk, "Great!") == (Question("", "remark"), 0)
+    assert read([], "Great!") == (Question("Great!"), 0)
+
+
+def test_an_answer_that_says_nothing_is_not_carried_and_a_long_one_not_whole() -> None:
+    assert carry([Exchange(BUILT.asked, "Not in the documents.")], "Why not?") == "Who built the Lantern? Why not?"
+    long = Exchange("Who built it? " * 90, "word " * 900)
+    assert len(carry([long], "Why?")) <= 2 * MAX_CARRIED_CHARS + len("  Why?")
+
+
+def test_the_model_is_asked_where_the_rule_says_that_a_question_leans() -> None:
+    made = json.dumps({"question": "When did the Marlow Yard build the Lantern?"})
+    assert read([BUILT], "When was that?", made) == (
+        Question("When did the Marlow Yard build the Lantern?", by="model"),
+        1,
+    )
+    repeated = json.dumps({"question": "When was that?"})
+    assert read([BUILT], "When was that?", repeated)[0] == Question(carry([BUILT], "When was that?"), by="turns")
+
+
+@pytest.mark.parametrize("reply", ["no json", json.dumps({"question": ""}), json.dumps({"question": "x" * 999})])
+def test_an_unusable_rewriting_gives_way_to_the_rule(reply: str) -> None:
+    assert read([BUILT], "When was that?", reply)[0] == Question(carry([BUILT], "When was that?"), by="turns")
+
+
+def test_in_other_languages_the_model_decides_and_by_rule_the_length() -> None:
+    long = "Und in welchem Jahr wurde sie dann von der Gesellschaft verkauft?"
+    assert read([BUILT], long, json.dumps({"question": long}))[0] == Question(long, by="model")
+    assert read([BUILT], long)[0] == Question(long)
+    assert read([BUILT], "Wann war das?")[0] == Question(
+        "Who built the Lantern? The Marlow Yard. Wann war das?", by="turns"
+    )
+    assert (
+        read([Exchange("ランタン号は誰が建造しましたか", "マーロウ造船所")], "いつですか")[0].text
+        == "ランタン号は誰が建造しましたか マーロウ造船所 いつですか"
+    )
+
+
+def test_of_a_long_conversation_the_model_reads_what_its_window_holds() -> None:
+    talk = [Exchange("Who built the Lantern? " * 20, "The Yard. " * 20)] * 3
+    seen: list[CompletionRequest] = []
+
+    def reply(request: CompletionRequest) -> str:
+        seen.append(request)
+        return json.dumps({"question": "When was the Lantern built?"})
+
+    for window, shown in ((None, 3), (500, 2), (400, 1)):
+        assert read_turn(talk, "When was that?", ScriptedModel(reply, window=window)).by == "model"
+        assert seen[-1].messages[1].content.count("assistant: ") == shown
+    assert read_turn(talk, "When was that?", ScriptedModel(reply, window=350)).by == "turns" and len(seen) == 3
+
+
+def test_turns_come_in_pairs_without_the_numbers_of_old_citations() -> None:
+    turns = [Message("assistant", "Hello!"), Message("user", "Who?"), Message("user", "Who built it?"), Message("assistant", "The yard [2]."), Message("assistant", "In 1911 [3, 4]."), Message("user", "When?")]  # fmt: skip
+    assert exchanges_of(turns) == (Exchange("Who?\nWho built it?", "The yard.\nIn 1911."),)
+
+
+def test_of_a_long_conversation_the_latest_turns_are_read_and_no_others_looked_at() -> None:
+    def talk(*lengths: int) -> list[Message]:
+        return [turn for n in lengths for turn in (Message("user", "Who?"), Message("assistant", "a[1]" * (n // 4)))]
+
+    assert len(exchanges_of(talk(*[400] * 500))) == 20
+    assert [len(each.replied) for each in exchanges_of(talk(99_000, 8_000, 12_000))] == [2_000, 3_000]
+    assert exchanges_of(talk(MAX_CHARACTERS)) == ()
+    began = time.process_time()
+    assert len(exchanges_of(talk(4_000_000, 8_000))) == 1
+    assert time.process_time() - began < 0.5

@@ -1,0 +1,73 @@
+"""Which questions stand by themselves: all of the examples', and pairs of a question and the same with a pronoun in place of a noun."""
+
+import json
+import time
+
+import pytest
+
+from graph.documents.questions import read_questions
+from serve.conversation.turn_rules import LONG_CHARACTERS, dependence
+from tests.places import EXAMPLES
+
+FOLLOW_UPS = [json.loads(line) for line in (EXAMPLES / "follow_ups.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_question_of_the_examples_stands_by_itself() -> None:
+    asked = read_questions(EXAMPLES / "questions.jsonl")
+    assert [question.text for question in asked if dependence(question.text) != "alone"] == []
+
+
+def test_follow_ups_lean_and_the_same_written_out_do_not() -> None:
+    assert [row["question"] for row in FOLLOW_UPS if dependence(row["question"]) == "alone"] == []
+    assert [row["standalone"] for row in FOLLOW_UPS if dependence(row["standalone"]) != "alone"] == []
+
+
+@pytest.mark.parametrize(
+    ("leans", "alone"),
+    [
+        ("Who wrote it?", "Who wrote Middlemarch?"),
+        ("Does she still live there?", "Does Toni Kroos still live in Madrid?"),
+        ("What is its boiling point?", "What is the boiling point of ethanol?"),
+        ("And its side effects?", "What are the side effects of ibuprofen?"),
+        ("Which of them is cheaper?", "Which of the two plans is cheaper, Basic or Pro?"),
+        ("Is that still true?", "Is it true that Pluto was reclassified in 2006?"),
+        ("Who else?", "Who else signed the Treaty of Rome?"),
+        ("Why not?", "Why does Venus have no moon?"),
+        ("How do I reset the password then?", "How do I reset my password in Thunderbird?"),
+        ("What about Sundays?", "Is the library of Ghent open on Sundays?"),
+        ("How much does the second one cost?", "How much does the second edition of Dune cost?"),
+        ("Did they win?", "Did the Mets win after they moved to Citi Field?"),
+        ("When did this happen?", "When did the eruption of Krakatoa happen?"),
+        ("Who was the author?", "Who was the author of Dracula?"),
+        ("Was Anna born before her?", "Was Anna born before Emily?"),
+        ("And then?", "And when did Emily die?"),
+        ("Where was that?", "Which firm sold the patent that Bell had filed?"),
+        ("What did he call it?", "What did Newton call his theory of light?"),
+        ("The other one?", "Was the other ship of Columbus, the Pinta, faster?"),
+    ],
+)
+def test_a_pronoun_without_a_noun_leans(leans: str, alone: str) -> None:
+    assert (dependence(leans), dependence(alone)) == ("leans", "alone")
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["What is photosynthesis?", "What do the documents disagree about?", "How is amber made in Riga?"],
+)
+def test_short_questions_that_stand(question: str) -> None:
+    assert dependence(question) == "alone"
+
+
+@pytest.mark.parametrize(
+    "question", ["Wann war das?", "Quand a-t-il été fondé ?", "何时建成？", "متى بنيت؟", "¿Y la segunda?", "네?", "!!"]
+)
+def test_of_other_languages_nothing_is_known(question: str) -> None:
+    assert dependence(question) == "unknown"
+
+
+def test_a_long_question_stands_and_none_takes_long() -> None:
+    began = time.process_time()
+    for text in ("it " * LONG_CHARACTERS, "their " * 66, "the " * 100, "w" * 399, "and " * 100, "what is " + "a" * 390):
+        assert dependence(text) in ("alone", "leans", "unknown")
+    assert dependence("Who built it? " * 40) == "alone"
+    assert time.process_time() - began < 0.5

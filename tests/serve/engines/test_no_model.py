@@ -1,0 +1,71 @@
+"""A server without a model: search, evidence and documents are served; what needs a model is refused with the remedy."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+from graph.errors import UserError
+from serve.engines.open_backend import VllmOptions, open_backend
+from tests.serve.http.running import Running, serving
+
+ASKED = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
+
+
+@pytest.fixture(scope="module")
+def server(isles_kept: Path) -> Iterator[Running]:
+    with serving(isles_kept, None) as running:
+        yield running
+
+
+def test_search_and_the_graph_are_served(server: Running) -> None:
+    found = server.post("/v1/retrieve", json={"query": "Who built the Lantern?"})
+    assert found.status_code == 200 and found.json()["passages"]
+    assert server.get("/v1/graph/entities?q=lantern").json()
+    assert server.get("/v1/documents").json()["total"] > 0
+    assert server.get("/").status_code == 200
+
+
+def test_it_is_ready_and_lists_no_model(server: Running) -> None:
+    assert server.get("/health").status_code == 200
+    ready = server.get("/ready")
+    assert (ready.status_code, ready.json()["models"]) == (200, [])
+    assert server.get("/v1/models").json() == {"object": "list", "data": []}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", ASKED),
+        ("/v1/chat/completions", {**ASKED, "stream": True}),
+        ("/v1/chat/completions", {**ASKED, "retrieval": {"enabled": False}}),
+        ("/v1/responses", {"model": "tiny", "input": "hello"}),
+        ("/v1/retrieve", {"query": "Who?", "mode": "local", "use_model": True}),
+        ("/v1/retrieve", {"query": "Who?", "model": "tiny"}),
+    ],
+)
+def test_what_needs_a_model_names_the_remedy(server: Running, path: str, body: dict[str, object]) -> None:
+    told = server.post(path, json=body)
+    assert (told.status_code, told.json()["error"]["code"]) == (404, "no_model")
+    assert "--model" in told.json()["error"]["message"]
+
+
+def test_openais_client_reads_it(server: Running) -> None:
+    with pytest.raises(openai.NotFoundError, match="started without a model"):
+        server.client().chat.completions.create(**ASKED)  # type: ignore[call-overload]
+    assert server.get("/v1/models/tiny").json()["error"]["code"] == "no_model"
+
+
+def test_documents_can_be_added_without_a_model(isles: Path) -> None:
+    with serving(isles, None, writable=True) as running:
+        added = running.post(
+            "/v1/documents", json={"documents": [{"source": "new.txt", "text": "The Heron is a boat of Quill."}]}
+        )
+        assert added.status_code in (200, 201)
+        assert "new.txt" in running.post("/v1/retrieve", json={"query": "the boat Heron", "mode": "lexical"}).text
+
+
+def test_an_adapter_wants_its_model() -> None:
+    with pytest.raises(UserError, match="--adapter ms=here without --model"):
+        open_backend(None, ["ms=here"], VllmOptions())

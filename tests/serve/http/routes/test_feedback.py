@@ -1,0 +1,120 @@
+"""Feedback over HTTP: kept as it was said, shown and deleted by the name of who said it, and refused where the server takes none."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from graph.feedback import FEEDBACK, Correction, GivenAnswer, Preference, RightPassage, Vote, read_feedback
+from tests.fakes import chat_server
+from tests.serve.http.conftest import Stack
+from tests.serve.http.running import Running, serving
+
+QUESTION = "Who built the Lantern?"
+COMMON = {"user": "reader-0001", "consent": True, "question": QUESTION}
+
+
+def told(running: Running, model: str = "tiny") -> dict[str, Any]:
+    """An answer of the server as feedback names it."""
+    asked = {"model": model, "messages": [{"role": "user", "content": QUESTION}]}
+    made = running.post("/v1/chat/completions", json=asked).json()
+    message = made["choices"][0]["message"]
+    return {
+        "model": model,
+        "text": message["content"],
+        "reasoning": message["reasoning_content"],
+        "context_ids": made["retrieval"]["context_ids"],
+        "mode": made["retrieval"]["mode"],
+    }
+
+
+def test_what_is_said_of_an_answer_is_kept_with_what_it_was_written_from(isles: Path) -> None:
+    with (
+        chat_server(lambda body, number: f"###Reason: so [1]. ###Answer: number {number}") as upstream,
+        serving(isles, f"openai:tiny@{upstream.url}", feedback=True) as on,
+    ):
+        first, second = told(on), told(on)
+        found = on.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"]
+        assert first["context_ids"] == [each["id"] for each in found] and first["text"] != second["text"]
+        said = [
+            {"kind": "vote", "answer": first, "rating": "up"},
+            {"kind": "correction", "answer": first, "corrected": "the yard", "passage_ids": [found[0]["id"]]},
+            {"kind": "passage", "passage_id": found[1]["id"], "shown_ids": first["context_ids"]},
+            {"kind": "preference", "first": first, "second": second, "better": "second"},
+        ]
+        for each in said:
+            made = on.post("/v1/feedback", json={**COMMON, **each})
+            assert made.status_code == 200 and made.json()["kind"] == each["kind"], made.text
+        on.post("/v1/feedback", json={**COMMON, **said[0], "user": "reader-0002", "consent": False})
+        answers = [
+            GivenAnswer("tiny", each["text"], "so [1].", tuple(each["context_ids"]), each["mode"])
+            for each in (first, second)
+        ]
+        kept = read_feedback(isles)
+        assert [each.said for each in kept[:4]] == [
+            Vote(answers[0], "up"),
+            Correction(answers[0], "the yard", "", (found[0]["id"],)),
+            RightPassage(found[1]["id"], answers[0].context_ids),
+            Preference(*answers, "second"),
+        ]
+        assert [(each.user, each.consent) for each in kept[3:]] == [("reader-0001", True), ("reader-0002", False)]
+        shown = on.get("/v1/feedback/reader-0001").json()["entries"]
+        assert [each["kind"] for each in shown] == [each["kind"] for each in said]
+        assert shown[3]["said"]["better"] == "second" and shown[0]["question"] == QUESTION
+        assert httpx2.delete(f"{on.url}/v1/feedback/reader-0001").json() == {"deleted": 4}
+        assert on.get("/v1/feedback/reader-0001").json() == {"entries": []}
+        assert [each.user for each in read_feedback(isles)] == ["reader-0002"]
+
+
+ANSWER = {"model": "tiny", "text": "the yard"}
+BAD = [
+    ({"kind": "vote", "answer": ANSWER, "rating": "sideways"}, "rating"),
+    ({"kind": "vote", "answer": {**ANSWER, "text": "  "}, "rating": "up"}, "answer.text"),
+    ({"kind": "vote", "answer": {**ANSWER, "context_ids": ["../x"]}, "rating": "up"}, "answer.context_ids.0"),
+    ({"kind": "vote", "answer": ANSWER, "rating": "up", "user": "short"}, "user"),
+    ({"kind": "vote", "answer": ANSWER, "rating": "up", "consent": "perhaps"}, "consent"),
+    ({"kind": "vote", "answer": ANSWER, "rating": "up", "note": "x"}, "note"),
+    ({"kind": "correction", "answer": ANSWER, "corrected": "x" * 20_001}, "corrected"),
+    ({"kind": "preference", "first": ANSWER, "better": "first"}, "second"),
+]
+
+
+def test_what_is_not_of_its_form_is_refused_by_name_and_not_kept(isles: Path) -> None:
+    with serving(isles, None, feedback=True) as on:
+        for body, param in BAD:
+            made = on.post("/v1/feedback", json={**COMMON, **body})
+            assert (made.status_code, made.json()["error"]["param"]) == (422, param), made.text
+        made = on.post("/v1/feedback", json={**COMMON, "kind": "vote", "answer": ANSWER})
+        assert made.status_code == 422 and made.json()["error"]["param"] == "rating"
+        long = {**COMMON, "question": "x" * 8_001, "kind": "vote", "answer": ANSWER, "rating": "up"}
+        assert on.post("/v1/feedback", json=long).json()["error"]["code"] == "long_question"
+        assert on.get("/v1/feedback/..%2Fx").status_code in (404, 422)
+    assert not (isles / FEEDBACK).exists()
+
+
+def test_a_server_keeps_no_feedback_unless_it_was_started_to(stack: Stack, isles_kept: Path) -> None:
+    running, _ = stack()
+    vote = {**COMMON, "kind": "vote", "answer": ANSWER, "rating": "up"}
+    answers = [
+        running.post("/v1/feedback", json=vote),
+        running.get("/v1/feedback/reader-0001"),
+        httpx2.delete(f"{running.url}/v1/feedback/reader-0001"),
+    ]
+    assert [(each.status_code, each.json()["error"]["code"]) for each in answers] == [(403, "no_feedback")] * 3
+    assert not (isles_kept / FEEDBACK).exists() and running.get("/ready").json()["feedback"] is False
+
+
+def test_a_full_file_is_told_as_such(isles: Path) -> None:
+    with serving(isles, None, feedback=True, max_feedback_mb=1) as on:
+        correction = {**COMMON, "kind": "correction", "answer": {**ANSWER, "reasoning": "x" * 20_000}}
+        correction |= {"corrected": "y" * 20_000, "question": "z" * 8_000}
+        made = [on.post("/v1/feedback", json=correction) for _ in range(30)]
+    codes = [each.json().get("error", {}).get("code") for each in made]
+    assert codes[0] is None and codes[-1] == "feedback_full" and made[-1].status_code == 403
+
+
+def test_with_a_key_feedback_wants_it(isles: Path) -> None:
+    with serving(isles, None, feedback=True, api_key="k") as on:
+        vote = {**COMMON, "kind": "vote", "answer": ANSWER, "rating": "up"}
+        assert on.post("/v1/feedback", json=vote).status_code == 401 and not (isles / FEEDBACK).exists()
+        assert on.post("/v1/feedback", json=vote, headers={"Authorization": "Bearer k"}).status_code == 200

@@ -1,0 +1,101 @@
+"""LangChain's ChatOpenAI and OpenAIEmbeddings against a live server: citations come as its own content blocks."""
+
+from functools import reduce
+from operator import add
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+from openai import BadRequestError
+
+from tests.serve.http.conftest import Stack
+from tests.serve.http.routes.test_responses import QUESTION, SAID, SEARCH
+from tests.serve.http.running import Running
+
+ANSWER = "😀 the Marlow Yard [2][1]."
+
+
+def chat(running: Running, **fields: Any) -> ChatOpenAI:
+    given = {"model": "tiny", "base_url": f"{running.url}/v1", "api_key": "none", "max_retries": 0, **fields}
+    return ChatOpenAI(**given)
+
+
+def searching(running: Running) -> Any:
+    """The Responses route with our search as its tool."""
+    return chat(running, use_responses_api=True).bind_tools(SEARCH)
+
+
+def cited(message: AIMessage) -> list[tuple[Any, ...]]:
+    """Every citation of a message: its type, title, address and the letters of the text at which it begins.
+
+    LangChain leaves out where a citation of a file ends (`end_index`), and keeps what else it does not know in `extras`.
+    """
+    texts = [block for block in message.content_blocks if block["type"] == "text"]
+    notes = [note for block in texts for note in block.get("annotations", [])]
+    made = []
+    for note in notes:
+        extras = note["extras"]  # type: ignore[typeddict-item]
+        start = extras["file_index"]
+        made.append((note["type"], note["title"], extras["url"], text_of(message)[start : start + len("[n]")]))  # type: ignore[typeddict-item]
+    return made
+
+
+def text_of(message: AIMessage) -> str:
+    return "".join(block["text"] for block in message.content_blocks if block["type"] == "text")
+
+
+def wanted(running: Running) -> list[tuple[Any, ...]]:
+    """The citations [2] and [1] of ANSWER."""
+    found = running.post("/v1/retrieve", json={"query": QUESTION, "k": 3}).json()["passages"]
+    sources = [
+        (each["source"], f"{running.url}/#read/{each['source']}/{each['start']}-{each['end']}") for each in found
+    ]
+    return [("citation", *sources[1], "[2]"), ("citation", *sources[0], "[1]")]
+
+
+def test_citations_are_langchains_own(stack: Stack) -> None:
+    running, upstream = stack(SAID)
+    made = searching(running).invoke(QUESTION)
+    assert text_of(made) == ANSWER and cited(made) == wanted(running)
+    assert upstream.asked[0]["messages"][1]["content"].count("\n[") == 3
+    assert made.usage_metadata["total_tokens"] == 10
+
+
+def test_a_stream_adds_up_to_the_same(stack: Stack) -> None:
+    running, _ = stack(SAID)
+    chunks: list[AIMessageChunk] = list(searching(running).stream(QUESTION))
+    whole = reduce(add, chunks)
+    assert len(chunks) > 5 and text_of(whole) == ANSWER and cited(whole) == wanted(running)
+
+
+def test_chat_completions_answer_and_stream(stack: Stack) -> None:
+    running, _ = stack(SAID)
+    model = chat(running)
+    assert model.invoke([("system", "Answer in Welsh."), ("user", QUESTION)]).text == ANSWER
+    assert "".join(chunk.text for chunk in model.stream(QUESTION)) == ANSWER
+
+
+def test_a_conversation_goes_on_with_what_langchain_made_of_the_answer(stack: Stack) -> None:
+    running, upstream = stack(SAID)
+    first = searching(running).invoke(QUESTION)
+    searching(running).invoke([("user", QUESTION), first, ("user", "Thanks!")])
+    assert [turn["role"] for turn in upstream.asked[-1]["messages"]] == ["system", "user", "assistant", "user"]
+
+
+def test_what_is_not_supported_is_refused_by_name(stack: Stack) -> None:
+    running, upstream = stack()
+    tool = {"type": "function", "function": {"name": "f", "description": "", "parameters": {"type": "object"}}}
+    with pytest.raises(BadRequestError, match="tools"):
+        chat(running, use_responses_api=True).bind_tools([*SEARCH, tool]).invoke(QUESTION)
+    assert upstream.asked == []
+
+
+def test_embeddings_are_the_encoders(stack: Stack) -> None:
+    running, _ = stack()
+    encoder = OpenAIEmbeddings(
+        base_url=f"{running.url}/v1", api_key="none", model="minilm", check_embedding_ctx_length=False
+    )
+    vectors = encoder.embed_documents(["Tarn", "Kelp bread"])
+    made = running.client().embeddings.create(model="minilm", input=["Tarn", "Kelp bread"])
+    assert vectors == [each.embedding for each in made.data] and encoder.embed_query("Tarn") == vectors[0]

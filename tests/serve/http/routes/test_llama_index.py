@@ -1,0 +1,70 @@
+"""LlamaIndex's own classes against a live server: in the environment that MODEGRAPH_LLAMA_INDEX_PYTHON names.
+
+llama-index-llms-openai wants openai below 3, this project wants 3: they cannot be installed together.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graph.models.catalogue import SMOLLM2, is_fetched
+from tests.places import ROOT
+from tests.serve.http.conftest import Stack
+from tests.serve.http.routes.test_responses import QUESTION, SAID
+from tests.serve.http.running import serving
+
+PYTHON = os.environ.get("MODEGRAPH_LLAMA_INDEX_PYTHON", "")
+CLIENT = ROOT / "tests" / "serve" / "http" / "answers" / "llama_index_client.py"
+pytestmark = pytest.mark.skipif(
+    not PYTHON, reason="MODEGRAPH_LLAMA_INDEX_PYTHON names no Python with LlamaIndex (make test-clients)"
+)
+
+
+def asked(url: str, model: str = "tiny") -> Any:
+    """What the client prints."""
+    environment = {**os.environ, "OPENAI_API_KEY": "none"}
+    environment.pop("PYTHONPATH", None)
+    made = subprocess.run(
+        [PYTHON, "-P", str(CLIENT), url, QUESTION, model],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=550,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr[-2000:]
+    return json.loads(made.stdout)
+
+
+def test_llama_index_reads_answers_citations_streams_and_vectors(stack: Stack) -> None:
+    running, _ = stack(SAID)
+    made = asked(running.url)
+    found = running.post("/v1/retrieve", json={"query": QUESTION, "k": 3}).json()["passages"]
+    urls = [f"{running.url}/#read/{each['source']}/{each['start']}-{each['end']}" for each in found]
+    cited = [["file_citation", found[n]["source"], urls[n], f"[{n + 1}]"] for n in (1, 0)]
+    told = made["responses"]
+    assert told["text"] == told["streamed"] == "😀 the Marlow Yard [2][1]."
+    assert told["cited"] == told["streamed_cited"] == cited
+    assert told["thought"] == ["The yard did [1], says."] and told["calls"] == ["file_search_call"]
+    assert made["chat"]["text"] == made["chat"]["streamed"] == "😀 the Marlow Yard [2][1]."
+    assert sorted(made["chat"]["citations"]) == sorted(made["chat"]["streamed_citations"]) == [1, 2]
+    (vector,) = running.client().embeddings.create(model="minilm", input="Tarn").data
+    assert made["vectors"] == [len(vector.embedding)] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2")
+def test_whatever_a_real_small_model_says_is_read_whole_and_streamed(isles_kept: Path) -> None:
+    with serving(isles_kept, "hf:smollm2", request_timeout_s=280) as running:
+        made = asked(running.url, "smollm2")
+    for told, noted in ((made["responses"], "cited"), (made["chat"], "citations")):
+        assert told["text"] and told["text"] == told["streamed"]
+        assert sorted(told[noted]) == sorted(told[f"streamed_{noted}"])
+    assert all(
+        kind == "file_citation" and mark in ("[1]", "[2]", "[3]") for kind, *_, mark in made["responses"]["cited"]
+    )
+    assert set(made["chat"]["citations"]) <= {1, 2, 3}

@@ -1,0 +1,230 @@
+"""Responses with file search, through the openai client: its own types read the items, the citations and every event."""
+
+import json
+from typing import Any
+
+import openai
+import pytest
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+
+from graph.answer.prompt import NOT_FOUND
+from tests.serve.http.conftest import Stack
+from tests.serve.http.running import Running
+
+QUESTION = "Who built the Lantern?"
+SAID = "###Reason: The yard did [1], says [9]. ###Answer: 😀 the Marlow Yard [2][1]."
+SEARCH = [{"type": "file_search", "vector_store_ids": ["index"], "max_num_results": 3}]
+ORDER = [
+    "response.created",
+    "response.in_progress",
+    "response.output_item.added",
+    "response.file_search_call.in_progress",
+    "response.file_search_call.searching",
+    "response.file_search_call.completed",
+    "response.output_item.done",
+    "response.output_item.added",
+    "response.content_part.added",
+    "response.reasoning_text.delta",
+    "response.reasoning_text.done",
+    "response.content_part.done",
+    "response.output_item.done",
+    "response.output_item.added",
+    "response.content_part.added",
+    "response.output_text.delta",
+    "response.output_text.annotation.added",
+    "response.output_text.annotation.added",
+    "response.output_text.done",
+    "response.content_part.done",
+    "response.output_item.done",
+    "response.completed",
+]
+REQUIRED = """id object created_at completed_at status incomplete_details model previous_response_id instructions output error tools
+    tool_choice truncation parallel_tool_calls text top_p presence_penalty frequency_penalty top_logprobs temperature reasoning user
+    usage max_output_tokens max_tool_calls store background service_tier metadata safety_identifier prompt_cache_key"""
+"""What the open specification wants of every response."""
+
+
+def ask(running: Running, **fields: Any) -> Any:
+    given = {"model": "tiny", "input": QUESTION, "tools": SEARCH, **fields}
+    return running.client().responses.create(**given)
+
+
+def once(kinds: list[str]) -> list[str]:
+    """The kinds of events, those that follow one of their own kind left out, but for annotations."""
+    again = [n and kinds[n - 1] == kind and kind.endswith("delta") for n, kind in enumerate(kinds)]
+    return [kind for kind, repeated in zip(kinds, again, strict=True) if not repeated]
+
+
+def test_a_response_searches_thinks_and_answers(stack: Stack) -> None:
+    running, upstream = stack(SAID)
+    made = ask(running, include=["file_search_call.results"], instructions="Answer in Welsh.")
+    Response.model_validate(made.model_dump(exclude={"output": {2: {"removed", "unsupported", "answered"}}}))
+    search, reasoning, message = made.output
+    assert (search.type, search.status, search.queries) == ("file_search_call", "completed", [QUESTION])
+    found = running.post("/v1/retrieve", json={"query": QUESTION, "k": 3}).json()["passages"]
+    told = [(each.file_id, each.text, each.score, each.attributes) for each in search.results]
+    assert told == [(each["source"], each["text"], each["score"], {}) for each in found]
+    assert reasoning.content[0].text == "The yard did [1], says."
+    text, notes = message.content[0].text, message.content[0].annotations
+    assert made.output_text == text == "😀 the Marlow Yard [2][1]."
+    assert [each.type for each in notes] == ["file_citation"] * 2
+    assert [text[each.index : each.end_index] for each in notes] == ["[2]", "[1]"]
+    place = found[1]
+    assert (notes[0].file_id, notes[0].filename) == (place["source"], place["source"])
+    assert notes[0].url == f"{running.url}/#read/{place['source']}/{place['start']}-{place['end']}"
+    assert message.removed == [9] and made.status == message.status == "completed"
+    assert (made.usage.input_tokens, made.usage.output_tokens, made.usage.total_tokens) == (7, 3, 10)
+    whole = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH}).json()
+    assert set(REQUIRED.split()) <= set(whole) and whole["output"][0]["results"] is None
+    assert whole["tools"] == SEARCH and whole["store"] is False
+    asked = upstream.asked[0]
+    assert asked["messages"][0]["content"].endswith("Answer in Welsh.") and "tools" not in asked
+    assert asked["messages"][1]["content"].count("\n[") == 3
+
+
+def test_a_stream_tells_the_same_in_the_order_of_the_specification(stack: Stack) -> None:
+    running, _ = stack(SAID)
+    events = list(ask(running, stream=True))
+    assert once([event.type for event in events]) == ORDER
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    known = TypeAdapter(ResponseStreamEvent)
+    for event in events:
+        known.validate_python(event.model_dump())
+    last = events[-1].response
+    whole = ask(running)
+    parts = [[each.type for each in made.output] for made in (last, whole)]
+    assert parts[0] == parts[1] and last.output_text == whole.output_text
+    assert last.output[2].content[0].annotations == whole.output[2].content[0].annotations
+    assert "".join(each.delta for each in events if each.type == "response.output_text.delta") == last.output_text
+    items = [each.item for each in events if each.type == "response.output_item.done"]
+    assert [each.id for each in items] == [each.id for each in last.output]
+
+
+def test_the_sdks_own_accumulation_agrees(stack: Stack) -> None:
+    running, _ = stack(SAID)
+    with running.client().responses.stream(model="tiny", input=QUESTION, tools=SEARCH) as stream:  # type: ignore[arg-type]
+        for _ in stream:
+            pass
+        made = stream.get_final_response()
+    assert made.output_text == "😀 the Marlow Yard [2][1]."
+
+
+def test_events_are_named_and_the_stream_says_when_it_is_done(stack: Stack) -> None:
+    running, _ = stack("1911 [1]")
+    body = {"model": "tiny", "input": QUESTION, "tools": SEARCH, "stream": True}
+    blocks = running.post("/v1/responses", json=body).text.split("\n\n")
+    assert blocks[-2:] == ["data: [DONE]", ""]
+    for block in blocks[:-2]:
+        name, data = block.split("\n")
+        assert f'"type": "{name.removeprefix("event: ")}"' in data
+
+
+def test_an_answer_without_reasoning_has_no_such_item_and_late_reasoning_comes_last(stack: Stack) -> None:
+    running, _ = stack("It was 1911 [1].")
+    assert [each.type for each in ask(running).output] == ["file_search_call", "message"]
+    running, _ = stack("Sure, so it is. ###Reason: so [1] ###Answer: 1911 [2]")
+    made = ask(running)
+    assert [each.type for each in made.output] == ["file_search_call", "message", "reasoning"]
+    text = made.output[1].content[0]
+    assert text.text == "Sure, so it is.\n\n1911 [2]" and made.output[2].content[0].text == "so [1]"
+    assert [text.text[each.index : each.end_index] for each in text.annotations] == ["[2]"]
+
+
+def test_an_answer_that_is_cut_is_incomplete(stack: Stack) -> None:
+    running, _ = stack(lambda body, number: (200, cut_stream(body)))
+    made = ask(running, max_output_tokens=4)
+    assert (made.status, made.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert made.output[-1].status == "incomplete" and made.output_text == "It was"
+    kinds = [event.type for event in ask(running, stream=True)]
+    assert kinds[-1] == "response.incomplete"
+
+
+def cut_stream(body: dict[str, Any]) -> str:
+    head = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
+    said = {"index": 0, "delta": {"content": "It was"}, "finish_reason": None}
+    ends = {"index": 0, "delta": {}, "finish_reason": "length"}
+    chunks = [{**head, "choices": [choice]} for choice in (said, ends)]
+    return "".join(f"data: {json.dumps(each)}\n\n" for each in chunks) + "data: [DONE]\n\n"
+
+
+def test_a_conversation_is_read_and_a_remark_is_not_searched(stack: Stack) -> None:
+    running, upstream = stack("You are welcome.")
+    first = ask(running).model_dump()["output"]
+    talk = [{"role": "user", "content": QUESTION}, *first, {"role": "user", "content": "Thanks!"}]
+    made = ask(running, input=talk)
+    assert [each.type for each in made.output] == ["message"]
+    assert [turn["role"] for turn in upstream.asked[-1]["messages"]] == ["system", "user", "assistant", "user"]
+
+
+def test_without_evidence_the_model_is_not_asked(stack: Stack) -> None:
+    running, upstream = stack(mode="lexical")
+    made = ask(running, input="zzz qqq")
+    assert made.output_text == NOT_FOUND and upstream.asked == []
+
+
+def test_a_format_of_the_clients_own_reaches_the_engine(stack: Stack) -> None:
+    running, upstream = stack('{"a": "b [1]"}')
+    form = {"type": "json_schema", "name": "a", "schema": {"type": "object"}, "strict": True}
+    made = ask(running, text={"format": form, "verbosity": "low"}, reasoning={"effort": "low"}, temperature=0.5)
+    assert made.output_text == '{"a": "b [1]"}'
+    asked = upstream.asked[0]
+    schema = {"name": "a", "schema": {"type": "object"}, "strict": True}
+    assert asked["response_format"] == {"type": "json_schema", "json_schema": schema}
+    assert (asked["verbosity"], asked["reasoning_effort"], asked["temperature"]) == ("low", "low", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"tools": [*SEARCH, {"type": "function", "name": "f"}]}, "tools"),
+        (
+            {"tools": [{**SEARCH[0], "ranking_options": {"score_threshold": 0.5}}]},
+            "tools.0.ranking_options.score_threshold",
+        ),
+        ({"tool_choice": "none"}, "tool_choice"),
+        ({"max_tool_calls": 0}, "max_tool_calls"),
+        ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"reasoning": {"summary": "auto"}}, "reasoning.summary"),
+        ({"text": {"format": {"type": "grammar"}}}, "text.format"),
+        ({"tools": [], "include": ["file_search_call.results"]}, "include"),
+        ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input.0"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://x/"}]}]},
+            "input.0.content.0.type",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(stack: Stack, fields: dict[str, Any], place: str) -> None:
+    running, upstream = stack()
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(running, **fields)
+    assert (refused.value.code, refused.value.param) == ("not_supported", place) and upstream.asked == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "words"),
+    [
+        ({"tools": [{**SEARCH[0], "vector_store_ids": ["vs_1"]}]}, 404, "there is: index"),
+        ({"tools": [{**SEARCH[0], "max_num_results": 51}]}, 422, "max_num_results"),
+        ({"previous_response_id": "resp_1"}, 422, "previous_response_id"),
+        ({"store": True}, 422, "store"),
+        ({"input": []}, 422, "messages"),
+        ({"input": [{"role": "assistant", "content": "so"}]}, 400, "the user's question"),
+        ({"input": [{"role": 7, "content": "so"}]}, 400, "input.0"),
+        ({"input": "x" * 8001}, 400, "8,000"),
+    ],
+)
+def test_bad_requests_are_told_apart(stack: Stack, fields: dict[str, Any], status: int, words: str) -> None:
+    running, _ = stack()
+    told = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH, **fields})
+    assert told.status_code == status and words in told.json()["error"]["message"], told.text
+
+
+def test_a_stream_that_breaks_ends_as_failed(stack: Stack) -> None:
+    broken = 'data: {"choices": [{"index": 0, "delta": {"content": "It was"}, "finish_reason": null}]}\n\n'
+    running, _ = stack(lambda body, number: (200, broken))
+    events = list(ask(running, stream=True))
+    assert events[-1].type == "response.failed" and events[-1].response.error.code == "server_error"
+    told = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH})
+    assert told.status_code == 502

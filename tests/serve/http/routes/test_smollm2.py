@@ -1,0 +1,83 @@
+"""The vendors' own clients against a server with a real small model: whatever it says, each reads text and citations that agree."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import pytest
+from langchain_openai import ChatOpenAI
+from mcp import Client
+
+from graph.models.catalogue import SMOLLM2, is_fetched
+from tests.serve.http.running import Running, serving
+from tests.serve.mcp.clients import VERSIONS, called, with_client
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2"),
+]
+QUESTION = "Who built the Lantern?"
+SEARCH = {"type": "file_search", "vector_store_ids": ["index"], "max_num_results": 2}
+GREEDY = {"temperature": 0}
+TOKENS = 32
+
+
+@pytest.fixture(scope="module")
+def running(isles_kept: Path) -> Iterator[Running]:
+    with serving(isles_kept, "hf:smollm2", request_timeout_s=280) as on:
+        yield on
+
+
+def test_openai_whole_and_streamed(running: Running) -> None:
+    asked: dict[str, Any] = {"model": "smollm2", "input": QUESTION, "tools": [SEARCH], "max_output_tokens": TOKENS}
+    client = running.client().with_options(timeout=280)
+    whole = client.responses.create(**asked, **GREEDY)
+    with client.responses.stream(**asked, **GREEDY) as stream:
+        list(stream)
+        streamed = stream.get_final_response()
+    assert streamed.output_text == whole.output_text and whole.usage is not None and whole.usage.output_tokens > 0
+    for made in (whole, streamed):
+        (message,) = [each for each in made.output if each.type == "message"]
+        for content in message.content:
+            assert content.type == "output_text"
+            for note in content.annotations:
+                assert note.type == "file_citation"
+                end: int = note.end_index  # type: ignore[attr-defined]
+                assert content.text[note.index : end] in ("[1]", "[2]") and note.filename
+
+
+def test_anthropic_whole_and_streamed(running: Running) -> None:
+    client = anthropic.Anthropic(base_url=running.url, api_key="none", max_retries=0, timeout=280)
+    asked: dict[str, Any] = {
+        "model": "smollm2",
+        "max_tokens": TOKENS,
+        "messages": [{"role": "user", "content": QUESTION}],
+        "extra_body": {**GREEDY, "retrieval": {"k": 2}},
+    }
+    whole = client.messages.create(**asked)
+    with client.messages.stream(**asked) as stream:
+        streamed = stream.get_final_message()
+    assert streamed.model_dump()["content"] == whole.model_dump()["content"] and whole.usage.output_tokens > 0
+    for block in whole.content:
+        for note in getattr(block, "citations", None) or ():
+            assert note.type == "search_result_location" and f"[{note.search_result_index + 1}]" in block.text  # type: ignore[union-attr]
+
+
+def test_langchain_whole_and_streamed(running: Running) -> None:
+    fields: dict[str, Any] = {"model": "smollm2", "base_url": f"{running.url}/v1", "api_key": "none", "timeout": 280}
+    model = ChatOpenAI(**fields, **GREEDY, use_responses_api=True, max_retries=0).bind_tools([SEARCH])
+    whole = model.invoke(QUESTION, max_output_tokens=TOKENS)
+    pieces = list(model.stream(QUESTION, max_output_tokens=TOKENS))
+    assert "".join(piece.text for piece in pieces) == whole.text
+    assert all(note["type"] == "citation" for block in whole.content_blocks for note in block.get("annotations", []))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_mcp_asks(running: Running, version: str) -> None:
+    async def ask(client: Client) -> dict[str, Any]:
+        return await called(client, "ask", question=QUESTION, k=2)
+
+    made = with_client(f"{running.url}", version, ask)
+    assert made["answer"]
+    assert {each["number"] for each in made["citations"]} <= {1, 2}

@@ -1,0 +1,162 @@
+"""Files from clients are read in processes of their own and written in turn: chat goes on, all get through, nothing is left behind."""
+
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from random import Random
+
+import httpx2
+import pytest
+
+from benchmarks.hostile_files import forms
+from graph.documents.parse.formats import Limits
+from graph.documents.parse.ocr import Ocr
+from graph.errors import UserError
+from graph.store.lock import writer_lock
+from serve.http.routes.documents import Uploads
+from tests.fakes import chat_server
+from tests.graph.documents.scans import needs_tesseract, scan
+from tests.processes import processes_below
+from tests.serve.http.running import Running, serving
+
+ENDLESS = forms(14, 10)(Random(0), 0)
+QUESTION = {"model": "t", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
+
+
+def wait_for(true: Callable[[], object]) -> None:
+    for _ in range(3000):
+        if true():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come to pass")
+
+
+@contextmanager
+def upload_under_way(port: int, data: bytes) -> Iterator[None]:
+    """An upload whose client is gone when the block ends."""
+    head = b'--b\r\nContent-Disposition: form-data; name="files"; filename="endless.pdf"\r\n\r\n'
+    body = head + data + b"\r\n--b--\r\n"
+    request = (
+        b"POST /v1/documents/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(request + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        yield
+
+
+def test_a_client_that_goes_away_takes_the_reading_along_and_chat_answers_meanwhile(
+    isles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    with (
+        chat_server(lambda body, number: "1911 [1]") as upstream,
+        serving(isles, f"openai:t@{upstream.url}", writable=True, file_seconds=600) as on,
+    ):
+        before = processes_below(os.getpid())
+        with upload_under_way(on.port, ENDLESS):
+            wait_for(lambda: processes_below(os.getpid()) - before)
+            assert on.post("/v1/chat/completions", json=QUESTION).status_code == 200
+            assert list((tmp_path / "temporary").iterdir()) == []
+        wait_for(lambda: not processes_below(os.getpid()) - before)
+        assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_file_that_takes_too_much_is_refused_by_name(isles: Path) -> None:
+    with (
+        chat_server(lambda body, number: "x") as upstream,
+        serving(isles, f"openai:t@{upstream.url}", writable=True, file_seconds=0.2) as on,
+    ):
+        made = on.post("/v1/documents/files", files={"files": ("endless.pdf", ENDLESS)})
+        assert made.status_code == 400 and made.json()["error"]["code"] == "unreadable"
+        assert "endless.pdf: not read in 0.2 s of work" in made.json()["error"]["message"]
+
+
+@needs_tesseract
+def test_an_uploaded_scan_is_read_where_the_server_is_told_to(isles: Path) -> None:
+    upload = {"files": ("deeds.pdf", scan(["The Lantern", "Tarn is a village of 312 people."]))}
+    with serving(isles, None, writable=True, ocr="tesseract", ocr_pages=2) as on:
+        assert on.post("/v1/documents/files", files=upload).status_code == 200
+        made = on.get("/v1/documents/deeds.pdf").json()
+        assert made["metadata"]["ocr"] == "tesseract" and "312 people" in made["passages"][-1]["text"]
+        longer = {"files": ("long.pdf", scan(["One", "Two", "Three"]))}
+        refused = on.post("/v1/documents/files", files=longer)
+        assert refused.status_code == 400 and "at most 2 for OCR" in refused.json()["error"]["message"]
+
+
+def test_a_server_without_the_programs_does_not_start(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match="the program pdftoppm is not installed"):
+        Uploads(Limits(ocr=Ocr("nor")))
+
+
+def note(number: int) -> dict[str, tuple[str, bytes]]:
+    return {"files": (f"note-{number:02}.md", f"# Note {number}\n\nGull {number} sits on the rock.".encode())}
+
+
+def all_at_once(servers: Sequence[Running], count: int) -> list[httpx2.Response]:
+    """The answers to `count` uploads that are sent at once, to the servers in turn."""
+
+    def upload(number: int) -> httpx2.Response:
+        return httpx2.post(f"{servers[number % len(servers)].url}/v1/documents/files", files=note(number), timeout=300)
+
+    with ThreadPoolExecutor(count) as clients:
+        return list(clients.map(upload, range(count)))
+
+
+@pytest.mark.parametrize("number_of_servers", [1, 2])
+def test_uploads_at_once_all_get_through_and_keep_nobody_from_asking(isles: Path, number_of_servers: int) -> None:
+    with ExitStack() as exits:
+        upstream = exits.enter_context(chat_server(lambda body, number: "1911 [1]"))
+        spec = f"openai:t@{upstream.url}"
+        servers = [exits.enter_context(serving(isles, spec, writable=True)) for _ in range(number_of_servers)]
+        with ThreadPoolExecutor(1) as thread, writer_lock(isles):
+            uploads = thread.submit(all_at_once, servers, 36)
+            wait_for(lambda: sum(on.metric("modegraph_requests_running") for on in servers) == 36)
+            asked = [on.post("/v1/chat/completions", json=QUESTION) for on in servers]
+            assert [each.status_code for each in asked] == [200] * number_of_servers
+        assert [each.status_code for each in uploads.result()] == [200] * 36
+        assert [each.json()["report"]["written"] for each in uploads.result()] == [1] * 36
+        # A server sees what another one wrote at its next look at the folder.
+        wait_for(lambda: all(len(notes(on)) == 36 for on in servers))
+        assert servers[0].get("/v1/documents").json()["generation"] < 12
+
+
+def notes(on: Running) -> list[str]:
+    held = on.get("/v1/documents").json()["documents"]
+    return [each["source"] for each in held if each["source"].startswith("note-")]
+
+
+def test_who_waits_too_long_is_told_when_to_try_again_and_is_not_written_later(isles: Path) -> None:
+    with (
+        chat_server(lambda body, number: "x") as upstream,
+        serving(isles, f"openai:t@{upstream.url}", writable=True, write_wait_s=0.3) as on,
+    ):
+        with writer_lock(isles):
+            for made in (
+                on.post("/v1/documents/files", files=note(1)),
+                httpx2.delete(f"{on.url}/v1/documents/tarn", timeout=30),
+            ):
+                assert made.status_code == 409 and made.json()["error"]["code"] == "being_written"
+                assert int(made.headers["Retry-After"]) > 0
+        # On a busy machine the first turn may take longer than this server waits: its client tries again, as it is told.
+        wait_for(lambda: on.post("/v1/documents/files", files=note(2)).status_code == 200)
+        sources = [each["source"] for each in on.get("/v1/documents").json()["documents"]]
+        assert "note-01.md" not in sources and {"note-02.md", "tarn"} < set(sources)
+
+
+def test_a_server_that_is_not_writable_has_no_places_for_writers(isles: Path) -> None:
+    with (
+        chat_server(lambda body, number: "x") as upstream,
+        serving(isles, f"openai:t@{upstream.url}", capacity=1, queue=0) as on,
+    ):
+        head = b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", on.port)) as silent:
+            silent.sendall(head)
+            wait_for(lambda: on.metric("modegraph_requests_waiting") == 1)
+            assert on.post("/v1/documents", json={}).status_code == 429

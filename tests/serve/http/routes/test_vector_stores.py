@@ -1,0 +1,121 @@
+"""The index as a vector store of OpenAI's, read by the SDK's own types; what it cannot do is refused by name."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import openai
+import pytest
+
+from graph.build.build import build_index
+from graph.types import Document
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder
+from tests.serve.http.conftest import SETTINGS
+from tests.serve.http.running import Running, serving
+
+QUESTION = "Who founded the Marlow Yard?"
+DATED = [
+    Document(
+        each.source, each.title, each.text, {"year": 1900 + n, "kind": "a*b" if n == 1 else "axb", "tags": ["x", "y"]}
+    )
+    for n, each in enumerate(ISLES)
+]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("stores") / "harbour"
+    build_index(folder, DATED, SETTINGS, lambda spec: HashEncoder())
+    with ExitStack() as exits:
+        yield exits.enter_context(serving(folder, None))
+
+
+def found(running: Running, **options: object) -> list[str]:
+    made = running.client().vector_stores.search("harbour", query=QUESTION, **options)  # type: ignore[arg-type]
+    return sorted({each.file_id for each in made})
+
+
+def test_a_search_finds_what_retrieve_finds(running: Running) -> None:
+    expected = running.post("/v1/retrieve", json={"query": QUESTION, "k": 3}).json()["passages"]
+    made = running.client().vector_stores.search("harbour", query=[QUESTION], max_num_results=3)
+    assert len(expected) == 3 and not made.has_next_page()
+    told = [(each.file_id, each.filename, each.content[0].text, each.score) for each in made.data]
+    assert told == [(each["source"], each["source"], each["text"], each["score"]) for each in expected]
+    first = made.data[0]
+    assert first.attributes is not None and first.attributes["tags"] == "x, y"
+    assert first.model_extra is not None
+    place = expected[0]
+    assert first.model_extra["url"] == f"{running.url}/#read/{place['source']}/{place['start']}-{place['end']}"
+
+
+def test_filters_are_conditions_on_documents(running: Running) -> None:
+    def one(comparison: str, key: str, value: object) -> dict[str, object]:
+        return {"type": comparison, "key": key, "value": value}
+
+    sources = [each.source for each in DATED]
+    assert found(running, filters=one("gte", "year", 1903)) == sorted(sources[3:])
+    assert found(running, filters=one("lt", "year", 1901.0)) == sources[:1]
+    assert found(running, filters=one("eq", "kind", "a*b")) == [sources[1]]
+    assert found(running, filters=one("nin", "year", [1900, 1901, 1902])) == sorted(sources[3:])
+    assert found(running, filters=one("in", "source", ["tarn"])) == ["tarn"]
+    both = {"type": "and", "filters": [one("ne", "source", "tarn"), one("gt", "year", 1902)]}
+    assert found(running, filters=both) == ["bread"]
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ({"rewrite_query": True}, "rewrite_query"),
+        ({"query": ["a", "b"]}, "query"),
+        ({"ranking_options": {"score_threshold": 0.5}}, "ranking_options.score_threshold"),
+        ({"ranking_options": {"hybrid_search": {"embedding_weight": 1}}}, "ranking_options.hybrid_search"),
+        ({"filters": {"type": "in", "key": "year", "value": [1, 2]}}, "filters"),
+        (
+            {"filters": {"type": "or", "filters": [{"type": "eq", "key": "year", "value": n} for n in (1, 2)]}},
+            "filters",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(running: Running, options: dict[str, object], place: str) -> None:
+    told = running.post("/v1/vector_stores/harbour/search", json={"query": QUESTION, **options})
+    error = told.json()["error"]
+    assert (told.status_code, error["code"], error["param"]) == (400, "not_supported", place)
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        ({"query": "  "}, 400, "empty"),
+        ({"query": "x" * 8001}, 400, "8,000"),
+        ({"max_num_results": 51}, 422, "max_num_results"),
+        ({"filters": {"type": "eq", "key": "colour", "value": "red"}}, 400, "no document has it"),
+        ({"filters": {"type": "eq", "key": "year>=1 or x", "value": "red"}}, 422, "filters"),
+        ({"filters": {"type": "eq", "key": "year", "value": [1900]}}, 400, "one value"),
+        (
+            {"filters": {"type": "and", "filters": [{"type": "nin", "key": "year", "value": [1] * 16}] * 2}},
+            400,
+            "where",
+        ),
+        ({"surprise": 1}, 422, "surprise"),
+    ],
+)
+def test_bad_searches_are_told_apart(running: Running, options: dict[str, object], status: int, words: str) -> None:
+    told = running.post("/v1/vector_stores/harbour/search", json={"query": QUESTION, **options})
+    assert told.status_code == status and words in told.json()["error"]["message"]
+
+
+def test_the_one_store_is_listed(running: Running) -> None:
+    client = running.client()
+    (store,) = client.vector_stores.list()
+    assert (store.id, store.status, store.file_counts.completed) == ("harbour", "completed", len(DATED))
+    assert client.vector_stores.retrieve("harbour") == store and store.usage_bytes > 0
+    with pytest.raises(openai.NotFoundError, match="there is: harbour"):
+        client.vector_stores.search("vs_other", query=QUESTION)
+
+
+def test_the_key_guards_it(isles_kept: Path) -> None:
+    with serving(isles_kept, None, api_key="k") as running:
+        for path in (f"/v1/vector_stores/{isles_kept.name}/search", "/v1/embeddings", "/v1/rerank"):
+            assert running.post(path, json={}).status_code == 401
+            assert running.post(path, json={}, headers={"Authorization": "Bearer k"}).status_code == 422

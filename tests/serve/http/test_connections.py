@@ -1,0 +1,114 @@
+"""Connections on which nothing is asked: they are closed soon, and keep nobody out until then."""
+
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import httpx2
+import pytest
+
+from serve.app import connections_that_fit
+from tests.serve.http.conftest import Stack
+from tests.serve.http.running import Running
+
+SILENT = 60
+PATIENCE = {"idle_timeout_s": 0.4}
+
+
+@contextmanager
+def opened(running: Running, number: int, said: bytes = b"") -> Iterator[list[socket.socket]]:
+    with ExitStack() as exits:
+        made = []
+        for _ in range(number):
+            made.append(exits.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=10)))
+            made[-1].sendall(said)
+        yield made
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server closes, within ten seconds."""
+    try:
+        while connection.recv(65536):
+            pass
+    except ConnectionResetError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: "])
+def test_silent_connections_keep_nobody_out(stack: Stack, said: bytes) -> None:
+    running, _ = stack(max_connections=SILENT)
+    with opened(running, SILENT, said):
+        time.sleep(0.1)
+        for _ in range(3):
+            assert running.get("/v1/models").status_code == 200
+            assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ",
+        b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nx",
+        b"POST /v1/retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nx",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /hea",
+    ],
+)
+def test_whoever_asks_nothing_more_is_hung_up_on(stack: Stack, said: bytes) -> None:
+    """Before a request, within its head, and after the answer to one whose body never comes; with a key that was not given."""
+    running, _ = stack(api_key="k", **PATIENCE)
+    with opened(running, 1, said) as (connection,):
+        assert is_closed(connection)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ",
+        b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n",
+    ],
+)
+def test_a_trickle_buys_no_time(stack: Stack, said: bytes) -> None:
+    running, _ = stack(api_key="k", **PATIENCE)
+    with opened(running, 1, said) as (connection,), pytest.raises(OSError):
+        for _ in range(100):
+            time.sleep(0.05)
+            connection.sendall(b"x")
+
+
+def test_an_answer_that_nobody_takes_is_given_up(stack: Stack) -> None:
+    """Files of the page, open to all, are asked for and never read: what the kernel does not hold stays with the server."""
+    running, _ = stack(api_key="k", idle_timeout_s=0.1)
+    large = running.get("/").text.partition('src="')[2].partition('"')[0]
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", running.port))
+        connection.sendall(f"GET /{large} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 300)
+        with pytest.raises(OSError):
+            for _ in range(100):
+                connection.sendall(b"GET")
+                time.sleep(0.1)
+
+
+def test_a_connection_is_kept_between_requests_and_while_an_answer_takes_its_time(stack: Stack) -> None:
+    running, _ = stack("one two three four", seconds_a_word=0.4, idle_timeout_s=1.5)
+    ask = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}], "stream": True}
+    with httpx2.Client(base_url=running.url) as client:
+        for _ in range(2):
+            assert client.post("/v1/chat/completions", json=ask).text.endswith("data: [DONE]\n\n")
+            asked = [time.sleep(0.2) or client.get("/health") for _ in range(3)]
+            assert len({each.extensions["network_stream"].get_extra_info("client_addr") for each in asked}) == 1
+
+
+def test_there_are_never_more_connections_than_files_may_be_open() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 800), hard))
+        assert connections_that_fit(10_000) < min(soft, 800) and connections_that_fit(60) == 60
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

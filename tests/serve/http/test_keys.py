@@ -1,0 +1,253 @@
+"""Keys: made, listed and revoked by the command line, known to a running server at once, each good for what it says."""
+
+import json
+import logging
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from typer.testing import CliRunner
+
+from graph.build.build import build_index
+from graph.config import parse_settings
+from graph.errors import UserError
+from modegraph.cli import build_app
+from serve.http.keys import KeyRing, change_keys, hash_of, make_key, read_keys
+from serve.http.settings import ServerSettings
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, chat_server
+from tests.serve.http.conftest import SETTINGS
+from tests.serve.http.running import Running, serving
+
+QUESTION = "Who built the Lantern?"
+ASK = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}]}
+NEW = {"source": "notes/gull", "text": "Gull Rock is a lighthouse."}
+
+
+def keys(*words: object) -> str:
+    done = CliRunner().invoke(build_app(), ["keys", *map(str, words)], catch_exceptions=False)
+    return done.stdout
+
+
+def added(file: Path, *words: object) -> str:
+    """The text of a new key."""
+    return keys("add", file, "--name", "sales", *words).strip()
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+class Asking:
+    """A server with a file of keys, and the codes that it answers a key with."""
+
+    def __init__(self, running: Running, file: Path) -> None:
+        self.running, self.file = running, file
+
+    def status(self, key: str, path: str, **body: Any) -> int:
+        made = self.running.post(path, json=body, headers=bearer(key)) if body else self.get(key, path)
+        return made.status_code
+
+    def get(self, key: str, path: str) -> httpx2.Response:
+        return self.running.get(path, headers=bearer(key))
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Iterator[Asking]:
+    build_index(tmp_path / "isles", ISLES, SETTINGS, lambda spec: HashEncoder())
+    file = tmp_path / "keys.json"
+    added(file, "--scope", "metrics")
+    with (
+        chat_server(lambda body, number: "1911 [1]") as upstream,
+        serving(
+            tmp_path / "isles",
+            f"openai:tiny@{upstream.url}",
+            keys=str(file),
+            api_key="operator",
+            writable=True,
+            audit_log=str(tmp_path / "audit.jsonl"),
+        ) as running,
+    ):
+        yield Asking(running, file)
+
+
+def test_a_file_has_hashes_alone_and_is_its_owners(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    text = added(file, "--scope", "read", "--scope", "write", "--where", "source=sales/*", "--rate", 60)
+    assert text.startswith("mg_") and len(text) > 40 and text not in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    (key,) = read_keys(file)
+    assert (key.sha256, key.id) == (hash_of(text), hash_of(text)[:8])
+    assert (key.name, key.scopes, key.rate, key.where) == ("sales", ("read", "write"), 60, ("source=sales/*",))
+    told = keys("list", file)
+    since = f"since {key.created:%Y-%m-%d}"
+    assert told == f"{key.id}  sales  read+write; all collections; where source=sales/*; 60 a minute; {since}\n"
+    (row,) = json.loads(keys("list", file, "--json"))
+    assert row["id"] == key.id and "sha256" not in row
+    keys("revoke", file, key.id)
+    assert read_keys(file) == []
+    with pytest.raises(UserError, match="not in"):
+        keys("revoke", file, key.id)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--scope", "everything"], "scopes"),
+        (["--rate", "60", "--where", "team"], "where"),
+        (["--expires", "tomorrow"], "expires"),
+        (["--scope", "write", "--where", "team=sales"], "held to sources"),
+        (["--scope", "write", "--where", "source!=hr/*"], "held to sources"),
+    ],
+)
+def test_a_key_that_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path, words: list[str], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        added(tmp_path / "keys.json", *words)
+    assert not (tmp_path / "keys.json").exists()
+
+
+@pytest.mark.parametrize(
+    "held", ["", "[]", '{"keys": 3}', '{"keys": [3]}', '{"keys": {"a": 1}}', '{"keys": [{"name": "x"}]}', "\0"]
+)
+def test_a_file_of_something_else_is_refused(tmp_path: Path, held: str) -> None:
+    file = tmp_path / "keys.json"
+    file.write_text(held)
+    with pytest.raises(UserError):
+        read_keys(file)
+    before = file.read_text()
+    with pytest.raises(UserError):
+        change_keys(file, lambda keys: keys)
+    assert file.read_text() == before
+
+
+def test_other_machines_may_be_let_in_by_a_file_of_keys(tmp_path: Path) -> None:
+    values = {"host": "0.0.0.0", "keys": str(tmp_path / "keys.json")}
+    assert parse_settings(ServerSettings, values, "serve").api_key is None
+
+
+def test_each_scope_opens_its_own(asking: Asking) -> None:
+    reader, writer = added(asking.file), added(asking.file, "--scope", "write")
+    metrics, operator = added(asking.file, "--scope", "metrics"), "operator"
+    asked: list[tuple[str, dict[str, Any], str]] = [
+        ("/v1/retrieve", {"query": QUESTION}, "read"),
+        ("/v1/chat/completions", ASK, "read"),
+        ("/v1/documents", {}, "read"),
+        ("/v1/models", {}, "read"),
+        ("/v1/documents", {"documents": [NEW]}, "write"),
+        ("/metrics", {}, "metrics"),
+    ]
+    for path, body, scope in asked:
+        for key, holder in ((reader, "read"), (writer, "write"), (metrics, "metrics"), (operator, scope)):
+            expected = 200 if holder == scope else 403
+            assert asking.status(key, path, **body) == expected, (path, holder)
+    for key in (reader, writer, metrics, operator):
+        assert asking.status(key, "/docs") == asking.status(key, "/openapi.json") == 200
+    refused = asking.get(reader, "/metrics").json()["error"]
+    assert (refused["code"], refused["type"]) == ("not_allowed", "permission_error")
+    accepts = {"Accept": "application/json, text/event-stream"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    assert asking.running.post("/mcp", json=body, headers=bearer(writer) | accepts).status_code == 403
+    called = {**body, "method": "tools/call", "params": {"name": "add_document", "arguments": NEW}}
+    told = asking.running.post("/mcp", json=called, headers=bearer(reader) | accepts).json()
+    assert "no tool 'add_document'" in told["result"]["content"][0]["text"]
+
+
+def test_a_key_is_known_at_once_and_gone_at_once(asking: Asking) -> None:
+    assert asking.status("mg_never-made", "/v1/models") == 401
+    first = added(asking.file)
+    second = added(asking.file)
+    assert asking.status(first, "/v1/models") == asking.status(second, "/v1/models") == 200
+    keys("revoke", asking.file, hash_of(first)[:8])
+    assert asking.status(first, "/v1/models") == 401 and asking.status(second, "/v1/models") == 200
+    told = asking.get(first, "/v1/models").json()
+    assert told == asking.get("mg_never-made", "/v1/models").json(), "nobody learns that there was such a key"
+
+
+def test_a_damaged_file_lets_nobody_in_but_the_operator(asking: Asking, caplog: pytest.LogCaptureFixture) -> None:
+    key = added(asking.file)
+    before = asking.file.read_text()
+    caplog.set_level(logging.ERROR)
+    for damage in (lambda: asking.file.write_text(before[:-9]), asking.file.unlink):
+        damage()
+        assert asking.status(key, "/v1/models") == asking.status(key, "/v1/models") == 401
+        assert asking.status("operator", "/v1/models") == 200
+    assert [each.message.count("no key is known") for each in caplog.records] == [1, 1]
+    asking.file.write_text(before)
+    assert asking.status(key, "/v1/models") == 200
+
+
+def test_a_key_ends_when_its_time_is_over(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    over, texts = [], []
+    for hours in (-1, 1):
+        key, text = make_key("x", scopes=("read",), expires=now + timedelta(hours=hours))
+        over.append(key)
+        texts.append(text)
+    file = tmp_path / "keys.json"
+    change_keys(file, lambda keys: [*keys, *over])
+    ring = KeyRing(file)
+    assert ring.find(texts[0]) is None and ring.find(texts[1]) == over[1]
+    assert over[1].has_ended(now + timedelta(hours=1)) and not over[1].has_ended(now + timedelta(minutes=59))
+    assert added(tmp_path / "other.json", "--expires", "2027-01-31") and "2027-01-31 00:00 UTC" in keys(
+        "list", tmp_path / "other.json"
+    )
+
+
+def test_a_key_asks_as_often_as_it_may(asking: Asking) -> None:
+    slow, other = added(asking.file, "--rate", 3), added(asking.file)
+    found = [asking.get(slow, "/v1/models") for _ in range(5)]
+    assert [each.status_code for each in found] == [200, 200, 200, 429, 429]
+    assert 1 <= int(found[-1].headers["retry-after"]) <= 20 and found[-1].json()["error"]["code"] == "too_often"
+    assert asking.status(other, "/v1/models") == 200, "others are not kept out"
+    assert asking.get(slow, "/ready").status_code == 200
+
+
+def test_metrics_and_log_name_the_key_and_never_show_it(asking: Asking, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    key = added(asking.file)
+    assert asking.status(key, "/v1/chat/completions", **ASK) == 200
+    stream = asking.running.post("/v1/chat/completions", json={**ASK, "stream": True}, headers=bearer(key))
+    assert stream.status_code == 200 and asking.status(key, "/metrics") == 403
+    told = asking.get("operator", "/metrics").text
+    assert 'modegraph_key_requests_total{key="sales",status="200"} 2.0' in told
+    assert 'modegraph_key_requests_total{key="sales",status="403"} 1.0' in told
+    assert 'modegraph_key_tokens_total{key="sales",kind="prompt"} 14.0' in told
+    assert "key sales" in caplog.text and key not in caplog.text and key not in told
+
+
+def test_the_audit_log_has_every_attempt_to_write(asking: Asking, tmp_path: Path) -> None:
+    writer = added(asking.file, "--scope", "read", "--scope", "write", "--where", "source=notes/*")
+    assert asking.status(writer, "/v1/documents", documents=[NEW]) == 200
+    assert asking.status(writer, "/v1/documents", documents=[{**NEW, "source": "tarn"}]) == 403
+    deleted = [f"{asking.running.url}/v1/documents/{source}" for source in ("notes/gull", "tarn")]
+    assert [httpx2.delete(url, headers=bearer(writer)).status_code for url in deleted] == [200, 404]
+    assert asking.status("operator", "/v1/documents", documents=[NEW]) == 200
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert [(each["key"], each["action"], each["sources"], each["outcome"]) for each in lines] == [
+        ("sales", "add", ["notes/gull"], "done"),
+        ("sales", "add", ["tarn"], "not_yours"),
+        ("sales", "delete", ["notes/gull"], "done"),
+        ("sales", "delete", ["tarn"], "no_such_document"),
+        ("", "add", ["notes/gull"], "done"),
+    ]
+    assert {each["collection"] for each in lines} == {"isles"} and lines[0]["key_id"] == hash_of(writer)[:8]
+
+
+def test_without_a_key_the_state_tells_nothing_of_the_collections(asking: Asking) -> None:
+    told = asking.running.get("/ready").json()
+    assert told == {
+        "status": "ready",
+        "index": None,
+        "generation": None,
+        "documents": 0,
+        "passages": 0,
+        "collections": [],
+        "models": [],
+        "writable": False,
+        "feedback": False,
+    }
+    assert asking.get(added(asking.file), "/ready").json()["documents"] == len(ISLES)

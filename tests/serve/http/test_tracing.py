@@ -1,0 +1,193 @@
+"""Spans sent to a real collector: which, whose children, what they say, what they never say; and nothing without the option."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from typer.testing import CliRunner
+
+from graph.config import parse_settings
+from graph.errors import UserError
+from modegraph.cli import build_app
+from serve.app import open_tracing
+from serve.http.settings import ServerSettings
+from tests.fakes import chat_server
+from tests.serve.http.collector import Collector, collecting, said
+from tests.serve.http.running import Running, serving
+
+KEY = "sk-never-in-a-span"
+QUESTION = "Who built the Lantern of zebra-word?"
+ASK = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}], "retrieval": {"k": 2}}
+CHAT = "POST /v1/chat/completions"
+TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+def only(spans: list[Span]) -> Span:
+    (span,) = spans
+    return span
+
+
+def run_through(index: Path, collector: Collector, *bodies: dict) -> Collector:  # type: ignore[type-arg]
+    """Chat requests to a server that sends to `collector`, which has everything once the server has stopped."""
+    with (
+        chat_server(lambda body, number: "So [1].") as upstream,
+        serving(index, f"openai:tiny@{upstream.url}", otlp_endpoint=collector.url) as running,
+    ):
+        for body in bodies:
+            assert running.post("/v1/chat/completions", json=body).status_code == 200
+    return collector
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_request_its_retrieval_and_its_generation_are_spans(isles_kept: Path, stream: bool) -> None:
+    with collecting() as collector:
+        run_through(isles_kept, collector, {**ASK, "stream": stream}, {**ASK, "stream": stream})
+    assert set(collector.paths) == {"/v1/traces"}
+    requests = collector.named(CHAT)
+    assert len(requests) == 2 and len(collector.spans) == 6
+    for number, request in enumerate(sorted(requests, key=lambda span: span.start_time_unix_nano)):
+        assert request.parent_span_id == b"" and request.kind == Span.SPAN_KIND_SERVER
+        assert said(request)["http.route"] == "/v1/chat/completions" and said(request)["http.status_code"] == 200
+        retrieve, generate = (
+            only([span for span in collector.named(name) if span.trace_id == request.trace_id])
+            for name in ("retrieve", "generate")
+        )
+        assert retrieve.parent_span_id == generate.parent_span_id == request.span_id
+        assert said(retrieve) == {
+            "modegraph.retrieval.mode": "auto",
+            "modegraph.retrieval.k": 2,
+            "modegraph.retrieval.cached": number == 1,
+            "modegraph.retrieval.passages": 2,
+            "modegraph.index.generation": 1,
+        }
+        assert said(generate) == {
+            "gen_ai.request.model": "tiny",
+            "gen_ai.usage.input_tokens": 7,
+            "gen_ai.usage.output_tokens": 3,
+        }
+        assert retrieve.end_time_unix_nano <= generate.start_time_unix_nano < generate.end_time_unix_nano
+        assert generate.end_time_unix_nano <= request.end_time_unix_nano
+    resource = collector.requests[0].resource_spans[0].resource
+    assert {each.key: each.value.string_value for each in resource.attributes}["service.name"] == "modegraph"
+
+
+def test_the_trace_of_the_caller_is_continued(isles_kept: Path) -> None:
+    with collecting() as collector:
+        with serving(isles_kept, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=collector.url + "/") as running:
+            for trace, flags in (
+                (TRACE, "01"),
+                (TRACE[::-1], "00"),
+            ):  # The second is one that its caller does not sample.
+                headers = {"traceparent": f"00-{trace}-{CALLER}-{flags}"}
+                assert running.post("/v1/retrieve", json={"query": QUESTION}, headers=headers).status_code == 200
+        request, retrieve = only(collector.named("POST /v1/retrieve")), only(collector.named("retrieve"))
+    assert (request.trace_id.hex(), request.parent_span_id.hex()) == (TRACE, CALLER)
+    assert (retrieve.trace_id, retrieve.parent_span_id) == (request.trace_id, request.span_id)
+
+
+def test_no_text_and_no_key_is_in_what_is_sent(isles_kept: Path) -> None:
+    """Nor the query of an address, a document's name, or the message of an error, expected or not."""
+    headers = {"Authorization": f"Bearer {KEY}", "User-Agent": "zebra-word", "X-Extra": "zebra-word"}
+    with collecting() as collector:
+        with (
+            chat_server(lambda body, number: "The zebra-word [1].") as upstream,
+            serving(
+                isles_kept, f"openai:tiny@{upstream.url}", otlp_endpoint=collector.url, api_key=KEY, writable=True
+            ) as running,
+        ):
+            post = {"headers": headers, "json": ASK}
+            assert running.post("/v1/chat/completions", **post).status_code == 200
+            assert running.get("/v1/graph/entities?q=zebra-word", headers=headers).status_code == 200
+            assert running.get("/v1/documents/zebra-word", headers=headers).status_code == 404
+            assert running.get("/zebra-word", headers=headers).status_code == 404
+            bad = {**ASK, "retrieval": {"where": ["zebra-word"]}}
+            assert running.post("/v1/chat/completions", headers=headers, json=bad).status_code == 400
+            _break_search(running)
+            assert running.post("/v1/retrieve", headers=headers, json={"query": "zebra-word"}).status_code == 500
+        sent = b"".join(collector.bodies)
+    failed = only([span for span in collector.named("retrieve") if span.status.code == Status.STATUS_CODE_ERROR])
+    assert said(failed)["error.type"] == "RuntimeError" and failed.status.message == ""
+    assert only(collector.named("POST /v1/retrieve")).status.code == Status.STATUS_CODE_ERROR
+    assert len(collector.named("GET /v1/documents/{source:path}")) == 1
+    passages = running.services.collections.live["index"].current.index.data.passage_texts
+    for text in (KEY, "zebra-word", "Lantern", *passages):
+        assert text.encode() not in sent
+
+
+def _break_search(running: Running) -> None:
+    async def broken(question: str, *rest: object) -> None:
+        raise RuntimeError(f"no way to find {question}")
+
+    running.services.retriever._find = lambda generation, question, *rest: broken(question)  # type: ignore[method-assign, assignment]
+
+
+def test_what_looks_after_the_server_is_left_out(isles_kept: Path) -> None:
+    with collecting() as collector:
+        with serving(isles_kept, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=collector.url) as running:
+            for path in ("/health", "/ready", "/metrics", "/health?x=1", "/v1/documents/a/health", "/v1/graph/layers"):
+                running.get(path)
+        routes = sorted(said(span)["http.route"] for span in collector.spans)
+    assert routes == ["/v1/documents/{source:path}", "/v1/graph/layers"]
+
+
+def test_without_the_option_nothing_is_sent_nor_imported(isles_kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with collecting() as collector:
+        for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
+            monkeypatch.setenv(name, collector.url)
+        monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
+        with serving(isles_kept, "openai:tiny@http://127.0.0.1:9/v1") as running:
+            assert running.post("/v1/retrieve", json={"query": QUESTION}).status_code == 200
+            running.services.tracing.close()
+    assert collector.paths == []
+    code = (
+        "import sys; from serve.http import app, run; from serve.app import open_tracing; open_tracing(None); "
+        "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter', "
+        "'opentelemetry.instrumentation', 'serve.http.otlp'))])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("status", [503, None])
+def test_a_collector_that_fails_costs_no_request_and_holds_up_no_stop(isles_kept: Path, status: int | None) -> None:
+    with collecting(status or 200) as collector:
+        url = collector.url if status else "http://127.0.0.1:9"
+        with serving(isles_kept, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=url) as running:
+            assert running.post("/v1/retrieve", json={"query": QUESTION}).status_code == 200
+            started = time.perf_counter()
+        assert time.perf_counter() - started < 12
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:4318",
+        "grpc://localhost:4317",
+        "http://",
+        "http://me:word@localhost:4318",
+        "http://localhost:4318/v1/traces",
+        "http://localhost:4318?key=1",
+        "http://localhost:99999",
+        "http://local host",
+        "",
+    ],
+)
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(UserError, match=r"otlp_endpoint.*such as http://localhost:4318"):
+        parse_settings(ServerSettings, {"otlp_endpoint": url}, "serve")
+
+
+def test_the_flag_reaches_the_settings(tmp_path: Path) -> None:
+    made = CliRunner().invoke(
+        build_app(), ["serve", str(tmp_path), "--model", "openai:a@http://b", "--otlp-endpoint", "nowhere"]
+    )
+    assert "otlp_endpoint" in str(made.exception) + made.output and made.exit_code != 0
+
+
+def test_without_opentelemetry_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "serve.http.otlp", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.instrumentation.fastapi", None)
+    with pytest.raises(UserError, match=r"pip install 'modegraph\[otel\]'"):
+        open_tracing("http://localhost:4318")

@@ -1,0 +1,211 @@
+"""/mcp of a real server, through the protocol's own client, with and without a handshake."""
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from graph.build.build import build_index
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, chat_server
+from tests.serve.http.conftest import SETTINGS, Stack
+from tests.serve.http.running import Running, serving
+from tests.serve.mcp.clients import VERSIONS, called, refused, with_client
+
+QUESTION = "Who built the Lantern?"
+SAID = "###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]"
+TEXTS = {document.source: document.text for document in ISLES}
+both = pytest.mark.parametrize("mode", VERSIONS)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("mcp") / "isles"
+    build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
+    with (
+        chat_server(lambda body, number: SAID) as upstream,
+        serving(folder, f"openai:tiny@{upstream.url}", writable=True, file_seconds=2) as on,
+    ):
+        yield on
+
+
+@both
+def test_either_version_is_agreed_on_and_offers_the_same(running: Running, mode: str) -> None:
+    async def asked(client: Client) -> tuple[str, list[str], list[bool | None]]:
+        listed = (await client.list_tools()).tools
+        hints = [tool.annotations.read_only_hint for tool in listed if tool.annotations]
+        return client.protocol_version, [tool.name for tool in listed], hints
+
+    version, names, read_only = with_client(running, mode, asked)
+    assert version == VERSIONS[mode]
+    assert names == ["search", "fetch", "explain", "ask", "add_document"]
+    assert read_only == [True, True, True, True, False]
+
+
+def test_the_server_tells_its_own_version(running: Running) -> None:
+    async def asked(client: Client) -> str:
+        assert client.server_info is not None
+        return client.server_info.version
+
+    told = with_client(running, "legacy", asked)
+    assert told == version("modegraph") == running.get("/openapi.json").json()["info"]["version"]
+
+
+@both
+def test_what_is_found_can_be_fetched_and_opened(running: Running, mode: str) -> None:
+    async def asked(client: Client) -> None:
+        found = (await called(client, "search", query=QUESTION, k=2, mode="dense"))["results"]
+        assert len(found) == 2
+        for each in found:
+            text = TEXTS[each["source"]]
+            assert text[each["start"] : each["end"]] == each["text"]
+            assert each["url"] == f"{running.url}/#read/{each['source']}/{each['start']}-{each['end']}"
+            fetched = await called(client, "fetch", id=each["id"])
+            assert fetched["text"] == text[each["start"] :] and fetched["length"] == len(text)
+        whole = await called(client, "fetch", id="tarn")
+        assert (whole["text"], whole["title"], whole["start"]) == (TEXTS["tarn"], "Tarn", 0)
+        rest = await called(client, "fetch", id="tarn", start=10)
+        assert rest["text"] == TEXTS["tarn"][10:]
+        assert (await called(client, "fetch", id="tarn", start=10**6))["text"] == ""
+        told = await called(client, "explain", question=QUESTION, mode="hops")
+        assert told["mode"] == "hops" and all(way["steps"] and way["source"] in TEXTS for way in told["ways"])
+
+    with_client(running, mode, asked)
+
+
+@both
+def test_an_answer_cites_only_what_was_read(running: Running, mode: str) -> None:
+    async def asked(client: Client) -> None:
+        told = await called(client, "ask", question=QUESTION)
+        assert (told["answer"], told["reason"]) == ("the Marlow Yard [2]", "The yard did [1], says.")
+        assert told["removed"] == [9] and [each["number"] for each in told["citations"]] == [1, 2]
+        for cited in told["citations"]:
+            assert TEXTS[cited["source"]][cited["start"] : cited["end"]] == cited["text"]
+        assert "there are: tiny" in await refused(client, "ask", question=QUESTION, model="other")
+
+    with_client(running, mode, asked)
+
+
+@both
+def test_what_is_wrong_is_told_and_the_server_lives_on(running: Running, mode: str) -> None:
+    async def asked(client: Client) -> None:
+        for told, tool, arguments in (
+            ("empty", "search", {"query": "  "}),
+            ("hops", "search", {"query": QUESTION, "mode": "hosp"}),
+            ("100", "search", {"query": QUESTION, "k": 10**9}),
+            ("source=nothing", "search", {"query": QUESTION, "where": ["source=nothing"]}),
+            ("collection 'moors' is not served here", "search", {"query": QUESTION, "collection": "moors"}),
+            ("no document 'nowhere'", "fetch", {"id": "nowhere"}),
+            ("Field required", "fetch", {}),
+            ("Extra inputs", "fetch", {"id": "tarn", "other": 1}),
+            ("no tool 'nonsense'", "nonsense", {}),
+            ("lead out of its folder", "add_document", {"source": "../x", "text": "x"}),
+            ("no text", "add_document", {"source": "x", "text": "  "}),
+        ):
+            assert told in await refused(client, tool, **arguments), (tool, arguments)
+        assert (await called(client, "fetch", id="ada"))["text"] == TEXTS["ada"]
+
+    with_client(running, mode, asked)
+
+
+@both
+def test_documents_are_resources(running: Running, mode: str) -> None:
+    async def asked(client: Client) -> None:
+        listed = (await client.list_resources()).resources
+        assert {f"modegraph://isles/{source}" for source in TEXTS} <= {each.uri for each in listed}
+        assert (await client.list_resource_templates()).resource_templates[
+            0
+        ].uri_template == "modegraph://{collection}/{+source}"
+        read = await client.read_resource("modegraph://isles/tarn")
+        assert read.contents[0].text == TEXTS["tarn"]  # type: ignore[union-attr]
+        for absent in (
+            "modegraph://isles/nowhere",
+            "modegraph://moors/tarn",
+            "file:///etc/passwd",
+            "modegraph://isles/",
+        ):
+            with pytest.raises(MCPError, match="no resource"):
+                await client.read_resource(absent)
+        with pytest.raises(MCPError, match="no such cursor"):
+            await client.list_resources(cursor="x")
+
+    with_client(running, mode, asked)
+
+
+def test_resources_come_in_pages(tmp_path: Path) -> None:
+    from graph.types import Document
+
+    documents = [Document(f"n/{number:03}", "", f"Note {number} is short.") for number in range(205)]
+    build_index(tmp_path / "notes", documents, SETTINGS, lambda spec: HashEncoder())
+
+    async def pages(client: Client) -> list[list[str]]:
+        found, cursor = [], None
+        while True:
+            page = await client.list_resources(cursor=cursor)
+            found.append([each.name for each in page.resources])
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+
+    with serving([tmp_path / "notes", tmp_path / "notes"][:1], None) as running:
+        found = with_client(running, "2026-07-28", pages)
+    assert [len(each) for each in found] == [100, 100, 5]
+    assert [name for page in found for name in page] == [document.source for document in documents]
+
+
+@both
+def test_a_document_is_added_and_found(running: Running, mode: str) -> None:
+    async def asked(client: Client) -> None:
+        source = f"gull-{mode}"
+        new = {"source": source, "title": "Gull Rock", "text": "Gull Rock is a lighthouse.", "metadata": {"year": 1990}}
+        assert await called(client, "add_document", **new) == {"source": source, "written": 1}
+        assert await called(client, "add_document", **new) == {"source": source, "written": 0}
+        found = await called(client, "search", query="Gull Rock lighthouse", where=[f"source={source}"])
+        assert [each["text"] for each in found["results"]] == ["Gull Rock is a lighthouse."]
+        assert (await called(client, "fetch", id=source))["metadata"] == {"year": 1990}
+
+    with_client(running, mode, asked)
+
+
+def test_without_a_model_nothing_can_be_asked_and_without_leave_nothing_added(isles_kept: Path) -> None:
+    async def names(client: Client) -> list[str]:
+        assert "no tool 'add_document'" in await refused(client, "add_document", source="x", text="x")
+        return [tool.name for tool in (await client.list_tools()).tools]
+
+    with serving(isles_kept, None) as running:
+        assert with_client(running, "2026-07-28", names) == ["search", "fetch", "explain"]
+
+
+def test_it_is_behind_the_same_guard(stack: Stack) -> None:
+    running, _ = stack(api_key="k", max_body_bytes=2048)
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    accepts = {"Accept": "application/json, text/event-stream"}
+    assert running.post("/mcp", json=body, headers=accepts).status_code == 401
+
+    async def names(client: Client) -> int:
+        return len((await client.list_tools()).tools)
+
+    for mode in VERSIONS:
+        for headers in ({"Authorization": "Bearer k"}, {"X-Api-Key": "k"}):
+            assert with_client(running, mode, names, headers) == 4
+    with_key = {**accepts, "X-Api-Key": "k"}
+    assert running.post("/mcp", json={**body, "params": {"x": "x" * 3000}}, headers=with_key).status_code == 413
+    for method in ("GET", "DELETE", "PUT"):
+        made = httpx2.request(method, f"{running.url}/mcp", headers=with_key)
+        assert (made.status_code, made.headers["allow"]) == (405, "POST")
+    assert (
+        running.post("/mcp", content=b"{", headers={**with_key, "Content-Type": "application/json"}).status_code == 400
+    )
+    metrics = running.get("/metrics", headers=with_key).text
+    assert 'modegraph_requests_total{route="/mcp",status="200"}' in metrics
+
+
+def test_pages_of_other_sites_are_kept_out(stack: Stack) -> None:
+    running, _ = stack()
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    for headers in ({"Origin": "https://elsewhere.example"}, {"Host": "elsewhere.example"}):
+        assert running.post("/mcp", json=body, headers=headers).status_code == 403

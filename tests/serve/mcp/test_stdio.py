@@ -1,0 +1,176 @@
+"""`modegraph mcp` as a real process, asked by the protocol's own client; the model's server is a stand-in."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.types import CallToolResult
+
+from graph.build.build import build_index
+from graph.retrieve.parts.query import RetrieveSettings
+from graph.shared.modes import DEFAULT_MODE
+from serve.http.settings import ServerSettings
+from serve.mcp.schemas import SearchArguments
+from tests.corpora import ISLES
+from tests.fakes import HashEncoder, chat_server
+from tests.places import ROOT
+from tests.serve.http.conftest import SETTINGS
+from tests.serve.http.running import listening
+from tests.serve.mcp.clients import with_client
+
+QUESTION = "Who built the Lantern?"
+SAID = "###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]"
+TEXTS = {document.source: document.text for document in ISLES}
+START = """
+import sys
+from tests.fakes import HashEncoder
+import graph.models.encoder, modegraph.cli
+graph.models.encoder.open_encoder = lambda spec: HashEncoder()
+print("noise before the protocol", file=sys.stderr)
+sys.argv[0] = "modegraph"
+modegraph.cli.main()
+"""
+"""The program itself, its encoder the tests' own: opening the real one takes longer than all else here."""
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mcp") / "index"
+    build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
+    return folder
+
+
+def process(*arguments: object) -> StdioServerParameters:
+    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": os.environ["PATH"]}
+    words = ["-c", START, "mcp", *map(str, arguments)]
+    return StdioServerParameters(command=sys.executable, args=words, env=environment, cwd=str(ROOT))
+
+
+async def tools_and_answers(
+    server: StdioServerParameters, calls: list[tuple[str, dict[str, object]]]
+) -> tuple[list[str], list[CallToolResult]]:
+    async with Client(stdio_client(server)) as client:
+        listed = await client.list_tools()
+        answers = [await client.call_tool(name, arguments) for name, arguments in calls]
+        return [tool.name for tool in listed.tools], answers
+
+
+@pytest.fixture(scope="module")
+def answered(index: Path) -> Iterator[tuple[list[str], list[CallToolResult]]]:
+    calls: list[tuple[str, dict[str, object]]] = [
+        ("search", {"query": QUESTION, "k": 2}),
+        ("ask", {"question": QUESTION}),
+        ("search", {"query": QUESTION, "mode": "hosp"}),
+        ("fetch", {"id": "ada"}),
+        ("add_document", {"source": "gull", "text": "Gull Rock is a lighthouse."}),
+        ("search", {"query": "Gull Rock", "where": ["source=gull"]}),
+    ]
+    with chat_server(lambda body, number: SAID) as upstream:
+        arguments = (index, "--model", f"openai:tiny@{upstream.url}", "--writable")
+        yield anyio.run(tools_and_answers, process(*arguments), calls)
+
+
+def test_the_tools_are_those_of_http(answered: tuple[list[str], list[CallToolResult]]) -> None:
+    tools, (found, told, wrong, fetched, added, again) = answered
+    assert tools == ["search", "fetch", "explain", "ask", "add_document"]
+    assert found.structured_content is not None and len(found.structured_content["results"]) == 2
+    for each in found.structured_content["results"]:
+        assert TEXTS[each["source"]][each["start"] : each["end"]] == each["text"]
+        assert each["url"] == f"modegraph://index/{each['source']}", "there is no page to open"
+    assert told.structured_content is not None and told.structured_content["answer"] == "the Marlow Yard [2]"
+    assert told.structured_content["removed"] == [9] and told.structured_content["reason"] == "The yard did [1], says."
+    text = wrong.content[0].text  # type: ignore[union-attr]
+    assert wrong.is_error and "hops" in text and "Traceback" not in text, text
+    assert fetched.structured_content is not None and fetched.structured_content["text"] == TEXTS["ada"]
+    assert added.structured_content == {"source": "gull", "written": 1}
+    assert again.structured_content is not None and len(again.structured_content["results"]) == 1
+
+
+def test_the_older_version_is_spoken_too(index: Path) -> None:
+    async def listed() -> tuple[str, int]:
+        async with Client(stdio_client(process(index)), mode="legacy") as client:
+            return client.protocol_version, len((await client.list_tools()).tools)
+
+    assert anyio.run(listed) == ("2025-11-25", 3)
+
+
+def test_a_changed_index_is_taken_up(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    build_index(folder, ISLES[:2], SETTINGS, lambda spec: HashEncoder())
+    server = process(folder)
+
+    async def sources() -> set[str]:
+        async with Client(stdio_client(server)) as client:
+            asked = {"query": "Tarn", "k": 9, "mode": "dense"}
+            before = await client.call_tool("search", asked)
+            assert before.structured_content is not None and len(before.structured_content["results"]) == 2
+            build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
+            found: set[str] = set()
+            with anyio.fail_after(60):
+                while len(found) < len(TEXTS):
+                    await anyio.sleep(0.2)
+                    after = await client.call_tool("search", asked)
+                    assert after.structured_content is not None
+                    found = {each["source"] for each in after.structured_content["results"]}
+            return found
+
+    assert anyio.run(sources) == set(TEXTS)
+
+
+def test_a_missing_index_is_one_line_and_nothing_on_standard_output(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "modegraph", "mcp", str(tmp_path / "nowhere")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 2 and done.stdout == "" and "nowhere" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_over_http_it_is_a_server_of_nothing_else(index: Path) -> None:
+    with listening() as free:
+        port = free.getsockname()[1]
+    server = process(index, "--http", "--port", port)
+    command = [server.command, *server.args]
+    environment = {**(server.env or {}), "MODEGRAPH_API_KEY": "k"}
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stderr is not None
+            for line in running.stderr:
+                if "stop with Ctrl-C" in line:
+                    break
+            url, headers = f"http://127.0.0.1:{port}", {"X-Api-Key": "k"}
+            wait_for(lambda: httpx2.get(f"{url}/health").status_code == 200)
+            assert httpx2.get(f"{url}/v1/documents", headers=headers).status_code == 404
+            assert httpx2.post(f"{url}/mcp", json={}).status_code == 401
+
+            async def found(client: Client) -> int:
+                made = await client.call_tool("search", {"query": QUESTION, "k": 3})
+                assert made.structured_content is not None
+                return len(made.structured_content["results"])
+
+            assert with_client(url, "2026-07-28", found, headers) == 3
+        finally:
+            running.terminate()
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    """Until the server listens."""
+    for _ in range(600):
+        try:
+            if true():
+                return
+        except httpx2.TransportError:
+            time.sleep(0.1)
+    raise AssertionError("the server does not listen")
+
+
+def test_every_door_has_the_same_mode_unless_one_is_named() -> None:
+    """A tool leaves the mode to the server's settings."""
+    assert SearchArguments(query=QUESTION).mode is None
+    assert {RetrieveSettings().mode, ServerSettings().mode} == {DEFAULT_MODE} == {"auto"}

@@ -1,0 +1,245 @@
+"""The reward model: learns which side is preferred by Bradley and Terry's loss, and scores what `train ms` then weights."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from data_synth.responses.rewards import COMPONENTS, response_problems
+from data_synth.rows import response_to_json
+from graph.errors import UserError
+from graph.models.checkpoint import is_adapter
+from graph.shared.jsonl import read_jsonl, write_jsonl
+from serve.engines import open_model
+from tests.train.world import scored
+from train.cli import register
+from train.model.load import load_model, load_tokenizer
+from train.model.logps import tokenize_row
+from train.preference.groups import combine_rewards
+from train.reward import COMPONENT, reward_trainer, score_responses, score_texts, train_reward
+from train.run.data import both_sides, read_preferences, read_responses, rows_fingerprint
+from train.run.loop import prepare
+from train.run.record import read_run
+from train.run.settings import LoraSettings, RewardSettings, SftSettings
+from train.sft import train_sft
+
+STEPS = 12
+
+
+def common(base: Path, data: Path, output: Path, /, **changes: Any) -> dict[str, Any]:
+    """Settings of a run of seconds."""
+    values = {"model": str(base), "data": str(data), "output": str(output), "learning_rate": 3e-3}
+    return {**values, "max_steps": STEPS, "logging_steps": 1} | changes
+
+
+@pytest.fixture(scope="module")
+def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole model that learned to reward."""
+    output = tmp_path_factory.mktemp("reward") / "run"
+    train_reward(RewardSettings(**common(base, data, output)))
+    return output
+
+
+@pytest.fixture(scope="module")
+def adapter_run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as an adapter, whose new head learns whole."""
+    output = tmp_path_factory.mktemp("reward") / "adapter"
+    train_reward(RewardSettings(**common(base, data, output, lora=LoraSettings(rank=4, alpha=8), learning_rate=1e-2)))
+    return output
+
+
+@pytest.fixture
+def responses(tmp_path: Path) -> Path:
+    """A folder of scored responses: three prompts to learn from, one to measure on."""
+    folder = tmp_path / "responses"
+    folder.mkdir()
+    write_jsonl(folder / "train.jsonl", (response_to_json(scored(number)) for number in range(3)))
+    write_jsonl(folder / "dev.jsonl", [response_to_json(scored(3, responses=5))])
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["run", "adapter_run"])
+def test_it_learns_which_side_is_preferred(kind: str, data: Path, request: pytest.FixtureRequest) -> None:
+    """On rows it has not seen, chosen is rewarded above rejected, and the record says so."""
+    folder = request.getfixturevalue(kind)
+    rows = read_preferences(data / "dev.jsonl")
+    prompts = [row.prompt for row in rows]
+    chosen = score_texts(folder, prompts, [row.chosen for row in rows])
+    rejected = score_texts(folder, prompts, [row.rejected for row in rows])
+    assert all(0 < low < high < 1 for low, high in zip(rejected, chosen, strict=True))
+    record = read_run(folder)
+    assert record.stage == "reward" and record.metrics["eval_accuracy"] == 1.0
+    assert record.data_fingerprint == rows_fingerprint(data) != ""
+    assert is_adapter(str(folder)) == (kind == "adapter_run")
+
+
+def test_the_first_loss_is_that_of_bradley_and_terry(base: Path, data: Path, tmp_path: Path) -> None:
+    """−log σ(r_chosen − r_rejected) + c (r_chosen + r_rejected)², averaged over a batch, against a loop over its rows."""
+    settings = RewardSettings(**common(base, data, tmp_path / "run", batch_size=12, max_steps=1, center=0.3))
+    torch.manual_seed(0)
+    trainer = reward_trainer(settings, prepare(settings, both_sides, head="score"), tmp_path / "work")
+    tokenizer, model = load_tokenizer(str(base)), trainer.model.eval()
+
+    def reward(prompt: Any, text: str) -> float:
+        ids = tokenize_row(tokenizer, prompt, text).ids
+        with torch.no_grad():
+            return float(model(torch.tensor([ids])).logits)
+
+    losses = []
+    for row in read_preferences(data / "train.jsonl"):
+        high, low = reward(row.prompt, row.chosen), reward(row.prompt, row.rejected)
+        losses.append(math.log1p(math.exp(low - high)) + 0.3 * (high + low) ** 2)
+    trainer.model.train()
+    trainer.train()
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(sum(losses) / len(losses), abs=1e-5)
+
+
+def test_dev_figures_are_means_over_rows_whatever_the_batch(base: Path, data: Path, tmp_path: Path) -> None:
+    """Five rows, a batch of four asked for: the margin and the accuracy of `evaluate` are those of a loop over the rows."""
+    five = tmp_path / "data"
+    five.mkdir()
+    lines = [line for name in ("dev", "train") for line in (data / f"{name}.jsonl").read_text().splitlines(True)]
+    (five / "train.jsonl").write_text("".join(lines[5:]))
+    (five / "dev.jsonl").write_text("".join(lines[:5]))
+    settings = RewardSettings(**common(base, five, tmp_path / "run", batch_size=4))
+    torch.manual_seed(2)
+    trainer = reward_trainer(settings, prepare(settings, both_sides, head="score"), tmp_path / "work")
+    measured = trainer.evaluate()
+    tokenizer = load_tokenizer(str(base))
+
+    def reward(prompt: Any, text: str) -> float:
+        with torch.no_grad():
+            return float(trainer.model(torch.tensor([tokenize_row(tokenizer, prompt, text).ids])).logits)
+
+    rows = read_preferences(five / "dev.jsonl")
+    margins = [reward(row.prompt, row.chosen) - reward(row.prompt, row.rejected) for row in rows]
+    assert len(margins) == 5 and measured["eval_margin"] == pytest.approx(sum(margins) / 5, abs=1e-5)
+    assert measured["eval_accuracy"] == pytest.approx(sum(margin > 0 for margin in margins) / 5)
+
+
+def test_scores_are_sigmoids_one_by_one_whatever_the_batch(run: Path, data: Path) -> None:
+    """Padding beside longer texts changes nothing: each score equals the model's own on that text alone."""
+    rows = read_preferences(data / "train.jsonl")
+    prompts, texts = [row.prompt for row in rows], [row.chosen for row in rows]
+    together = score_texts(run, prompts, texts)
+    model, tokenizer = load_model(str(run), "float32", head="score").eval(), load_tokenizer(str(run))
+    assert len({len(tokenize_row(tokenizer, p, t).ids) for p, t in zip(prompts, texts, strict=True)}) > 3
+    for prompt, text, found in zip(prompts, texts, together, strict=True):
+        with torch.no_grad():
+            reward = float(model(torch.tensor([tokenize_row(tokenizer, prompt, text).ids])).logits)
+        assert found == pytest.approx(1 / (1 + math.exp(-reward)), abs=1e-5)
+
+
+def test_over_a_base_in_bf16_the_head_learns_in_float32(base: Path, data: Path, tmp_path: Path) -> None:
+    """A step of 1e-5 is less than bf16 can tell from nothing at weights of 0.02; the head must move all the same."""
+    values = common(base, data, tmp_path / "run", lora=LoraSettings(rank=2, alpha=4), precision="bfloat16")
+    settings = RewardSettings(**values | {"learning_rate": 1e-5, "max_steps": 2})
+    trainer = reward_trainer(settings, prepare(settings, both_sides, head="score"), tmp_path / "work")
+    learning = {name: weight for name, weight in trainer.model.named_parameters() if weight.requires_grad}
+    assert {weight.dtype for weight in learning.values()} == {torch.float32}
+    (head,) = (weight for name, weight in learning.items() if "score" in name)
+    before = head.detach().clone()
+    trainer.train()
+    moved = (head.detach() - before).abs()
+    assert 0 < moved.max() < 3e-5 and (moved > 0).float().mean() > 0.9
+    train_reward(settings)
+    assert 0 < score_texts(tmp_path / "run", [scored(0).prompt], ["Corrow"])[0] < 1
+
+
+def test_same_seed_same_reward_model_other_seed_another(run: Path, base: Path, data: Path, tmp_path: Path) -> None:
+    """The new head is drawn from the seed too."""
+    train_reward(RewardSettings(**common(base, data, tmp_path / "again")))
+    train_reward(RewardSettings(**common(base, data, tmp_path / "other", seed=1)))
+    again, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("again", "other"))
+    assert again == (run / "model.safetensors").read_bytes() != other
+
+
+def test_responses_get_one_more_component(run: Path, responses: Path, tmp_path: Path) -> None:
+    scores = score_responses(run, responses, tmp_path / "out")
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {"train.jsonl", "dev.jsonl"}
+    given: list[float] = []
+    for name in ("train.jsonl", "dev.jsonl"):
+        before, after = read_responses(responses / name), read_responses(tmp_path / "out" / name)
+        for old, new in zip(before, after, strict=True):
+            assert response_to_json(new) | {"rewards": None} == response_to_json(old) | {"rewards": None}
+            assert {c: v for c, v in new.rewards.items() if c != COMPONENT} == old.rewards
+            assert not response_problems(new)
+            prompts = [new.prompt] * len(new.responses)
+            assert new.rewards[COMPONENT] == pytest.approx(score_texts(run, prompts, new.responses), abs=1e-5)
+            assert combine_rewards(new, {COMPONENT: 2.0})[0] == 2 * new.rewards[COMPONENT][0]
+            given += new.rewards[COMPONENT]
+    assert COMPONENT in COMPONENTS
+    assert (scores.prompts, scores.responses) == (4, 23)
+    assert scores.mean_reward == pytest.approx(sum(given) / len(given), abs=1e-5)
+
+
+def test_scoring_again_replaces_the_component(run: Path, responses: Path, tmp_path: Path) -> None:
+    rows = [values for _, values in read_jsonl(responses / "dev.jsonl")]
+    rows[0]["rewards"][COMPONENT] = [0.125] * 5
+    write_jsonl(responses / "dev.jsonl", rows)
+    score_responses(run, responses, tmp_path / "out")
+    (row,) = read_responses(tmp_path / "out" / "dev.jsonl")
+    assert len(row.rewards[COMPONENT]) == 5 and 0.125 not in row.rewards[COMPONENT]
+
+
+def test_what_cannot_be_scored_or_learned_is_refused(
+    run: Path, base: Path, data: Path, responses: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine.txt").write_text("kept")
+    with pytest.raises(UserError, match="taken: already there"):
+        score_responses(tmp_path / "no-run", responses, tmp_path / "taken")
+    with pytest.raises(UserError, match=r"no train\.jsonl"):
+        score_responses(run, tmp_path, tmp_path / "out")
+    with pytest.raises(UserError, match="no 'responses'"):
+        score_responses(run, data, tmp_path / "out")
+    with pytest.raises(UserError, match=r"no 'chosen'"):
+        train_reward(RewardSettings(**common(base, responses, tmp_path / "out")))
+    prompt = scored(0).prompt
+    with pytest.raises(UserError, match="at most the model's context of 256"):
+        score_texts(run, [prompt], ["far " * 300])
+    sft = tmp_path / "sft"
+    train_sft(SftSettings(**common(base, data, sft, lora=LoraSettings(rank=2, alpha=4), max_steps=1)))
+    with pytest.raises(UserError, match="a run of `train sft`"):
+        score_texts(sft, [prompt], ["Corrow"])
+    with pytest.raises(UserError, match="an adapter of a language model"):
+        train_reward(RewardSettings(**common(sft, data, tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_reward_adapter_over_another_base_is_refused(adapter_run: Path, base: Path, tmp_path: Path) -> None:
+    own, own_base = tmp_path / "own", tmp_path / "base"
+    shutil.copytree(adapter_run, own)
+    shutil.copytree(base, own_base)
+    (own_base / "config.json").write_text((base / "config.json").read_text() + "\n")
+    config = own / "adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": str(own_base)}))
+    with pytest.raises(UserError, match="does not belong to base model"):
+        score_texts(own, [scored(0).prompt], ["Corrow"])
+
+
+def test_the_card_says_how_rewards_are_had(run: Path) -> None:
+    card = (run / "README.md").read_text(encoding="utf-8")
+    assert "pipeline_tag: text-classification" in card and "score_texts" in card and "load_policy" not in card
+    assert read_run(run).data_fingerprint in card and "###Reason" not in card
+
+
+def test_reward_then_score_as_typed(base: Path, data: Path, responses: Path, tmp_path: Path) -> None:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.callback()(lambda: None)
+    register(app, open_model)
+    config = tmp_path / "reward.yaml"
+    config.write_text(f"model: {base}\ndata: {data}\noutput: {tmp_path / 'reward'}\nmax_steps: 2\nlogging_steps: 1\n")
+    made = CliRunner().invoke(app, ["train", "reward", "--config", str(config), "--json"])
+    assert made.exit_code == 0, made.stderr
+    assert json.loads(made.stdout)["stage"] == "reward"
+    command = ["train", "score", str(tmp_path / "reward"), "--data", str(responses), "--out", str(tmp_path / "scored")]
+    told = CliRunner().invoke(app, [*command, "--json"])
+    assert told.exit_code == 0, told.stderr
+    assert json.loads(told.stdout)["responses"] == 23

@@ -1,0 +1,319 @@
+"""A model of transformers, or a LoRA adapter alone, as one GGUF file in 16 or 8 bits: what llama.cpp, Ollama and LM Studio open.
+
+Tensors are named by the package gguf's own map; matrices are written in the type asked for, vectors in float32. llama.cpp knows a tokenizer's
+pre-splitting by a name alone, so only the names listed here are written. An adapter has the layout of convert_lora_to_gguf.py: llama.cpp adds
+(α / r) B A with one α a file, so B is multiplied by whatever else scales a module."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from gguf import (
+    MODEL_ARCH,
+    MODEL_ARCH_NAMES,
+    GGMLQuantizationType,
+    GGUFType,
+    GGUFWriter,
+    Keys,
+    LlamaFileType,
+    TokenType,
+    get_tensor_name_map,
+)
+from gguf.constants import GGML_QUANT_SIZES
+from gguf.quants import quantize
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
+
+from graph.errors import UserError
+
+_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
+_REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+CUTS = {
+    ("bytes and words",): "gpt-2",
+    ("digits", "bytes and words"): "smollm",
+    (rf"{_WORDS}|\p{{N}}|{_REST}", "bytes"): "qwen2",
+    (rf"{_WORDS}|\p{{N}}{{1,3}}|{_REST}", "bytes"): "llama-bpe",
+}
+"""The steps of a pre-tokenizer, as `_step` tells them, to llama.cpp's name for them."""
+
+
+def add_tokenizer(writer: GGUFWriter, tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> None:
+    """Write tokens, merges, special tokens and chat template; `vocabulary` is the number of the model's embeddings.
+
+    UserError for a tokenizer that is no byte-level BPE, or cuts texts in a way that llama.cpp has no name for here.
+    """
+    whole = json.loads(tokenizer.backend_tokenizer.to_str())
+    name = cut_name(whole, str(tokenizer.name_or_path))
+    tokens, types = vocabulary_of(tokenizer, vocabulary)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(name)
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges([pair if isinstance(pair, str) else " ".join(pair) for pair in whole["model"]["merges"]])
+    for add, token in (
+        (writer.add_bos_token_id, tokenizer.bos_token_id),
+        (writer.add_eos_token_id, tokenizer.eos_token_id),
+        (writer.add_pad_token_id, tokenizer.pad_token_id),
+        (writer.add_unk_token_id, tokenizer.unk_token_id),
+    ):
+        if token is not None:
+            add(token)
+    writer.add_add_bos_token(tokenizer.bos_token_id in tokenizer("a")["input_ids"])
+    writer.add_chat_template(tokenizer.chat_template)
+
+
+def vocabulary_of(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> tuple[list[str], list[TokenType]]:
+    """Every token by its id with its type; embeddings without a token get a name that no text holds."""
+    by_id = {token: text for text, token in tokenizer.get_vocab().items()}
+    if max(by_id) >= vocabulary:
+        found = f"the tokenizer knows token {max(by_id)}, the model has {vocabulary} embeddings"
+        raise UserError(
+            found, "an embedding for each token", "export the run with the tokenizer that it was trained with"
+        )
+    added = tokenizer.added_tokens_decoder
+    types = [
+        TokenType.UNUSED
+        if token not in by_id
+        else TokenType.NORMAL
+        if token not in added
+        else TokenType.CONTROL
+        if added[token].special
+        else TokenType.USER_DEFINED
+        for token in range(vocabulary)
+    ]
+    return [by_id.get(token, f"[PAD{token}]") for token in range(vocabulary)], types
+
+
+def cut_name(whole: Mapping[str, Any], source: str) -> str:
+    """llama.cpp's name for how a tokenizer (its tokenizer.json) cuts texts; UserError when there is none."""
+    kind, normalizer = whole["model"]["type"], (whole["normalizer"] or {"type": "none"})["type"]
+    if kind != "BPE" or whole["model"].get("byte_fallback") or normalizer not in ("none", "NFC"):
+        raise _refused(f"{source}: a tokenizer of type {kind} with normalizer {normalizer}")
+    outer = whole["pre_tokenizer"] or {"type": "none"}
+    steps = tuple(_step(each) for each in outer.get("pretokenizers", [outer]))
+    if steps not in CUTS:
+        raise _refused(f"{source}: a tokenizer that cuts texts by {' then '.join(steps)}")
+    return CUTS[steps]
+
+
+def _step(step: Mapping[str, Any]) -> str:
+    """One step of a pre-tokenizer in words; a split by its regular expression."""
+    match step:
+        case {"type": "ByteLevel", "add_prefix_space": False, "use_regex": use_regex}:
+            return "bytes and words" if use_regex else "bytes"
+        case {"type": "Digits", "individual_digits": True}:
+            return "digits"
+        case {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}:
+            return str(pattern)
+    return str(step["type"])
+
+
+def _refused(found: str) -> UserError:
+    expected = f"byte-level BPE, cut as one of {', '.join(CUTS.values())}"
+    return UserError(found, expected, "export it with --merge, and convert the folder with llama.cpp's own converter")
+
+
+GgufType = Literal["f16", "bf16", "q8_0"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """How llama.cpp reads an architecture: its name there, and whether q and k are stored with rotary pairs side by side."""
+
+    arch: MODEL_ARCH
+    pairs: bool
+
+
+FAMILIES = {
+    "LlamaForCausalLM": Family(MODEL_ARCH.LLAMA, True),
+    "Qwen2ForCausalLM": Family(MODEL_ARCH.QWEN2, False),
+    "Qwen3ForCausalLM": Family(MODEL_ARCH.QWEN3, False),
+}
+TYPES = {
+    "f16": (GGMLQuantizationType.F16, LlamaFileType.MOSTLY_F16),
+    "bf16": (GGMLQuantizationType.BF16, LlamaFileType.MOSTLY_BF16),
+    "q8_0": (GGMLQuantizationType.Q8_0, LlamaFileType.MOSTLY_Q8_0),
+}
+
+
+class TensorNames:
+    """A model's tensors as llama.cpp names and orders them."""
+
+    def __init__(self, family: Family, config: Any) -> None:
+        self._names = get_tensor_name_map(family.arch, config.num_hidden_layers)
+        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+        self._heads = heads if family.pairs else {}
+
+    def of(self, key: str) -> str:
+        """The name there of the tensor that transformers calls `key`; UserError for one that llama.cpp does not have."""
+        name: str | None = self._names.get_name(key, try_suffixes=(".weight", ".bias"))
+        if name is None:
+            raise UserError(
+                f"a tensor {key}", "those of a plain model of its kind", "train it again from a plain model"
+            )
+        return name
+
+    def ordered(self, key: str, weights: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Its rows (the module's outputs) as they stand there."""
+        module = key.split(".")[-2]
+        return paired(weights, self._heads[module]) if module in self._heads else weights
+
+
+def check_architecture(name: str, config: Any) -> Family:
+    """The family of a model of this class; UserError naming what cannot be written."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    found = ""
+    if name not in FAMILIES:
+        found = f"a model of type {name}"
+    elif rope.get("rope_type", "default") != "default":
+        found = f"a {name} with {rope['rope_type']} rotary scaling"
+    elif getattr(config, "use_sliding_window", False):
+        found = f"a {name} with a sliding window"
+    if found:
+        remedy = "export it with --merge, and convert the folder with llama.cpp's own converter"
+        raise UserError(found, f"{', '.join(FAMILIES)} with plain rotary positions", remedy)
+    return FAMILIES[name]
+
+
+def write_gguf(model: Any, tokenizer: PreTrainedTokenizerBase, file: Path, kind: GgufType, name: str) -> None:
+    """Write `model` and its tokenizer to `file`; UserError for an architecture or a tokenizer that it cannot hold."""
+    family = check_architecture(type(model).__name__, model.config)
+    writer = GGUFWriter(file, MODEL_ARCH_NAMES[family.arch])
+    _add_sizes(writer, model.config, name)
+    wanted, file_type = TYPES[kind]
+    writer.add_file_type(file_type)
+    add_tokenizer(writer, tokenizer, model.config.vocab_size)
+    names = TensorNames(family, model.config)
+    for key, value in model.state_dict().items():
+        if key == "lm_head.weight" and model.config.tie_word_embeddings:
+            continue
+        weights = value.detach().float().cpu().numpy()
+        add_tensor(writer, names.of(key), key, names.ordered(key, weights), wanted)
+    write_all(writer)
+
+
+def write_all(writer: GGUFWriter) -> None:
+    """Everything that was added, to the file."""
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def add_tensor(
+    writer: GGUFWriter, name: str, key: str, weights: NDArray[np.float32], wanted: GGMLQuantizationType
+) -> None:
+    """Add `weights` under `name`, encoded; UserError naming them as `key` when 16 bits cannot hold them."""
+    data, kind = encoded(weights, wanted)
+    if not np.isfinite(weights).all() or (kind is GGMLQuantizationType.F16 and not np.isfinite(data).all()):
+        raise UserError(f"{key}: weights that 16 bits cannot hold", "finite weights below 65,504", "train again")
+    writer.add_tensor(name, data, raw_dtype=kind)
+
+
+def paired(weights: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
+    """Rows of each head reordered from (first halves, second halves), as transformers rotates them, to pairs (i, i + half).
+
+    >>> paired(np.arange(8.0, dtype=np.float32), 2)
+    array([0., 2., 1., 3., 4., 6., 5., 7.], dtype=float32)
+    """
+    return weights.reshape(heads, 2, -1, *weights.shape[1:]).swapaxes(1, 2).reshape(weights.shape)
+
+
+def encoded(
+    weights: NDArray[np.float32], wanted: GGMLQuantizationType
+) -> tuple[NDArray[np.generic], GGMLQuantizationType]:
+    """A tensor as the file holds it: vectors in float32, matrices as `wanted`, in halves where rows do not fill its blocks."""
+    kind = GGMLQuantizationType.F32 if weights.ndim == 1 else wanted
+    if weights.shape[-1] % GGML_QUANT_SIZES[kind][0]:
+        kind = GGMLQuantizationType.F16
+    with np.errstate(over="ignore"):  # What overflows is refused by its name.
+        return quantize(weights, kind), kind
+
+
+def _add_sizes(writer: GGUFWriter, config: Any, name: str) -> None:
+    heads = config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    writer.add_name(name)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(width)
+    writer.add_value_length(width)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_dimension_count(width)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+
+
+REMEDY = "export it with --gguf TYPE --merge"
+REFUSED = {
+    "use_dora": "DoRA",
+    "modules_to_save": "modules trained as a whole",
+    "trainable_token_indices": "trained tokens",
+    "target_parameters": "adapters of single parameters",
+    "lora_bias": "biases of its own",
+    "alora_invocation_tokens": "tokens that switch it on",
+}
+"""What an adapter may have, by the field of its configuration, that a GGUF file has no place for."""
+
+
+def write_adapter(model: Any, file: Path, kind: GgufType, name: str, base: str) -> None:
+    """Write the adapter of `model` (a PeftModel on its base, which is called `base`); UserError naming what GGUF has no place for."""
+    whole = model.get_base_model()
+    family = check_architecture(type(whole).__name__, whole.config)
+    alpha = _check_adapter(model, name)
+    names = TensorNames(family, whole.config)
+    wanted, file_type = TYPES[kind]
+    writer = GGUFWriter(file, MODEL_ARCH_NAMES[family.arch])
+    writer.add_type(GGUFType.ADAPTER)
+    writer.add_name(name)
+    writer.add_base_model_count(1)
+    writer.add_base_model_name(0, base)
+    writer.add_file_type(file_type)
+    writer.add_string(Keys.Adapter.TYPE, "lora")
+    writer.add_float32(Keys.Adapter.LORA_ALPHA, alpha)
+    for module, a_RI, b_OR in lora_weights(whole, alpha):
+        key = f"{module}.weight"
+        for part, weights in (("lora_a", a_RI), ("lora_b", names.ordered(key, b_OR))):
+            add_tensor(writer, f"{names.of(key)}.{part}", f"{module}.{part}", weights, wanted)
+    write_all(writer)
+
+
+def lora_weights(whole: Any, alpha: float) -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.float32]]]:
+    """(module, A, B) of every adapted module of a model, B such that the module adds (`alpha` / r) B A.
+
+    R rank, I inputs, O outputs: A is float32[R, I], B float32[O, R]. UserError for a module that is no linear layer, and an output head
+    that is the embedding too, which llama.cpp would leave as it is.
+    """
+    from peft.tuners.lora import LoraLayer
+
+    for module, layer in whole.named_modules():
+        if not isinstance(layer, LoraLayer):
+            continue
+        if not layer.lora_A or (module == "lm_head" and whole.config.tie_word_embeddings):
+            raise UserError(f"an adapter of {module}", "adapters of linear layers alone", REMEDY)
+        ((adapter, a),) = layer.lora_A.items()
+        rank, scaling = layer.r[adapter], layer.scaling[adapter]
+        a_RI, b_OR = (each.weight.detach().float().cpu().numpy() for each in (a, layer.lora_B[adapter]))
+        yield module, a_RI, b_OR * np.float32(scaling * rank / alpha)
+
+
+def _check_adapter(model: Any, name: str) -> float:
+    """α of the adapter."""
+    (config,) = model.peft_config.values()
+    found = [what for field, what in REFUSED.items() if getattr(config, field, None)]
+    if config.peft_type != "LORA":
+        found = [f"the kind {config.peft_type}"]
+    elif config.bias != "none":
+        found.append("biases of the base")
+    if found:
+        raise UserError(f"{name}: an adapter with {' and '.join(found)}", "plain LoRA of linear layers", REMEDY)
+    return float(config.lora_alpha)

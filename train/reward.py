@@ -1,0 +1,135 @@
+"""A reward model from preference pairs by TRL's RewardTrainer, and the rewards it gives: 0 to 1, one more component of responses.
+
+It starts from a whole language model whose head is replaced by a new one of one output, read at a text's last token.
+Legend: B texts of a batch, T tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+
+import torch
+from transformers import set_seed
+from trl import RewardConfig, RewardTrainer
+
+from data_synth.rows import ResponseRow, response_to_json
+from graph.documents.questions import SPLITS
+from graph.errors import UserError
+from graph.models.checkpoint import is_adapter
+from graph.shared.console import track
+from graph.shared.jsonl import write_jsonl
+from graph.types import Message
+from train.model.load import device, load_model, load_tokenizer, without_dropout
+from train.model.logps import check_rotation, pad_rows, tokenize_row
+from train.run.data import both_sides, read_responses, reward_dataset
+from train.run.loop import TrainingInputs, lora_config, prepare, run_and_save, run_folder, trl_arguments
+from train.run.record import RunRecord, read_run
+from train.run.save import check_output, fresh_folder
+from train.run.settings import RewardSettings
+
+COMPONENT = "reward_model"
+TEXTS_AT_ONCE = 8
+DIGITS = 6
+
+
+@dataclass(frozen=True)
+class ScoredData:
+    """What was written: prompts, responses, and the mean of their rewards."""
+
+    prompts: int
+    responses: int
+    mean_reward: float
+
+
+def train_reward(settings: RewardSettings) -> RunRecord:
+    """From settings to a finished run at `settings.output`; UserError before the first step for bad input."""
+    if is_adapter(settings.model):
+        found = f"model {settings.model!r} is an adapter of a language model"
+        raise UserError(found, "a whole model", "start from its base, or merge it first (`train export --merge`)")
+    set_seed(settings.seed)
+    start = prepare(settings, both_sides, head="score")
+    with run_folder(settings, "reward") as folder:
+        return run_and_save(reward_trainer(settings, start, folder), "reward", settings, folder)
+
+
+def reward_trainer(settings: RewardSettings, start: TrainingInputs, folder: Path) -> RewardTrainer:
+    """TRL's trainer of −log σ(r_chosen − r_rejected); no row is left out for its length, `prepare` has seen to that.
+
+    What learns is kept in float32: a head in the base's bfloat16 would round small steps away.
+    """
+    without_dropout(start.model)
+    arguments = RewardConfig(
+        **trl_arguments(settings, start.splits, folder),
+        max_length=None,
+        disable_dropout=True,
+        center_rewards_coefficient=settings.center or None,
+    )
+    trainer = RewardTrainer(
+        model=start.model,
+        args=arguments,
+        train_dataset=reward_dataset(start.splits.train, start.tokenizer),
+        eval_dataset=reward_dataset(start.splits.dev, start.tokenizer) if start.splits.dev else None,
+        processing_class=start.tokenizer,
+        peft_config=lora_config(settings.lora, head="score"),
+    )
+    for weight in trainer.model.parameters():
+        weight.data = weight.data.float() if weight.requires_grad else weight.data
+    return trainer
+
+
+def score_responses(folder: Path, data: Path, output: Path) -> ScoredData:
+    """Write the scored responses of `data` again, file by file, with the component `reward_model` (an earlier one is replaced).
+
+    UserError when `output` is taken, `data` holds no responses, or as `score_texts`; nothing is left behind then.
+    """
+    check_output(output)
+    files = [data / f"{split}.jsonl" for split in SPLITS if (data / f"{split}.jsonl").exists()]
+    if data.is_file():
+        raise UserError(f"{data}: a file", "a folder of scored responses", "give the folder that it is in")
+    if not files:
+        raise UserError(f"{data}: no train.jsonl", "a folder of scored responses", "make it with `synth responses`")
+    by_file = {file.name: read_responses(file) for file in files}
+    asked = [(row.prompt, text) for rows in by_file.values() for row in rows for text in row.responses]
+    rewards = score_texts(folder, [prompt for prompt, _ in asked], [text for _, text in asked])
+    given = iter(round(reward, DIGITS) for reward in rewards)
+    with fresh_folder(output) as partial:
+        for name, rows in by_file.items():
+            write_jsonl(partial / name, (response_to_json(with_reward(row, given)) for row in rows))
+    return ScoredData(sum(map(len, by_file.values())), len(rewards), fmean(rewards))
+
+
+def with_reward(row: ResponseRow, given: Iterator[float]) -> ResponseRow:
+    """The row with the next of the rewards `given` as its component `reward_model`."""
+    own = tuple(islice(given, len(row.responses)))
+    return replace(row, rewards={**row.rewards, COMPONENT: own})
+
+
+def score_texts(folder: Path, prompts: Sequence[Sequence[Message]], responses: Sequence[str]) -> list[float]:
+    """σ(r) of each response to the prompt at its place, 0 to 1, in order. Padding stands on the right: nothing attends to it.
+
+    UserError when `folder` is no run of `train reward`, or for a text beyond the model's context.
+    """
+    record = read_run(folder)
+    if record.stage != "reward":
+        raise UserError(f"{folder}: a run of `train {record.stage}`", "one of `train reward`", "name another folder")
+    tokenizer = load_tokenizer(str(folder))
+    rows = [tokenize_row(tokenizer, prompt, text) for prompt, text in zip(prompts, responses, strict=True)]
+    model = load_model(str(folder), record.settings["precision"], head="score").to(device()).eval()
+    config = model.config.get_text_config()
+    config.pad_token_id = tokenizer.pad_token_id
+    longest = max((len(row.ids) for row in rows), default=0)
+    if longest > config.max_position_embeddings:
+        found = f"a prompt with its response of {longest:,} tokens"
+        raise UserError(found, f"at most the model's context of {config.max_position_embeddings:,}", "leave it out")
+    check_rotation(config, [len(row.ids) for row in rows])
+    batches = [rows[first : first + TEXTS_AT_ONCE] for first in range(0, len(rows), TEXTS_AT_ONCE)]
+    rewards: list[float] = []
+    with torch.no_grad():
+        for batch in track(batches, "responses scored", len(rows), len):
+            input_ids_BT, _ = pad_rows(batch, config.pad_token_id)
+            rewards_B = model(input_ids=input_ids_BT.to(model.device), use_cache=False).logits[:, 0]
+            rewards += torch.sigmoid(rewards_B.float()).tolist()
+    return rewards

@@ -1,1 +1,0 @@
-"""A reward model, and scores by one."""

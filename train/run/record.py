@@ -1,0 +1,179 @@
+"""What a finished run leaves behind, for serving, comparing and publishing: its record and its model card.
+
+A run folder holds the adapter or the model and its tokenizer as transformers saves them, `run.json` (the record), `settings.yaml` (the
+resolved settings), `log.jsonl` (a row a logged step) and `README.md` (the card)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from graph.errors import UserError
+from graph.types import AnswerForm
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+Stage = Literal["tiny", "sft", "ms", "dpo", "reward"]
+RECORD = "run.json"
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """What a claim about preference training must name: β_π, K, and β_r of scored responses or ε of mode-seeking pairs.
+
+    All None for a stage without preferences.
+    """
+
+    beta: float | None = None
+    responses_per_prompt: int | None = None
+    beta_reward: float | None = None
+    label_smoothing: float | None = None
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """How a run came to be. `base_model` is what its weights or adapter started from; `data` the folder it learned from.
+
+    `base_weights` is the fingerprint of the whole model below the adapter, or that the run started from ("" for none);
+    `data_fingerprint` is that of the rows it learned from ("" for documents, and in records from before it was taken); `answer_form` that of the
+    answers that its prompts ask for.
+
+    The fields of `Alignment` are None for stages without preferences, or where they do not apply.
+    """
+
+    stage: Stage
+    base_model: str
+    base_weights: str
+    data: str
+    beta: float | None
+    beta_reward: float | None
+    label_smoothing: float | None
+    responses_per_prompt: int | None
+    settings: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    train_seconds: float
+    device: str
+    versions: Mapping[str, str]
+    data_fingerprint: str = ""
+    answer_form: AnswerForm = "reasoned"
+
+
+def write_run(folder: Path, record: RunRecord) -> None:
+    """Save the record as the last file of a run: a folder without it is not a finished run."""
+    partial = folder / (RECORD + ".partial")
+    partial.write_text(json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(folder / RECORD)
+
+
+def read_run(folder: Path) -> RunRecord:
+    """The record of a finished run; UserError when `folder` is not one."""
+    try:
+        return RunRecord(**json.loads((folder / RECORD).read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{folder}: no {RECORD}", "the folder of a finished training run", "check the path") from None
+    except (ValueError, TypeError) as problem:
+        raise UserError(
+            f"{folder / RECORD}: not a run record ({problem})", "the file as saved", "train again"
+        ) from None
+
+
+TITLES = {
+    "tiny": "A tiny Llama trained from nothing, the stand-in for a pretrained model",
+    "sft": "Supervised fine-tuning on answers with their reasoning",
+    "ms": "Mode-seeking preference optimisation",
+    "dpo": "Direct preference optimisation",
+    "reward": "A reward model: how much an answer is preferred",
+}
+LOSSES = {
+    "tiny": "next-token cross-entropy on the texts",
+    "sft": "cross-entropy on the completion's tokens only",
+    "ms": "KL(softmax(βΔ) ‖ p_r), p_r = softmax(r / β_r), or (1 − ε, ε) for pairs",
+    "dpo": "−Σ p_r log softmax(βΔ), p_r = softmax(r / β_r), or (1, 0) for pairs",
+    "reward": "−log σ(r_chosen − r_rejected) + c (r_chosen + r_rejected)²",
+}
+ANSWERS = "Made with modegraph. Answers have the form `###Reason: … ###Answer: …`."
+ABOUT = {"tiny": "", "sft": ANSWERS, "ms": ANSWERS, "dpo": ANSWERS, "reward": "Made with modegraph."}
+
+KEPT = "All settings stand in `settings.yaml`, each logged step in `log.jsonl`."
+USE = f"""## Use
+
+```python
+from train.model.load import load_policy
+
+model, tokenizer = load_policy("this folder")
+```
+
+or `modegraph ask INDEX "question" --model hf:FOLDER`. {KEPT}"""
+USE_REWARD = f"""## Use
+
+```python
+from train.reward import score_texts
+
+rewards = score_texts("this folder", prompts, responses)  # 0 to 1
+```
+
+or `modegraph train score FOLDER --data RESPONSES --out FOLDER`. {KEPT}"""
+
+
+def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: Sequence[str] = ()) -> str:
+    """Markdown with the front matter that model hubs read. Names and paths stand as the record has them.
+
+    `hub_base` is the base model's name on the hub, if it has one; `sections` take the place of how a run's own folder is used.
+    """
+    facts = [
+        ("loss", LOSSES[record.stage]),
+        ("base model", record.base_model),
+        ("base weights", record.base_weights or None),
+        ("data", record.data),
+        ("data fingerprint", record.data_fingerprint or None),
+        ("weights", "LoRA adapter" if adapter else "full model"),
+        *_alignment(record),
+        ("device", record.device),
+        ("seconds", f"{record.train_seconds:.1f}"),
+    ]
+    figures = [(name, f"{value:.4g}") for name, value in record.metrics.items()]
+    whole = [
+        _front_matter(record, adapter, hub_base),
+        f"# {TITLES[record.stage]}",
+        ABOUT[record.stage],
+        _table("what", "value", [(name, str(value)) for name, value in facts if value is not None]),
+        "## Figures\n\n" + _table("figure", "value", figures),
+        *(sections or (USE_REWARD if record.stage == "reward" else USE,)),
+        "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
+    ]
+    return "\n\n".join(section for section in whole if section) + "\n"
+
+
+def _alignment(record: RunRecord) -> list[tuple[str, float | None]]:
+    """What a claim about preference training must name, and the one product of it that is identified."""
+    beta, beta_reward = record.beta, record.beta_reward
+    identified = None if beta is None or beta_reward is None else float(f"{beta * beta_reward:.6g}")
+    return [
+        ("K (responses a prompt)", record.responses_per_prompt),
+        ("β (β_π)", beta),
+        ("β_r", beta_reward),
+        ("β_π β_r", identified),
+        ("ε (label smoothing)", record.label_smoothing),
+    ]
+
+
+def _front_matter(record: RunRecord, adapter: bool, hub_base: str) -> str:
+    lines = [
+        *([f"base_model: {hub_base}"] if hub_base else []),
+        f"library_name: {'peft' if adapter else 'transformers'}",
+        f"pipeline_tag: {'text-classification' if record.stage == 'reward' else 'text-generation'}",
+    ]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _table(left: str, right: str, rows: list[tuple[str, str]]) -> str:
+    lines = [f"| {left} | {right} |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+    return "\n".join(lines)

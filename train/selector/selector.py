@@ -1,0 +1,216 @@
+"""`modegraph train selector`: relevance data in, a folder that `--selector` takes out. `light` takes seconds, `cross` minutes.
+
+Train grows the trees and teaches the cross-encoder; dev stops them, sets temperature and threshold; test is only measured on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from graph.documents.questions import SPLITS
+from graph.retrieve.learned.light import FEATURES, Classifier, save_selector
+from graph.shared.console import say
+from graph.shared.jsonl import write_json
+from graph.trees import forest_logits, probabilities
+from train.run.record import markdown_table
+from train.run.save import about_run, fresh_folder
+from train.run.settings import SelectorSettings
+from train.selector.hop import HopRecord, train_hop
+from train.selector.selector_data import (
+    HELD_OUT,
+    Examples,
+    RankingFigures,
+    RelevanceDataset,
+    SelectorRecord,
+    Verdicts,
+    examples_of,
+    rank_datasets,
+    read_datasets,
+    shares_passages,
+)
+from train.shared.calibrate import (
+    calibration_error,
+    draw_reliability,
+    fit_temperature,
+    log_loss,
+    reliability,
+    threshold_figures,
+    threshold_for,
+)
+from train.shared.trees import best_count, fit_trees, to_forest
+
+LIGHT = """Gradient-boosted trees that say how likely it is that a proposition helps to answer a question, from what retrieval \
+knows of both. Made by `modegraph train selector`; no language model is called. Trees grow on train; dev stops them and sets \
+temperature and threshold; the figures of test are of questions, propositions and passages that were used for neither."""
+CROSS = """A cross-encoder of six layers reads a question beside each of the {depth} propositions that a light selector, gradient-boosted \
+trees over what retrieval knows, ranks best; what counts is the sum of both logits. It started from the sentence encoder {start} with \
+a new head and learned, with the light logit given, from {pairs:,} pairs of train: of each question its relevant propositions, the \
+irrelevant ones that the light selector likes best, and a few drawn at random. Made by `modegraph train selector --size cross`; no \
+language model is called. Dev chose the step ({best_step:,}), the weight of the cross-encoder's logit ({weight:.3f}, with {base:+.3f}), \
+temperature and threshold; the figures of test are of questions, propositions and passages that were used for none of these."""
+LIGHT_FILES = (
+    "`selector.safetensors` holds the trees as plain arrays, all settings and figures stand in `selector.json`."
+)
+SHARING = "Of {names} this holds for the questions only: its splits share passages."
+CROSS_FILES = """`cross/` holds the cross-encoder, `cross.json` how its logit is added to that of the trees in `selector.safetensors`; \
+all settings and figures stand in `selector.json`."""
+USE = """## Use
+
+`modegraph ask INDEX "question" --mode local --selector FOLDER` (and `eval retrieval --selector FOLDER`), with an index of the \
+same encoder. """
+RANKING = """Mean average precision a question, over the propositions of the passages that it was published with; ± one \
+standard error of the mean difference."""
+
+
+def selector_card(record: SelectorRecord) -> str:
+    """Markdown with the front matter that model hubs read."""
+    facts = [
+        ("encoder", record.encoder),
+        *((f"data, {name}", fingerprint) for name, fingerprint in record.data.items()),
+        *((f"rows of {split}", f"{count:,}") for split, count in record.examples.items()),
+        ("trees", record.trees),
+        ("temperature", f"{record.temperature:.3f}"),
+        (f"threshold (recall {record.settings['target_recall']:g} on dev)", f"{record.threshold:.4f}"),
+        ("seconds of training", f"{record.train_seconds:.1f}"),
+        ("seconds of training, all cores together", f"{record.processor_seconds:.1f}"),
+    ]
+    cross = record.cross
+    about = LIGHT if cross is None else CROSS.format_map(asdict(cross))
+    if record.sharing_passages:
+        about += " " + SHARING.format(names=", ".join(record.sharing_passages))
+    by_light = {(each.dataset, each.split): each.selector for each in cross.light_ranked} if cross is not None else {}
+    ranked = [
+        (
+            each.dataset,
+            each.split,
+            each.questions,
+            f"{each.selector:.3f}",
+            *([f"{by_light[each.dataset, each.split]:.3f}"] if by_light else []),
+            f"{each.cosine:.3f}",
+            f"{each.selector - each.cosine:+.3f} ± {each.standard_error:.3f}",
+        )
+        for each in record.ranked
+    ]
+    header = ("data", "split", "questions", "selector", *(["light"] if by_light else []), "cosine", "minus cosine")
+    bins = [
+        (f"{b.low:g} to {b.high:g}", f"{b.examples:,}", f"{b.mean_probability:.3f}", f"{b.share_relevant:.3f}")
+        for b in record.reliability
+    ]
+    sections = [
+        "---\nlibrary_name: modegraph\npipeline_tag: text-ranking\n---",
+        f"# A {record.size} selector of propositions",
+        about,
+        markdown_table(("what", "value"), facts),
+        "## Ranking",
+        RANKING,
+        markdown_table(header, ranked),
+        "## Test",
+        markdown_table(("figure", "value"), [(name, f"{value:.4g}") for name, value in record.figures.items()]),
+        "## Reliability on test\n\n![reliability](reliability.png)",
+        markdown_table(("probability", "propositions", "mean probability", "share relevant"), bins),
+        "## Features\n\n" + ", ".join(f"`{name}`" for name in record.features) + ".",
+        USE + (LIGHT_FILES if cross is None else CROSS_FILES),
+        "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+RECORD, PLOT, CARD = "selector.json", "reliability.png", "README.md"
+LIBRARIES = {
+    "light": ("scikit-learn", "numpy"),
+    "cross": ("sentence-transformers", "transformers", "torch", "scikit-learn"),
+}
+
+
+def train_selector(settings: SelectorSettings) -> SelectorRecord | HopRecord:
+    """Read, train, measure and save; UserError, before training, for data that cannot be learned from or a place that is taken."""
+    return train_hop(settings) if settings.size == "hop" else train_judge(settings)
+
+
+def train_judge(settings: SelectorSettings) -> SelectorRecord:
+    """A light or a cross selector, which judges propositions."""
+    about = about_run("selector", settings)
+    with fresh_folder(Path(settings.output), resumable=settings.size == "cross", about=about) as folder:
+        datasets = read_datasets([Path(each) for each in settings.data])
+        splits = {split: examples_of(datasets, split) for split in SPLITS}
+        for split, examples in splits.items():
+            say(f"{split}: {len(examples.label_n):,} rows, {int(examples.label_n.sum()):,} of them relevant")
+        started, spent = time.perf_counter(), time.process_time()
+        classifier, trees = fit_classifier(splits["train"], splits["dev"], settings, datasets[0].encoder)
+        save_selector(folder, classifier)
+        verdicts, cross = light_verdicts(classifier, splits), None
+        if settings.size == "cross":
+            from train.selector.cross import fit_cross
+
+            light_ranked = rank_held_out(splits, verdicts, datasets)
+            verdicts, cross = fit_cross(classifier, datasets, splits, settings, folder, light_ranked)
+        seconds = (time.perf_counter() - started, time.process_time() - spent)
+        bins = reliability(verdicts.probability("test"), splits["test"].label_n)
+        record = SelectorRecord(
+            size=settings.size,
+            data={dataset.name: dataset.fingerprint for dataset in datasets},
+            sharing_passages=tuple(dataset.name for dataset in datasets if shares_passages(dataset)),
+            encoder=classifier.encoder,
+            features=FEATURES,
+            settings=settings.recorded(),
+            examples={split: len(examples.label_n) for split, examples in splits.items()},
+            trees=trees,
+            temperature=verdicts.temperature,
+            threshold=verdicts.threshold,
+            ranked=rank_held_out(splits, verdicts, datasets),
+            figures=held_out_figures(verdicts, splits["test"]) | {"ECE": calibration_error(bins)},
+            reliability=bins,
+            train_seconds=seconds[0],
+            processor_seconds=seconds[1],
+            versions={name: version(name) for name in LIBRARIES[settings.size]},
+            cross=cross,
+        )
+        draw_reliability(bins, folder / PLOT, "propositions", "relevant")
+        (folder / CARD).write_text(selector_card(record), encoding="utf-8")
+        write_json(folder / RECORD, asdict(record))
+    return record
+
+
+def fit_classifier(train: Examples, dev: Examples, settings: SelectorSettings, encoder: str) -> tuple[Classifier, int]:
+    """The calibrated light selector, and how many trees it has."""
+    grown = fit_trees(train, dev, settings, settings.positive_weight)
+    count = best_count(grown)
+    forest = to_forest(grown, count, settings.positive_weight)
+    logits_n = forest_logits(forest, dev.features_nF)
+    temperature = fit_temperature(logits_n, dev.label_n)
+    threshold = threshold_for(probabilities(logits_n, temperature), dev.label_n, settings.target_recall)
+    return Classifier(forest, temperature, threshold, encoder), count
+
+
+def light_verdicts(classifier: Classifier, splits: Mapping[str, Examples]) -> Verdicts:
+    """What the light selector says of the held-out examples."""
+    log_odds = {
+        split: forest_logits(classifier.forest, splits[split].features_nF) / classifier.temperature
+        for split in HELD_OUT
+    }
+    return Verdicts(classifier.temperature, classifier.threshold, log_odds)
+
+
+def rank_held_out(
+    splits: Mapping[str, Examples], verdicts: Verdicts, datasets: Sequence[RelevanceDataset]
+) -> tuple[RankingFigures, ...]:
+    """How well each dataset's questions of dev and test are ranked."""
+    names = [dataset.name for dataset in datasets]
+    by_split = (rank_datasets(splits[split], verdicts.log_odds[split], names, split) for split in HELD_OUT)
+    return tuple(ranked for of_split in by_split for ranked in of_split)
+
+
+def held_out_figures(verdicts: Verdicts, test: Examples) -> dict[str, float]:
+    """Log loss beside that of knowing only how many are relevant, and what the threshold keeps."""
+    share = float(test.label_n.mean())
+    constant_n = np.full(len(test.label_n), np.log(share / (1 - share)))
+    return {
+        "log loss": log_loss(verdicts.log_odds["test"], test.label_n, 1.0),
+        "log loss of the share alone": log_loss(constant_n, test.label_n, 1.0),
+        **threshold_figures(verdicts.probability("test"), test.label_n, verdicts.threshold),
+    }

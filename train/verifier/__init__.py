@@ -1,1 +1,0 @@
-"""Training of a verifier: trees that tell sentences that passages support from broken ones."""

@@ -53,7 +53,7 @@ def register_data(data: typer.Typer) -> None:
             Path,
             typer.Argument(
                 metavar="DATA",
-                help="A .jsonl or .parquet file that `modegraph synth` made, a questions file, or a folder of such .jsonl files.",
+                help="A .jsonl or .parquet file made by `modegraph synth`, a questions file, or a folder of such .jsonl files.",
             ),
         ],
         as_json: AsJson = False,
@@ -66,13 +66,13 @@ def register_data(data: typer.Typer) -> None:
 
         from data_synth.dataset.validate import files_to_check, validate_file
 
-        found = {file: validate_file(file) for file in files_to_check(data)}
+        results = {file: validate_file(file) for file in files_to_check(data)}
         if as_json:
-            told = [{"file": str(file), "share_good": each.share_good, **asdict(each)} for file, each in found.items()]
-            print_json({"folder": str(data), "files": told} if data.is_dir() else told[0])
+            files = [{"file": str(file), "share_good": one.share_good, **asdict(one)} for file, one in results.items()]
+            print_json({"folder": str(data), "files": files} if data.is_dir() else files[0])
         else:
-            print("\n".join(line for file, each in found.items() for line in shown_validation(file, each)))
-        if any(each.bad for each in found.values()):
+            print("\n".join(line for file, one in results.items() for line in describe_validation(file, one)))
+        if any(one.bad for one in results.values()):
             raise typer.Exit(1)
 
     @data.command("import", cls=command(settings="data_synth.reading.reading_rows:ReadingSettings"))
@@ -82,7 +82,7 @@ def register_data(data: typer.Typer) -> None:
             Path,
             typer.Argument(
                 metavar="FILE",
-                help="Its rows, one JSON object a line; of feedback the folder of the index; of reading a folder with corpus.jsonl and questions.jsonl.",
+                help="Rows of the set, one JSON object per line; for feedback, the index folder; for reading, a folder with corpus.jsonl and questions.jsonl.",
             ),
         ],
         out: Out,
@@ -120,9 +120,9 @@ def register_data(data: typer.Typer) -> None:
             )
             return
         pairs = list(read_items(file, pubmedqa)) if kind == "pubmedqa" else []
-        asked = [question for _, question in pairs] or list(read_items(file, multiple_choice))
+        questions = [question for _, question in pairs] or list(read_items(file, multiple_choice))
         out.mkdir(parents=True, exist_ok=True)
-        rows = {"questions": write_jsonl(out / "questions.jsonl", asked)}
+        rows = {"questions": write_jsonl(out / "questions.jsonl", questions)}
         if pairs:
             rows["documents"] = write_jsonl(out / "corpus.jsonl", (document for document, _ in pairs))
         if as_json:
@@ -135,20 +135,20 @@ def register_data(data: typer.Typer) -> None:
     data.command(cls=Command)(join)
 
 
-def shown_validation(file: Path, found: "Validation") -> "Iterator[str]":
-    """What a file holds, and the first of its bad rows."""
-    good = found.rows - len(found.bad)
-    yield f"{file}: {found.form}, {good:,} of {found.rows:,} rows are good ({found.share_good:.1%})"
-    for row in found.bad[:MAX_SHOWN_ROWS]:
+def describe_validation(file: Path, validation: "Validation") -> "Iterator[str]":
+    """Lines for one file: its form, how many rows are good, and the first bad rows."""
+    good = validation.rows - len(validation.bad)
+    yield f"{file}: {validation.form}, {good:,} of {validation.rows:,} rows are good ({validation.share_good:.1%})"
+    for row in validation.bad[:MAX_SHOWN_ROWS]:
         yield f"line {row.line} ({row.id or 'no id'}): {'; '.join(row.problems)}"
-    if len(found.bad) > MAX_SHOWN_ROWS:
-        yield f"… and {len(found.bad) - MAX_SHOWN_ROWS:,} more (--json lists all)"
-    if found.bad:
+    if len(validation.bad) > MAX_SHOWN_ROWS:
+        yield f"… and {len(validation.bad) - MAX_SHOWN_ROWS:,} more (--json lists all)"
+    if validation.bad:
         yield "remedy: remove or fix these rows, or make them again with `modegraph synth`"
 
 
 def show_feedback(index: Path, out: Path, as_json: bool) -> None:
-    """Write the feedback of an index as training data, and tell what became of it; exit with 1 if nothing did."""
+    """Write the feedback of an index as training data and print a summary of each dataset; exit with 1 if no row was written."""
     from dataclasses import asdict
 
     from data_synth.dataset.write import show_summary
@@ -173,15 +173,15 @@ def split(
     seed: Seed = 0,
     anew: Annotated[
         bool,
-        typer.Option("--anew", metavar="", rich_help_panel=INPUT, help="Ignore the splits that the file states."),
+        typer.Option("--anew", metavar="", rich_help_panel=INPUT, help="Ignore the splits stated in the file."),
     ] = False,
     corpus: Corpus = None,
     as_json: AsJson = False,
 ) -> None:
     """Divide questions into train, dev and test, by the hash of their ids.
 
-    Those left over are left out. A split that the file states holds: test is drawn from its test questions. Numbered gold
-    sentences become quotes, from which `synth preferences` composes reasonings.
+    Remaining questions are left out. Splits stated in the file are respected: test is drawn from its test questions only.
+    Numbered gold sentences become quotes, from which `synth preferences` composes reasoning.
     """
     from data_synth.dataset.split_join import split_questions
     from data_synth.relevance.gold import CORPUS

@@ -53,7 +53,7 @@ Count = Annotated[
         metavar="N",
         min=1,
         rich_help_panel=OUTPUT,
-        help="Questions to make; if there are fewer, the command exits with 1. As many as come, up to 500, by default.",
+        help="Questions to make; with fewer, the command exits with 1. As many as possible, up to 500, by default.",
     ),
 ]
 Unanswerable = Annotated[
@@ -63,7 +63,7 @@ Unanswerable = Annotated[
         min=0.0,
         max=0.5,
         rich_help_panel=OUTPUT,
-        help="Share of questions that the documents do not answer, each near one that they do.",
+        help="Share of questions that the documents do not answer, each similar to one that they do.",
     ),
 ]
 MAX_QUESTIONS = 500
@@ -88,8 +88,8 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Make questions over one document or several, with answers and the passages they need.
 
-        Templates over the index's sentences make them, unless --writer names a model; what it wrote is answered anew over
-        what --mode finds, and marked by --judge. All questions on a document are in one split.
+        Templates over the index's sentences make them, unless --writer names a model; its questions are answered again from
+        what --mode finds, and judged by --judge. All questions about a document are in one split.
         """
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.questions.make import QuestionSpec, question_rows, shortage
@@ -110,8 +110,8 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
         opened = open_index(index)
         ledger = ledger_of(out, preview)
         models = [open_model(spec, ledger) if spec else None for spec in (writer, judge)]
-        most, wanted = count or MAX_QUESTIONS, count or min(MAX_QUESTIONS, len(opened.sources()))
-        spec = QuestionSpec(min(most, preview or most), tuple(hops or (1, 2, 3, 4)), seed, unanswerable)
+        limit, required = count or MAX_QUESTIONS, count or min(MAX_QUESTIONS, len(opened.sources()))
+        spec = QuestionSpec(min(limit, preview or limit), tuple(hops or (1, 2, 3, 4)), seed, unanswerable)
         origin = {
             "Index": index.name,
             "Written by": models[0].name if models[0] else BY_TEMPLATES,
@@ -123,12 +123,12 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
         }
         rows = list(question_rows(opened, spec, models[0], models[1], settings))
         made = [row for row in rows if isinstance(row, QuestionRow)]
-        lost = [row for row in rows if isinstance(row, Dropped)]
-        well = write_or_preview([*made, *lost], QUESTIONS, origin, out, preview, as_json)
-        missing = shortage(min(wanted, spec.count), len(made), lost, models[0].name if models[0] else None)
-        if missing:
-            say(f"modegraph: {missing}")
-        if missing or not well:
+        dropped = [row for row in rows if isinstance(row, Dropped)]
+        ok = write_or_preview([*made, *dropped], QUESTIONS, origin, out, preview, as_json)
+        problem = shortage(min(required, spec.count), len(made), dropped, models[0].name if models[0] else None)
+        if problem:
+            say(f"modegraph: {problem}")
+        if problem or not ok:
             raise typer.Exit(1)
 
 
@@ -146,7 +146,7 @@ HardNegatives = Annotated[
         min=0,
         max=1,
         rich_help_panel=OUTPUT,
-        help="Share of pairs whose rejected side reasons, too, and is wrong or unsupported; the others reject the bare answer.",
+        help="Share of pairs whose rejected side has reasoning too, wrong or unsupported; the others reject the bare answer.",
     ),
 ]
 Format = Annotated[
@@ -156,12 +156,12 @@ Format = Annotated[
 
 
 def separation_warnings(summary: "Summary") -> list[str]:
-    """What tells the sides of the pairs apart though it has nothing to do with their answers, and what to do about it."""
+    """A warning, with its remedy, if surface features alone distinguish the two sides of the pairs."""
     from data_synth.preferences.preference_form import separating_measures
 
-    found = separating_measures(summary.measures)
-    remedy = "a model would learn that in place of the answers; use --hard-negatives 1"
-    return [f"the sides are told apart without reading them ({'; '.join(found)}): {remedy}"] if found else []
+    measures = separating_measures(summary.measures)
+    remedy = "a model would learn that instead of the answers; use --hard-negatives 1"
+    return [f"the sides differ by more than their answers ({'; '.join(measures)}): {remedy}"] if measures else []
 
 
 def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
@@ -198,9 +198,9 @@ def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Make preference pairs: reasoning with the answer is chosen, wrong or unsupported reasoning rejected.
 
-        Each question gets a pair over every context of 1 to --top-k passages, or of --context-size. Gold sentences make the
-        reasoning unless --writer names a model; a --judge then drops what the passages do not support. Where they do not hold
-        the answer, "not in the documents" is chosen. --limit draws the questions by the seed.
+        Each question gets a pair over every context of 1 to --top-k passages, or of --context-size. Reasoning is composed from
+        gold sentences unless --writer names a model; --judge then drops what the passages do not support. Where they do not
+        contain the answer, "not in the documents" is chosen. --limit samples questions by the seed.
         """
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.preferences.preference_form import PLAIN_PREFERENCES, PREFERENCES
@@ -212,10 +212,10 @@ def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
         values = {"mode": mode, "top_k": top_k, "max_context_tokens": max_context_tokens}
         settings = parse_settings(RetrieveSettings, values, "synth preferences")
         models = PreferenceModels(writer or [], judge, ledger_of(out, preview))
-        asked = QuestionSelection(questions, split or [], limit, seed, context_size or [])
+        selection = QuestionSelection(questions, split or [], limit, seed, context_size or [])
         run = preference_run(
             open_index(index),
-            asked,
+            selection,
             settings,
             models,
             open_model,
@@ -239,7 +239,7 @@ Policy = Annotated[
     typer.Option(
         metavar="SPEC",
         rich_help_panel=MODEL,
-        help=f"Model to draw from, such as the SFT run: {SPEC}; several servers of it, openai: under one name, share the calls. Repeatable.",
+        help=f"Model to sample from, such as the SFT run: {SPEC}; several openai: servers under one name share the calls. Repeatable.",
     ),
 ]
 Temperature = Annotated[float, typer.Option(metavar="T", min=0.05, rich_help_panel=MODEL, help="Sampling temperature.")]
@@ -269,10 +269,10 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
         max_context_tokens: MaxContextTokens = None,
         max_answer_tokens: MaxAnswerTokens = 256,
     ) -> None:
-        """Draw K responses of a model to each prompt, and score them.
+        """Sample K responses of a model to each prompt, and score them.
 
-        Rewards are kept by component, and --judge adds its marks as one more. Prompts hold 0 to --top-k passages; responses cut
-        at --max-answer-tokens are left out; --limit draws the questions by the seed.
+        Rewards are stored by component; --judge adds its marks as one more. Prompts contain 0 to --top-k passages; responses
+        cut off at --max-answer-tokens are left out; --limit samples questions by the seed.
         """
         from itertools import chain
 
@@ -289,14 +289,14 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
 
         values = {"mode": mode, "top_k": top_k, "max_context_tokens": max_context_tokens}
         settings = parse_settings(RetrieveSettings, values, "synth responses")
-        checked_by = open_verifier(verifier)
+        support_verifier = open_verifier(verifier)
         picked = draw_questions(pick_questions(read_questions(questions), split or []), limit, seed)
         distinct, twins = without_twins(picked[:preview])
         opened = open_index(index)
         check_gold(distinct, frozenset(opened.sources()))
         ledger = ledger_of(out, preview)
         model = open_model(policy[0] if len(policy) == 1 else policy, ledger)
-        marks = open_model(judge, ledger) if judge else None
+        judge_model = open_model(judge, ledger) if judge else None
         sampling = Sampling(samples, temperature, max_answer_tokens, seed)
         origin = {
             "Index": index.name,
@@ -304,12 +304,12 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Contexts": f"{', '.join(map(str, context_size)) if context_size else f'0 to {top_k}'} excerpts by mode {settings.mode}",
             "Policy": model.name,
             "Sampling": f"{samples} draws a prompt at temperature {temperature:g}, up to {max_answer_tokens:,} tokens, seed {seed}",
-            "Judge": marks.name if marks else "none",
+            "Judge": judge_model.name if judge_model else "none",
             "Verifier": verifier or "that of modegraph",
         }
-        judging = judge_by(marks) if marks else None
-        rows = response_rows(opened, distinct, settings, model, sampling, context_size or [], judging, checked_by)
-        # Rows, not questions: these are pulled many at a time, before the model is called.
+        judge_responses = judge_by(judge_model) if judge_model else None
+        rows = response_rows(opened, distinct, settings, model, sampling, context_size or [], judge_responses, support_verifier)
+        # Count rows, not questions: questions are read in batches, before the model is called.
         rows = (
             rows if preview is not None else track(rows, "prompts", len(distinct) * len(context_size or range(top_k)))
         )

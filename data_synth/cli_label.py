@@ -1,4 +1,4 @@
-"""`modegraph synth reading`, `relevance`, `route` and `claims`: the commands that label what an index and its questions hold."""
+"""`modegraph synth reading`, `relevance`, `route` and `claims`: the commands that label the contents of an index and its questions."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -44,8 +44,8 @@ def register_reading(synth: typer.Typer) -> None:
     ) -> None:
         """Make rows that teach reading: questions over shuffled passages, answered in few words with citations.
 
-        Gold passages, those that hold a question's evidence, stand among others of the same document and of BM25's first; for
-        a share of the rows one is missing, and the answer is "not in the documents". Data for `train sft`.
+        Gold passages, which contain a question's evidence, are mixed with others from the same document and BM25's top hits;
+        in a share of the rows one is missing, and the answer is "not in the documents". Data for `train sft`.
         """
         from data_synth.contexts import pick_questions
         from data_synth.dataset.write import ledger_of, write_or_preview
@@ -70,7 +70,7 @@ Beside = Annotated[
     typer.Option(
         metavar="FOLDER",
         rich_help_panel=INPUT,
-        help="Relevance data to train with together: no question or passage of another split there is used. Repeatable.",
+        help="Relevance data to train on alongside: no question or passage of another split there is used. Repeatable.",
     ),
 ]
 SplitBy = Annotated[
@@ -78,17 +78,17 @@ SplitBy = Annotated[
     typer.Option(
         metavar="WHAT",
         rich_help_panel=INPUT,
-        help="Splits share no passages and no questions, or with `questions` no questions only, for facts that all questions draw on.",
+        help="What splits do not share: passages and questions, or with `questions` only questions, for facts that all questions draw on.",
     ),
 ]
 Negatives = Annotated[
     int,
-    typer.Option(metavar="N", min=0, rich_help_panel=RETRIEVAL, help="Hard negatives to search out for each question."),
+    typer.Option(metavar="N", min=0, rich_help_panel=RETRIEVAL, help="Hard negatives to find for each question."),
 ]
 DistilFrom = Annotated[
     str | None,
     typer.Option(
-        metavar="SPEC", rich_help_panel=MODEL, help=f"Language model that labels in place of the gold: {SPEC}."
+        metavar="SPEC", rich_help_panel=MODEL, help=f"Language model that labels instead of the gold data: {SPEC}."
     ),
 ]
 
@@ -112,8 +112,8 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Label the relevant and irrelevant propositions of each question: data for `train selector`.
 
-        The questions' gold passages and sentences tell which are relevant, or with --distil-from a model does. The seed splits
-        the rows into train, dev and test.
+        Labels come from the questions' gold passages and sentences, or with --distil-from from a model. The seed splits the
+        rows into train, dev and test.
         """
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.relevance.gold import CORPUS, check_sources, read_gold_questions, with_sentences
@@ -122,12 +122,12 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
         from data_synth.relevance.split import exclude_overlap, keep_earlier_splits, make_split, read_earlier_splits
         from graph.index.index import open_index
 
-        held = read_earlier_splits(beside or [])
-        asked = keep_earlier_splits(read_gold_questions(questions), held.questions)
+        earlier = read_earlier_splits(beside or [])
+        gold = keep_earlier_splits(read_gold_questions(questions), earlier.questions)
         if distil_from is None:
-            asked = with_sentences(asked, corpus or questions.parent / CORPUS)
+            gold = with_sentences(gold, corpus or questions.parent / CORPUS)
         opened = open_index(index)
-        check_sources(asked, opened.sources())
+        check_sources(gold, opened.sources())
         ledger = ledger_of(out, preview)
         model = open_model(distil_from, ledger) if distil_from else None
         origin = {
@@ -140,9 +140,9 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
             SPLIT_BY: split_by,
             "Kept apart from": ", ".join(folder.name for folder in beside or []) or "no other dataset",
         }
-        split = exclude_overlap(make_split(opened, asked, seed, split_by), opened, held.propositions)
-        each = asked if preview is not None else track(asked, "questions", len(asked))
-        rows = relevance_rows(opened, each, split, negatives, model)
+        split = exclude_overlap(make_split(opened, gold, seed, split_by), opened, earlier.propositions)
+        tracked = gold if preview is not None else track(gold, "questions", len(gold))
+        rows = relevance_rows(opened, tracked, split, negatives, model)
         if not write_or_preview(rows, RELEVANCE, origin, out, preview, as_json):
             raise typer.Exit(1)
 
@@ -203,7 +203,7 @@ Rounds = Annotated[
         metavar="N",
         min=1,
         rich_help_panel=OUTPUT,
-        help="Claims to make of a passage, and as many broken ones, at most.",
+        help="Most claims to make from a passage, and as many broken ones.",
     ),
 ]
 
@@ -222,7 +222,7 @@ def register_claims(synth: typer.Typer) -> None:
     ) -> None:
         """Make sentences that passages support, and broken ones: data for `train verifier`.
 
-        Rules say a sentence otherwise, then change a name, a number, a negation, who did what, or a word for its opposite.
+        Rules restate a sentence, then change a name, a number, a negation, who did what, or a word for its opposite.
         """
         from data_synth.claims.claims import CLAIMS, claim_rows, passages_of
         from data_synth.dataset.write import ledger_of, write_or_preview

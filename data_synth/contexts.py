@@ -1,7 +1,7 @@
-"""What the rows of preferences and responses start from: picked questions, and growing contexts C_0 ⊂ C_1 ⊂ … for each.
+"""The inputs of preference and response rows: selected questions, and growing contexts C_0 ⊂ C_1 ⊂ … for each.
 
-C_k are the k best excerpts of the question's own retrieval, shuffled, or their place would tell which of them answers. A gold passage
-that retrieval missed is never put in: training sees the contexts that serving will see.
+C_k are the k best excerpts that retrieval finds for the question, shuffled so that their order does not give the answer away. A gold
+passage that retrieval missed is never added: training sees the contexts that serving will see.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_PASSAGES = "retrieval finds no passage"
 NO_ANSWER = "the question has no gold answer"
 TWIN = "the question is a near duplicate of another one with the same answer"
 TWIN_THRESHOLD = 0.1
-"""τ of graph/retrieve/parts/diversity.py for questions: one word of ten may differ, no number, name or negation."""
+"""τ of graph/retrieve/parts/diversity.py for questions: one word in ten may differ, but no number, name or negation."""
 QUESTIONS_AT_ONCE = 32
 SOURCES_NAMED = 5
 
@@ -39,11 +39,11 @@ FindContexts = Callable[[Sequence[str]], Sequence[tuple[Excerpt, ...]]]
 
 
 def context_finder(index: Index, settings: RetrieveSettings, count_tokens: Callable[[str], int]) -> FindContexts:
-    """Retrieval by `settings`, up to `settings.top_k` excerpts a question. UserError when a budget is too small for any."""
+    """Retrieval by `settings`, up to `settings.top_k` excerpts per question. UserError when the budget is too small for any excerpt."""
     budget = token_budget(settings.max_context_tokens, count_tokens)
 
-    def find_contexts(asked: Sequence[str]) -> list[tuple[Excerpt, ...]]:
-        return [build_context(found, settings.top_k, budget) for found in retrieve_many(index, asked, settings)]
+    def find_contexts(questions: Sequence[str]) -> list[tuple[Excerpt, ...]]:
+        return [build_context(evidence, settings.top_k, budget) for evidence in retrieve_many(index, questions, settings)]
 
     return find_contexts
 
@@ -51,61 +51,61 @@ def context_finder(index: Index, settings: RetrieveSettings, count_tokens: Calla
 def draft_groups(
     questions: Iterable[Question], find_contexts: FindContexts, sizes: Collection[int] = ()
 ) -> Iterator[list[Draft | Dropped]]:
-    """The drafts of QUESTIONS_AT_ONCE questions after another, each question's by growing context (see `make_drafts`)."""
-    waiting = iter(questions)
-    while group := list(islice(waiting, QUESTIONS_AT_ONCE)):
+    """The drafts of QUESTIONS_AT_ONCE questions at a time, each question's by growing context (see `make_drafts`)."""
+    remaining = iter(questions)
+    while group := list(islice(remaining, QUESTIONS_AT_ONCE)):
         contexts = find_contexts([question.text for question in group])
         yield [
             draft
-            for question, found in zip(group, contexts, strict=True)
-            for draft in make_drafts(question, found, sizes)
+            for question, excerpts in zip(group, contexts, strict=True)
+            for draft in make_drafts(question, excerpts, sizes)
         ]
 
 
-def make_drafts(question: Question, excerpts: Sequence[Excerpt], wanted: Collection[int] = ()) -> list[Draft | Dropped]:
-    """One draft for each context: the first excerpt, the first two, … all, each shuffled by the question; of `wanted` sizes only, if some are named.
+def make_drafts(question: Question, excerpts: Sequence[Excerpt], sizes: Collection[int] = ()) -> list[Draft | Dropped]:
+    """One draft per context: the first excerpt, the first two, … all, shuffled by the question's id; only `sizes`, if given.
 
-    Size 0, a question without passages, must be named: the prompt asks for an answer from passages.
+    Size 0, a question without passages, must be given explicitly: the prompt asks for an answer from passages.
     """
-    sizes = [size for size in range(len(excerpts) + 1) if (size in wanted if wanted else size)]
-    if not sizes:
+    made = [size for size in range(len(excerpts) + 1) if (size in sizes if sizes else size)]
+    if not made:
         return [Dropped(NO_PASSAGES)]
     answer = quote(question.answers[0]) if question.answers else ""
     if not answer:
-        return [Dropped(NO_ANSWER) for _ in sizes]
-    return [Draft(question, answer, shuffled(question.id, excerpts[:size])) for size in sizes]
+        return [Dropped(NO_ANSWER) for _ in made]
+    return [Draft(question, answer, shuffled(question.id, excerpts[:size])) for size in made]
 
 
 def shuffled(key: str, excerpts: Sequence[Excerpt]) -> tuple[Excerpt, ...]:
-    """The excerpts in an order that `key` and their number decide."""
+    """The excerpts in an order determined by `key` and their number."""
     order = list(excerpts)
     random.Random(content_id("order of passages", key, str(len(order)))).shuffle(order)
     return tuple(order)
 
 
 def gold_share(gold_sources: Sequence[str], excerpts: Sequence[Excerpt]) -> float:
-    """Share of the gold documents with a passage among `excerpts`; 0 when none is named. Summaries count for none."""
+    """Share of the gold documents with a passage among `excerpts`; 0 if there are no gold documents. Summaries do not count."""
     gold = set(gold_sources)
     return len(gold & {excerpt.source for excerpt in excerpts}) / len(gold) if gold else 0.0
 
 
 def without_twins(questions: Sequence[Question]) -> tuple[list[Question], list[Dropped]]:
-    """The questions without near duplicates (the first of each stays), and one Dropped for each that went.
+    """The questions without near duplicates (the first of each group stays), and one Dropped for each removed question.
 
-    Twins have the same gold answers, and the same words that tell texts apart (numbers, names, negations) in the same order.
+    Twins have the same gold answers, and the same distinguishing words (numbers, names, negations) in the same order.
     """
-    alike: defaultdict[tuple[tuple[str, ...], ...], list[int]] = defaultdict(list)
-    for place, question in enumerate(questions):
-        alike[telling_words(question.text), question.answers].append(place)
-    kept: list[int] = []
-    for places in alike.values():
-        rows = diverse_rows([questions[place].text for place in places], TWIN_THRESHOLD)
-        kept += [places[row] for row in rows]
-    return [questions[place] for place in sorted(kept)], [Dropped(TWIN)] * (len(questions) - len(kept))
+    groups: defaultdict[tuple[tuple[str, ...], ...], list[int]] = defaultdict(list)
+    for number, question in enumerate(questions):
+        groups[telling_words(question.text), question.answers].append(number)
+    distinct: list[int] = []
+    for numbers in groups.values():
+        rows = diverse_rows([questions[number].text for number in numbers], TWIN_THRESHOLD)
+        distinct += [numbers[row] for row in rows]
+    return [questions[number] for number in sorted(distinct)], [Dropped(TWIN)] * (len(questions) - len(distinct))
 
 
 def pick_questions(questions: Sequence[Question], splits: Sequence[str]) -> list[Question]:
-    """The questions of `splits` (of all, if none is named), in order; UserError for an unknown or an empty choice."""
+    """The questions of `splits` (all, if none is given), in order; UserError for an unknown split or an empty result."""
     for split in splits:
         if split not in SPLITS:
             raise UserError(f"--split {split}", f"one of {', '.join(SPLITS)}", "fix the option")
@@ -118,14 +118,14 @@ def pick_questions(questions: Sequence[Question], splits: Sequence[str]) -> list
 
 
 def draw_questions(questions: Sequence[Question], count: int | None, seed: int) -> list[Question]:
-    """`count` of the questions, in their order, the same for the same ids and seed; all where there are no more or None is asked for."""
+    """A sample of `count` questions, in their order, the same for the same ids and seed; all if `count` is None or too large."""
     by_hash = sorted(questions, key=lambda question: content_id(str(seed), question.id))
     drawn = {question.id for question in by_hash[:count]}
     return [question for question in questions if question.id in drawn]
 
 
 def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
-    """UserError naming gold documents that the index does not hold."""
+    """UserError naming gold documents that are not in the index."""
     gold = dict.fromkeys(
         source
         for question in questions
@@ -133,10 +133,10 @@ def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
     )
     missing = [source for source in gold if source not in sources]
     if missing:
-        named = ", ".join(repr(source) for source in missing[:SOURCES_NAMED])
+        names = ", ".join(repr(source) for source in missing[:SOURCES_NAMED])
         more = f" and {len(missing) - SOURCES_NAMED:,} more" if len(missing) > SOURCES_NAMED else ""
         raise UserError(
-            f"{len(missing):,} gold documents are not in the index: {named}{more}",
+            f"{len(missing):,} gold documents are not in the index: {names}{more}",
             "an index of the documents that the questions were written for",
             "index those documents, or fix gold_ids and evidence",
         )

@@ -212,7 +212,7 @@ def by_cost(runs: Sequence[Runs]) -> list[str]:
 def best_mode(runs: Runs, cheap_first: Sequence[str], tolerance: float) -> str:
     """The cheapest mode whose recall is at most `tolerance` below the best.
 
-    >>> runs = {"dense": Run(0.5, 1, 0), "hops": Run(1.0, 8, 0), "paths": Run(1.0, 19, 0)}
+    >>> runs = {"dense": ModeRun(0.5, 1, 0), "hops": ModeRun(1.0, 8, 0), "paths": ModeRun(1.0, 19, 0)}
     >>> best_mode(runs, ["dense", "hops", "paths"], 0.01), best_mode(runs, ["dense", "hops", "paths"], 0.5)
     ('hops', 'dense')
     """

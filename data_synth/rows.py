@@ -1,6 +1,6 @@
-"""The rows of training data, and what a kind of rows is to the writer, the dataset card and the validator.
+"""The rows of training data, and the description of a kind of row that the writer, the dataset card and the validator use.
 
-Rows are JSON lines that `datasets` loads and TRL's trainers take as they are. One `Form` for each kind of row (preferences, responses,
+Rows are JSON lines that `datasets` loads and TRL's trainers accept unchanged. One `Form` for each kind of row (preferences, responses,
 questions, reading, relevance, routes, claims); whatever streams, counts, describes or checks rows is written once, over forms."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Row(Protocol):
-    """What every row has: an id of its own, and the split that it belongs to (train, dev or test)."""
+    """What every row has: a unique id, and the split that it belongs to (train, dev or test)."""
 
     @property
     def id(self) -> str: ...
@@ -39,8 +39,8 @@ class Form(Generic[R]):
     """A kind of row. `name` is its command (`modegraph synth NAME`), `title` and `about` open its dataset card.
 
     `from_json` raises KeyError for a missing key, TypeError, IndexError, AttributeError or ValueError for a malformed value.
-    `problems` says what keeps a row from being learned from, in words. `counts` gives the value of a row in each table of the
-    card, `lengths` its lengths in words, `texts` what makes two rows the same. `measures` are figures of a sample of the rows.
+    `problems` describes what makes a row unusable for training. `counts` gives the value of a row in each table of the card,
+    `lengths` its lengths in words, `texts` the texts that make two rows duplicates. `measures` computes figures over a sample of rows.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Form(Generic[R]):
 
 @dataclass(frozen=True)
 class Draft:
-    """A pair that still lacks its reasoning: a question, its gold answer, and the context it is asked over."""
+    """A pair that still lacks its reasoning: a question, its gold answer, and its context."""
 
     question: Question
     answer: str
@@ -67,7 +67,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Dropped:
-    """What became no row, and why; `why` is what the dataset card counts by, `reply` what a model wrote, where one did."""
+    """A row that was not made: `why` is the reason that the dataset card counts, `reply` the text of a model, if one wrote any."""
 
     why: str
     reply: str = field(default="", compare=False)
@@ -77,9 +77,9 @@ class Dropped:
 class PreferenceRow:
     """One pair (GraphMPA §3.2, Eq. 7): a prompt over a context of `context_size` excerpts, and two answers to it.
 
-    `gold_in_context` is the share of the gold documents that the context quotes; `hard_negative` names a reasoned
-    rejected side ("" for the paper's own: the answer alone); `reasoner` names the model that wrote the reasoning, and
-    `support` says how near its sentences are to the context (data_synth/preferences/support.py; None where nothing is quoted).
+    `gold_in_context` is the share of the gold documents that the context quotes; `hard_negative` is the kind of a rejected side
+    with reasoning ("" for the paper's: the answer alone); `reasoner` names the model that wrote the reasoning, and
+    `support` is the similarity of its sentences to the context (data_synth/preferences/support.py; None without a context).
     """
 
     id: str
@@ -101,7 +101,7 @@ class PreferenceRow:
 
 @dataclass(frozen=True)
 class ReadingRow:
-    """One question over passages and the answer to learn. `gold_ids` are the passages of the context that hold it, none for "not in the documents"."""
+    """One question over passages and the answer to learn. `gold_ids` are the passages of the context that contain it, none for "not in the documents"."""
 
     id: str
     prompt: tuple[Message, ...]
@@ -117,7 +117,7 @@ class ReadingRow:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the responses of a row were drawn from the policy: `asked` of them, of up to `max_tokens` each, from `seed` on."""
+    """How the responses of a row were sampled from the policy: `asked` is their number, `max_tokens` the limit of each, `seed` the base of their seeds."""
 
     asked: int
     temperature: float
@@ -148,7 +148,7 @@ class ResponseRow:
 
 
 def preference_to_json(row: PreferenceRow) -> dict[str, Any]:
-    """A row as TRL's conversational format wants it: prompt, chosen and rejected are lists of messages."""
+    """A row in TRL's conversational format: prompt, chosen and rejected are lists of messages."""
     return {
         "id": row.id,
         "prompt": [message_to_json(message) for message in row.prompt],
@@ -169,15 +169,15 @@ def preference_to_json(row: PreferenceRow) -> dict[str, Any]:
 
 
 def plain_preference_to_json(row: PreferenceRow) -> dict[str, Any]:
-    """The same row in TRL's standard format: prompt, chosen and rejected are strings, the prompt's turns one below the other."""
+    """The same row in TRL's standard format: prompt, chosen and rejected are strings, with the prompt's turns joined by blank lines."""
     prompt = "\n\n".join(message.content for message in row.prompt)
     return preference_to_json(row) | {"prompt": prompt, "chosen": row.chosen, "rejected": row.rejected}
 
 
 def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
-    """The inverse of both; a plain prompt is one user's turn. A missing key raises KeyError (readers tell file and line).
+    """The inverse of both; a plain prompt is one user turn. KeyError for a missing key (callers add file and line).
 
-    ValueError for the key that an older version wrote.
+    ValueError for the obsolete key 'control'.
     """
     if "control" in row:
         raise ValueError("the key 'control' is now 'hard_negative': rename it, or write the file anew")
@@ -201,7 +201,7 @@ def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
 
 
 def reading_to_json(row: ReadingRow) -> dict[str, Any]:
-    """A row as TRL's SFTTrainer takes it: prompt and completion are lists of messages."""
+    """A row in the format of TRL's SFTTrainer: prompt and completion are lists of messages."""
     return {
         "id": row.id,
         "prompt": [message_to_json(message) for message in row.prompt],
@@ -233,12 +233,12 @@ def reading_from_json(row: Mapping[str, Any]) -> ReadingRow:
 
 
 def message_to_json(message: Message) -> dict[str, str]:
-    """A chat turn as OpenAI's API and chat templates take it."""
+    """A chat turn in the format of OpenAI's API and of chat templates."""
     return {"role": message.role, "content": message.content}
 
 
 def response_to_json(row: ResponseRow) -> dict[str, Any]:
-    """A row as a file holds it: prompt as messages, responses as texts, rewards as lists by component."""
+    """A row as stored: prompt as messages, responses as texts, rewards as lists by component."""
     return {
         "id": row.id,
         "prompt": [message_to_json(message) for message in row.prompt],

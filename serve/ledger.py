@@ -274,7 +274,7 @@ def call_key(model: str, request: CompletionRequest) -> str:
 def parallel_seconds(seconds: Sequence[float], at_once: int) -> float:
     """How long calls take together, each begun in its turn as soon as fewer than `at_once` are running.
 
-    >>> side_by_side([3.0, 1.0, 1.0, 2.0], 2)
+    >>> parallel_seconds([3.0, 1.0, 1.0, 2.0], 2)
     4.0
     """
     free_at = [0.0] * at_once

@@ -203,7 +203,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    graph.build.build.BESIDE_FROM, graph.build.build.MOST_BESIDE_SHARE = 0, MOST_BESIDE_SHARE
+    graph.build.build.PATCHED_FROM_PASSAGES, graph.build.build.MAX_PATCHED_SHARE = 0, MOST_BESIDE_SHARE
     with tempfile.TemporaryDirectory(prefix="modegraph-bench-") as place:
         figures = live(Path(place), options.edits, options.seed)
     killed = float(figures["killed at a commit"]) + float(figures["killed at a random moment"])

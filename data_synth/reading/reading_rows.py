@@ -115,7 +115,7 @@ def words_of(text: str) -> str:
 def contains_answer(answer: str, words: str) -> bool:
     """Whether an answer stands in `words_of` a text.
 
-    >>> stands_in("1911", words_of("Built in 1911.")), stands_in("19", words_of("Built in 1911."))
+    >>> contains_answer("1911", words_of("Built in 1911.")), contains_answer("19", words_of("Built in 1911."))
     (True, False)
     """
     own = words_of(answer)

@@ -112,9 +112,9 @@ def _block(name: str, text: str) -> list[str]:
 def counts_text(report: Mapping[str, Any]) -> str:
     """How many of the test questions each model answers how, by a comparison's report.json, and what that shows.
 
-    >>> measures = {name: {"untuned": 0.25, "ms": 0.5} for name in COUNTED.values()}
+    >>> measures = {name: {"untuned": 0.25, "ms": 0.5} for name in COUNTED_MEASURES.values()}
     >>> report = {"questions": 8, "measures": measures, "policies": [{"name": "ms"}, {"name": "untuned"}]}
-    >>> print(counted(report))
+    >>> print(counts_text(report))
     Answers to 8 questions of the test split, drawn by the seed:
                                   untuned    ms
     exactly a gold answer               2     4

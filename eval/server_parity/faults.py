@@ -82,7 +82,7 @@ def gaps_between(told: Sequence[ServedLogps], ours: Sequence[CompletionScores]) 
     """How far a server is from the run, over conversations of one token or more.
 
     >>> from train.model.logps import TokenizedRow
-    >>> gaps_between([Told(TokenizedRow((1, 2, 3), 1), (-1.0, -2.0))], [Along((-1.5, -1.75), (0.0, 0.0))])
+    >>> gaps_between([ServedLogps(TokenizedRow((1, 2, 3), 1), (-1.0, -2.0))], [CompletionScores((-1.5, -1.75), (0.0, 0.0))])
     Gaps(conversation=0.25, token=0.375, largest=0.5)
     """
     apart = [[a - b for a, b in zip(each.logps, own.logps, strict=True)] for each, own in zip(told, ours, strict=True)]

@@ -42,7 +42,7 @@ def fit_excerpts(ranked: tuple[Excerpt, ...], fits: Callable[[tuple[Excerpt, ...
 def largest_fitting(count: int, fits: Callable[[int], bool]) -> int:
     """The largest number up to `count` that fits, where each smaller one does, too; 0 is not tried.
 
-    >>> most(5, lambda number: number <= 3)
+    >>> largest_fitting(5, lambda number: number <= 3)
     3
     """
     if count == 0 or fits(count):

@@ -190,9 +190,9 @@ def form_of_prompt(prompt: Sequence[Message]) -> AnswerForm:
 def write_answer(answer: str, evidence: Sequence[CitedSentence], form: AnswerForm) -> str:
     """An answer in a form, citing the passages of its evidence; "not in the documents" cites none and has no reason.
 
-    >>> write_answer("Tarn", [Cited(2, "The ferry left Tarn.")], "cited")
+    >>> write_answer("Tarn", [CitedSentence(2, "The ferry left Tarn.")], "cited")
     'Tarn [2]'
-    >>> write_answer("Tarn", [Cited(2, "The ferry left Tarn.")], "quoted")
+    >>> write_answer("Tarn", [CitedSentence(2, "The ferry left Tarn.")], "quoted")
     '###Answer: Tarn ###Reason: The ferry left Tarn. [2]'
     """
     if form == "cited" or answer == NOT_FOUND:

@@ -288,7 +288,7 @@ def _rising(places: Sequence[int]) -> int:
 def _share_reversed(places: Sequence[int]) -> float:
     """The share of pairs that come the other way round.
 
-    >>> _turned([4, 1, 9])
+    >>> _share_reversed([4, 1, 9])
     0.3333333333333333
     """
     pairs = len(places) * (len(places) - 1) / 2

@@ -71,7 +71,7 @@ def check_pooling(folder: Path, spec: str) -> None:
 def describe_prompts(prompts: Prompts) -> str:
     """Prompts in words.
 
-    >>> tell(Prompts("query: ", "")), tell(Prompts())
+    >>> describe_prompts(Prompts("query: ", "")), describe_prompts(Prompts())
     ("'query: ' before questions and nothing before texts", 'no prompts')
     """
     if prompts == Prompts():

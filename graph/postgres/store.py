@@ -99,7 +99,7 @@ class _Statements:
 def to_psycopg(statement: str) -> str:
     """A statement of graph/store/rows.py as psycopg takes it, with tables named by their schema: a search_path would outlive it in a pooler.
 
-    >>> translated("SELECT row FROM topics WHERE id = ?")
+    >>> to_psycopg("SELECT row FROM topics WHERE id = ?")
     'SELECT row FROM modegraph_index.topics WHERE id = %s'
     """
     statement = _TABLE_NAME.sub(rf"\1 {SCHEMA}.\2", statement.replace("%", "%%"))

@@ -58,7 +58,7 @@ class Exchange:
 def exchanges_of(history: Iterable[Message]) -> tuple[Exchange, ...]:
     """The latest turns in pairs, as chat templates want them; what is said before a first question or after no reply is left out.
 
-    >>> exchanges([Message("user", "Who built it?"), Message("assistant", "The yard [2]."), Message("user", "When?")])
+    >>> exchanges_of([Message("user", "Who built it?"), Message("assistant", "The yard [2]."), Message("user", "When?")])
     (Exchange(asked='Who built it?', replied='The yard.'),)
     """
     paired: list[list[Message]] = []

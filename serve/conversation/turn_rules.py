@@ -151,7 +151,7 @@ _EXPLETIVE = re.compile(r"(?:is|was|would|will) it \w+\b.* (?:for|if|that|to|whe
 def dependence(question: str) -> Dependence:
     """Whether the question can be searched for without what was said before it.
 
-    >>> [standing(each) for each in ("When was that?", "And in 2023?", "When was the Marlow Yard founded?", "Wann war das?")]
+    >>> [dependence(each) for each in ("When was that?", "And in 2023?", "When was the Marlow Yard founded?", "Wann war das?")]
     ['leans', 'leans', 'alone', 'unknown']
     """
     if len(question) > LONG_CHARACTERS:

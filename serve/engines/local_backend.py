@@ -222,7 +222,7 @@ def _not_supported(what: str) -> ApiError:
 def cut_at_stop(text: str, stops: Sequence[str]) -> str:
     """A text up to the first of `stops` in it.
 
-    >>> cut("one. two. three", (". t", "z"))
+    >>> cut_at_stop("one. two. three", (". t", "z"))
     'one'
     """
     places = [place for place in (text.find(stop) for stop in stops) if place >= 0]
@@ -232,7 +232,7 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> str:
 def settled_text(text: str, stops: Sequence[str]) -> str:
     """What of an unfinished text will stay: not the half of a character, outer white space or what may begin a stop.
 
-    >>> certain(" one tw", ("two",)), certain("caf\\ufffd", ())
+    >>> settled_text(" one tw", ("two",)), settled_text("caf\\ufffd", ())
     ('one', 'caf')
     """
     whole = cut_at_stop(text.lstrip(), stops).rstrip("\ufffd")

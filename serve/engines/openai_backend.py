@@ -49,9 +49,9 @@ COUNT_FIELDS = ("index", "prompt_tokens", "completion_tokens", "total_tokens")
 def is_valid_reply(made: Any, part: Literal["message", "delta"]) -> bool:
     """Whether `made` is a completion (its choices have a message) or a chunk of one (they have a delta).
 
-    >>> is_sound({"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": 3}}, "message")
+    >>> is_valid_reply({"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": 3}}, "message")
     True
-    >>> is_sound({"choices": [None]}, "message"), is_sound({"choices": [], "usage": {"prompt_tokens": -1}}, "delta")
+    >>> is_valid_reply({"choices": [None]}, "message"), is_valid_reply({"choices": [], "usage": {"prompt_tokens": -1}}, "delta")
     (False, False)
     """
     if not isinstance(made, dict) or not isinstance(made.get("choices"), list) or is_deep(made):

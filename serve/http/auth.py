@@ -72,7 +72,7 @@ class AuthMiddleware:
 def required_scope(method: str, path: str) -> AccessScope | None:
     """What a key must be good for to ask this; None for the page and the descriptions, which any key opens.
 
-    >>> scope_wanted("GET", "/v1/documents/a"), scope_wanted("DELETE", "/v1/documents/a"), scope_wanted("GET", "/docs")
+    >>> required_scope("GET", "/v1/documents/a"), required_scope("DELETE", "/v1/documents/a"), required_scope("GET", "/docs")
     ('read', 'write', None)
     """
     if path == METRICS:
@@ -106,7 +106,7 @@ def _check_local(headers: Headers, scope: Scope) -> None:
 def key_of_headers(headers: Mapping[str, str]) -> str:
     """The key that a request brings as OpenAI's clients do or, without the header Authorization, as Anthropic's; "" for none.
 
-    >>> brought_key({"authorization": "Bearer k"}), brought_key({"x-api-key": "k"}), brought_key({"authorization": "k"})
+    >>> key_of_headers({"authorization": "Bearer k"}), key_of_headers({"x-api-key": "k"}), key_of_headers({"authorization": "k"})
     ('k', 'k', '')
     """
     told = headers.get("authorization")

@@ -223,7 +223,7 @@ class TokenBucket:
     def take(self, rate: int, now_s: float) -> float:
         """0 where one was there, which is taken; else the seconds until there is one, at `rate` a minute.
 
-        >>> bucket = Bucket(2)
+        >>> bucket = TokenBucket(2)
         >>> [bucket.take(2, now) for now in (0.0, 0.0, 0.0, 15.0, 30.0)]
         [0.0, 0.0, 30.0, 15.0, 0.0]
         """

@@ -72,7 +72,7 @@ def read_uri(uri: str) -> tuple[str, str] | None:
 def document_text(passages: Iterable[Passage]) -> str:
     """The text of a document from its passages in order: what two of them share stands once, a gap between two is line ends.
 
-    >>> text_of([Passage("1", "s", "", 0, 0, 5, "ab cd"), Passage("2", "s", "", 1, 3, 6, "cde"), Passage("3", "s", "", 2, 7, 8, "f")])
+    >>> document_text([Passage("1", "s", "", 0, 0, 5, "ab cd"), Passage("2", "s", "", 1, 3, 6, "cde"), Passage("3", "s", "", 2, 7, 8, "f")])
     'ab cde\\nf'
     """
     parts: list[str] = []

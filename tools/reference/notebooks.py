@@ -37,7 +37,7 @@ def as_block(code: str) -> str:
 def relinked(text: str) -> str:
     """A cell's links as they lead from the page: to the pages of other notebooks, and to docs/ from within.
 
-    >>> led_on("[a](pairs.ipynb), [b](../../docs/results.md)")
+    >>> relinked("[a](pairs.ipynb), [b](../../docs/results.md)")
     '[a](pairs.md), [b](../results.md)'
     """
     return text.replace(".ipynb)", ".md)").replace("](../../docs/", "](../")

@@ -103,7 +103,7 @@ def compare(model: Any, precision: str, asked: Sequence[ProbeConversation], repl
 def first_departure(own: CompletionScores) -> float:
     """How much likelier the run's own first choice is at the first token of a reply that is not it, in nats; 0 where each is.
 
-    >>> departure(Along((-0.1, -0.9, -2.0), (0.0, 0.5, 1.0))), departure(Along((-0.1,), (0.0,)))
+    >>> first_departure(CompletionScores((-0.1, -0.9, -2.0), (0.0, 0.5, 1.0))), first_departure(CompletionScores((-0.1,), (0.0,)))
     (0.5, 0.0)
     """
     return next((nats for nats in own.behind if nats > 0), 0.0)

@@ -115,7 +115,7 @@ def with_pages(pages: Sequence[str]) -> tuple[str, dict[str, list[int]]]:
 def pages_of(parsed: ParsedFile) -> list[str]:
     """The texts of the pages: what `with_pages` was made from.
 
-    >>> pages_of(Parsed("", *with_pages(["Tides", "", "Salt"])))
+    >>> pages_of(ParsedFile("", *with_pages(["Tides", "", "Salt"])))
     ['Tides', '', 'Salt']
     """
     starts = parsed.metadata[PAGE_STARTS]

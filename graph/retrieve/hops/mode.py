@@ -208,8 +208,8 @@ def raise_by_titles(index: Index, links: Links, question: str, own_P: Floats) ->
 def title_adds_question_words(name: frozenset[str], title: frozenset[str], asked: frozenset[str]) -> bool:
     """Whether a title says the name of an entity that the question does not, and besides it mostly words of the question.
 
-    >>> asked = said_forms("What time does the state where Corran High is stop selling alcohol?")
-    >>> [tells_more(said_forms("Indiana"), said_forms(title), asked) for title in ("Alcohol laws of Indiana", "Indiana", "History of Indiana")]
+    >>> asked = content_forms("What time does the state where Corran High is stop selling alcohol?")
+    >>> [title_adds_question_words(content_forms("Indiana"), content_forms(title), asked) for title in ("Alcohol laws of Indiana", "Indiana", "History of Indiana")]
     [True, False, False]
     """
     rest = title - name

@@ -208,7 +208,7 @@ def describe_route(modes: Sequence[ModeModel], expected_M: Doubles, chosen: int)
 def describe_cost(mode: ModeModel) -> str:
     """Milliseconds and, where there are any, tokens.
 
-    >>> tell_cost(ModeModel("hops", None, 8.25, 0)), tell_cost(ModeModel("plan", None, 9, 412.4))
+    >>> describe_cost(ModeModel("hops", None, 8.25, 0)), describe_cost(ModeModel("plan", None, 9, 412.4))
     ('8.2 ms', '9.0 ms and 412 tokens')
     """
     return f"{mode.milliseconds:.1f} ms" + (f" and {mode.tokens:.0f} tokens" if mode.tokens else "")

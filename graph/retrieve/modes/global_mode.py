@@ -215,7 +215,7 @@ def greedy_cover(
 def enclosing_communities(parents: Ints, row: int) -> frozenset[int]:
     """The communities around one, itself included.
 
-    >>> sorted(lineage(np.array([-1, 0, 1, 0]), 2))
+    >>> sorted(enclosing_communities(np.array([-1, 0, 1, 0]), 2))
     [0, 1, 2]
     """
     above: list[int] = []

@@ -29,7 +29,7 @@ MAX_TEXTS = 256
 def public_name(spec: str) -> str:
     """The name of an encoder or a reranker: its own, or of a folder the last part.
 
-    >>> called("minilm"), called("owner/model")
+    >>> public_name("minilm"), public_name("owner/model")
     ('minilm', 'owner/model')
     """
     return Path(spec).expanduser().resolve().name if Path(spec).expanduser().is_dir() else spec

@@ -64,7 +64,7 @@ def _item(item: dict[str, Any], escape: Callable[[str], str], place: str) -> dic
 def chat_messages(given: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
     """An input as messages of a chat completion; ApiError 400 naming the place of what is no message.
 
-    >>> turns([{"role": "user", "content": [{"type": "input_text", "text": "Who?"}]}, {"type": "reasoning", "id": "r"}])
+    >>> chat_messages([{"role": "user", "content": [{"type": "input_text", "text": "Who?"}]}, {"type": "reasoning", "id": "r"}])
     [{'role': 'user', 'content': 'Who?'}]
     """
     if isinstance(given, str):

@@ -269,7 +269,7 @@ def could_lead(index: Index, row: int, own_P: Floats) -> Ints:
 
 
 def _best_lead(index: Index, query: Query, alone: OwnScores, row: int, seed: int) -> Lead | None:
-    found = links_from(index, np.array([seed]), alone.own_P, alone.scores_N, query.vector_D)
+    found = links_from(alone, np.array([seed]))
     links = raise_by_titles(index, raise_by_words(found, alone.lift_P), query.text, alone.own_P)
     mine_X = np.flatnonzero(links.to_passage_X == row)
     if not len(mine_X):

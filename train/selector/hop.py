@@ -124,7 +124,7 @@ def find_rows_by_split(asked: TrainingIndex) -> dict[str, list[QuestionRows]]:
 def find_rows(index: Index, query: Query, gold: frozenset[int]) -> QuestionRows:
     """What `hops` has in hand when it asks a trained hop."""
     found = search_hops(index, query)
-    return QuestionRows(hop_rows(index, query, found.alone, found.reached_P, found.look), gold, found.reached_P)
+    return QuestionRows(hop_rows(index, query, found.alone, found.reached_P), gold, found.reached_P)
 
 
 def labels(rows: HopRows, document_C: Ints, gold: frozenset[int]) -> tuple[Ints, NDArray[np.bool_]]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from graph.extract.entities import title_keys
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to
-from graph.retrieve.parts.passage_scores import LookAt, OwnScores, look_at
+from graph.retrieve.parts.passage_scores import OwnScores
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.ranking import entries_in, expand_rows, top_rows
 from graph.store.columns.moved import cells
@@ -106,11 +106,11 @@ class Ways:
     entity_K: Ints
 
 
-def find_ways(index: Index, bridges_B: Ints, alone: OwnScores, reached_P: Floats, query_D: Floats) -> Ways:
+def find_ways(index: Index, bridges_B: Ints, alone: OwnScores, reached_P: Floats) -> Ways:
     """The ways on from the bridges that are said nearest to the question by the best bridges; an entity once a bridge."""
     data = index.data
     bridge_Y, proposition_Y = expand_rows(data.passage_proposition_PN, bridges_B)
-    look_at(index, proposition_Y, alone.scores_N, query_D)
+    alone.add_propositions(proposition_Y)
     from_Y, entity_Y = expand_rows(data.proposition_entity_NE, proposition_Y)
     bridge_Y, proposition_Y = bridge_Y[from_Y], proposition_Y[from_Y]
     worth_Y = alone.scores_N[proposition_Y] + reached_P[bridges_B[bridge_Y]]
@@ -198,13 +198,13 @@ class HopRows:
     ways: Ways
 
 
-def hop_rows(index: Index, query: Query, alone: OwnScores, reached_P: Floats, look: LookAt) -> HopRows:
-    """All rows of a question, given its scores and what `hops` makes of each passage. UNSEEN scores that are needed are filled in."""
+def hop_rows(index: Index, query: Query, alone: OwnScores, reached_P: Floats) -> HopRows:
+    """All rows of a question, given its scores and what `hops` makes of each passage. Candidates without a score are scored."""
     pool = top_rows(reached_P, POOL)
-    ways = find_ways(index, pool[:BRIDGES], alone, reached_P, query.vector_D)
+    ways = find_ways(index, pool[:BRIDGES], alone, reached_P)
     composed_KD = compose(index, query.vector_D, pool[:BRIDGES], ways)
     candidates = np.concatenate([pool, beyond_pool(index, pool, ways, composed_KD)])
-    look(candidates)
+    alone.add_passages(candidates)
     view = _Features(index, query, alone, reached_P, candidates, ways, composed_KD)
     way_Y, candidate_Y = np.nonzero(view.pairs_KC())
     count = len(candidates)
@@ -236,7 +236,7 @@ class _Features:
         self.document_C = data.passage_document_P[candidates_C]
         self.vectors_CD = data.passage_vectors_PD[candidates_C]
         self.place_Y, self.proposition_Y = expand_rows(data.passage_proposition_PN, candidates_C)
-        look_at(index, self.proposition_Y, alone.scores_N, query.vector_D)
+        alone.add_propositions(self.proposition_Y)
         self.vectors_YD = data.proposition_vectors_ND[self.proposition_Y]
         self.entity_KD = data.entity_vectors_ED[ways.entity_K]
         self.composed_CK, self.best_composed_CK = self._near(composed_KD)

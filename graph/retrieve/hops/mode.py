@@ -9,23 +9,14 @@ A question about Port Ellery's ferry's builder names the ferry; the builder is n
 Legend: P passages, N propositions, E entities, U documents, S seeds, X links, Y links looked at, R distinct rows."""
 
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity
 from graph.retrieve.hops.trained_hop import HopRanking, find_hop, rank_by_hop
-from graph.retrieve.parts.passage_scores import (
-    LookAt,
-    OwnScores,
-    all_scored,
-    look_at,
-    look_at_passages,
-    passages_in,
-    passages_of,
-    score_alone,
-)
+from graph.retrieve.parts.passage_scores import OwnScores, Scores, passages_in, passages_of, score_alone
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.parts.ranking import entries_in, expand_rows, top_rows
 from graph.retrieve.parts.words import best_terms, describe_terms
@@ -57,25 +48,23 @@ class Links:
     title_X: Ints
 
 
-def find_links(index: Index, own_P: Floats, scores_N: Floats, query_D: Floats, look: LookAt = all_scored) -> Links:
-    """All links from the propositions of the best passages. Scores that are needed and UNSEEN are filled in: passages' by `look`."""
-    return links_from(index, top_rows(own_P, SEEDS), own_P, scores_N, query_D, look)
+def find_links(scores: Scores) -> Links:
+    """All links from the propositions of the best passages. What they lead to is scored."""
+    return links_from(scores, top_rows(scores.own_P, SEEDS))
 
 
-def links_from(
-    index: Index, seeds_S: Ints, own_P: Floats, scores_N: Floats, query_D: Floats, look: LookAt = all_scored
-) -> Links:
-    """All links from the propositions of the passages in `seeds_S`."""
-    data = index.data
+def links_from(scores: Scores, seeds_S: Ints) -> Links:
+    """All links from the propositions of the passages in `seeds_S`. What they lead to is scored."""
+    data = scores.index.data
     seed_X, proposition_X = expand_rows(data.passage_proposition_PN, seeds_S)
-    look_at(index, proposition_X, scores_N, query_D)
+    scores.add_propositions(proposition_X)
     from_X, entity_X = expand_rows(data.proposition_entity_NE, proposition_X)
     seed_X, proposition_X = seeds_S[seed_X[from_X]], proposition_X[from_X]
     called_U = np.unique(expand_rows(data.entity_document_EU, entity_X)[1])
-    look(passages_in(data.passage_document_P, called_U.tolist()))
-    titled = _title_links(index, own_P, scores_N, seed_X, proposition_X, entity_X)
-    shared = _mention_links(index, own_P, scores_N, query_D, seed_X, proposition_X, entity_X)
-    look(shared.to_passage_X)
+    scores.add_passages(passages_in(data.passage_document_P, called_U.tolist()))
+    titled = _title_links(scores, seed_X, proposition_X, entity_X)
+    shared = _mention_links(scores, seed_X, proposition_X, entity_X)
+    scores.add_passages(shared.to_passage_X)
     return Links(
         to_passage_X=np.concatenate([titled.to_passage_X, shared.to_passage_X]),
         worth_X=np.concatenate([titled.worth_X, shared.worth_X]),
@@ -132,11 +121,9 @@ def describe_path(index: Index, row: int, links: Links, led: dict[int, int], cal
     return ("near to the question by itself",)
 
 
-def _title_links(
-    index: Index, own_P: Floats, scores_N: Floats, seed_X: Ints, proposition_X: Ints, entity_X: Ints
-) -> Links:
-    """Links to the best passage of each document that a seed's entity calls."""
-    data = index.data
+def _title_links(scores: Scores, seed_X: Ints, proposition_X: Ints, entity_X: Ints) -> Links:
+    """Links to the best passage of each document that is called as an entity of a seed."""
+    data, own_P, scores_N = scores.index.data, scores.own_P, scores.scores_N
     from_X, document_X = expand_rows(data.entity_document_EU, entity_X)
     to_X = np.array([_best_passage(data.passage_document_P, own_P, int(u)) for u in document_X], np.int64)
     new_X = (to_X >= 0) & (document_X != data.passage_document_P[seed_X[from_X]])
@@ -147,16 +134,15 @@ def _title_links(
     return Links(to_X, worth_X, proposition_X[from_X], entity_X[from_X], np.ones(len(to_X), np.int64))
 
 
-def _mention_links(
-    index: Index, own_P: Floats, scores_N: Floats, query_D: Floats, seed_X: Ints, proposition_X: Ints, entity_X: Ints
-) -> Links:
+def _mention_links(scores: Scores, seed_X: Ints, proposition_X: Ints, entity_X: Ints) -> Links:
     """Links to passages with a proposition that shares a rare entity with a seed's."""
+    index, own_P, scores_N = scores.index, scores.own_P, scores.scores_N
     data, block_EN = index.data, index.entity_proposition_EN
     mentions_X = entries_in(block_EN, entity_X)
     rare_X = np.flatnonzero((mentions_X > 1) & (mentions_X <= MAX_MENTIONS))
     from_X, other_X = expand_rows(block_EN, entity_X[rare_X])
     from_X = rare_X[from_X]
-    look_at(index, other_X, scores_N, query_D)
+    scores.add_propositions(other_X)
     near_R, near_X = np.unique(other_X, return_inverse=True)
     seeds_R, seeds_X = np.unique(proposition_X[from_X], return_inverse=True)
     likeness_RR = normalised_similarity(
@@ -226,22 +212,19 @@ def content_forms(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class HopSearch:
-    """What a question is to each passage, by itself and by the best link; `look` fills in the scores of passages that are UNSEEN."""
+    """How a question scores each passage, by itself and by the best link to it (`led`: passage to link)."""
 
     alone: OwnScores
     links: Links
     reached_P: Floats
     led: dict[int, int]
-    look: LookAt
 
 
 def search_hops(index: Index, query: Query) -> HopSearch:
     """Steps 1 to 3."""
     alone = score_alone(index, query)
-    look = partial(look_at_passages, index, alone, query.vector_D)
-    found = find_links(index, alone.own_P, alone.scores_N, query.vector_D, look)
-    links = raise_by_titles(index, raise_by_words(found, alone.lift_P), query.text, alone.own_P)
-    return HopSearch(alone, links, *reach(alone.own_P, links), look)
+    links = raise_by_titles(index, raise_by_words(find_links(alone), alone.lift_P), query.text, alone.own_P)
+    return HopSearch(alone, links, *reach(alone.own_P, links))
 
 
 def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
@@ -251,7 +234,7 @@ def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     alone, links, reached_P, led = found.alone, found.links, found.reached_P, found.led
     judged = HopRanking(reached_P, {}, 0)
     if hop is not None:
-        judged = rank_by_hop(hop, index, query, alone, reached_P, found.look)
+        judged = rank_by_hop(hop, index, query, alone, reached_P)
     rows = top_rows(judged.scores_P, settings.top_k)
     called = {document: name for name, document in alone.named}
     steps = (

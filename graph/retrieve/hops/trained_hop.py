@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from graph.index.index import Index
 from graph.models.encoder import find_model
 from graph.retrieve.hops.hop_features import HOP_FEATURES, HopRows, hop_rows
-from graph.retrieve.parts.passage_scores import LookAt, OwnScores
+from graph.retrieve.parts.passage_scores import OwnScores
 from graph.retrieve.parts.query import Query, Selector
 from graph.trees import Forest, check_encoder, forest_from, forest_logits, read_forests, save_forest
 from graph.types import Floats, Ints
@@ -48,10 +48,10 @@ class HopRanking:
     rows: int
 
 
-def rank_by_hop(hop: Hop, index: Index, query: Query, alone: OwnScores, reached_P: Floats, look: LookAt) -> HopRanking:
+def rank_by_hop(hop: Hop, index: Index, query: Query, alone: OwnScores, reached_P: Floats) -> HopRanking:
     """The passages ranked anew; UserError for an index of another encoder."""
     check_encoder("selector", hop.encoder, index, "questions")
-    rows = hop_rows(index, query, alone, reached_P, look)
+    rows = hop_rows(index, query, alone, reached_P)
     if not len(rows.candidates_C):
         return HopRanking(reached_P, {}, 0)
     logits_X = forest_logits(hop.forest, rows.features_XF)

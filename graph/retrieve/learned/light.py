@@ -17,7 +17,7 @@ from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity, normalised_similarity_to
 from graph.retrieve.hops.mode import find_links
 from graph.retrieve.parts.mentions import keywords_of, named_documents
-from graph.retrieve.parts.passage_scores import UNSEEN, own_scores, score_passages, score_propositions
+from graph.retrieve.parts.passage_scores import NOT_SCORED, Scores, own_scores, score_passages, score_propositions
 from graph.retrieve.parts.query import Query, SuggestSettings
 from graph.retrieve.parts.ranking import entries_in, expand_rows, top_rows, worth_of_propositions
 from graph.retrieve.parts.suggest import SUBGRAPH_PROPOSITIONS, suggest
@@ -153,7 +153,7 @@ def view_of(index: Index, query: Query) -> QuestionView:
     near_N = score_propositions(index, near_P, query.vector_D)
     named = [document for _, document in named_documents(index, query.text)]
     own_P = own_scores(index, near_P, near_N, named)
-    links = find_links(index, own_P, near_N, query.vector_D)
+    links = find_links(Scores(index, query.vector_D, near_N, own_P))
     reached_P = own_P.copy()
     np.maximum.at(reached_P, links.to_passage_X, links.worth_X)
     seeds_S = top_rows(worth_of_propositions(index, near_N, own_P), SEEDS)
@@ -173,7 +173,7 @@ def measure(index: Index, query: Query, view: QuestionView, rows_n: Ints) -> Flo
     data, seeds_S = index.data, view.seeds_S
     vectors_nD = data.proposition_vectors_ND[rows_n]
     near_n = view.near_N[rows_n]
-    unseen_n = near_n == UNSEEN
+    unseen_n = near_n == NOT_SCORED
     near_n[unseen_n] = normalised_similarity_to(index, query.vector_D, vectors_nD[unseen_n] @ query.vector_D)
     likeness_nS = normalised_similarity(index, vectors_nD @ data.proposition_vectors_ND[seeds_S].T)
     other_nS = rows_n[:, None] != seeds_S[None, :]
@@ -225,7 +225,7 @@ def lead_in_passage(index: Index, near_N: Floats, near_n: Floats, rows_n: Ints) 
     from_X, passage_X = expand_rows(index.proposition_passage_NP, rows_n)
     pair_Y, other_Y = expand_rows(index.data.passage_proposition_PN, passage_X)
     from_Y = from_X[pair_Y]
-    beside_Y = (other_Y != rows_n[from_Y]) & (near_N[other_Y] != UNSEEN)
+    beside_Y = (other_Y != rows_n[from_Y]) & (near_N[other_Y] != NOT_SCORED)
     best_n = np.full(len(rows_n), -np.inf, np.float32)
     np.maximum.at(best_n, from_Y[beside_Y], near_N[other_Y[beside_Y]])
     return np.where(np.isfinite(best_n), near_n - best_n, 0)

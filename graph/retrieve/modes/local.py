@@ -21,7 +21,7 @@ from graph.retrieve.learned.cross import TrainedSelector, judge, open_trained_se
 from graph.retrieve.learned.light import QuestionView, view_of
 from graph.retrieve.learned.selectors import SELECTORS, Select, find_selector, list_statements
 from graph.retrieve.parts.mentions import named_documents
-from graph.retrieve.parts.passage_scores import own_scores, score_passages
+from graph.retrieve.parts.passage_scores import Scores, own_scores, score_passages
 from graph.retrieve.parts.query import ModelUnavailable, Query, RetrieveSettings, SuggestSettings
 from graph.retrieve.parts.ranking import expand_rows, top_rows, worth_in_passages, worth_of_propositions
 from graph.retrieve.parts.suggest import suggest
@@ -151,7 +151,7 @@ def retrieve_by_selector(index: Index, query: Query, selector: TrainedSelector, 
     relevance_n = judge(selector, index, query, view, rows_n)
     judged_P = worth_in_passages(index, rows_n, relevance_n.astype(np.float32))
     own_P = view.own_P + STEER * judged_P
-    links = find_links(index, own_P, view.near_N, query.vector_D)
+    links = find_links(Scores(index, query.vector_D, view.near_N, own_P))
     reached_P, led = reach(own_P, links)
     scores_P = reached_P + JUDGED_GAIN * judged_P
     rows = [int(row) for row in top_rows(scores_P, top_k)]

@@ -11,7 +11,7 @@ from graph.build.lifecycle import compact_index, delete_documents, index_status,
 from graph.errors import UserError
 from graph.index.index import Index, open_index
 from graph.retrieve.parts import passage_scores
-from graph.retrieve.parts.passage_scores import UNSEEN, score_alone
+from graph.retrieve.parts.passage_scores import NOT_SCORED, score_alone
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import Mode
@@ -171,14 +171,14 @@ def test_passages_that_are_looked_at_score_as_among_all(
     monkeypatch.setattr(passage_scores, "WORDED_SEEN", 3)
     monkeypatch.setattr("graph.store.vectors.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
     some, every = score_alone(indexed, query), score_alone(exact, query, of_all=True)
-    looked = some.own_P != UNSEEN
+    looked = some.own_P != NOT_SCORED
     assert 4 < looked.sum() < len(looked), "those near, those with the words, those that are named; not the rest"
     named = np.isin(exact.data.passage_document_P, [document for _, document in every.named])
     assert named.any() and looked[named].all() and looked[:4].all()
     assert np.allclose(some.own_P[looked], every.own_P[looked], atol=1e-5)
     assert np.allclose(some.lift_P[looked], every.lift_P[looked], atol=1e-5)
     rest = np.arange(len(looked))
-    passage_scores.look_at_passages(indexed, some, query.vector_D, rest)
+    some.add_passages(rest)
     assert np.allclose(some.own_P, every.own_P, atol=1e-5) and np.allclose(some.scores_N, every.scores_N, atol=1e-5)
     all_at_once = score_alone(indexed, query, of_all=True)
     assert np.allclose(all_at_once.own_P, every.own_P, atol=1e-5)

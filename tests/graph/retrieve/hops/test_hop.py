@@ -45,7 +45,7 @@ def stump(feature: str, cut: float, encoder: str, above: float = 2.0) -> Hop:
 def rows_of(index: Index, question: str) -> tuple[Query, HopRows]:
     query = Query(question, index.encode_queries([question])[0])
     found = search_hops(index, query)
-    return query, hop_rows(index, query, found.alone, found.reached_P, found.look)
+    return query, hop_rows(index, query, found.alone, found.reached_P)
 
 
 def test_features_equal_their_slow_twin(isles: Index) -> None:
